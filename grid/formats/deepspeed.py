@@ -54,10 +54,10 @@ def read(text: str, path: str) -> Job:
         remarks = ["the training script says whether it recomputes: taken as false"]
         said = _json(text, path)
     else:
-        fields, sourced = megatron_lm.arguments(text, path)
+        fields, left = megatron_lm.arguments(text, path)
         _as_megatron(fields)
         said, remarks = _named(text, fields, path)
-        remarks += [f"not read: {name}, which the script reads" for name in sourced]
+        remarks += left
     made = job({**fields, **said}, path, of())
     _batch(made, said)
     _otherwise(made)
@@ -82,11 +82,10 @@ def _json(text: str, path: str) -> dict[str, Any]:
 
 def _named(text: str, fields: Mapping[str, Any], path: str) -> tuple[dict[str, Any], list[str]]:
     """The JSON that a script names or writes, and what is not read of it."""
-    script = shell.read(text, path)
-    written = (each for each in shell.heredocs(text)[1] if each.lstrip().startswith("{"))
+    written = (each for each in shell.read(text, path).texts if each.lstrip().startswith("{"))
     if (found := next(written, None)) is not None:
         try:
-            return _json(shell.filled(found, script), path), []
+            return _json(found, path), []
         except InputError:
             return {}, ["not read: the JSON that the script writes"]
     name = str(fields.get("deepspeed-config", ""))

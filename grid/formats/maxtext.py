@@ -69,7 +69,8 @@ def read(text: str, path: str) -> Job:
     script = shell.read(text, path)
     names = {*of().inputs, *of().model, *of().words, "per_device_batch_size"}
     best: tuple[tuple[bool, int], dict[str, str], str] = ((False, 0), {}, "")
-    for words in [*script.commands, *map(shell.split, script.variables.values())]:
+    for row in [*script.commands, *map(shell.split, script.variables.values())]:
+        words = [*map(shell.plain, row)]
         fields = {found[1]: found[2] for word in words if (found := _FIELD.fullmatch(word))}
         ours = ("train" in " ".join(words[:6]), len(names & fields.keys()))
         file = next((word for word in words if word.endswith(".yml")), "base.yml")

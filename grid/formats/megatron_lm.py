@@ -4,7 +4,7 @@ import itertools
 import math
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..errors import InputError
@@ -15,8 +15,8 @@ from .table import Job, Table, fields_of, is_open, job_of, listed, model_fields,
 NAME = "megatron-lm"
 REPLICA = ("tensor_parallel", "pipeline_parallel", "context_parallel")
 _PRINTED = re.compile(r"^(?:.*\]:)?[ \t]*+(\w{2,60}) \.{3,} (.*)$", re.MULTILINE)
-_NODES = ("nnodes", "nodes", "N")
-_PROCESSES = ("nproc-per-node", "ntasks-per-node", "gpus-per-node")
+_NODES = ("nnodes", "num-nodes", "nodes", "N")
+_PROCESSES = ("nproc-per-node", "num-gpus", "ntasks-per-node", "gpus-per-node")
 _SBATCH = re.compile(r"^#SBATCH\s+(-\S.*)$", re.MULTILINE)
 _PRECISIONS = {
     "delayed": "fp8",
@@ -60,10 +60,9 @@ def read(text: str, path: str) -> Job:
         return made(printed, path, printed=True)
     if other := _OTHERS.search(text):
         raise InputError(f"{path!r} runs {other[0]}, which no input counts; give a decoder's")
-    fields, sourced = arguments(text, path)
+    fields, remarks = arguments(text, path)
     job = made(fields, path)
-    if sourced:
-        job.remarks.append(f"not read: {listed(sourced)}, which the script reads")
+    job.remarks += remarks
     return job
 
 
@@ -75,23 +74,74 @@ def _argument(printed: str) -> str:
 
 
 def arguments(text: str, path: str) -> tuple[dict[str, Any], list[str]]:
-    """Arguments of a script by name, and the scripts that it reads. Raises InputError."""
-    script = shell.read(text, path)
-    texts = [*script.commands, *map(shell.split, script.variables.values())]
+    """Arguments of what a script launches by name, and what is not read. Raises InputError."""
+    rows = [shell.options(line.split(" #")[0].split()) for line in _SBATCH.findall(text)]
+    batch = {name: value for row in rows for name, value in row.items()}
+    script = shell.read(text, path, _slurm(batch))
     names = of()
     known = {*names.inputs, *names.model, *names.switches, *names.words}
-    found = [shell.options(words) for words in texts]
-    best = max(found, key=lambda row: len(known & row.keys()), default={})
-    if not known & best.keys():
-        raise InputError(f"{path!r} has no arguments of Megatron-LM; give its launch script")
-    pieces = {name: value for row in found for name, value in row.items()}
-    started = any(best is row for row in found[: len(script.commands)])
-    if not started or len(known & best.keys()) < len(known & pieces.keys()) / 2:
-        best = {**pieces, **best}
-    batch = [shell.options(line.split(" #")[0].split()) for line in _SBATCH.findall(text)]
-    nodes = {name: value for row in batch for name, value in row.items()}
-    launched = {name: nodes[name] for name in (*_NODES, *_PROCESSES) if name in nodes}
-    return {**launched, **best}, script.sourced
+    remarks = [f"not read: {listed(script.sourced)}, which the script reads"] if script.sourced else []
+    launched = [(shell.options(words), words) for words in script.commands]
+    most = max((len(known & row.keys()) for row, _ in launched), default=0)
+    launched = [each for each in launched if 2 * len(known & each[0].keys()) >= most > 0]
+    if not launched:
+        every = [shell.options(shell.split(value)) for value in script.variables.values()]
+        row = {name: value for each in every for name, value in each.items()}
+        if not known & row.keys():
+            raise InputError(f"{path!r} has no arguments of Megatron-LM; give its launch script")
+        remarks.append("it launches nothing: arguments are those of its variables")
+        launched = [(row, [])]
+    made: dict[str, Any] = {}
+    for name in dict.fromkeys(name for row, _ in launched for name in row):
+        values = {str(row.get(name)) for row, _ in launched}
+        made[name] = launched[0][0][name] if len(values) == 1 else f"$UNDECIDED_{name}"
+    words = [word for _, row in launched for word in row]
+    left = dict.fromkeys(shell.shown(word) for word in words if shell.stands_alone(word))
+    remarks += [f"not read: {listed(left)}, which may hold arguments"] if left else []
+    return {**_launcher(batch, words), **_without_values(made, names)}, remarks
+
+
+def _without_values(fields: dict[str, Any], names: Table) -> dict[str, Any]:
+    """Flags that take no value do not hold an open word that follows them."""
+    bare = {*names.switches, *names.bare}
+    return {
+        name: True if name in bare and re.fullmatch(r"\$(?!UNDECIDED_)\w+", str(value)) else value
+        for name, value in fields.items()
+    }
+
+
+def _slurm(batch: Mapping[str, Any]) -> dict[str, str]:
+    """Slurm's variables that the lines #SBATCH determine."""
+
+    def number(*options: str) -> int | None:
+        texts = [str(batch[name]).rpartition(":")[2] for name in options if name in batch]
+        return int(texts[-1]) if texts and texts[-1].isdigit() else None
+
+    nodes, each = number("nodes", "N"), number("ntasks-per-node")
+    tasks = number("ntasks", "n") or (nodes * each if nodes and each else None)
+    gpus = number("gpus-per-node")
+    made = {
+        **dict.fromkeys(("SLURM_NNODES", "SLURM_JOB_NUM_NODES"), nodes),
+        **dict.fromkeys(("SLURM_NTASKS", "SLURM_NPROCS"), tasks),
+        "SLURM_NTASKS_PER_NODE": each,
+        "SLURM_GPUS_PER_NODE": gpus,
+        "SLURM_GPUS_ON_NODE": gpus or number("gres"),
+    }
+    return {name: str(value) for name, value in made.items() if value is not None}
+
+
+def _launcher(batch: Mapping[str, Any], words: list[str]) -> dict[str, Any]:
+    """The options of a batch script that say nodes and GPUs. Where torchrun or DeepSpeed starts
+    processes, Slurm's tasks are the starters and no GPUs."""
+    starts = any(re.search(r"(^|/)torchrun$|torch\.distributed|^deepspeed$|^accelerate$", word) for word in words)
+    gpus = batch.get("gpus-per-node") or batch.get("gres") or ""
+    gpus = str(gpus).rpartition(":")[2]
+    made = {name: batch[name] for name in _NODES if name in batch}
+    if not starts and "ntasks-per-node" in batch:
+        made["ntasks-per-node"] = batch["ntasks-per-node"]
+    if gpus.isdigit():
+        made["gpus-per-node"] = gpus
+    return made
 
 
 def made(
@@ -223,15 +273,32 @@ def _pattern(text: str, path: str) -> Any:
 
 
 def _cluster(job: Job) -> None:
-    """GPUs of the launcher."""
-    nodes, each, world = (
-        next((n for name in names if (n := job.number(name)) is not None), None)
-        for names in (_NODES, _PROCESSES, ("world-size",))
-    )
+    """GPUs of the launcher. A number that it leaves open is asked for."""
+    starts = "nproc-per-node" in job.fields
+    each = _first(job, ("nproc-per-node",) if starts else _PROCESSES)
+    if starts and str(job.fields["nproc-per-node"]) in ("gpu", "auto"):
+        each = _first(job, ("gpus-per-node",))
+    nodes = _first(job, _NODES)
+    world = _first(job, ("world-size", "np", *(() if starts else ("ntasks",))))
     if each and nodes:
         job.set("nproc-per-node", {"n_gpus": nodes * each, "gpus_per_node": each})
-    elif world:
+    elif world and not starts:
         job.set("world-size", {"n_gpus": world})
+    elif each and starts and not any(name in job.fields for name in _NODES):
+        job.set("nproc-per-node", {"n_gpus": each, "gpus_per_node": each})
+    else:
+        left = [f"{n} is {job.fields[n]}" for n in (*_NODES, *_PROCESSES) if is_open(job.fields.get(n))]
+        job.asked |= {"n_gpus": left[0]} if left else {}
+
+
+def _first(job: Job, names: Iterable[str]) -> float | None:
+    """The first number of several arguments; None where one before it is open."""
+    for name in names:
+        value = job.fields.get(name)
+        if value in (None, "gpu", "auto"):
+            continue
+        return None if is_open(value) else job.number(name)
+    return None
 
 
 def _layout(job: Job) -> None:

@@ -1,373 +1,1194 @@
-"""The words of a launch script, read and never executed.
+"""A launch script, read and never executed: what it launches, with which arguments.
 
-Variables that the script sets are filled in, conditions on them are decided, arrays are joined.
-What depends on anything else stays as it is written: "$NNODES".
+A grammar of bash gives the tree, which is followed over values that may be open (`shell_words`).
+Where a condition is not known both branches are followed, and what differs after them is open;
+what is not understood makes open all that it could set. A shell is the judge (the tests ask one).
 """
 
-import ast
-import fnmatch
-import itertools
-import operator
 import re
-import shlex
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..errors import InputError
-
-_MOST_LETTERS = 1 << 16  # of a script, and of a variable filled in
-_MOST_FILLED = 1 << 18  # letters that variables give: scripts that double themselves end here
-_MOST_WORDS = 256  # of a condition
-_MOST_ROUNDS = 16
-_HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
-_COMMENT = re.compile(r"(?:(?<=\s)|^)#[^\n]*", re.MULTILINE)
-_SUMS = re.compile(r"\$\(\(([^()$]*+(?:(?:\$\{?\w++\}?+|\([^()]*+\))[^()$]*+)*+)\)\)")
-_HIDDEN_SUM = re.compile(r"\$\x03([^\x03\x04$]*)\x04")
-_CALL = re.compile(r"\$\([^()]*\)|`[^`\n]*`")
-_VARIABLE = re.compile(
-    r"\$(?:(?P<name>\w+)|\{(?P<long>\w+)(?P<array>\[[@*]\])?(?P<rule>:?[-=+?])?(?P<other>[^{}]*)\})"
+from .shell_words import (
+    Arithmetic,
+    Undecided,
+    emptied,
+    is_open,
+    is_unknown,
+    literal,
+    matches,
+    matches_regex,
+    maybe,
+    merged,
+    merged_words,
+    open_,
+    options,
+    shown,
+    unknown,
+    unmarked,
 )
-_ASSIGNED = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
-_OPERATIONS: dict[type, Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.floordiv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-}
+
+__all__ = ["Script", "options", "plain", "read", "shown", "split"]
+_MOST_LETTERS = 1 << 16  # of a script, and of a value
+_MOST_STEPS = 50_000  # statements and words that are followed
+_MOST_FILLED = 1 << 20  # letters that values give: scripts that double themselves end here
+_MOST_ROUNDS = 256  # of a loop
+_MOST_DEPTH = 60  # of nested statements, expansions and calls
+# Set by a scheduler, a launcher or the machine: neither empty nor known
+_ELSEWHERE = re.compile(
+    r"(SLURM|PBS|LSB|OMPI|PMI|CUDA|NCCL|CONDA|MLP|AZ|AWS|XDG|TORCHELASTIC)_\w*|(RANK|LOCAL_RANK|"
+    r"WORLD_SIZE|NODE_RANK|MASTER_\w+|HOSTNAME|HOME|PWD|OLDPWD|USER|PATH|PYTHONPATH|SHELL|TMPDIR|"
+    r"LD_LIBRARY_PATH|VIRTUAL_ENV|RANDOM|SECONDS|EPOCH\w*|UID|PPID|BASH\w*|LINENO|OSTYPE|HOSTTYPE|"
+    r"KUBERNETES\w*|JOB_\w+|LANG|TERM|FUNCNAME|PIPESTATUS|GPU_NUM|NODE_NUM|[?$!0_-])"
+)
+_QUIET = ("mkdir", "export", "set", "ulimit", "umask", "trap", "sleep", "wait", "shopt", "alias", "printf")
+_WRAPPERS = ("env", "nohup", "exec", "time", "command", "builtin", "sudo", "setsid", "stdbuf", "numactl")
+_SHELLS = ("bash", "sh", "/bin/bash", "/bin/sh")
 _COMPARED: dict[str, Callable[[int, int], bool]] = {
-    "-eq": operator.eq,
-    "-ne": operator.ne,
-    "-gt": operator.gt,
-    "-ge": operator.ge,
-    "-lt": operator.lt,
-    "-le": operator.le,
+    **{"-eq": int.__eq__, "-ne": int.__ne__, "-gt": int.__gt__},
+    **{"-ge": int.__ge__, "-lt": int.__lt__, "-le": int.__le__},
 }
-_DECLARING = ("export", "local", "declare", "readonly", "typeset")
-_ENDS = ("\n", ";", "&", "|", ";;", "&&", "||")
+Value = str | dict[Any, str]  # an array by place or by key
 
 
 @dataclass
 class Script:
-    """Variables of a script as it leaves them, and its commands with all of these filled in."""
+    """What a script launches: commands with values filled in, those of branches that may not be
+    taken among them; texts that it writes in place; files that it sources; variables at its end."""
 
-    variables: dict[str, str] = field(default_factory=dict)
     commands: list[list[str]] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
     sourced: list[str] = field(default_factory=list)
-    filled: int = 0  # letters that variables gave
-    _branches: list["_Branch"] = field(default_factory=list)
-
-    @property
-    def runs(self) -> bool | None:
-        """Whether the line is run; None where it depends on what the script does not know."""
-        states = [branch.state for branch in self._branches]
-        return False if False in states else None if None in states else True
+    variables: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
-class _Branch:
-    kind: str  # if, case or loop
-    state: bool | None = True  # of the branch that is read
-    taken: bool | None = False  # whether an earlier branch is
-    subject: str | None = None
-    patterns: list[str] | None = None  # of a case that is about to be decided
+class _State:
+    variables: dict[str, Value] = field(default_factory=dict)
+    exported: set[str] = field(default_factory=set)
+    functions: dict[str, Any] = field(default_factory=dict)
+    places: list[str] = field(default_factory=list)  # $1, $2, ...
+    output: list[str] | None = None  # of a command substitution
+    exports: bool = False  # all that is set
+
+    def copy(self) -> "_State":
+        return replace(
+            self,
+            variables=dict(self.variables),
+            exported=set(self.exported),
+            functions=dict(self.functions),
+            places=[*self.places],
+            output=None if self.output is None else [*self.output],
+        )
 
 
-def read(text: str, path: str) -> Script:
-    """Read a script. Raises InputError."""
+class _Ends(Exception):
+    """The end of a loop's round, a loop, a function or the script."""
+
+    def __init__(self, of: str, count: int = 1, status: bool | None = True) -> None:
+        self.of, self.count, self.status = of, count, status
+
+
+def read(text: str, path: str, known: dict[str, str] | None = None) -> Script:
+    """Read a script; `known` are variables of its environment. Raises InputError."""
     if len(text) > _MOST_LETTERS:
         raise InputError(
             f"{path!r} has more than {_MOST_LETTERS:,} letters, as no launch script has; give one"
         )
-    script = Script()
-    for statement in _statements(text, path):
-        _step(script, statement)
-    return script
+    reader = _Reader(path)
+    reader.state.variables |= known or {}
+    reader.state.exported |= {*(known or ())}
+    reader.source(text)
+    made = reader.script
+    made.variables = {
+        name: " ".join(value.values()) if isinstance(value, dict) else value
+        for name, value in reader.state.variables.items()
+    }
+    return made
 
 
-def options(words: Iterable[str]) -> dict[str, Any]:
-    """Options of a command: a name without dashes, and its words as one text; True without any."""
-    made: dict[str, list[str]] = {}
-    name = ""
-    for word in words:
-        if re.match(r"--?[A-Za-z]", word):
-            name, equals, value = word.lstrip("-").partition("=")
-            name = name.replace("_", "-")
-            made[name] = [value] if equals else []
-        elif name and not word.endswith(".py"):  # the program, after its launcher's options
-            made[name].append(word)
-        else:
-            name = ""
-    return {name: " ".join(values) if values else True for name, values in made.items()}
+def plain(word: str) -> str:
+    """A word NAME=VALUE for a reader: open where it may not be there, or its value is not known."""
+    name, equals, _ = word.partition("=")
+    if word.startswith("\x04") and equals:
+        return f"{name[1:]}=$UNDECIDED_{name[1:]}"
+    return shown(word)
 
 
-def _statements(text: str, path: str) -> Iterator[list[str]]:
-    """Words of each statement, quotes removed; an array is a word NAME=( and those up to )."""
-    text = text.rstrip().removesuffix("\\").replace("\\\r\n", " ").replace("\\\n", " ")
-    text, _ = heredocs(text)
-    text = _COMMENT.sub("", text).replace("\r", "")
-    # spaces within an expression or a call would cut it
-    text = _SUMS.sub(_hidden, text)
-    for _ in range(_MOST_ROUNDS):
-        text, changed = _CALL.subn("$UNKNOWN_OUTPUT", text)
-        if not changed:
-            break
-    lexer = shlex.shlex(text, posix=True, punctuation_chars="();&|\n")
-    lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t", True, ""
-    words: list[str] = []
-    inside = False  # an array
-    try:
-        for word, mark in ((token, mark) for token in lexer for mark in _parts(token)):
-            condition = words and words[0] in ("if", "elif", "while", "until")
-            if mark == "(" and words and words[-1].endswith("=") and not inside:
-                inside, words[-1] = True, f"{words[-1]}("
-            elif inside:
-                inside = mark != ")"
-                words += [] if mark else [word]
-            elif mark in _ENDS and not (condition and mark in ("&&", "||")):
-                yield words
-                words = [";;"] if mark == ";;" else []
-            else:
-                words.append(mark or word)
-    except ValueError as error:
-        raise InputError(f"{path!r} is no script: {error}; give a launch script") from None
-    yield words
-
-
-def heredocs(text: str) -> tuple[str, list[str]]:
-    """A script without the texts that it writes in place, and these."""
-    lines = text.split("\n")
-    last = {line.strip(): at for at, line in enumerate(lines)}
-    kept: list[str] = []
-    inside: list[list[str]] = []
-    word = ""
-    for at, line in enumerate(lines):
-        if word:
-            word = word if line.strip() != word else ""
-            inside[-1] += [line] if word else []
-            continue
-        found = _HEREDOC.search(line)
-        if found and last.get(found[2], 0) > at:
-            word, line = found[2], line[: found.start()]
-            inside.append([])
-        kept.append(line)
-    return "\n".join(kept), ["\n".join(each) for each in inside]
-
-
-def _hidden(found: re.Match[str]) -> str:
-    """$((...)) without what the lexer would cut."""
-    inner = re.sub(r"\s+", "", found[1]).translate(str.maketrans("()", "\x01\x02"))
-    return f"$\x03{inner}\x04"
-
-
-def _parts(token: str) -> list[str]:
-    """The marks of a token that is of marks alone; "" for a word."""
-    words = bool(token.strip("();&|\n")) or not token
-    return [""] if words else re.findall(r";;|&&|\|\||[;&|()\n]", token)
-
-
-def _step(script: Script, words: list[str]) -> None:
-    """Follow one statement."""
-    if words[:1] == [";;"]:
-        words = words[1:]
-        if script._branches and script._branches[-1].kind == "case":
-            script._branches[-1].state, script._branches[-1].patterns = False, []
-    while words and (rest := _control(script, words)) is not None:
-        words = rest
-    if not words or script.runs is False:
-        return
-    if words[0] in ("source", "."):
-        script.sourced += words[1:2]
-        return
-    if words[0] in _DECLARING:
-        words = [word for word in words[1:] if not word.startswith("-")]
-    if all(map(_ASSIGNED.fullmatch, words)) or (words and words[0].endswith("(")):
-        _assign(script, words)
-        return
-    while words and _ASSIGNED.fullmatch(words[0]):
-        words = words[1:]  # for one command alone
-    if script.runs:
-        text = " ".join(filled(word, script) for word in words)
-        script.commands.append([*itertools.takewhile(_not_sent, split(text))])
-
-
-def _not_sent(word: str) -> bool:
-    """Whether a word is the command's own, and not where its output goes."""
-    return re.match(r"\d*[<>]", word) is None
-
-
-def _control(script: Script, words: list[str]) -> list[str] | None:
-    """Follow a word that opens, changes or closes a branch; the rest of the statement, or None."""
-    first, rest, branches = words[0], words[1:], script._branches
-    if first in ("if", "while", "until"):
-        state = _decided(rest, script)
-        loop = first != "if"
-        state = None if loop and state else state
-        branches.append(_Branch("loop" if loop else "if", state, state))
-    elif first in ("for", "select"):
-        branches.append(_Branch("loop", None))
-    elif first == "case":
-        subject = filled(rest[0], script) if rest else ""
-        known = None if "$" in subject else subject
-        branches.append(_Branch("case", False, False, known, []))
-        rest = rest[rest.index("in") + 1 :] if "in" in rest else []
-        return rest
-    elif first in ("elif", "else") and branches:
-        branch = branches[-1]
-        state = _decided(rest, script) if first == "elif" else True
-        branch.state = False if branch.taken else None if branch.taken is None else state
-        branch.taken = branch.taken or state
-        return rest if first == "else" else []
-    elif first in ("fi", "done", "esac"):
-        branches[-1:] = []
-        return rest
-    elif first in ("then", "do", "{", "}"):
-        return rest
-    elif branches and branches[-1].patterns is not None:  # one or several, then )
-        at = words.index(")") if ")" in words else len(words)
-        branches[-1].patterns += [word for word in words[:at] if word != "("]
-        if at < len(words):
-            _match(branches[-1])
-        return words[at + 1 :]
-    elif words[1:3] in (["(", ")"], ["()"]) or first == "function":
-        return [word for word in rest if word == "{"] or []
-    else:
-        return None
-    return []
-
-
-def _match(branch: _Branch) -> None:
-    """Decide a case by its patterns."""
-    patterns, branch.patterns = branch.patterns or [], None
-    if branch.subject is None:
-        branch.state = None
-        return
-    hit = any(fnmatch.fnmatchcase(branch.subject, each) for each in patterns)
-    branch.state = hit and not branch.taken
-    branch.taken = branch.taken or hit
-
-
-def _assign(script: Script, words: list[str]) -> None:
-    """Set the variables of a statement, or one array."""
-    if words and words[0].endswith("("):
-        found = _ASSIGNED.fullmatch(words[0].removesuffix("("))
-        pairs = [(found, " ".join(words[1:]))] if found else []
-    else:
-        pairs = [(found, found[3]) for word in words if (found := _ASSIGNED.fullmatch(word))]
-    for found, text in pairs:
-        name, grows = found[1], bool(found[2])
-        if script.runs is None:  # in a branch that may be read or not
-            if not grows and not re.search(rf"\$\{{?{name}\b", text):
-                script.variables[name] = f"${name}"
-            continue
-        value = filled(text, script)
-        before = script.variables.get(name, "") if grows else ""
-        script.variables[name] = f"{before} {value}".strip()[:_MOST_LETTERS]
-
-
-def filled(text: str, script: Script) -> str:
-    """A text with the variables that are known."""
-
-    def value(found: re.Match[str]) -> str:
-        known = of_name(found)
-        script.filled += len(known)
-        if script.filled > _MOST_FILLED:
-            raise InputError(
-                f"a script's variables give more than {_MOST_FILLED:,} letters; state its values"
-            )
-        return known
-
-    def of_name(found: re.Match[str]) -> str:
-        name = found["name"] or found["long"]
-        rule, other = found["rule"], (found["other"] or "").strip("\"'")
-        known = script.variables.get(name)
-        if other and not rule:
-            return found[0]  # an operation on the text
-        if known is not None and not (known == "" and (rule or "").startswith(":")):
-            return other if rule and rule.endswith("+") else known
-        if rule is not None and rule[-1] in "-=":
-            return other
-        return "" if rule and rule.endswith("+") else found[0]
-
-    text = text.replace("$#", "0").replace("$@", "").replace("$*", "")  # run without arguments
-    for _ in range(_MOST_ROUNDS):
-        before = text
-        text = _VARIABLE.sub(value, text)
-        text = _HIDDEN_SUM.sub(lambda found: _sum(found[1], script), text)
-        if text == before or len(text) > _MOST_LETTERS:
-            break
-    return text[:_MOST_LETTERS]
-
-
-def _sum(hidden: str, script: Script) -> str:
-    """The value of an expression in whole numbers; left open where it has none."""
-    text = hidden.replace("\x01", "(").replace("\x02", ")").replace("/", "//")[:200]
-    try:
-        if re.search(r"\d[A-Za-z_.]", text):
-            raise ValueError("not whole numbers")
-        return str(_whole(ast.parse(text, mode="eval").body, script))
-    except (ValueError, SyntaxError, ZeroDivisionError, RecursionError, KeyError, MemoryError):
-        return f"$UNKNOWN_SUM[{text}]"
-
-
-def _whole(node: ast.AST, script: Script) -> int:
-    if isinstance(node, ast.Constant) and isinstance(node.value, int):
-        value = int(node.value)
-    elif isinstance(node, ast.Name):
-        value = int(filled(script.variables[node.id], script))
-    elif isinstance(node, ast.BinOp):
-        ends = (_whole(part, script) for part in (node.left, node.right))
-        value = int(_OPERATIONS[type(node.op)](*ends))
-    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        value = -_whole(node.operand, script)
-    else:
-        raise ValueError("not a sum of whole numbers")
-    if abs(value) > 1 << 62:
-        raise ValueError("beyond a shell's numbers")
-    return value
-
-
-def _decided(words: list[str], script: Script) -> bool | None:
-    """Whether a condition holds; None where it is not known."""
-    if len(words) > _MOST_WORDS:
-        return None
-    for mark, whole in (("||", True), ("&&", False)):
-        if mark in words:
-            at = words.index(mark)
-            states = {_decided(words[:at], script), _decided(words[at + 1 :], script)}
-            return whole if whole in states else None if None in states else not whole
-    if not words or words[0] not in ("[", "[["):
-        return None
-    inner = [word for word in words[1:] if word not in ("]", "]]")]
-    if inner[:1] == ["!"]:
-        held = _compared(inner[1:], script)
-        return held if held is None else not held
-    return _compared(inner, script)
-
-
-def _compared(words: list[str], script: Script) -> bool | None:
-    """A comparison of texts or numbers; a variable that nothing sets is empty, as in a shell."""
-    texts = [_VARIABLE.sub(_emptied, filled(word, script)) for word in words]
-    if any("UNKNOWN_" in filled(word, script) for word in words):
-        return None
-    if len(texts) in (1, 2) and texts[0] in ("-n", "-z"):
-        return (texts[1:] not in ([], [""])) == (texts[0] == "-n")
-    if len(texts) == 3 and texts[1] in ("=", "==", "!="):
-        return (texts[0] == texts[2]) == (texts[1] != "!=")
-    if len(texts) == 3 and texts[1] in _COMPARED and all(text.isdigit() for text in texts[::2]):
-        return _COMPARED[texts[1]](int(texts[0]), int(texts[2]))
-    return None
-
-
-def _emptied(found: re.Match[str]) -> str:
-    return "" if found["name"] or found["long"] else found[0]
+def stands_alone(word: str) -> bool:
+    """Whether a word is an open value and nothing else, which may hold any arguments."""
+    return bool(re.fullmatch("\x02[^\x03]*\x03", word))
 
 
 def split(text: str) -> list[str]:
     """Words of a text that may hold quotes of its own."""
+    import shlex
+
     try:
         return shlex.split(text)
     except ValueError:
         return text.split()
+
+
+class _Reader:
+    def __init__(self, path: str) -> None:
+        self.path, self.script, self.state = path, Script(), _State()
+        self.steps = self.filled = self.depth = 0
+        self.undecided = 0  # branches around that may not be taken
+        self.left: list[list[_State]] = []  # states in which a loop or a function may have ended
+
+    # Trees
+
+    def source(self, text: str) -> None:
+        """Follow a whole text; an `exit` ends it."""
+        import tree_sitter
+        import tree_sitter_bash
+
+        text = unmarked(text.replace("\r\n", "\n").replace("\r", "\n"))
+        parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+        root = parser.parse(text.encode("utf-8", "replace")).root_node
+        try:
+            self.body(root)
+        except _Ends:
+            pass
+
+    def body(self, node: Any) -> bool | None:
+        status: bool | None = True
+        for child in node.named_children:
+            status = self.run(child)
+        return status
+
+    def run(self, node: Any) -> bool | None:
+        """Follow a statement; whether it succeeds, None where that is not known."""
+        self.steps += 1
+        if self.steps > _MOST_STEPS or self.depth > _MOST_DEPTH:
+            raise InputError(
+                f"{self.path!r} computes more than a launch script does; state its values, or give "
+                "what `fleetcube record` writes"
+            )
+        self.depth += 1
+        try:
+            way = getattr(self, f"on_{node.type}", None)
+            return way(node) if way else self._not_understood(node)
+        finally:
+            self.depth -= 1
+
+    def _not_understood(self, node: Any) -> bool | None:
+        if node.type in ("comment", "heredoc_body", "word", "file_redirect"):
+            return True
+        self._forget(self._set_within(node))
+        words = _text(node).split()
+        if node.type == "ERROR" and any(word.startswith("--") for word in words):
+            self.script.commands.append([maybe(word) for word in words])
+        return None
+
+    def _set_within(self, node: Any, seen: frozenset[str] = frozenset()) -> set[str]:
+        """Names that a part of a script could set, by functions that it calls as well."""
+        made: set[str] = set()
+        stack = [node]
+        while stack:
+            here = stack.pop()
+            stack += here.named_children
+            if here.type == "variable_assignment":
+                made.add(re.split(r"[\[+=]", _text(here), maxsplit=1)[0])
+            elif here.type in ("for_statement", "postfix_expression", "unary_expression", "binary_expression"):
+                made |= {_text(each) for each in here.named_children[:1] if each.type in ("variable_name", "word")}
+            elif here.type in ("declaration_command", "unset_command"):
+                made |= {_text(each) for each in here.named_children if each.type == "variable_name"}
+            elif here.type == "command" and here.named_children:
+                name = _text(here.named_children[0])
+                words = [_text(each) for each in here.named_children[1:]]
+                if name in ("read", "mapfile", "readarray", "let", "getopts", "printf", "eval", "source", "."):
+                    made |= {found for word in words for found in re.findall(r"[A-Za-z_]\w*", word)}
+                if name in self.state.functions and name not in seen:
+                    made |= self._set_within(self.state.functions[name], seen | {name})
+        return {name for name in made if name.isidentifier()}
+
+    def _forget(self, names: set[str]) -> None:
+        """Make variables open; words of arguments stay, and may not be there."""
+        for name in names:
+            before = self.state.variables.get(name)
+            self.state.variables[name] = merged(before, unknown(name), name)
+
+    # Branches
+
+    def _either(self, *ways: Callable[[], bool | None]) -> bool | None:
+        """Follow several ways of which one is taken, each from the same state."""
+        start, after, statuses = self.state, [], set()
+        self.undecided += 1
+        for way in ways:
+            self.state = start.copy()
+            try:
+                statuses.add(way())
+                after.append(self.state)
+            except _Ends as end:
+                if end.of != "script" and self.left:
+                    self.left[-1].append(self.state)
+        self.undecided -= 1
+        if not after:
+            self.state = start
+            raise _Ends("script") if not (self.left and self.left[-1]) else _Ends("function")
+        self.state = after[0]
+        for other in after[1:]:
+            self._join(other)
+        return statuses.pop() if len(statuses) == 1 else None
+
+    def _join(self, other: _State) -> None:
+        here = self.state
+        for name in {*here.variables, *other.variables}:
+            value = merged(here.variables.get(name), other.variables.get(name), name)
+            if value is None:
+                here.variables.pop(name, None)
+            else:
+                here.variables[name] = value
+        here.exported |= other.exported
+        here.functions = {**other.functions, **here.functions}
+        if here.places != other.places:
+            here.places = merged_words(here.places, other.places)
+        if here.output != other.output:
+            here.output = [unknown()]
+
+    def on_if_statement(self, node: Any) -> bool | None:
+        parts = [child for child in node.children if child.type not in (";", "comment")]
+        rows: list[tuple[list[Any], list[Any]]] = []  # conditions, statements
+        self._clauses(parts, rows)
+        return self._first_of(rows)
+
+    def _clauses(self, parts: Sequence[Any], rows: list[tuple[list[Any], list[Any]]]) -> None:
+        condition: list[Any] = []
+        statements: list[Any] = []
+        target = statements
+        for part in parts:
+            if part.type in ("if", "elif"):
+                target = condition
+            elif part.type in ("then", "else"):
+                target = statements
+            elif part.type in ("elif_clause", "else_clause"):
+                if target is not None and (condition or statements):
+                    rows.append((condition, statements))
+                    condition, statements, target = [], [], None  # type: ignore[assignment]
+                inner = [child for child in part.children if child.type not in (";", "comment")]
+                self._clauses(inner, rows)
+            elif part.is_named and target is not None:
+                target.append(part)
+        if target is not None:
+            rows.append((condition, statements))
+
+    def _first_of(self, rows: Sequence[tuple[list[Any], list[Any]]]) -> bool | None:
+        if not rows:
+            return True
+        (condition, statements), *others = rows
+        status = self._all(condition) if condition else True
+        if status is None:
+            return self._either(lambda: self._all(statements), lambda: self._first_of(others))
+        return self._all(statements) if status else self._first_of(others)
+
+    def _all(self, statements: Sequence[Any]) -> bool | None:
+        status: bool | None = True
+        for statement in statements:
+            status = self.run(statement)
+        return status
+
+    def on_list(self, node: Any) -> bool | None:
+        first, second = node.named_children[0], node.named_children[-1]
+        both = any(child.type == "&&" for child in node.children)
+        status = self.run(first)
+        if status is None:
+            other = self._either(lambda: self.run(second), lambda: not both)
+            return other if other is (not both) else None
+        return self.run(second) if status is both else status
+
+    def on_case_statement(self, node: Any) -> bool | None:
+        subject = self.joined(node.named_children[0])
+        items = [child for child in node.named_children if child.type == "case_item"]
+        return self._items(subject, items)
+
+    def _items(self, subject: str, items: Sequence[Any], falls: bool = False) -> bool | None:
+        """Follow the items of a case from one on; `falls`: into its statements."""
+        if not items:
+            return True
+        item, *others = items
+        at = next((k for k, c in enumerate(item.children) if c.type == ")"), len(item.children))
+        patterns = [child for child in item.children[:at] if child.is_named]
+        ends = next((c.type for c in item.children if c.type in (";;", ";&", ";;&")), ";;")
+        statements = [child for child in item.children[at + 1 :] if child.is_named]
+
+        def taken() -> bool | None:
+            status = self._all(statements)
+            if ends == ";;":
+                return status
+            return self._items(subject, others, falls=ends == ";&")
+
+        try:
+            states = {matches(subject, self.pattern(each)) for each in patterns}
+        except Undecided:
+            states = {None}
+        if falls or True in states:
+            return taken()
+        if None in states:
+            return self._either(taken, lambda: self._items(subject, others))
+        return self._items(subject, others)
+
+    # Loops and functions
+
+    def _rounds(self, node: Any, once: Callable[[], bool | None], more: Callable[[], bool | None]) -> None:
+        """Follow a loop: `more` says whether another round begins. Where it is not known, all that
+        the loop sets is open from its first round on."""
+        self.left.append([])
+        for _ in range(_MOST_ROUNDS):
+            again = more()
+            if again is None:
+                break
+            if not again:
+                return self._left()
+            try:
+                once()
+            except _Ends as end:
+                if end.of not in ("loop", "round"):
+                    self.left.pop()
+                    raise
+                if end.count > 1:
+                    self._left()
+                    raise _Ends(end.of, end.count - 1) from None
+                if end.of == "loop":
+                    return self._left()
+        names = self._set_within(node)
+        arguments = {n for n in names if _is_arguments(self.state.variables.get(n))}
+        self._forget(names - arguments)
+        self._either(once, lambda: True)
+        self._forget(names - arguments)
+        return self._left()
+
+    def _left(self) -> None:
+        """Join the states in which a loop or a function may have ended."""
+        for other in self.left.pop():
+            self._join(other)
+
+    def on_for_statement(self, node: Any) -> bool | None:
+        name, *parts = node.named_children
+        body = parts.pop()
+        words = [word for part in parts for word in self.words(part)]
+        if not any(child.type == "in" for child in node.children):
+            words = [*self.state.places]
+        queue = iter(words)
+        sure = not any(is_open(word) or word != word.removeprefix("\x04") for word in words)
+
+        def more() -> bool | None:
+            if not sure or len(words) > _MOST_ROUNDS:
+                self.state.variables[_text(name)] = unknown(_text(name))
+                return None
+            word = next(queue, None)
+            if word is not None:
+                self.state.variables[_text(name)] = word
+            return word is not None
+
+        self._rounds(node, lambda: self.run(body), more)
+        return None
+
+    def on_c_style_for_statement(self, node: Any) -> bool | None:
+        inner = _text(node).split("((", 1)[1].split("))", 1)[0]
+        first, condition, step = (*inner.split(";"), "", "")[:3]
+        body = node.named_children[-1]
+        self.number(first)
+
+        def once() -> bool | None:
+            try:
+                self.run(body)
+            except _Ends as end:
+                if end.of != "round" or end.count > 1:
+                    raise
+            self.number(step)
+            return True
+
+        self._rounds(node, once, lambda: self.number(condition or "1"))
+        return None
+
+    def on_while_statement(self, node: Any) -> bool | None:
+        condition, body = node.named_children[:-1], node.named_children[-1]
+        until = node.children[0].type == "until"
+
+        def more() -> bool | None:
+            status = self._all(condition)
+            return status if status is None else status is not until
+
+        self._rounds(node, lambda: self.run(body), more)
+        return None
+
+    def on_function_definition(self, node: Any) -> bool | None:
+        name = _text(node.named_children[0])
+        self.state.functions[name] = node.named_children[-1]
+        return True
+
+    def _called(self, name: str, words: list[str]) -> bool | None:
+        before, places = self.state, self.state.places
+        shadowed: dict[str, Value | None] = {}
+        self.locals.append(shadowed)
+        self.left.append([])
+        self.state.places = words
+        status: bool | None = None
+        try:
+            status = self.run(before.functions[name])
+        except _Ends as end:
+            if end.of != "function":
+                self.left.pop()
+                self.locals.pop()
+                raise
+            status = end.status
+        if self.left[-1]:
+            status = None
+        self._left()
+        self.locals.pop()
+        self.state.places = places
+        for each, value in shadowed.items():
+            if value is None:
+                self.state.variables.pop(each, None)
+            else:
+                self.state.variables[each] = value
+        return status
+
+    @property
+    def locals(self) -> list[dict[str, Value | None]]:
+        return self.__dict__.setdefault("_locals", [])
+
+    def on_do_group(self, node: Any) -> bool | None:
+        return self.body(node)
+
+    def on_compound_statement(self, node: Any) -> bool | None:
+        if node.children[0].type != "((":
+            return self.body(node)
+        return self.number(self.raw(node)[2:-2])
+
+    def on_subshell(self, node: Any) -> bool | None:
+        return self.apart(lambda: self.body(node))
+
+    def apart(self, way: Callable[[], bool | None]) -> bool | None:
+        """Follow what runs in a shell of its own: what it sets stays there."""
+        before, left = self.state, self.left
+        self.state, self.left = before.copy(), []
+        try:
+            return way()
+        except _Ends as end:
+            return end.status
+        finally:
+            output = self.state.output
+            self.state, self.left = before, left
+            self.state.output = output
+
+    def on_pipeline(self, node: Any) -> bool | None:
+        parts = node.named_children
+        outer = self.state.output
+        status: bool | None = None
+        for part in parts:
+            status = self.apart(lambda part=part: self.run(part))  # type: ignore[misc]
+            if part is not parts[-1] or len(parts) > 1:
+                self.state.output = outer
+        if outer is not None:
+            self.state.output = [*outer, unknown()]
+        return status
+
+    def on_negated_command(self, node: Any) -> bool | None:
+        status = self.run(node.named_children[0])
+        return status if status is None else not status
+
+    def on_redirected_statement(self, node: Any) -> bool | None:
+        status: bool | None = True
+        outer = self.state.output
+        to_file = False
+        here: list[str] = []
+        for child in node.named_children[1:]:
+            to_file = to_file or any(part.type == "file_redirect" for part in (child, *child.named_children))
+            if child.type == "heredoc_redirect":
+                quoted = any(
+                    part.type == "heredoc_start" and _text(part)[:1] in "'\"\\" for part in child.children
+                )
+                for part in child.named_children:
+                    if part.type == "heredoc_body":
+                        here.append(_text(part) if quoted else self.filled_text(part))
+            elif child.type == "herestring_redirect":
+                here.append(self.joined(child.named_children[0]))
+        self.script.texts += [shown(text) for text in here]
+        first = node.named_children[0]
+        self.input = here[-1] if here else None
+        if "redirect" not in first.type:
+            status = self.run(first)
+        for child in node.named_children[1:]:
+            if child.type == "heredoc_redirect":  # cat <<EOF | ..., && ...
+                for part in child.named_children:
+                    if part.type in ("command", "pipeline", "list"):
+                        self.run(part)
+        self.input = None
+        if outer is not None and to_file:
+            self.state.output = outer
+        return status
+
+    input: str | None = None
+
+    def filled_text(self, node: Any) -> str:
+        """A text in place, with values for its variables."""
+        return self.raw(node)
+
+    # Commands
+
+    def on_variable_assignment(self, node: Any) -> bool | None:
+        name, value = node.named_children[0], node.named_children[1:]
+        grows = any(child.type == "+=" for child in node.children)
+        key: Any = None
+        if name.type == "subscript":
+            key = self.joined(name.named_children[1]) if len(name.named_children) > 1 else "?"
+            name = name.named_children[0]
+        name = _text(name)
+        if value and value[0].type == "array":
+            self.put_array(name, value[0], grows)
+            return True
+        outputs = any("substitution" in part.type for part in value)
+        text = "".join(map(self.joined, value))
+        before = self.state.variables.get(name)
+        if key is not None:
+            self._put_key(name, key, text, grows)
+        elif grows and isinstance(before, dict):
+            first = next(iter(before), 0)
+            self.put(name, {**before, first: before.get(first, "") + text})
+        else:
+            self.put(name, (str(before or "") if grows else "") + text)
+        return None if outputs else True
+
+    def _put_key(self, name: str, key: Any, text: str, grows: bool) -> None:
+        before = self.state.variables.get(name)
+        row = dict(before) if isinstance(before, dict) else {0: before} if before else {}
+        if is_open(str(key)) or key == "?":
+            self.put(name, {k: unknown(name) for k in row} | {"?": unknown(name)})
+            return
+        key = int(key) if re.fullmatch(r"\d{1,9}", str(key)) else key
+        self.put(name, {**row, key: (row.get(key, "") if grows else "") + text})
+
+    def put_array(self, name: str, node: Any, grows: bool) -> None:
+        before = self.state.variables.get(name)
+        row: dict[Any, str] = {}
+        if grows and before is not None:
+            row = dict(before) if isinstance(before, dict) else {0: before}
+        at = max((k for k in row if isinstance(k, int)), default=-1) + 1
+        for part in node.named_children:
+            found = re.fullmatch(r"\[([^\]]*)\]=(.*)", _text(part), re.DOTALL)
+            if part.type == "comment":
+                continue
+            if found:
+                joined = self.joined(part)
+                inner = re.fullmatch(r"\[([^\]]*)\]=(.*)", joined, re.DOTALL)
+                key = inner[1].strip("\"'") if inner else "?"
+                row[int(key) if key.isdigit() else key] = inner[2] if inner else unknown(name)
+                continue
+            for word in self.words(part):
+                row[at] = word
+                at += 1
+        self.put(name, row)
+
+    def put(self, name: str, value: Value) -> None:
+        self.filled += len(value) if isinstance(value, str) else sum(map(len, value.values()))
+        if self.filled > _MOST_FILLED:
+            raise InputError(
+                f"the variables of {self.path!r} give more than {_MOST_FILLED:,} letters; state its values"
+            )
+        self.state.variables[name] = value[:_MOST_LETTERS] if isinstance(value, str) else value
+        if self.state.exports:
+            self.state.exported.add(name)
+
+    def on_variable_assignments(self, node: Any) -> bool | None:
+        return self.body(node)
+
+    def on_declaration_command(self, node: Any) -> bool | None:
+        word = node.children[0].type
+        for child in node.named_children:
+            text = _text(child)
+            name = re.split(r"[\[+=]", text, maxsplit=1)[0]
+            if child.type not in ("variable_assignment", "variable_name"):
+                continue
+            if word == "local" and self.locals:
+                self.locals[-1].setdefault(name, self.state.variables.get(name))
+                if child.type == "variable_name":
+                    self.state.variables.pop(name, None)
+            if word in ("declare", "typeset") and self.locals and "-g" not in _text(node).split():
+                self.locals[-1].setdefault(name, self.state.variables.get(name))
+            if child.type == "variable_assignment":
+                self.run(child)
+            if word == "export" or "-x" in _text(node).split():
+                self.state.exported.add(name)
+        return True
+
+    def on_unset_command(self, node: Any) -> bool | None:
+        for child in node.named_children:
+            name = _text(child)
+            if re.search(r"[\[$]", name):
+                self._forget({re.split(r"[\[$]", name)[0]} & {*self.state.variables})
+            else:
+                self.state.variables.pop(name, None)
+                self.state.functions.pop(name, None)
+        return True
+
+    def on_test_command(self, node: Any) -> bool | None:
+        try:
+            inner = [child for child in node.children if child.type not in ("[", "]", "[[", "]]", "((", "))")]
+            if node.children[0].type == "((":
+                return self.number(self.raw(node)[2:-2])
+            return self.holds(inner[0], node.children[0].type == "[[") if inner else False
+        except Undecided:
+            return None
+
+    def number(self, text: str) -> bool | None:
+        """Whether an expression is not 0; what it sets is set."""
+        if not text.strip():
+            return True
+        try:
+            return Arithmetic(text, self.text_of, self.put).value() != 0
+        except Undecided:
+            self._forget({*re.findall(r"([A-Za-z_]\w*)\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)", text)})
+            self._forget({*re.findall(r"([A-Za-z_]\w*)\s*(?:\+\+|--)", text)})
+            self._forget({*re.findall(r"(?:\+\+|--)\s*([A-Za-z_]\w*)", text)})
+            return None
+
+    def text_of(self, name: str) -> str:
+        value = self.state.variables.get(name)
+        if isinstance(value, dict):
+            return value.get(0, "")
+        return open_(name) if value is None else value
+
+    def holds(self, node: Any, double: bool) -> bool | None:
+        """Whether a condition holds. Raises Undecided."""
+        kind, named = node.type, node.named_children
+        marks = [child.type for child in node.children if not child.is_named]
+        if kind == "parenthesized_expression":
+            return self.holds(named[0], double)
+        if kind == "unary_expression":
+            sign = node.children[0]
+            if sign.type == "!":
+                held = self.holds(named[-1], double)
+                return held if held is None else not held
+            return self.unary(_text(sign), self.joined(named[-1]), _text(named[-1]))
+        if kind == "negation_expression":
+            held = self.holds(named[-1], double)
+            return held if held is None else not held
+        if kind != "binary_expression":
+            return emptied(self.joined(node)) != ""
+        first, second = node.children[0], node.children[-1]
+        sign = _text(node.children[1])
+        if sign in ("&&", "||", "-a", "-o"):
+            stops = sign in ("||", "-o")
+            held = self._held(first, double)
+            if held is stops:
+                return stops
+            other = self._held(second, double)
+            return other if held is (not stops) or other is stops else None
+        del marks
+        return self.binary(sign, first, second, double)
+
+    def _held(self, node: Any, double: bool) -> bool | None:
+        try:
+            return self.holds(node, double)
+        except Undecided:
+            return None
+
+    def unary(self, sign: str, text: str, source: str) -> bool | None:
+        if sign in ("-n", "-z"):
+            return (emptied(text) != "") is (sign == "-n")
+        if sign == "-v":
+            name = source.strip("\"'")
+            return name in self.state.variables or (None if _ELSEWHERE.fullmatch(name) else False)
+        return None  # of files
+
+    def binary(self, sign: str, first: Any, second: Any, double: bool) -> bool | None:
+        a = self.joined(first)
+        if sign in ("=", "==", "!="):
+            if double:
+                held = matches(a, self.pattern(second))
+            else:
+                held = emptied(a) == emptied(self.joined(second))
+            return held if held is None else held is (sign != "!=")
+        if sign == "=~":
+            return matches_regex(a, self.joined(second) if second.type != "regex" else self.raw(second))
+        if sign in _COMPARED:
+            return compared(sign, a, self.joined(second))
+        if sign in ("<", ">"):
+            return (emptied(a) < emptied(self.joined(second))) is (sign == "<") if double else None
+        return None
+
+    def pattern(self, node: Any) -> str:
+        """A pattern, its quoted parts as they are."""
+        if node.type in ("string", "raw_string", "ansi_c_string"):
+            return literal(emptied(self.joined(node)))
+        if node.type == "concatenation":
+            return "".join(map(self.pattern, node.children))
+        if node.type in ("extglob_pattern", "word", "regex"):
+            text = self.raw(node)
+            if re.search(r"['\"]", text):
+                raise Undecided
+            return re.sub(r"\\(.)", lambda found: literal(found[1]), text)
+        return emptied(self.joined(node))
+
+    def on_command(self, node: Any) -> bool | None:
+        assigned = [child for child in node.named_children if child.type == "variable_assignment"]
+        parts = [
+            child
+            for child in node.named_children
+            if child.type not in ("variable_assignment", "file_redirect", "heredoc_redirect")
+        ]
+        here = [child for child in parts if child.type == "herestring_redirect"]
+        if here:
+            self.input = self.joined(here[0].named_children[0])
+            parts = [child for child in parts if child not in here]
+        words = [word for part in parts for word in self.words(part)]
+        if not words:
+            return None
+        if assigned:
+            def way() -> bool | None:
+                for child in assigned:
+                    self.run(child)
+                    self.state.exported.add(_text(child.named_children[0]))
+                return self.command(words)
+            return self.apart(way)
+        status = self.command(words)
+        if here:
+            self.input = None
+        return status
+
+    def command(self, words: list[str]) -> bool | None:
+        """Follow a command by its words."""
+        name, rest = words[0], words[1:]
+        while name in _WRAPPERS and rest:
+            inner = [w for w in rest if not re.match(r"-|[A-Za-z_]\w*=", w)]
+            rest = rest[rest.index(inner[0]) :] if inner else rest
+            if not inner:
+                return None
+            ends = name == "exec"
+            status = self.command(rest)
+            if ends and not self.undecided:
+                raise _Ends("script")
+            return status
+        if name in self.state.functions:
+            return self._called(name, rest)
+        way = getattr(self, f"do_{name}", None) if re.fullmatch(r"[a-z]+", name) else None
+        if way is not None:
+            return way(rest)
+        if name in (":", "true"):
+            return True
+        if name == "false":
+            return False
+        if name in ("[", "test"):
+            return self._tested([w for w in rest if w != "]"])
+        if name in ("source", "."):
+            self.script.sourced += [shown(word) for word in rest[:1]]
+            return None
+        if name in _QUIET:
+            return True if name in ("set", "export", "trap", "ulimit", "wait") else None
+        if self.state.output is not None:
+            self.state.output.append(unknown())
+        if (at := next((k for k, word in enumerate(words) if word in _SHELLS), None)) is not None:
+            after = words[at + 1 :]
+            flag = next((k for k, word in enumerate(after) if re.fullmatch(r"-[a-z]*c", word)), None)
+            if flag is not None and flag + 1 < len(after) and all(w.startswith("-") for w in after[:flag]):
+                return self._inner(words[:at], after[flag + 1])
+        self.script.commands.append(words)
+        return None
+
+    def _inner(self, before: list[str], text: str) -> bool | None:
+        """Follow the text of another shell, which has what is exported; `before` launched it."""
+
+        def way() -> bool | None:
+            state = self.state
+            state.variables = {n: v for n, v in state.variables.items() if n in state.exported}
+            state.functions, state.places, start = {}, [], len(self.script.commands)
+            self.text(text)
+            for k in range(start, len(self.script.commands)):
+                self.script.commands[k] = [*before, *self.script.commands[k]]
+            return None
+
+        return self.apart(way)
+
+    def text(self, text: str) -> None:
+        """Follow a text that a value gives; what is open in it stays so."""
+        for found in re.findall("\x02\\?([^\x03]*)\x03", text):
+            self.state.variables.setdefault(f"_open_{_named(found)}", unknown(found))
+        text = re.sub("\x02\\?([^\x03]*)\x03", lambda found: f"${{_open_{_named(found[1])}}}", text)
+        text = re.sub("\x02(\\w*)\x03", lambda found: f"${{{found[1]}}}", text)
+        if self.depth > _MOST_DEPTH // 2:
+            raise InputError(f"{self.path!r} nests its shells too deeply; state its values")
+        self.depth += 10
+        try:
+            self.source(text)
+        finally:
+            self.depth -= 10
+
+    def do_eval(self, rest: list[str]) -> bool | None:
+        self.text(" ".join(rest))
+        return None
+
+    def do_echo(self, rest: list[str]) -> bool | None:
+        if self.state.output is not None:
+            plain = rest[1:] if rest[:1] == ["-n"] else rest
+            flags = plain[:1] and re.fullmatch(r"-[neE]+", plain[0])
+            self.state.output.append(unknown() if flags else " ".join(plain))
+        return True
+
+    def do_cat(self, rest: list[str]) -> bool | None:
+        if self.state.output is not None:
+            self.state.output.append(unknown() if rest or self.input is None else self.input)
+        return None
+
+    def do_exit(self, rest: list[str]) -> bool | None:
+        raise _Ends("script")
+
+    def do_return(self, rest: list[str]) -> bool | None:
+        raise _Ends("function", status=None if not rest or is_open(rest[0]) else rest[0] == "0")
+
+    def do_break(self, rest: list[str]) -> bool | None:
+        raise _Ends("loop", int(rest[0]) if rest[:1] and rest[0].isdigit() else 1)
+
+    def do_continue(self, rest: list[str]) -> bool | None:
+        raise _Ends("round", int(rest[0]) if rest[:1] and rest[0].isdigit() else 1)
+
+    def do_shift(self, rest: list[str]) -> bool | None:
+        count = int(rest[0]) if rest[:1] and rest[0].isdigit() else 1
+        if count > len(self.state.places):
+            return False
+        del self.state.places[:count]
+        return True
+
+    def do_set(self, rest: list[str]) -> bool | None:
+        flags = [word for word in rest if re.fullmatch(r"[-+][a-z]+", word) and word != "--"]
+        for flag in flags[: rest.index("--") if "--" in rest else None]:
+            if "a" in flag[1:] and flag != "-o":
+                self.state.exports = flag[0] == "-"
+        if "--" in rest:
+            self.state.places = rest[rest.index("--") + 1 :]
+        elif rest and not rest[0].startswith(("-", "+")):
+            self.state.places = rest
+        return True
+
+    def do_let(self, rest: list[str]) -> bool | None:
+        return [self.number(word) for word in rest][-1] if rest else None
+
+    def do_read(self, rest: list[str]) -> bool | None:
+        names = [word for word in rest if word.isidentifier()]
+        array = any(re.fullmatch(r"-[a-z]*a", word) for word in rest)
+        given = self.input
+        if given is None or array or self.text_of("IFS") != open_("IFS") or is_open(given):
+            self._forget({*names})
+            return None
+        words = given.split("\n")[0].split(None, max(len(names) - 1, 0))
+        for k, name in enumerate(names):
+            self.put(name, words[k].strip() if k < len(words) else "")
+        return True
+
+    def do_mapfile(self, rest: list[str]) -> bool | None:
+        self._forget({word for word in rest if word.isidentifier()})
+        return None
+
+    do_readarray = do_mapfile
+
+    def do_getopts(self, rest: list[str]) -> bool | None:
+        if not self.state.places:
+            return False
+        self._forget({word for word in rest[1:2] if word.isidentifier()} | {"OPTARG", "OPTIND"})
+        return None
+
+    def do_printf(self, rest: list[str]) -> bool | None:
+        if self.state.output is not None:
+            self.state.output.append(unknown())
+        if rest[:1] == ["-v"]:
+            self._forget({*rest[1:2]})
+        return True
+
+    def do_cd(self, rest: list[str]) -> bool | None:
+        return None
+
+    def _tested(self, words: list[str]) -> bool | None:
+        """A condition of words, as `test` takes it."""
+        try:
+            if words[:1] == ["!"]:
+                held = self._tested(words[1:])
+                return held if held is None else not held
+            if len(words) == 2:
+                return self.unary(words[0], words[1], words[1])
+            if len(words) == 3 and words[1] in ("=", "==", "!="):
+                return (emptied(words[0]) == emptied(words[2])) is (words[1] != "!=")
+            if len(words) == 3:
+                return compared(words[1], words[0], words[2])
+            return emptied(words[0]) != "" if len(words) == 1 else None
+        except Undecided:
+            return None
+
+    # Words
+
+    def words(self, node: Any) -> list[str]:
+        """The words that a part of a command gives."""
+        fields: list[tuple[str, bool]] = [("", False)]
+        for text, quoted, ends in self.parts(node, False):
+            last, kept = fields[-1]
+            if quoted:
+                fields[-1] = (last + text, True)
+            else:
+                pieces = re.split(r"[ \t\n]+", text)
+                fields[-1] = (last + pieces[0], kept)
+                fields += [(piece, False) for piece in pieces[1:]]
+            if ends:
+                fields.append(("", False))
+        return [text for text, kept in fields if text or kept]
+
+    def joined(self, node: Any) -> str:
+        """A part as one text, as an assignment or a condition takes it."""
+        rows = [*self.parts(node, True)]
+        return "".join(text + (" " if ends and k + 1 < len(rows) else "") for k, (text, _, ends) in enumerate(rows))
+
+    def parts(self, node: Any, whole: bool) -> list[tuple[str, bool, bool]]:
+        """Texts of a part, whether each is quoted, and whether a word ends after it."""
+        self.steps += 1
+        kind = node.type
+        if kind in ("command_name", "concatenation", "variable_assignment"):
+            return [row for child in node.children for row in self.parts(child, whole)]
+        if kind in ("word", "number", "extglob_pattern", "regex", "variable_name", "special_variable_name"):
+            text = _text(node)
+            if kind == "word" and text.startswith("~"):
+                text = unknown("HOME")
+            if not whole and re.search(r"(?<!\\)\{[^{}$]*(,|\.\.)[^{}]*\}", text):
+                return [(unknown("BRACES"), True, False)]
+            return [(re.sub(r"\\(\n?)(.?)", lambda f: "" if f[1] else f[2], text, flags=re.DOTALL), True, False)]
+        if kind == "raw_string":
+            return [(_text(node)[1:-1], True, False)]
+        if kind == "ansi_c_string":
+            return [(_ansi(_text(node)[2:-1]), True, False)]
+        if kind in ("string", "translated_string"):
+            return self._quoted(node)
+        if kind == "simple_expansion":
+            return self._value(_text(node)[1:], False)
+        if kind == "expansion":
+            return self._expansion(node, False)
+        if kind == "arithmetic_expansion":
+            return [(self._sum(node), True, False)]
+        if kind == "command_substitution":
+            return [(self._output(node), False, False)]
+        if kind == "brace_expression":
+            first, last = (int(_text(child)) for child in node.named_children[:2])
+            if abs(last - first) > _MOST_ROUNDS:
+                return [(unknown("BRACES"), True, False)]
+            row = range(first, last + (1 if last >= first else -1), 1 if last >= first else -1)
+            return [(str(number), True, number != last) for number in row]
+        if not node.is_named:
+            return [(_text(node), True, False)]
+        return [(unknown(kind.upper()), True, False)]
+
+    def _quoted(self, node: Any) -> list[tuple[str, bool, bool]]:
+        made: list[tuple[str, bool, bool]] = [("", True, False)]
+        at = node.start_byte + len(_text(node.children[0]))
+        source = node.text
+        for child in node.children[1:-1]:
+            gap = source[at - node.start_byte : child.start_byte - node.start_byte].decode("utf-8", "replace")
+            made += [(gap, True, False)] if gap else []
+            at = child.end_byte
+            if child.type == "simple_expansion":
+                made += self._value(_text(child)[1:], True)
+            elif child.type == "expansion":
+                made += self._expansion(child, True)
+            elif child.type == "command_substitution":
+                made.append((self._output(child), True, False))
+            elif child.type == "arithmetic_expansion":
+                made.append((self._sum(child), True, False))
+            else:
+                text = re.sub(r"\\([$`\"\\\n])", lambda f: "" if f[1] == "\n" else f[1], _text(child))
+                made.append((text, True, False))
+        gap = source[at - node.start_byte : -1].decode("utf-8", "replace")
+        return [*made, (gap, True, False)]
+
+    def raw(self, node: Any) -> str:
+        """The source of a part with values in place of expansions."""
+        made, at = "", node.start_byte
+        source = node.text
+        stack = [(child) for child in node.children]
+        for child in stack:
+            text = source[at - node.start_byte : child.start_byte - node.start_byte].decode("utf-8", "replace")
+            made, at = made + text, child.end_byte
+            if child.type in ("simple_expansion", "expansion", "command_substitution", "arithmetic_expansion", "string"):
+                made += self.joined(child)
+            elif child.child_count:
+                made += self.raw(child)
+            else:
+                made += _text(child)
+        return made + source[at - node.start_byte :].decode("utf-8", "replace")
+
+    def _sum(self, node: Any) -> str:
+        text = self.raw(node)
+        inner = text[3:-2] if text.startswith("$((") else text[2:-1]
+        try:
+            return str(Arithmetic(inner, self.text_of, self.put).value())
+        except Undecided:
+            self.number(inner)
+            return unknown("SUM")
+
+    def _output(self, node: Any) -> str:
+        """What the commands of a substitution print."""
+        outer = self.state.output
+        self.state.output = []
+        try:
+            self.apart(lambda: self.body(node))
+            lines = self.state.output or []
+        finally:
+            self.state.output = outer
+        return "\n".join(lines).rstrip("\n")
+
+    def _value(self, name: str, quoted: bool, rule: str = "", other: Callable[[], list[tuple[str, bool, bool]]] = list, key: Any = None) -> list[tuple[str, bool, bool]]:
+        """The value of a variable, of one element, or of all; by a rule such as :- where it is unset."""
+        state = self.state
+        value: Value | None
+        if name in ("@", "*"):
+            value, key = dict(enumerate(state.places)), name
+        elif name == "#":
+            value = str(len(state.places))
+        elif name.isdigit() and name != "0":
+            value = state.places[int(name) - 1] if int(name) <= len(state.places) else None
+        else:
+            value = state.variables.get(name)
+        if key is not None and key not in ("@", "*"):
+            row = value if isinstance(value, dict) else {0: value} if value is not None else {}
+            place = int(key) if re.fullmatch(r"\d{1,9}", str(key)) else key
+            value = unknown(name) if is_open(str(key)) or "?" in row else row.get(place)
+            if value is None and name in state.variables:
+                value = ""
+        elif isinstance(value, dict) and key is None:
+            value = value.get(0, "") if "?" not in value else unknown(name)
+        is_set = value is not None and value != {}
+        here: str | None = "".join(value.values()) if isinstance(value, dict) else value
+        if value is None and _ELSEWHERE.fullmatch(name):
+            here, is_set = unknown(name), True
+        if rule:
+            bare = rule.strip(":")
+            empty = not is_set or (":" in rule and here == "")
+            undecided = here is not None and is_unknown(here) and not isinstance(value, dict)
+            if undecided and bare in "-=+":
+                return [(unknown(name), True, False)]
+            if bare == "+":
+                return [] if empty else other()
+            if empty and bare in "-=":
+                made = other()
+                if bare == "=":
+                    self.put(name, "".join(text for text, _, _ in made))
+                return made
+        if isinstance(value, dict):
+            rows = [*value.values()]
+            if key == "*" and quoted:
+                return [(" ".join(rows), True, False)]
+            return [(text, quoted, k + 1 < len(rows)) for k, text in enumerate(rows)]
+        if value is None and not is_set:
+            return [(open_(name), True, False)]
+        return [(here or "", quoted, False)]
+
+    def _expansion(self, node: Any, quoted: bool) -> list[tuple[str, bool, bool]]:
+        """${NAME...}: with a default, a part cut off or replaced, its length, or by another name."""
+        parts = [*node.children[1:-1]]
+        sign = parts.pop(0).type if parts and not parts[0].is_named else ""
+        if not parts:
+            return self._value(sign, quoted) if sign else [(unknown(), True, False)]
+        name, key = parts.pop(0), None
+        if name.type == "subscript":
+            inner = name.named_children
+            key = self.joined(inner[1]) if len(inner) > 1 else "?"
+            if key not in ("@", "*") and not re.fullmatch(r"\d+", key):
+                is_map = isinstance(self.state.variables.get(_text(inner[0])), dict) and key in self.state.variables[_text(inner[0])]  # type: ignore[operator]
+                if not is_map and not is_open(key):
+                    try:
+                        key = str(Arithmetic(key, self.text_of, self.put).value())
+                    except Undecided:
+                        key = unknown()
+            name = inner[0]
+        called = _text(name)
+        rows = self._value(called, quoted, key=key)
+        if sign == "!":
+            target = "".join(text for text, _, _ in rows)
+            return self._value(target, quoted) if target.isidentifier() and not parts else [(unknown(called), quoted, False)]
+        if sign == "#":
+            value = self.state.variables.get(called)
+            if key in ("@", "*"):
+                count = len(value) if isinstance(value, dict) else len(self.state.places) if called in "@*" else int(value is not None)
+                return [(str(count), True, False)]
+            text = "".join(text for text, _, _ in rows)
+            return [(unknown(called) if is_open(text) else str(len(text)), True, False)]
+        if not parts:
+            return rows
+        rule, *operands = parts
+        if rule.type in (":-", "-", ":=", "=", ":+", "+", ":?", "?"):
+            if rule.type.strip(":") == "?":
+                return rows
+
+            def other() -> list[tuple[str, bool, bool]]:
+                made = [row for part in operands for row in self.parts(part, True)]
+                if any(part.type in ("string", "raw_string") for part in operands):
+                    return made
+                return [(text, quoted, ends) for text, _, ends in made]
+
+            return self._value(called, quoted, rule.type, other, key)
+        return [(self._cut(text, rule.type, operands, called), q, ends) for text, q, ends in rows]
+
+    def _cut(self, text: str, rule: str, operands: Sequence[Any], name: str) -> str:
+        if is_open(text):
+            return unknown(name)
+        try:
+            if rule in ("#", "##", "%", "%%"):
+                return _without(text, rule, "".join(map(self.pattern, operands)))
+            if rule in ("^^", ",,") and not operands:
+                return text.upper() if rule == "^^" else text.lower()
+            if rule in ("^", ",") and not operands:
+                return (text[:1].upper() if rule == "^" else text[:1].lower()) + text[1:]
+            if rule in ("/", "//"):
+                named = [part for part in operands if part.is_named]
+                pattern = self.pattern(named[0])
+                new = "".join(map(self.joined, named[1:]))
+                if re.search(r"[*?\[\\]", pattern) or pattern[:1] in ("#", "%", "") or is_open(new):
+                    return unknown(name)
+                return text.replace(pattern, new, -1 if rule == "//" else 1)
+            if rule == ":":
+                numbers = "".join(self.raw(part) if part.child_count else _text(part) for part in operands)
+                first, _, length = numbers.partition(":")
+                start = Arithmetic(first, self.text_of, self.put).value()
+                cut = text[start:] if start >= 0 else text[max(len(text) + start, 0) :]
+                if not length:
+                    return cut
+                most = Arithmetic(length, self.text_of, self.put).value()
+                return cut[:most]
+        except Undecided:
+            pass
+        return unknown(name)
+
+
+def compared(sign: str, first: str, second: str) -> bool | None:
+    """A comparison of whole numbers; None for texts that are none."""
+    texts = [first.strip(), second.strip()]
+    if sign not in _COMPARED or not all(re.fullmatch(r"-?\d{1,18}", text) for text in texts):
+        return None
+    return _COMPARED[sign](int(texts[0]), int(texts[1]))
+
+
+def _without(text: str, rule: str, pattern: str) -> str:
+    """A text without what matches at its beginning (#) or end (%): the least, or the most if twice."""
+    cuts = range(len(text) + 1) if len(text) <= 1000 else range(0)
+    order = cuts if (rule in ("#", "%%")) else reversed(cuts)
+    for at in order:
+        piece = text[:at] if rule[0] == "#" else text[at:]
+        if matches(piece, pattern):
+            return text[at:] if rule[0] == "#" else text[:at]
+    return text
+
+
+def _is_arguments(value: Value | None) -> bool:
+    row = value.values() if isinstance(value, dict) else (value or "").split()
+    return isinstance(value, dict) or any(word.lstrip("\x04").startswith("-") for word in row)
+
+
+def _named(text: str) -> str:
+    return re.sub(r"\W", "_", text)
+
+
+def _ansi(text: str) -> str:
+    marks = {"n": "\n", "t": "\t", "'": "'", '"': '"', "\\": "\\"}
+    return re.sub(r"\\(.)", lambda found: marks.get(found[1], found[0]), text)
+
+
+def _text(node: Any) -> str:
+    return str(node.text.decode("utf-8", "replace"))

@@ -25,7 +25,8 @@ class Table:
     """A framework's names. `inputs` and `model` are numbers under another name, of ours and of a
     config.json; `switches` and `words` set inputs; `absent` says what the framework does where a
     field is missing; `without` are patterns of fields that no quantity depends on, by why;
-    `vocabularies` are sizes by a pattern of the tokenizer's name."""
+    `vocabularies` are sizes by a pattern of the tokenizer's name; `bare` fields take no value, and a
+    reader's code reads them."""
 
     framework: str
     software: str
@@ -39,6 +40,7 @@ class Table:
     without: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
     vocabularies: Mapping[str, int] = field(default_factory=dict)
+    bare: tuple[str, ...] = ()
 
     def why_without(self, name: str) -> str | None:
         """Why no quantity depends on a field; None where one may."""
@@ -129,8 +131,9 @@ def _take(job: Job, name: str, value: Any) -> None:
     told = of.inputs.get(name) or of.model.get(name)
     if name in of.refused and value is not False:
         raise InputError(f"{job.path!r}: {name} {of.refused[name]}")
-    if is_open(value) and (told or name in of.words):
-        inputs = [told] if told else [key for row in of.words[name].values() for key in row]
+    if is_open(value) and (told or name in of.words or name in of.switches):
+        rows = of.words[name].values() if name in of.words else [of.switches.get(name, {})]
+        inputs = [told] if told else [key for row in rows for key in row]
         job.asked |= dict.fromkeys(filter(None, inputs), f"{name} is {value}")
     elif name in of.inputs:
         job.set(name, {of.inputs[name]: _fitting(name, value, of.inputs[name])})

@@ -342,9 +342,9 @@ def test_scripts_that_grow_end(lines: str) -> None:
         assert megatron_lm.read(text, "x").fields["num-layers"] == "4"
 
 
-def test_texts_that_a_script_writes_are_apart() -> None:
-    text = "a\ncat << 'X' > f\n{ b }\n X\nc <<Y\n<<-Z\nd\n\tZ\n"
-    assert shell.heredocs(text) == ("a\ncat \nc <<Y\n\n", ["{ b }", "d"])
+def test_texts_that_a_script_writes_are_read() -> None:
+    text = "A=4\ncat << 'X' > f\n{ $A }\nX\nc <<-Z\n$A\n\tZ\n"
+    assert shell.read(text, "x").texts == ["{ $A }\n", "4\n"]
 
 
 # Doors: what a first spec says, examples that are installed, a measured step

@@ -1,0 +1,265 @@
+"""Scripts are read as bash runs them: it is asked what it passes to what a script launches.
+
+A field that is read has the value that bash passes, or is left open; a field that bash passes is
+read or left open; and what an environment may change is left open.
+"""
+
+import os
+import random
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleetcube.grid.errors import InputError
+from fleetcube.grid.formats import megatron_lm, shell
+
+from ..draws import scaled
+
+BASH = shutil.which("bash")
+pytestmark = pytest.mark.skipif(not BASH, reason="bash is the judge")
+LAUNCHERS = ("torchrun", "srun", "mpirun", "deepspeed", "python", "python3")
+STAND_IN = """#!/bin/sh
+printf '%s\\n' "$0" "$@" >> "$RECORD"
+printf '\\001\\n' >> "$RECORD"
+"""
+
+
+def passed(scripts: Sequence[str], folder: Path, **environment: str) -> list[list[list[str]]]:
+    """What bash passes to the launchers of each script, word by word, in an empty environment."""
+    tools = folder / "tools"
+    tools.mkdir(exist_ok=True)
+    for name in LAUNCHERS:
+        (tools / name).write_text(STAND_IN)
+        (tools / name).chmod(0o755)
+    lines = []
+    for number, text in enumerate(scripts):
+        (folder / f"{number}.sh").write_text(text)
+        (folder / f"{number}.txt").write_text("")
+        lines.append(f"RECORD={folder}/{number}.txt timeout 20 {BASH} {folder}/{number}.sh >/dev/null 2>&1 </dev/null")
+    known = {"PATH": f"{tools}:/usr/bin:/bin", **environment}
+    subprocess.run([str(BASH)], input="\n".join(lines), text=True, env=known, cwd=folder, check=False)
+    made = []
+    for number in range(len(scripts)):
+        calls = (folder / f"{number}.txt").read_text().split("\001\n")
+        made.append([call.removesuffix("\n").split("\n") for call in calls if call])
+    return made
+
+
+def fields_passed(calls: list[list[str]]) -> dict[str, Any] | None:
+    """Fields of the last launch with arguments of Megatron-LM."""
+    rows = [shell.options(words[1:]) for words in calls]
+    rows = [row for row in rows if {"num-layers", "tensor-model-parallel-size"} & row.keys()]
+    return rows[-1] if rows else None
+
+
+def differences(text: str, calls: list[list[str]]) -> list[str]:
+    """Fields that are read with another value than bash passes, and not left open."""
+    theirs = fields_passed(calls)
+    if theirs is None:
+        return []
+    try:
+        ours, remarks = megatron_lm.arguments(text, "launch.sh")
+    except InputError as error:
+        return [] if "more than a launch script" in str(error) else [str(error)]
+    if any("may hold arguments" in remark and "UNKNOWN" in remark for remark in remarks):
+        return []  # what a program prints may be any argument, and is named
+    made = []
+    for name in {*ours, *theirs}:
+        value = ours.get(name)
+        if "$" in str(value) or name in ("nodes", "N", "gpus-per-node", "ntasks-per-node"):
+            continue
+        if str(value) != str(theirs.get(name)):
+            made.append(f"{name}: {value!r}, bash passes {theirs.get(name)!r}")
+    return made
+
+
+# Drawn scripts
+
+
+class Draw:
+    """A script of drawn constructs around a launch."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.names = ["TP", "PP", "CP", "MBS", "N", "FP8", "KIND", "X"]
+
+    def pick(self, *choices: Any) -> Any:
+        return self.random.choice(choices)
+
+    def name(self) -> str:
+        return str(self.random.choice(self.names))
+
+    def number(self) -> str:
+        return str(self.random.choice([0, 1, 2, 4, 8, 16]))
+
+    def value(self, depth: int = 0) -> str:
+        name = self.name()
+        ways: list[Callable[[], str]] = [
+            self.number,
+            self.number,
+            lambda: f"${name}",
+            lambda: f'"${{{name}}}"',
+            lambda: f"${{{name}:-{self.number()}}}",
+            lambda: f"${{{name}-{self.number()}}}",
+            lambda: f"$(({self.sum()}))",
+            lambda: f"${{1:-{self.number()}}}",
+            lambda: f"$(echo {self.number()})",
+            lambda: f"${{{name}%?}}",
+            lambda: f"${{{name}:+{self.number()}}}",
+            lambda: f"'{self.number()}'",
+            lambda: f"${{#{name}}}",
+            lambda: f"${{{name}/4/2}}",
+            lambda: f"$(wc -l < /dev/null)",
+            lambda: f"${{A[{self.pick(0, 1)}]}}",
+        ]
+        return ways[self.random.randrange(len(ways))]() if depth < 2 else self.number()
+
+    def sum(self) -> str:
+        sign = self.pick("+", "-", "*", "/", "%", "<", "==", "&&", "||", "<<")
+        first = self.pick(self.name(), f"${self.name()}", self.number(), f"-{self.number()}")
+        second = self.pick("1", "2", "3", "7")
+        return self.pick(f"{first} {sign} {second}", f"({first} {sign} {second}) * 2", f"{first} ? 2 : 4")
+
+    def pattern(self) -> str:
+        return str(self.pick("4", "[0-4]", "?", "*", "1*", '"*"'))
+
+    def condition(self) -> str:
+        name = self.name()
+        return str(
+            self.pick(
+                f'[ -z "${name}" ]',
+                f'[[ -n ${name} ]]',
+                f'[ "${name}" = {self.number()} ]',
+                f"[[ ${name} == {self.pattern()} ]]",
+                f"[[ ${name} != {self.number()} && -n ${self.name()} ]]",
+                f"[[ ${name} -gt 2 || ! -z ${self.name()} ]]",
+                f"(( {self.sum()} ))",
+                f'test "${name}" -ge {self.number()}',
+                f"[ ! -f /nowhere/{name} ]",
+                "[ -d /tmp ]",
+                "true",
+                "false",
+                "! true",
+                f"[[ ${name} =~ ^[0-9]+$ ]]",
+                "grep -q x /dev/null",
+                f'[ "${name}" == {self.number()} -o "${self.name()}" = 2 ]',
+            )
+        )
+
+    def flag(self) -> str:
+        name = self.pick("context-parallel-size", "micro-batch-size", "seq-length", "train-iters")
+        return str(
+            self.pick(
+                f"--{name} {self.value()}",
+                f"--{name}={self.value()}",
+                "--sequence-parallel",
+                "--fp8-format hybrid",
+                '--data-path "a # b"',
+            )
+        )
+
+    def statement(self, depth: int = 0) -> str:
+        name, deep = self.name(), depth < 2
+        inner = self.statement(depth + 1) if deep else f"{name}={self.value()}"
+        other = self.statement(depth + 1) if deep else f"ARGS+=({self.flag()})"
+        return str(
+            self.pick(
+                f"{name}={self.value()}",
+                f"{name}={self.value()}",
+                f"export {name}={self.value()}",
+                f": ${{{name}:={self.number()}}}",
+                f"ARGS+=({self.flag()})",
+                f'OPTS="$OPTS {self.flag()}"'.replace('"a # b"', "ab"),
+                f"{self.condition()} && {inner.splitlines()[0] if ';' not in inner and chr(10) not in inner else 'X=3'}",
+                f"{self.condition()} || {name}={self.value()}",
+                f"{self.condition()} && {name}=1 || {name}=2",
+                f"{self.condition()} || true && {name}=8",
+                f"if {self.condition()}; then\n  {inner}\nfi",
+                f"if {self.condition()}; then\n  {inner}\nelse\n  {other}\nfi",
+                f"if {self.condition()}; then\n  {inner}\nelif {self.condition()}; then\n  {other}\nelse\n  X=9\nfi",
+                f"case ${name} in\n  {self.number()}|{self.number()}) {inner} {self.pick(';;', ';&', ';;&')}\n"
+                f"  [24]) {other} ;;\n  *) X=5 ;;\nesac",
+                f"for {name} in {self.number()} {self.value()}; do\n  {inner}\ndone",
+                f"for ((i{depth}=0; i{depth}<{self.number()}; i{depth}++)); do\n  {inner}\n  X=$i{depth}\ndone",
+                f"K{depth}=0\nwhile (( K{depth} < 3 )); do\n  K{depth}=$((K{depth} + 1))\n  {inner}\ndone",
+                f"N=0\nuntil [ $N -ge 2 ]; do\n  N=$((N + 1))\ndone",
+                f"f{depth}() {{\n  local {name}=${{1:-3}}\n  {inner}\n  {self.pick('return 1', 'X=7', ':')}\n  X=6\n}}"
+                + self.pick("", f"\nf{depth} {self.number()}", f"\nf{depth} 2 || {self.name()}=4"),
+                f"(( {name} = {self.sum()} ))",
+                f'let "{name} = {self.number()} + 1"',
+                f"(( {name}++ ))",
+                f"unset {name}",
+                f'read {name} X <<< "{self.number()} 5"',
+                f"set -- {self.number()} {self.number()}\n{name}=$2\nshift\nX=$1",
+                f'eval "{name}={self.number()}"',
+                f"( {name}={self.number()}; {inner.splitlines()[0] if chr(10) not in inner else ':'} )",
+                f"# {self.flag()} \\\n{name}={self.number()}",
+                f'echo "example: torchrun --num-layers 99 {self.flag()}"'.replace('"a # b"', "ab"),
+                f"UNUSED='--num-layers 77 --seq-length 1 --micro-batch-size 3'",
+                f"A=({self.number()} {self.value()})\n{name}=${{A[0]}}",
+                f"A+=({self.number()})\n{name}=${{#A[@]}}",
+                f"{name}=$({self.pick('date', f'echo ${self.name()}', 'nproc')})",
+                f"{{ {name}={self.number()}; }} 2>/dev/null",
+                f"echo hi | while read {name}; do X=1; done",
+                f"if {self.condition()}; then exit 0; fi" if self.pick(0, 0, 1) else ":",
+                f"cat <<EOF >/dev/null\n--num-layers 98 ${name}\nEOF",
+            )
+        )
+
+    def script(self) -> str:
+        lines = ["#!/bin/bash", "ARGS=(--num-layers 32)", 'OPTS="--hidden-size 4096"']
+        lines += [f"{name}={self.number()}" for name in self.names if self.pick(0, 1)]
+        lines += [self.statement() for _ in range(self.random.randint(1, 6))]
+        core = f"--tensor-model-parallel-size {self.value()} --seq-length {self.value()}"
+        more = self.pick("${ARGS[@]} $OPTS", '"${ARGS[@]}" $OPTS', "$OPTS ${ARGS[*]}", '"${ARGS[@]}"')
+        extra = self.pick("", "", f"${{{self.name()}:+--flag 2}}", f"--micro-batch-size ${self.name()}")
+        words = f"pretrain_gpt.py {core} {more} {extra}"
+        plain = words.replace('"', "")
+        lines.append(
+            self.pick(
+                f"torchrun --nproc-per-node 8 {words}",
+                f"torchrun --nproc-per-node 8 \\\n  {words} 2>&1 | tee log",
+                f'CMD="torchrun {plain}"\n$CMD',
+                f'CMD="python -m torch.distributed.run {plain}"\neval $CMD',
+                f"CMD=(torchrun {words})\n\"${{CMD[@]}}\"",
+                f"run() {{ torchrun \"$@\"; }}\nrun {words}",
+                f"CUDA_DEVICE_MAX_CONNECTIONS=1 torchrun {words} &\nwait",
+                f"env A=1 torchrun {words}",
+                f"srun torchrun {words}",
+                f"for round in 1; do torchrun {words}; done",
+                f"exec torchrun {words}",
+            )
+        )
+        return "\n".join(lines) + "\n"
+
+
+def drawn(first: int, count: int, folder: Path) -> tuple[Counter[str], list[str]]:
+    scripts = [Draw(seed).script() for seed in range(first, first + count)]
+    found: Counter[str] = Counter()
+    wrong = []
+    for text, calls in zip(scripts, passed(scripts, folder), strict=True):
+        found["launched"] += fields_passed(calls) is not None
+        if rows := differences(text, calls):
+            wrong.append(f"{rows}\n{text}")
+    return found, wrong
+
+
+def test_drawn_scripts_are_read_as_bash_runs_them(tmp_path: Path) -> None:
+    count = scaled(300)
+    found, wrong = drawn(0, count, tmp_path)
+    assert not wrong, f"{len(wrong)} of {count}: {wrong[0]}"
+    assert found["launched"] > 0.7 * count
+
+
+@pytest.mark.slow
+def test_five_thousand_scripts_are_read_as_bash_runs_them(tmp_path: Path) -> None:
+    for part in range(10):
+        folder = tmp_path / str(part)
+        folder.mkdir()
+        _, wrong = drawn(1000 + 500 * part, 500, folder)
+        assert not wrong, f"{len(wrong)} of 500: {wrong[0]}"
