@@ -80,7 +80,9 @@ def arguments(text: str, path: str) -> tuple[dict[str, Any], list[str]]:
     script = shell.read(text, path, _slurm(batch))
     names = of()
     known = {*names.inputs, *names.model, *names.switches, *names.words}
-    remarks = [f"not read: {listed(script.sourced)}, which the script reads"] if script.sourced else []
+    remarks = (
+        [f"not read: {listed(script.sourced)}, which the script reads"] if script.sourced else []
+    )
     launched = [(shell.options(words), words) for words in script.commands]
     most = max((len(known & row.keys()) for row, _ in launched), default=0)
     launched = [each for each in launched if 2 * len(known & each[0].keys()) >= most > 0]
@@ -133,7 +135,10 @@ def _slurm(batch: Mapping[str, Any]) -> dict[str, str]:
 def _launcher(batch: Mapping[str, Any], words: list[str]) -> dict[str, Any]:
     """The options of a batch script that say nodes and GPUs. Where torchrun or DeepSpeed starts
     processes, Slurm's tasks are the starters and no GPUs."""
-    starts = any(re.search(r"(^|/)torchrun$|torch\.distributed|^deepspeed$|^accelerate$", word) for word in words)
+    starts = any(
+        re.search(r"(^|/)torchrun$|torch\.distributed|^deepspeed$|^accelerate$", word)
+        for word in words
+    )
     gpus = batch.get("gpus-per-node") or batch.get("gres") or ""
     gpus = str(gpus).rpartition(":")[2]
     made = {name: batch[name] for name in _NODES if name in batch}
@@ -287,7 +292,9 @@ def _cluster(job: Job) -> None:
     elif each and starts and not any(name in job.fields for name in _NODES):
         job.set("nproc-per-node", {"n_gpus": each, "gpus_per_node": each})
     else:
-        left = [f"{n} is {job.fields[n]}" for n in (*_NODES, *_PROCESSES) if is_open(job.fields.get(n))]
+        left = [
+            f"{n} is {job.fields[n]}" for n in (*_NODES, *_PROCESSES) if is_open(job.fields.get(n))
+        ]
         job.asked |= {"n_gpus": left[0]} if left else {}
 
 

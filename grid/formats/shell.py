@@ -5,6 +5,7 @@ Where a condition is not known both branches are followed, and what differs afte
 what is not understood makes open all that it could set. A shell is the judge (the tests ask one).
 """
 
+import contextlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +16,7 @@ from .shell_words import (
     Arithmetic,
     Undecided,
     emptied,
+    is_flag,
     is_open,
     is_unknown,
     literal,
@@ -35,6 +37,8 @@ _MOST_LETTERS = 1 << 16  # of a script, and of a value
 _MOST_STEPS = 50_000  # statements and words that are followed
 _MOST_FILLED = 1 << 20  # letters that values give: scripts that double themselves end here
 _MOST_ROUNDS = 256  # of a loop
+_NOT_A_NAME = re.compile(r"\W")
+_UNCOUNTED = "?"  # the key of an array whose places are not known
 _MOST_DEPTH = 60  # of nested statements, expansions and calls
 # Set by a scheduler, a launcher or the machine: neither empty nor known
 _ELSEWHERE = re.compile(
@@ -43,13 +47,40 @@ _ELSEWHERE = re.compile(
     r"LD_LIBRARY_PATH|VIRTUAL_ENV|RANDOM|SECONDS|EPOCH\w*|UID|PPID|BASH\w*|LINENO|OSTYPE|HOSTTYPE|"
     r"KUBERNETES\w*|JOB_\w+|LANG|TERM|FUNCNAME|PIPESTATUS|GPU_NUM|NODE_NUM|[?$!0_-])"
 )
-_QUIET = ("mkdir", "export", "set", "ulimit", "umask", "trap", "sleep", "wait", "shopt", "alias", "printf")
-_WRAPPERS = ("env", "nohup", "exec", "time", "command", "builtin", "sudo", "setsid", "stdbuf", "numactl")
+_QUIET = (
+    "mkdir",
+    "export",
+    "set",
+    "ulimit",
+    "umask",
+    "trap",
+    "sleep",
+    "wait",
+    "shopt",
+    "alias",
+    "printf",
+)
+_WRAPPERS = (
+    "env",
+    "nohup",
+    "exec",
+    "time",
+    "command",
+    "builtin",
+    "sudo",
+    "setsid",
+    "stdbuf",
+    "numactl",
+)
 _SHELLS = ("bash", "sh", "/bin/bash", "/bin/sh")
 _COMPARED: dict[str, Callable[[int, int], bool]] = {
     **{"-eq": int.__eq__, "-ne": int.__ne__, "-gt": int.__gt__},
     **{"-ge": int.__ge__, "-lt": int.__lt__, "-le": int.__le__},
 }
+_TOO_MUCH = (
+    "{!r} computes more than a launch script does; state its values, or give what "
+    "`fleetcube record` writes"
+)
 Value = str | dict[Any, str]  # an array by place or by key
 
 
@@ -84,7 +115,7 @@ class _State:
         )
 
 
-class _Ends(Exception):
+class _End(Exception):  # noqa: N818 - no error
     """The end of a loop's round, a loop, a function or the script."""
 
     def __init__(self, of: str, count: int = 1, status: bool | None = True) -> None:
@@ -100,10 +131,13 @@ def read(text: str, path: str, known: dict[str, str] | None = None) -> Script:
     reader = _Reader(path)
     reader.state.variables |= known or {}
     reader.state.exported |= {*(known or ())}
-    reader.source(text)
+    try:
+        reader.source(unmarked(text.replace("\r\n", "\n").replace("\r", "\n")))
+    except RecursionError:
+        raise InputError(_TOO_MUCH.format(path)) from None
     made = reader.script
     made.variables = {
-        name: " ".join(value.values()) if isinstance(value, dict) else value
+        name: " ".join(filter(None, value.values())) if isinstance(value, dict) else value
         for name, value in reader.state.variables.items()
     }
     return made
@@ -146,13 +180,10 @@ class _Reader:
         import tree_sitter
         import tree_sitter_bash
 
-        text = unmarked(text.replace("\r\n", "\n").replace("\r", "\n"))
         parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
         root = parser.parse(text.encode("utf-8", "replace")).root_node
-        try:
+        with contextlib.suppress(_End):
             self.body(root)
-        except _Ends:
-            pass
 
     def body(self, node: Any) -> bool | None:
         status: bool | None = True
@@ -164,10 +195,7 @@ class _Reader:
         """Follow a statement; whether it succeeds, None where that is not known."""
         self.steps += 1
         if self.steps > _MOST_STEPS or self.depth > _MOST_DEPTH:
-            raise InputError(
-                f"{self.path!r} computes more than a launch script does; state its values, or give "
-                "what `fleetcube record` writes"
-            )
+            raise InputError(_TOO_MUCH.format(self.path))
         self.depth += 1
         try:
             way = getattr(self, f"on_{node.type}", None)
@@ -193,14 +221,35 @@ class _Reader:
             stack += here.named_children
             if here.type == "variable_assignment":
                 made.add(re.split(r"[\[+=]", _text(here), maxsplit=1)[0])
-            elif here.type in ("for_statement", "postfix_expression", "unary_expression", "binary_expression"):
-                made |= {_text(each) for each in here.named_children[:1] if each.type in ("variable_name", "word")}
+            elif here.type in (
+                "for_statement",
+                "postfix_expression",
+                "unary_expression",
+                "binary_expression",
+            ):
+                made |= {
+                    _text(each)
+                    for each in here.named_children[:1]
+                    if each.type in ("variable_name", "word")
+                }
             elif here.type in ("declaration_command", "unset_command"):
-                made |= {_text(each) for each in here.named_children if each.type == "variable_name"}
+                made |= {
+                    _text(each) for each in here.named_children if each.type == "variable_name"
+                }
             elif here.type == "command" and here.named_children:
                 name = _text(here.named_children[0])
                 words = [_text(each) for each in here.named_children[1:]]
-                if name in ("read", "mapfile", "readarray", "let", "getopts", "printf", "eval", "source", "."):
+                if name in (
+                    "read",
+                    "mapfile",
+                    "readarray",
+                    "let",
+                    "getopts",
+                    "printf",
+                    "eval",
+                    "source",
+                    ".",
+                ):
                     made |= {found for word in words for found in re.findall(r"[A-Za-z_]\w*", word)}
                 if name in self.state.functions and name not in seen:
                     made |= self._set_within(self.state.functions[name], seen | {name})
@@ -223,13 +272,13 @@ class _Reader:
             try:
                 statuses.add(way())
                 after.append(self.state)
-            except _Ends as end:
+            except _End as end:
                 if end.of != "script" and self.left:
                     self.left[-1].append(self.state)
         self.undecided -= 1
         if not after:
             self.state = start
-            raise _Ends("script") if not (self.left and self.left[-1]) else _Ends("function")
+            raise _End("script") if not (self.left and self.left[-1]) else _End("function")
         self.state = after[0]
         for other in after[1:]:
             self._join(other)
@@ -333,7 +382,9 @@ class _Reader:
 
     # Loops and functions
 
-    def _rounds(self, node: Any, once: Callable[[], bool | None], more: Callable[[], bool | None]) -> None:
+    def _rounds(
+        self, node: Any, once: Callable[[], bool | None], more: Callable[[], bool | None]
+    ) -> None:
         """Follow a loop: `more` says whether another round begins. Where it is not known, all that
         the loop sets is open from its first round on."""
         self.left.append([])
@@ -345,13 +396,13 @@ class _Reader:
                 return self._left()
             try:
                 once()
-            except _Ends as end:
+            except _End as end:
                 if end.of not in ("loop", "round"):
                     self.left.pop()
                     raise
                 if end.count > 1:
                     self._left()
-                    raise _Ends(end.of, end.count - 1) from None
+                    raise _End(end.of, end.count - 1) from None
                 if end.of == "loop":
                     return self._left()
         names = self._set_within(node)
@@ -396,7 +447,7 @@ class _Reader:
         def once() -> bool | None:
             try:
                 self.run(body)
-            except _Ends as end:
+            except _End as end:
                 if end.of != "round" or end.count > 1:
                     raise
             self.number(step)
@@ -430,7 +481,7 @@ class _Reader:
         status: bool | None = None
         try:
             status = self.run(before.functions[name])
-        except _Ends as end:
+        except _End as end:
             if end.of != "function":
                 self.left.pop()
                 self.locals.pop()
@@ -469,7 +520,7 @@ class _Reader:
         self.state, self.left = before.copy(), []
         try:
             return way()
-        except _Ends as end:
+        except _End as end:
             return end.status
         finally:
             output = self.state.output
@@ -498,14 +549,19 @@ class _Reader:
         to_file = False
         here: list[str] = []
         for child in node.named_children[1:]:
-            to_file = to_file or any(part.type == "file_redirect" for part in (child, *child.named_children))
+            to_file = to_file or any(
+                part.type == "file_redirect" for part in (child, *child.named_children)
+            )
             if child.type == "heredoc_redirect":
                 quoted = any(
-                    part.type == "heredoc_start" and _text(part)[:1] in "'\"\\" for part in child.children
+                    part.type == "heredoc_start" and _text(part)[:1] in "'\"\\"
+                    for part in child.children
                 )
                 for part in child.named_children:
                     if part.type == "heredoc_body":
-                        here.append(_text(part) if quoted else self.filled_text(part))
+                        text = _text(part) if quoted else self.raw(part)
+                        tabs = any(mark.type == "<<-" for mark in child.children)
+                        here.append(re.sub(r"^\t+", "", text, flags=re.M) if tabs else text)
             elif child.type == "herestring_redirect":
                 here.append(self.joined(child.named_children[0]))
         self.script.texts += [shown(text) for text in here]
@@ -524,10 +580,6 @@ class _Reader:
         return status
 
     input: str | None = None
-
-    def filled_text(self, node: Any) -> str:
-        """A text in place, with values for its variables."""
-        return self.raw(node)
 
     # Commands
 
@@ -558,7 +610,7 @@ class _Reader:
         before = self.state.variables.get(name)
         row = dict(before) if isinstance(before, dict) else {0: before} if before else {}
         if is_open(str(key)) or key == "?":
-            self.put(name, {k: unknown(name) for k in row} | {"?": unknown(name)})
+            self.put(name, {k: unknown(name) for k in row} | {_UNCOUNTED: ""})
             return
         key = int(key) if re.fullmatch(r"\d{1,9}", str(key)) else key
         self.put(name, {**row, key: (row.get(key, "") if grows else "") + text})
@@ -582,13 +634,16 @@ class _Reader:
             for word in self.words(part):
                 row[at] = word
                 at += 1
+                if stands_alone(word) or word.startswith("\x04"):  # none, or several words
+                    row[_UNCOUNTED] = ""
         self.put(name, row)
 
     def put(self, name: str, value: Value) -> None:
         self.filled += len(value) if isinstance(value, str) else sum(map(len, value.values()))
         if self.filled > _MOST_FILLED:
             raise InputError(
-                f"the variables of {self.path!r} give more than {_MOST_FILLED:,} letters; state its values"
+                f"the variables of {self.path!r} give more than {_MOST_FILLED:,} letters; "
+                "state its values"
             )
         self.state.variables[name] = value[:_MOST_LETTERS] if isinstance(value, str) else value
         if self.state.exports:
@@ -628,12 +683,24 @@ class _Reader:
 
     def on_test_command(self, node: Any) -> bool | None:
         try:
-            inner = [child for child in node.children if child.type not in ("[", "]", "[[", "]]", "((", "))")]
+            inner = [
+                child
+                for child in node.children
+                if child.type not in ("[", "]", "[[", "]]", "((", "))")
+            ]
             if node.children[0].type == "((":
                 return self.number(self.raw(node)[2:-2])
+            if node.children[0].type == "[" and re.search(r"\s-[ao]\s", _text(node)):
+                return self._tested([word for child in inner for word in self._flat(child)])
             return self.holds(inner[0], node.children[0].type == "[[") if inner else False
         except Undecided:
             return None
+
+    def _flat(self, node: Any) -> list[str]:
+        """The words of a condition, whose grammar does not know the ranks of -a and -o."""
+        if node.type.endswith("_expression"):
+            return [word for child in node.children for word in self._flat(child)]
+        return [self.joined(node)]
 
     def number(self, text: str) -> bool | None:
         """Whether an expression is not 0; what it sets is set."""
@@ -705,7 +772,9 @@ class _Reader:
                 held = emptied(a) == emptied(self.joined(second))
             return held if held is None else held is (sign != "!=")
         if sign == "=~":
-            return matches_regex(a, self.joined(second) if second.type != "regex" else self.raw(second))
+            return matches_regex(
+                a, self.joined(second) if second.type != "regex" else self.raw(second)
+            )
         if sign in _COMPARED:
             return compared(sign, a, self.joined(second))
         if sign in ("<", ">"):
@@ -740,11 +809,13 @@ class _Reader:
         if not words:
             return None
         if assigned:
+
             def way() -> bool | None:
                 for child in assigned:
                     self.run(child)
                     self.state.exported.add(_text(child.named_children[0]))
                 return self.command(words)
+
             return self.apart(way)
         status = self.command(words)
         if here:
@@ -762,7 +833,7 @@ class _Reader:
             ends = name == "exec"
             status = self.command(rest)
             if ends and not self.undecided:
-                raise _Ends("script")
+                raise _End("script")
             return status
         if name in self.state.functions:
             return self._called(name, rest)
@@ -784,8 +855,14 @@ class _Reader:
             self.state.output.append(unknown())
         if (at := next((k for k, word in enumerate(words) if word in _SHELLS), None)) is not None:
             after = words[at + 1 :]
-            flag = next((k for k, word in enumerate(after) if re.fullmatch(r"-[a-z]*c", word)), None)
-            if flag is not None and flag + 1 < len(after) and all(w.startswith("-") for w in after[:flag]):
+            flag = next(
+                (k for k, word in enumerate(after) if re.fullmatch(r"-[a-z]*c", word)), None
+            )
+            if (
+                flag is not None
+                and flag + 1 < len(after)
+                and all(w.startswith("-") for w in after[:flag])
+            ):
                 return self._inner(words[:at], after[flag + 1])
         self.script.commands.append(words)
         return None
@@ -806,10 +883,10 @@ class _Reader:
 
     def text(self, text: str) -> None:
         """Follow a text that a value gives; what is open in it stays so."""
-        for found in re.findall("\x02\\?([^\x03]*)\x03", text):
-            self.state.variables.setdefault(f"_open_{_named(found)}", unknown(found))
-        text = re.sub("\x02\\?([^\x03]*)\x03", lambda found: f"${{_open_{_named(found[1])}}}", text)
-        text = re.sub("\x02(\\w*)\x03", lambda found: f"${{{found[1]}}}", text)
+        for mark, name in set(re.findall("(\x02\\??([^\x03]*)\x03)", text)):
+            held = f"_{'unknown' if is_unknown(mark) else 'open'}_{_NOT_A_NAME.sub('_', name)}"
+            self.state.variables[held] = mark
+            text = text.replace(mark, f"${{{held}}}")
         if self.depth > _MOST_DEPTH // 2:
             raise InputError(f"{self.path!r} nests its shells too deeply; state its values")
         self.depth += 10
@@ -835,16 +912,16 @@ class _Reader:
         return None
 
     def do_exit(self, rest: list[str]) -> bool | None:
-        raise _Ends("script")
+        raise _End("script")
 
     def do_return(self, rest: list[str]) -> bool | None:
-        raise _Ends("function", status=None if not rest or is_open(rest[0]) else rest[0] == "0")
+        raise _End("function", status=None if not rest or is_open(rest[0]) else rest[0] == "0")
 
     def do_break(self, rest: list[str]) -> bool | None:
-        raise _Ends("loop", int(rest[0]) if rest[:1] and rest[0].isdigit() else 1)
+        raise _End("loop", int(rest[0]) if rest[:1] and rest[0].isdigit() else 1)
 
     def do_continue(self, rest: list[str]) -> bool | None:
-        raise _Ends("round", int(rest[0]) if rest[:1] and rest[0].isdigit() else 1)
+        raise _End("round", int(rest[0]) if rest[:1] and rest[0].isdigit() else 1)
 
     def do_shift(self, rest: list[str]) -> bool | None:
         count = int(rest[0]) if rest[:1] and rest[0].isdigit() else 1
@@ -904,6 +981,11 @@ class _Reader:
     def _tested(self, words: list[str]) -> bool | None:
         """A condition of words, as `test` takes it."""
         try:
+            for mark, stops in (("-o", True), ("-a", False)):
+                if mark in words[1:-1]:
+                    at = words.index(mark, 1)
+                    states = {self._tested(words[:at]), self._tested(words[at + 1 :])}
+                    return stops if stops in states else None if None in states else not stops
             if words[:1] == ["!"]:
                 held = self._tested(words[1:])
                 return held if held is None else not held
@@ -937,7 +1019,10 @@ class _Reader:
     def joined(self, node: Any) -> str:
         """A part as one text, as an assignment or a condition takes it."""
         rows = [*self.parts(node, True)]
-        return "".join(text + (" " if ends and k + 1 < len(rows) else "") for k, (text, _, ends) in enumerate(rows))
+        return "".join(
+            text + (" " if ends and k + 1 < len(rows) else "")
+            for k, (text, _, ends) in enumerate(rows)
+        )
 
     def parts(self, node: Any, whole: bool) -> list[tuple[str, bool, bool]]:
         """Texts of a part, whether each is quoted, and whether a word ends after it."""
@@ -945,13 +1030,26 @@ class _Reader:
         kind = node.type
         if kind in ("command_name", "concatenation", "variable_assignment"):
             return [row for child in node.children for row in self.parts(child, whole)]
-        if kind in ("word", "number", "extglob_pattern", "regex", "variable_name", "special_variable_name"):
+        if kind in (
+            "word",
+            "number",
+            "extglob_pattern",
+            "regex",
+            "variable_name",
+            "special_variable_name",
+        ):
             text = _text(node)
             if kind == "word" and text.startswith("~"):
                 text = unknown("HOME")
             if not whole and re.search(r"(?<!\\)\{[^{}$]*(,|\.\.)[^{}]*\}", text):
                 return [(unknown("BRACES"), True, False)]
-            return [(re.sub(r"\\(\n?)(.?)", lambda f: "" if f[1] else f[2], text, flags=re.DOTALL), True, False)]
+            return [
+                (
+                    re.sub(r"\\(\n?)(.?)", lambda f: "" if f[1] else f[2], text, flags=re.DOTALL),
+                    True,
+                    False,
+                )
+            ]
         if kind == "raw_string":
             return [(_text(node)[1:-1], True, False)]
         if kind == "ansi_c_string":
@@ -959,7 +1057,7 @@ class _Reader:
         if kind in ("string", "translated_string"):
             return self._quoted(node)
         if kind == "simple_expansion":
-            return self._value(_text(node)[1:], False)
+            return self._value(_text(node.named_children[0]), False)
         if kind == "expansion":
             return self._expansion(node, False)
         if kind == "arithmetic_expansion":
@@ -981,11 +1079,18 @@ class _Reader:
         at = node.start_byte + len(_text(node.children[0]))
         source = node.text
         for child in node.children[1:-1]:
-            gap = source[at - node.start_byte : child.start_byte - node.start_byte].decode("utf-8", "replace")
+            gap = source[at - node.start_byte : child.start_byte - node.start_byte].decode(
+                "utf-8", "replace"
+            )
             made += [(gap, True, False)] if gap else []
             at = child.end_byte
+            if (
+                child.is_named and child.type != "string_content"
+            ):  # spaces are part of its first mark
+                text = _text(child)
+                made.append((text[: len(text) - len(text.lstrip())], True, False))
             if child.type == "simple_expansion":
-                made += self._value(_text(child)[1:], True)
+                made += self._value(_text(child.named_children[0]), True)
             elif child.type == "expansion":
                 made += self._expansion(child, True)
             elif child.type == "command_substitution":
@@ -993,7 +1098,9 @@ class _Reader:
             elif child.type == "arithmetic_expansion":
                 made.append((self._sum(child), True, False))
             else:
-                text = re.sub(r"\\([$`\"\\\n])", lambda f: "" if f[1] == "\n" else f[1], _text(child))
+                text = re.sub(
+                    r"\\([$`\"\\\n])", lambda f: "" if f[1] == "\n" else f[1], _text(child)
+                )
                 made.append((text, True, False))
         gap = source[at - node.start_byte : -1].decode("utf-8", "replace")
         return [*made, (gap, True, False)]
@@ -1002,12 +1109,20 @@ class _Reader:
         """The source of a part with values in place of expansions."""
         made, at = "", node.start_byte
         source = node.text
-        stack = [(child) for child in node.children]
-        for child in stack:
-            text = source[at - node.start_byte : child.start_byte - node.start_byte].decode("utf-8", "replace")
+        for child in node.children:
+            text = source[at - node.start_byte : child.start_byte - node.start_byte].decode(
+                "utf-8", "replace"
+            )
             made, at = made + text, child.end_byte
-            if child.type in ("simple_expansion", "expansion", "command_substitution", "arithmetic_expansion", "string"):
-                made += self.joined(child)
+            if child.type in (
+                "simple_expansion",
+                "expansion",
+                "command_substitution",
+                "arithmetic_expansion",
+                "string",
+            ):
+                inner = _text(child)
+                made += inner[: len(inner) - len(inner.lstrip())] + self.joined(child)
             elif child.child_count:
                 made += self.raw(child)
             else:
@@ -1016,6 +1131,7 @@ class _Reader:
 
     def _sum(self, node: Any) -> str:
         text = self.raw(node)
+        text = text.strip()
         inner = text[3:-2] if text.startswith("$((") else text[2:-1]
         try:
             return str(Arithmetic(inner, self.text_of, self.put).value())
@@ -1034,8 +1150,15 @@ class _Reader:
             self.state.output = outer
         return "\n".join(lines).rstrip("\n")
 
-    def _value(self, name: str, quoted: bool, rule: str = "", other: Callable[[], list[tuple[str, bool, bool]]] = list, key: Any = None) -> list[tuple[str, bool, bool]]:
-        """The value of a variable, of one element, or of all; by a rule such as :- where it is unset."""
+    def _value(
+        self,
+        name: str,
+        quoted: bool,
+        rule: str = "",
+        other: Callable[[], list[tuple[str, bool, bool]]] = list,
+        key: Any = None,
+    ) -> list[tuple[str, bool, bool]]:
+        """The value of a variable, of one element, or of all; by a rule such as :- if unset."""
         state = self.state
         value: Value | None
         if name in ("@", "*"):
@@ -1049,20 +1172,23 @@ class _Reader:
         if key is not None and key not in ("@", "*"):
             row = value if isinstance(value, dict) else {0: value} if value is not None else {}
             place = int(key) if re.fullmatch(r"\d{1,9}", str(key)) else key
-            value = unknown(name) if is_open(str(key)) or "?" in row else row.get(place)
+            value = unknown(name) if is_open(str(key)) or _UNCOUNTED in row else row.get(place)
             if value is None and name in state.variables:
                 value = ""
         elif isinstance(value, dict) and key is None:
-            value = value.get(0, "") if "?" not in value else unknown(name)
+            value = value.get(0, "") if _UNCOUNTED not in value else unknown(name)
         is_set = value is not None and value != {}
         here: str | None = "".join(value.values()) if isinstance(value, dict) else value
         if value is None and _ELSEWHERE.fullmatch(name):
             here, is_set = unknown(name), True
         if rule:
             bare = rule.strip(":")
-            empty = not is_set or (":" in rule and here == "")
+            bare_value = here is not None and not is_unknown(here) and emptied(here) == ""
+            empty = not is_set or (":" in rule and bare_value)
             undecided = here is not None and is_unknown(here) and not isinstance(value, dict)
-            if undecided and bare in "-=+":
+            if undecided and bare == "+":
+                return [(" ".join(map(maybe, text.split())), q, ends) for text, q, ends in other()]
+            if undecided and bare in "-=":
                 return [(unknown(name), True, False)]
             if bare == "+":
                 return [] if empty else other()
@@ -1072,7 +1198,7 @@ class _Reader:
                     self.put(name, "".join(text for text, _, _ in made))
                 return made
         if isinstance(value, dict):
-            rows = [*value.values()]
+            rows = [text for place, text in value.items() if place != _UNCOUNTED]
             if key == "*" and quoted:
                 return [(" ".join(rows), True, False)]
             return [(text, quoted, k + 1 < len(rows)) for k, text in enumerate(rows)]
@@ -1081,7 +1207,7 @@ class _Reader:
         return [(here or "", quoted, False)]
 
     def _expansion(self, node: Any, quoted: bool) -> list[tuple[str, bool, bool]]:
-        """${NAME...}: with a default, a part cut off or replaced, its length, or by another name."""
+        """${NAME...}: with a default, a part cut off or replaced, its length, another name's."""
         parts = [*node.children[1:-1]]
         sign = parts.pop(0).type if parts and not parts[0].is_named else ""
         if not parts:
@@ -1091,7 +1217,10 @@ class _Reader:
             inner = name.named_children
             key = self.joined(inner[1]) if len(inner) > 1 else "?"
             if key not in ("@", "*") and not re.fullmatch(r"\d+", key):
-                is_map = isinstance(self.state.variables.get(_text(inner[0])), dict) and key in self.state.variables[_text(inner[0])]  # type: ignore[operator]
+                is_map = (
+                    isinstance(self.state.variables.get(_text(inner[0])), dict)
+                    and key in self.state.variables[_text(inner[0])]
+                )  # type: ignore[operator]
                 if not is_map and not is_open(key):
                     try:
                         key = str(Arithmetic(key, self.text_of, self.put).value())
@@ -1102,14 +1231,27 @@ class _Reader:
         rows = self._value(called, quoted, key=key)
         if sign == "!":
             target = "".join(text for text, _, _ in rows)
-            return self._value(target, quoted) if target.isidentifier() and not parts else [(unknown(called), quoted, False)]
+            return (
+                self._value(target, quoted)
+                if target.isidentifier() and not parts
+                else [(unknown(called), quoted, False)]
+            )
         if sign == "#":
             value = self.state.variables.get(called)
             if key in ("@", "*"):
-                count = len(value) if isinstance(value, dict) else len(self.state.places) if called in "@*" else int(value is not None)
+                if isinstance(value, dict) and _UNCOUNTED in value:
+                    return [(unknown(called), True, False)]
+                count = (
+                    len(value)
+                    if isinstance(value, dict)
+                    else len(self.state.places)
+                    if called in "@*"
+                    else int(value is not None)
+                )
                 return [(str(count), True, False)]
             text = "".join(text for text, _, _ in rows)
-            return [(unknown(called) if is_open(text) else str(len(text)), True, False)]
+            sure = not is_open(text) and "\x04" not in text
+            return [(str(len(text)) if sure else unknown(called), True, False)]
         if not parts:
             return rows
         rule, *operands = parts
@@ -1144,7 +1286,9 @@ class _Reader:
                     return unknown(name)
                 return text.replace(pattern, new, -1 if rule == "//" else 1)
             if rule == ":":
-                numbers = "".join(self.raw(part) if part.child_count else _text(part) for part in operands)
+                numbers = "".join(
+                    self.raw(part) if part.child_count else _text(part) for part in operands
+                )
                 first, _, length = numbers.partition(":")
                 start = Arithmetic(first, self.text_of, self.put).value()
                 cut = text[start:] if start >= 0 else text[max(len(text) + start, 0) :]
@@ -1166,7 +1310,7 @@ def compared(sign: str, first: str, second: str) -> bool | None:
 
 
 def _without(text: str, rule: str, pattern: str) -> str:
-    """A text without what matches at its beginning (#) or end (%): the least, or the most if twice."""
+    """A text without what matches at its beginning (#) or end (%); the most of it if twice."""
     cuts = range(len(text) + 1) if len(text) <= 1000 else range(0)
     order = cuts if (rule in ("#", "%%")) else reversed(cuts)
     for at in order:
@@ -1178,11 +1322,7 @@ def _without(text: str, rule: str, pattern: str) -> str:
 
 def _is_arguments(value: Value | None) -> bool:
     row = value.values() if isinstance(value, dict) else (value or "").split()
-    return isinstance(value, dict) or any(word.lstrip("\x04").startswith("-") for word in row)
-
-
-def _named(text: str) -> str:
-    return re.sub(r"\W", "_", text)
+    return isinstance(value, dict) or any(map(is_flag, row))
 
 
 def _ansi(text: str) -> str:

@@ -14,13 +14,15 @@ from typing import Any
 _OPEN = re.compile("\x02(\\??)([^\x02\x03]*)\x03")
 _MAYBE = "\x04"
 _MOST_MERGED = 2000  # words of which two branches are compared
-_TOKEN = re.compile(r"\s*(0[xX][0-9a-fA-F]+|\d+|[A-Za-z_]\w*|<<=|>>=|[-+*/%&|^<>=!]=|\+\+|--|&&|\|\||<<|>>|.)")
+_TOKEN = re.compile(
+    r"\s*(0[xX][0-9a-fA-F]+|\d+|[A-Za-z_]\w*|<<=|>>=|[-+*/%&|^<>=!]=|\+\+|--|&&|\|\||<<|>>|.)"
+)
 _CLASSES = {"[:digit:]": "0-9", "[:alpha:]": "A-Za-z", "[:alnum:]": "A-Za-z0-9", "[:space:]": r"\s"}
 _PLAIN_REGEX = re.compile(r"[\w\s^$.\[\]\-*+?|:/]{0,64}")
 _DEPTH = 64  # of an expression
 
 
-class Undecided(Exception):
+class Undecided(Exception):  # noqa: N818 - no error
     """An expression on what is not known."""
 
 
@@ -43,7 +45,7 @@ def is_unknown(text: str) -> bool:
 
 
 def emptied(text: str) -> str:
-    """A text in which variables that nothing sets are empty. Raises Undecided for what is unknown."""
+    """A text in which variables that nothing sets are empty. Raises Undecided for unknown ones."""
     if is_unknown(text):
         raise Undecided
     return _OPEN.sub("", text)
@@ -57,6 +59,10 @@ def shown(text: str) -> str:
 def unmarked(text: str) -> str:
     """A text of a script without the characters of the marks."""
     return re.sub("[\x00\x02-\x04]", "", text)
+
+
+def is_flag(word: str) -> bool:
+    return bool(re.match(r"--?[A-Za-z]", word.removeprefix(_MAYBE)))
 
 
 def maybe(word: str) -> str:
@@ -74,7 +80,7 @@ def options(words: Iterable[str]) -> dict[str, Any]:
     name, sure = "", {}
     for word in words:
         plain = word.removeprefix(_MAYBE)
-        if re.match(r"--?[A-Za-z]", plain):
+        if is_flag(plain):
             name, equals, value = plain.lstrip("-").partition("=")
             name = name.replace("_", "-")
             made[name], sure[name] = [value] if equals else [], plain == word
@@ -95,10 +101,17 @@ def merged(first: Any, second: Any, name: str) -> Any:
     if first == second:
         return first
     if isinstance(first, dict) or isinstance(second, dict):
-        rows = [[*row.values()] if isinstance(row, dict) else [] if row is None else [row] for row in (first, second)]
-        return dict(enumerate(merged_words(*rows)))
+        rows = [
+            [word for key, word in row.items() if key != "?"]
+            if isinstance(row, dict)
+            else []
+            if row is None
+            else [row]
+            for row in (first, second)
+        ]
+        return dict(enumerate(merged_words(*rows))) | {"?": ""}
     texts = [[] if text is None else text.split() for text in (first, second)]
-    if any(word.removeprefix(_MAYBE).startswith("-") for row in texts for word in row):
+    if any(is_flag(word) for row in texts for word in row):
         return " ".join(merged_words(*texts))
     return unknown(name)
 
@@ -115,7 +128,7 @@ def merged_words(first: Sequence[str], second: Sequence[str]) -> list[str]:
 
 
 def matches(text: str, pattern: str) -> bool | None:
-    """Whether a text matches a pattern of a shell, quoted parts of which are escaped by `literal`."""
+    """Whether a text matches a pattern of a shell, whose quoted parts `literal` escapes."""
     if is_unknown(text) or is_open(pattern) or re.search(r"[?*+@!]\(", pattern):
         return None
     return fnmatch.fnmatchcase(emptied(text)[:1000], pattern[:1000].replace("[^", "[!"))
@@ -142,7 +155,9 @@ class Arithmetic:
     """A whole number of an expression, as a shell computes it: 64 bits, division towards zero.
     `get` gives the value of a variable, `put` sets one. Raises Undecided."""
 
-    def __init__(self, text: str, get: Callable[[str], str], put: Callable[[str, str], None]) -> None:
+    def __init__(
+        self, text: str, get: Callable[[str], str], put: Callable[[str, str], None]
+    ) -> None:
         if is_open(text) or len(text) > 1000:
             raise Undecided
         self.tokens = [word for word in _TOKEN.findall(text) if word.strip()]
@@ -174,7 +189,9 @@ class Arithmetic:
     def _assigned(self) -> int:
         if len(self.tokens) > 1 and self.tokens[0].isidentifier():
             name, sign = self.tokens[:2]
-            if sign == "=" or (sign.endswith("=") and sign[:-1] in _LEVELS and sign not in _COMPARED):
+            if sign == "=" or (
+                sign.endswith("=") and sign[:-1] in _LEVELS and sign not in _COMPARED
+            ):
                 del self.tokens[:2]
                 made = self._assigned()
                 made = made if sign == "=" else _computed(sign[:-1], self._number(name), made)
@@ -240,7 +257,19 @@ class Arithmetic:
 
 
 _LEVELS = {"||": 1, "&&": 2, "|": 3, "^": 4, "&": 5, "==": 6, "!=": 6}
-_LEVELS |= {"<": 7, ">": 7, "<=": 7, ">=": 7, "<<": 8, ">>": 8, "+": 9, "-": 9, "*": 10, "/": 10, "%": 10}
+_LEVELS |= {
+    "<": 7,
+    ">": 7,
+    "<=": 7,
+    ">=": 7,
+    "<<": 8,
+    ">>": 8,
+    "+": 9,
+    "-": 9,
+    "*": 10,
+    "/": 10,
+    "%": 10,
+}
 _COMPARED = ("==", "!=", "<=", ">=")
 
 

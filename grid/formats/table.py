@@ -25,8 +25,8 @@ class Table:
     """A framework's names. `inputs` and `model` are numbers under another name, of ours and of a
     config.json; `switches` and `words` set inputs; `absent` says what the framework does where a
     field is missing; `without` are patterns of fields that no quantity depends on, by why;
-    `vocabularies` are sizes by a pattern of the tokenizer's name; `bare` fields take no value, and a
-    reader's code reads them."""
+    `vocabularies` are sizes by a pattern of the tokenizer's name; `bare` fields take no value and
+    are read by a reader's code."""
 
     framework: str
     software: str

@@ -4,7 +4,6 @@ A field that is read has the value that bash passes, or is left open; a field th
 read or left open; and what an environment may change is left open.
 """
 
-import os
 import random
 import shutil
 import subprocess
@@ -40,9 +39,13 @@ def passed(scripts: Sequence[str], folder: Path, **environment: str) -> list[lis
     for number, text in enumerate(scripts):
         (folder / f"{number}.sh").write_text(text)
         (folder / f"{number}.txt").write_text("")
-        lines.append(f"RECORD={folder}/{number}.txt timeout 20 {BASH} {folder}/{number}.sh >/dev/null 2>&1 </dev/null")
+        lines.append(
+            f"RECORD={folder}/{number}.txt timeout 20 {BASH} {folder}/{number}.sh >/dev/null 2>&1 </dev/null"
+        )
     known = {"PATH": f"{tools}:/usr/bin:/bin", **environment}
-    subprocess.run([str(BASH)], input="\n".join(lines), text=True, env=known, cwd=folder, check=False)
+    subprocess.run(
+        [str(BASH)], input="\n".join(lines), text=True, env=known, cwd=folder, check=False
+    )
     made = []
     for number in range(len(scripts)):
         calls = (folder / f"{number}.txt").read_text().split("\001\n")
@@ -63,11 +66,9 @@ def differences(text: str, calls: list[list[str]]) -> list[str]:
     if theirs is None:
         return []
     try:
-        ours, remarks = megatron_lm.arguments(text, "launch.sh")
+        ours, _ = megatron_lm.arguments(text, "launch.sh")
     except InputError as error:
         return [] if "more than a launch script" in str(error) else [str(error)]
-    if any("may hold arguments" in remark and "UNKNOWN" in remark for remark in remarks):
-        return []  # what a program prints may be any argument, and is named
     made = []
     for name in {*ours, *theirs}:
         value = ours.get(name)
@@ -114,7 +115,7 @@ class Draw:
             lambda: f"'{self.number()}'",
             lambda: f"${{#{name}}}",
             lambda: f"${{{name}/4/2}}",
-            lambda: f"$(wc -l < /dev/null)",
+            lambda: "$(wc -l < /dev/null)",
             lambda: f"${{A[{self.pick(0, 1)}]}}",
         ]
         return ways[self.random.randrange(len(ways))]() if depth < 2 else self.number()
@@ -123,7 +124,9 @@ class Draw:
         sign = self.pick("+", "-", "*", "/", "%", "<", "==", "&&", "||", "<<")
         first = self.pick(self.name(), f"${self.name()}", self.number(), f"-{self.number()}")
         second = self.pick("1", "2", "3", "7")
-        return self.pick(f"{first} {sign} {second}", f"({first} {sign} {second}) * 2", f"{first} ? 2 : 4")
+        return self.pick(
+            f"{first} {sign} {second}", f"({first} {sign} {second}) * 2", f"{first} ? 2 : 4"
+        )
 
     def pattern(self) -> str:
         return str(self.pick("4", "[0-4]", "?", "*", "1*", '"*"'))
@@ -133,7 +136,7 @@ class Draw:
         return str(
             self.pick(
                 f'[ -z "${name}" ]',
-                f'[[ -n ${name} ]]',
+                f"[[ -n ${name} ]]",
                 f'[ "${name}" = {self.number()} ]',
                 f"[[ ${name} == {self.pattern()} ]]",
                 f"[[ ${name} != {self.number()} && -n ${self.name()} ]]",
@@ -187,7 +190,7 @@ class Draw:
                 f"for {name} in {self.number()} {self.value()}; do\n  {inner}\ndone",
                 f"for ((i{depth}=0; i{depth}<{self.number()}; i{depth}++)); do\n  {inner}\n  X=$i{depth}\ndone",
                 f"K{depth}=0\nwhile (( K{depth} < 3 )); do\n  K{depth}=$((K{depth} + 1))\n  {inner}\ndone",
-                f"N=0\nuntil [ $N -ge 2 ]; do\n  N=$((N + 1))\ndone",
+                "N=0\nuntil [ $N -ge 2 ]; do\n  N=$((N + 1))\ndone",
                 f"f{depth}() {{\n  local {name}=${{1:-3}}\n  {inner}\n  {self.pick('return 1', 'X=7', ':')}\n  X=6\n}}"
                 + self.pick("", f"\nf{depth} {self.number()}", f"\nf{depth} 2 || {self.name()}=4"),
                 f"(( {name} = {self.sum()} ))",
@@ -200,7 +203,7 @@ class Draw:
                 f"( {name}={self.number()}; {inner.splitlines()[0] if chr(10) not in inner else ':'} )",
                 f"# {self.flag()} \\\n{name}={self.number()}",
                 f'echo "example: torchrun --num-layers 99 {self.flag()}"'.replace('"a # b"', "ab"),
-                f"UNUSED='--num-layers 77 --seq-length 1 --micro-batch-size 3'",
+                "UNUSED='--num-layers 77 --seq-length 1 --micro-batch-size 3'",
                 f"A=({self.number()} {self.value()})\n{name}=${{A[0]}}",
                 f"A+=({self.number()})\n{name}=${{#A[@]}}",
                 f"{name}=$({self.pick('date', f'echo ${self.name()}', 'nproc')})",
@@ -216,8 +219,12 @@ class Draw:
         lines += [f"{name}={self.number()}" for name in self.names if self.pick(0, 1)]
         lines += [self.statement() for _ in range(self.random.randint(1, 6))]
         core = f"--tensor-model-parallel-size {self.value()} --seq-length {self.value()}"
-        more = self.pick("${ARGS[@]} $OPTS", '"${ARGS[@]}" $OPTS', "$OPTS ${ARGS[*]}", '"${ARGS[@]}"')
-        extra = self.pick("", "", f"${{{self.name()}:+--flag 2}}", f"--micro-batch-size ${self.name()}")
+        more = self.pick(
+            "${ARGS[@]} $OPTS", '"${ARGS[@]}" $OPTS', "$OPTS ${ARGS[*]}", '"${ARGS[@]}"'
+        )
+        extra = self.pick(
+            "", "", f"${{{self.name()}:+--flag 2}}", f"--micro-batch-size ${self.name()}"
+        )
         words = f"pretrain_gpt.py {core} {more} {extra}"
         plain = words.replace('"', "")
         lines.append(
@@ -226,8 +233,8 @@ class Draw:
                 f"torchrun --nproc-per-node 8 \\\n  {words} 2>&1 | tee log",
                 f'CMD="torchrun {plain}"\n$CMD',
                 f'CMD="python -m torch.distributed.run {plain}"\neval $CMD',
-                f"CMD=(torchrun {words})\n\"${{CMD[@]}}\"",
-                f"run() {{ torchrun \"$@\"; }}\nrun {words}",
+                f'CMD=(torchrun {words})\n"${{CMD[@]}}"',
+                f'run() {{ torchrun "$@"; }}\nrun {words}',
                 f"CUDA_DEVICE_MAX_CONNECTIONS=1 torchrun {words} &\nwait",
                 f"env A=1 torchrun {words}",
                 f"srun torchrun {words}",
