@@ -722,7 +722,8 @@ def stage_microbatches_in_flight(
     """
 
 
-def microbatch_logits(logit_bytes, microbatch_tokens, vocab_size, tensor_parallel):
+@alternative("microbatch_logits", multi_token_prediction=False)
+def plain_microbatch_logits(logit_bytes, microbatch_tokens, vocab_size, tensor_parallel):
     """Memory of one micro-batch's logits on a GPU of the stage that computes them.
 
     b T V / t, 4 T V / t in FP32
@@ -731,6 +732,20 @@ def microbatch_logits(logit_bytes, microbatch_tokens, vocab_size, tensor_paralle
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.3 (4 s b v / t in FP32)
     """
     return logit_bytes * microbatch_tokens * vocab_size / tensor_parallel
+
+
+@alternative("microbatch_logits", multi_token_prediction=True)
+def predicting_microbatch_logits(
+    logit_bytes, microbatch_tokens, vocab_size, tensor_parallel, prediction_layers
+):
+    """(1 + D) b T V / t: those of all modules are kept until the backward pass begins
+
+    Range: an upper bound in dualpipe, whose modules may run one after another
+    Source: Megatron-LM, megatron/core/models/gpt/gpt_model.py (process_mtp_loss runs before the
+        output layer of the last token)
+    """
+    logits = logit_bytes * microbatch_tokens * vocab_size / tensor_parallel
+    return (1 + prediction_layers) * logits
 
 
 @alternative("logits_memory", stage_split=False)

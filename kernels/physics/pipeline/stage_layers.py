@@ -215,7 +215,8 @@ def first_stage_tables(logits_at_first, parameter_copies):
     return (1 + logits_at_first) / parameter_copies
 
 
-def last_stage_tables(logits_at_last, parameter_copies):
+@alternative("last_stage_tables", multi_token_prediction=False)
+def plain_last_stage_tables(logits_at_last, parameter_copies):
     """Embedding tables on the last of several stages, per pipeline direction.
 
     1 if it yields logits, and that of the first stage if it holds that stage, too
@@ -227,29 +228,66 @@ def last_stage_tables(logits_at_last, parameter_copies):
     return (logits_at_last + parameter_copies - 1) / parameter_copies
 
 
-def first_stage_table_parameters(
-    pipeline_parallel, first_stage_tables, embedding_tables, end_table_parameters
-):
-    """Embedding parameters on the first stage, per pipeline direction.
+@alternative("last_stage_tables", multi_token_prediction=True)
+def predicting_last_stage_tables(logits_at_last, parameter_copies, prediction_layers):
+    """1 if it yields logits, one that modules of multi-token prediction read, even for tied tables,
+    and that of the first stage if it holds that stage, too
 
-    tables x V h; all tables of the model for a single stage
+    Range: where a layout puts the modules on a middle stage, they and their table count on the last
+    Source: Megatron-LM, megatron/core/models/gpt/gpt_model.py (an embedding where mtp_process; the
+        output layer has its own where the stage has no input); DeepSeek-AI 2024, arXiv:2412.19437,
+        section 3.2.3 (shared where both ends are on one rank)
+    """
+    read = np.minimum(prediction_layers, 1.0) * logits_at_last * (2 - parameter_copies)
+    return (logits_at_last + parameter_copies - 1) / parameter_copies + read
+
+
+@alternative("projection_parameters", multi_token_prediction=True, off=0.0)
+def some_projection_parameters(prediction_layers, hidden_size):
+    """Parameters of the projections of multi-token prediction, from 2 h to h.
+
+    2 D h^2
+
+    Returns: [1] parameters
+    Range: the norms in front, 2 h each, are not counted
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.2; Megatron-LM,
+        megatron/core/transformer/multi_token_prediction.py (eh_proj)
+    """
+    return 2 * prediction_layers * hidden_size * hidden_size
+
+
+def first_stage_table_parameters(
+    pipeline_parallel,
+    first_stage_tables,
+    embedding_tables,
+    end_table_parameters,
+    projection_parameters,
+    parameter_copies,
+):
+    """Parameters on the first stage beside layers, per pipeline direction: embedding tables.
+
+    tables x V h; all tables of the model for a single stage, and projections of multi-token
+    prediction; half of these in dualpipe
 
     Returns: [1] parameters
     Source: Narayanan et al. 2021 (SC21), eq. 2; Megatron-LM, initialize_embedding_word
     """
     tables = where(pipeline_parallel > 1, first_stage_tables, embedding_tables)
-    return tables * end_table_parameters
+    here = where(pipeline_parallel > 1, (parameter_copies - 1) / parameter_copies, 1.0)
+    return tables * end_table_parameters + here * projection_parameters
 
 
-def last_stage_table_parameters(last_stage_tables, end_table_parameters):
-    """Embedding parameters on the last of several stages, per pipeline direction.
+def last_stage_table_parameters(
+    last_stage_tables, end_table_parameters, projection_parameters, parameter_copies
+):
+    """Parameters on the last of several stages beside layers, per pipeline direction.
 
-    tables x V h
+    tables x V h + projections of multi-token prediction; half of these in dualpipe
 
     Returns: [1] parameters
-    Source: by definition
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.2 (the modules follow the last layer)
     """
-    return last_stage_tables * end_table_parameters
+    return last_stage_tables * end_table_parameters + projection_parameters / parameter_copies
 
 
 def largest_stage_parameters(

@@ -270,17 +270,36 @@ row("primary_weight_bytes", "bytes_per_element", quantised_parameters=False)
 row("cached_weight_bytes", 0.0, "there is no other", quantised_parameters=True)
 
 
+row(
+    "copied_weight_bytes",
+    "quantised_weight_bytes",
+    summary="Bytes of the copies that products read beside a weight in 16 bits.",
+    returns="[B] bytes of one weight",
+    source="TransformerEngine, transformer_engine/pytorch/module/base.py (quantize_weight)",
+    precision=("bf16", "fp16", "fp8", "fp8_blockwise", "mxfp8", "mxfp4"),
+)
+
+
+@alternative("copied_weight_bytes", precision="nvfp4")
+def nvfp4_copied_weight_bytes(quantised_weight_bytes, sixteen_bit_layers_share, bytes_per_element):
+    """w - k e: layers in 16 bits have no copy
+
+    Source: NVIDIA 2025 (NVFP4), arXiv:2509.25149
+    """
+    return quantised_weight_bytes - sixteen_bit_layers_share * bytes_per_element
+
+
 @alternative("cached_weight_bytes", quantised_parameters=False)
-def quantised_cached_weight_bytes(quantised_weight_bytes, quantised_share):
+def quantised_cached_weight_bytes(copied_weight_bytes, quantised_share):
     """Bytes per weight of quantised copies, kept from one micro-batch to the next.
 
-    w x share of parameters in the layers' matrices
+    copies x share of parameters in the layers' matrices
 
     Returns: [B] bytes of one weight
     Source: TransformerEngine, transformer_engine/pytorch/module/base.py (quantize_weight: the
         workspace of the first micro-batch is kept)
     """
-    return quantised_weight_bytes * quantised_share
+    return copied_weight_bytes * quantised_share
 
 
 def whole_weight_bytes(primary_weight_bytes, cached_weight_bytes):

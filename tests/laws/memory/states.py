@@ -118,6 +118,27 @@ def states_allocated() -> Pairs:
         )
 
 
+@check(
+    "nvfp4_copied_weight_bytes quantised_cached_weight_bytes nvfp4_operand_bytes_per_element",
+    by="derivation",
+    source="a model whose layers are all kept in 16 bits is that in BF16; copies are of the others",
+)
+def layers_in_16_bits() -> Pairs:
+    """weights of 1 and 8 ranks, ZeRO-0 to 3, with and without weights in 16 bits beside them"""
+    for ranks, stage, few in itertools.product((1, 8), (0, 1, 2, 3), (True, False)):
+        point = {**SHAPE, "n_gpus": ranks, "global_batch_size": 8, "zero_stage": stage}
+        point |= {"quantised_parameters": few}
+        four = {**point, "precision": "nvfp4"}
+        names = ("weights_memory", "gradients_memory", "optimizer_memory")
+        all_wide = computed({**four, "sixteen_bit_layers_share": 1}, *names)
+        yield from zip(all_wide, computed({**point, "precision": "bf16"}, *names), strict=True)
+        none, half, whole = (
+            computed({**four, "sixteen_bit_layers_share": share}, "weights_memory")[0]
+            for share in (0, 0.5, 1)
+        )
+        yield half, (none + whole) / 2  # each layer keeps what it keeps alone
+
+
 def newton_schulz(update: Any) -> float:
     """Operations of the products by which Muon's polynomial makes a matrix nearly orthogonal."""
     counted = 0.0

@@ -93,7 +93,7 @@ def points() -> Iterator[tuple[dict[str, Any], list[tuple[float, float]]]]:
     "first_stage_held_layers last_stage_held_layers staged_sharded_parameters "
     "dense_layer_parameters_mixture_of_experts_true mixed_expert_layer_parameters "
     "mixed_routed_layer_parameters staged_reduced_parameters staged_reduced_expert_parameters "
-    "ring_routed_reduction_share first_stage_tables last_stage_tables",
+    "ring_routed_reduction_share first_stage_tables plain_last_stage_tables last_stage_table_parameters",
     by="simulator",
     source="a Mixtral's layers, dense ones first, put on stages one by one, weights added up",
 )
@@ -280,7 +280,8 @@ def slowest_stages() -> Pairs:
 
 
 @check(
-    "some_prediction_flops_per_token some_prediction_time mfu_logits_share roofline_logits_share",
+    "some_prediction_flops_per_token some_prediction_time mfu_logits_share roofline_logits_share "
+    "predicting_last_stage_tables some_projection_parameters predicting_microbatch_logits",
     by="derivation",
     source="a model one layer deeper; the layer, a projection and logits on the last stage",
 )
@@ -298,7 +299,10 @@ def predicted_tokens() -> Pairs:
         projection, logits = 6 * 2 * 4096 * 4096, 6 * 4096 * 128256
         yield ours[1], deeper[1] + projection + logits
         layer = 4096 * 4096 * 2.5 + 3 * 4096 * 14336 + 2 * 4096 + 4096 / 32
-        yield ours[2], held + layer
+        # the projection, and behind the first stage the table that the module reads
+        yield ours[2], held + layer + 2 * 4096 * 4096 + (128256 * 4096 if p > 1 else 0)
+        kept = computed({**predicting, "pipeline_stage": p}, "logits_memory")[0]
+        yield kept, 2 * computed({**point, "pipeline_stage": p}, "logits_memory")[0]
         if model == "roofline":
             m = 1024 / (64 / p)
             one, peak = computed(point, "logits_time", "peak_flops")
