@@ -279,7 +279,7 @@ def tensors_at_work() -> Pairs:
 
 
 @check(
-    "microbatch_logits",
+    "plain_microbatch_logits",
     by="derivation",
     source="arrays of a loss on 16-bit logits, one by one: PyTorch, LossNLL.cpp and SoftMax.cpp "
     "(log-probabilities, their gradient, that of the FP32 logits) and tensor/parallel/loss.py "
