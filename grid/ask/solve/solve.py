@@ -48,6 +48,7 @@ SLACK = 8  # steps allowed beyond those of bisection
 FEW = 4  # below 1 in this many still open, their block is cut out
 TIGHT, LOOSE = 1e-13, 1e-9  # relative errors: of a solved point; of an output jump
 DIPS = 9  # steps to the bottom of a dip
+BESIDE = 64  # whole numbers tried on each side of two that both break a bound
 ROUND = 1e-9  # relative distance at which a root counts as a whole number
 REASONS = {
     0: "solved",
@@ -222,7 +223,7 @@ class Solver:
         root, nearest, met = solution.root, solution.nearest, solution.value
         reason = solution.reason
         if whole:
-            found, root = ~np.isnan(root), self.whole(tile, root)
+            found, root = ~np.isnan(root), self._keeping(tile, self.whole(tile, root), root)
             reason = np.where(found & np.isnan(root), 4, reason).astype(reason.dtype)
         if whole and not np.isnan(nearest).all():
             nearest = self.whole(tile, nearest)
@@ -571,6 +572,24 @@ class Solver:
         if self.target.relation != "=":  # the only one of the two within the range
             missed |= (low == high) & ~lower & (np.abs(low - root) > ROUND * root)
         return np.where(np.isnan(root) | missed, np.nan, near)
+
+    def _keeping(self, tile: Region, near: Array, root: Array) -> Array:
+        """Whole numbers next to roots, where they keep to the bound, or the nearest that does, as
+        layers that do not divide evenly may break it on both sides; NaN if none is seen."""
+        if self.target.relation == "=":
+            return near
+        broken = np.abs(near - root) > ROUND * root
+        broken &= ~self._meets(self._near(tile, near).excess)
+        step = self._step(tile, near)
+        for k in range(1, BESIDE + 1):
+            for at in (near - k * step, near + k * step):
+                if not broken.any():
+                    return near
+                inside = broken & (at >= self.grid[0]) & (at <= self.grid[-1])
+                tried = np.where(inside, at, root)
+                kept = inside & self._meets(self._near(tile, tried).excess)
+                near, broken = np.where(kept, at, near), broken & ~kept
+        return np.where(broken, np.nan, near)
 
 
 def _closest(excesses: list[Array]) -> tuple[Array, Array]:
