@@ -23,7 +23,16 @@ from ...kernels.graph import formulas as graph
 from ...kernels.graph.bind import definitions
 from ...kernels.graph.formulas import parameters
 from ...kernels.inputs import INPUTS
-from ...kernels.roles import BEFORE, BESIDE_IT, DECIDED, FITTED, LEFT_OUT, REASON
+from ...kernels.roles import (
+    BEFORE,
+    BESIDE_IT,
+    DECIDED,
+    EXCEEDED,
+    FITTED,
+    INTERVAL,
+    LEFT_OUT,
+    REASON,
+)
 from ..errors import InputError, nearest
 from ..spec import plugins
 from ..spec.hardware import powered
@@ -137,7 +146,7 @@ class Plan(Grid):
             for name, formulas, said in LEFT_OUT
             if used & formulas and self.problem.most_together({name}) > 0
         ]
-        left_out += self._added(used)
+        left_out += [*self._added(used), *self._short_intervals()]
         notes = {**self.problem.notes, **powered(self.problem.numbers)}
         left_out += [said for name, said in notes.items() if name in used]
         left_out += [
@@ -186,6 +195,21 @@ class Plan(Grid):
                         f"{high:g}: {far:.4g} is an extrapolation"
                     ] = None
         return list(lines)
+
+    def _short_intervals(self) -> Iterator[str]:
+        """Where the interval of checkpoints is within a step or within a write, a line each."""
+        for time, said in EXCEEDED.items():
+            least = math.inf
+            for name in (n for n in self.dims if without_phase(n) == INTERVAL):
+                own = time + name.removeprefix(INTERVAL)  # of the same phase
+                for case in self.cases if own in self.dims else ():
+                    known = {name, own} <= case.formulas.keys() | case.leaves.keys()
+                    if known and self.is_table(own) and self.is_table(name):
+                        with np.errstate(all="ignore"):
+                            share = self.table(case, name) / self.table(case, own)
+                        least = min(least, float(np.nanmin(share, initial=math.inf)))
+            if least <= 1:
+                yield f"{INTERVAL} {said.format(least)}"
 
     def is_table(self, name: str) -> bool:
         """Whether a quantity is evaluated once for the whole sweep, with NumPy."""
