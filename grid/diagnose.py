@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..catalog import CatalogError
+from ..catalog import CatalogError, pooled
 from ..kernels.inputs import INPUTS
 from ..kernels.roles import REASON
 from .ask.interval import interval
@@ -17,11 +17,14 @@ from .ask.layouts import (
     WHOLE,
     best_layouts,
     freed,
+    in_command,
     inputs_of,
     point,
     unsearched,
 )
+from .ask.runs import Target
 from .ask.sensitivity import frozen
+from .ask.solve.solve import solve_spec
 from .ask.step_parts import Part, step_parts, values_of
 from .errors import InputError, nearest
 from .measured.predict import evaluate as predicted
@@ -30,6 +33,7 @@ from .measured.row import Row
 from .run.evaluation import Evaluation
 from .run.settings import Settings
 from .show.html import record_html
+from .show.tables import meanings
 from .spec import auto, values
 from .spec.scenario import said_by
 from .sweep import Sweep
@@ -37,15 +41,28 @@ from .sweep import Sweep
 STEP, MFU = "step_time", "mfu"
 # What may be measured of a step: of twice the time, half of these
 RATES = (MFU, "hfu", "model_flops_per_gpu", "tokens_per_second")
-# Inputs that slow a step when they are worse than assumed, from the usual cause to the rare
+# Inputs that slow a step when they are worse than assumed
 SUSPECTS = (
     *("flops_efficiency", "gemm_efficiency", "attention_efficiency", "memory_efficiency"),
     *("layer_overhead_time", "straggler_slowdown", "expert_load_imbalance", "network_efficiency"),
     *("intra_node_bandwidth", "inter_node_bandwidth", "tensor_parallel_overlap"),
     *("data_parallel_overlap", "expert_parallel_overlap", "serial_time_per_step"),
 )
+_ALL = Settings("numpy", "include")
 _SLOWER = ("straggler_slowdown", "expert_load_imbalance")  # more of them is worse, as of times
-_TRIED = 257  # values of a suspect between now and its bound
+# Assumed deviations of inputs that auto did not find, in logarithms; and of those that are 0, of
+# what they add to one or to the step; and of a part of a step without an interval
+_ASSUMED, _ADDED, _PART = 0.5, 0.1, 0.2
+_CHOSEN, _GPUS, _BATCH = ("recompute", "precision"), "n_gpus", "global_batch_size"
+_COUNTS = {
+    "attention counted under its mask": "transformer_causal",
+    "attention counted whole": "transformer",
+    "6 N D, attention left out": "parameters",
+}
+_TIMES = {"": 1.0, ", twice": 2.0, ", half": 0.5}
+_SLACK = 0.02  # of the shortest time, for what is measured of kernels
+_ALIKE = 0.03  # of a count of operations, below which two are the same
+_TRAFFIC = tuple(f"{kind}_parallel_time" for kind in ("tensor", "context", "expert", "data"))
 _LEAST = "ideal_compute_time"  # which nothing changes
 _FURTHEST = 30.0  # times worse, where an input has no bound
 _FELT = 5e-3  # of a step, above which a change is worth a line
@@ -54,11 +71,13 @@ _FEWEST_PARTS = 1e-3  # of a step, below which a part is not named
 
 @dataclass(frozen=True)
 class Cause:
-    """What, alone, would explain a measured step: its value now, and the one it would need."""
+    """What, alone, would explain a measured step: its value now, the one it would need, and how
+    many deviations of what is known of it lie between."""
 
     name: str
     now: float
     needed: float
+    deviations: float
 
 
 @dataclass(frozen=True)
@@ -84,7 +103,8 @@ class Published:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A measured step beside what is predicted [s], causes, and changes, the best first."""
+    """A measured step beside what is predicted [s]; causes, the likeliest first, and changes, the
+    best first: none of a step that is impossible, and why it is."""
 
     measured: float
     predicted: float
@@ -99,7 +119,9 @@ class Diagnosis:
     memory: float
     memory_limit: float
     published: tuple[Published, ...]
-    reason: float  # why the job cannot run; 0 where it can
+    reason: str  # why the job cannot run; empty where it can
+    impossible: str  # why no such step is; empty where one may be
+    counting: str  # what is to ask about how operations were counted; empty where all is clear
 
     def _repr_html_(self) -> str:
         return record_html(self)
@@ -116,35 +138,50 @@ def diagnose(sweep: Sweep, **measured: Any) -> Diagnosis:
     Args:
         sweep: a scenario of one point.
         measured: `step_time`, or one of `mfu`, `hfu`, `model_flops_per_gpu`,
-            `tokens_per_second`; in base units or with a unit.
+            `tokens_per_second`; in base units or with a unit. `step_time` with one of the rates
+            also tells how its source counts operations.
 
     Raises InputError.
     """
-    name, value = _one(measured)
+    name, value, rate = _one(measured)
     _check_point(sweep)
     scenario = point(sweep)
-    outputs = dict.fromkeys([STEP, MFU, name, "memory_per_gpu", "memory_margin", REASON])
+    outputs = dict.fromkeys(
+        [STEP, MFU, "hfu", name, rate, "memory_per_gpu", "memory_margin", REASON]
+    )
     told = interval(Evaluation(scenario, {}, [*outputs]), None, Settings("numpy"))
     step = told[STEP].item()
     if not 0 < step < math.inf:
         raise InputError(f"{STEP} is {step:g} here; change the scenario")
     time = value if name == STEP else step * told[name].item() / value
-    layout, best = _best(scenario, step)
+    low, high = (
+        told[end].item() if end in told else math.nan for end in (f"{STEP}_low", f"{STEP}_high")
+    )
+    ratio = values.number(rate, measured[rate]) / told[rate].item() * time / step
+    width = math.log(high / step) / pooled.NORMAL if high > step else _PART
+    impossible = _impossible(scenario, time, told["hfu"].item() * step)
+    layout, best = ("", None) if impossible else _best(scenario, step)
     return Diagnosis(
         measured=time,
         predicted=step,
-        low=told[f"{STEP}_low"].item() if f"{STEP}_low" in told else math.nan,
-        high=told[f"{STEP}_high"].item() if f"{STEP}_high" in told else math.nan,
+        low=low,
+        high=high,
         mfu=told[MFU].item() * step / time,
-        parts=_parts(scenario, time - step),
-        causes=_causes(scenario, time, step),
-        changes=_changes(scenario, step),
+        parts=() if impossible else _parts(scenario, time - step, width),
+        causes=() if impossible else _causes(scenario, time, step),
+        changes=() if impossible else _changes(scenario, step),
         best=best,
         best_layout=layout,
         memory=told["memory_per_gpu"].item(),
         memory_limit=told["memory_per_gpu"].item() / (1 - told["memory_margin"].item()),
         published=_published(scenario),
-        reason=told[REASON].item(),
+        reason=meanings(told[REASON].attrs, told[REASON].values.reshape(1))[0]
+        if told[REASON].item() > 0
+        else "",
+        impossible=impossible,
+        counting=_counting(scenario, rate, ratio if rate != name else math.nan)
+        if rate in RATES[:3]
+        else "",
     )
 
 
@@ -155,86 +192,149 @@ def _check_point(sweep: Sweep) -> None:
         raise InputError(f"{axis} has {plan.sizes[axis]} values; say at which it was measured")
 
 
-def _one(measured: Mapping[str, Any]) -> tuple[str, float]:
-    """The measured quantity, in its base unit."""
+def _one(measured: Mapping[str, Any]) -> tuple[str, float, str]:
+    """The measured quantity, in its base unit, and the rate that was printed, or it again."""
     known = (STEP, *RATES)
-    if len(measured) != 1:
+    if not measured or len(measured) > 1 + (STEP in measured):
         raise InputError(f"give one measured value: {', '.join(known)}")
-    ((name, given),) = measured.items()
-    if name not in known:
-        raise InputError(f"{name} is not measured of a step; {nearest(name, known, known[0])}")
-    value = values.number(name, given)
-    if not 0 < value < math.inf or (name in RATES[:2] and value > 1):
-        raise InputError(f"{name} = {given} is no measured value; give it above 0, shares up to 1")
-    return name, value
+    for name, given in measured.items():
+        if name not in known:
+            raise InputError(f"{name} is not measured of a step; {nearest(name, known, known[0])}")
+        value = values.number(name, given)
+        if not 0 < value < math.inf or (name in RATES[:2] and value > 1):
+            raise InputError(
+                f"{name} = {given} is no measured value; give it above 0, shares up to 1"
+            )
+    rate = next((name for name in measured if name != STEP), STEP)
+    name = STEP if STEP in measured else rate
+    return name, values.number(name, measured[name]), rate
 
 
-def _parts(scenario: Mapping[str, Any], gap: float) -> tuple[Cause, ...]:
+def _impossible(scenario: Mapping[str, Any], time: float, at_peak: float) -> str:
+    """Why a step cannot take so short a time, and what cannot be as stated; empty if it can.
+    `at_peak` is the time of all operations at peak."""
+    plan = Evaluation(scenario, {}, ["compute_time", *_TRAFFIC])._plan("numpy")
+    (case,), numbers, cell = plan.cases, frozen(plan)[1], auto.cell_of(said_by(scenario))
+    ceilings = pooled.posterior().ceilings(cell)
+    rates = {f"{what}_efficiency": share for what, share in ceilings.items()}
+    whole = {} if case.options["compute_model"] == "roofline" else {"flops_efficiency": 1.0}
+    rows = [INPUTS[name] for name in (*SUSPECTS[1:], "gemm_half_size", *whole) if name in numbers]
+    ends = {row.name: row.high if row.high == 1 else row.low for row in rows if row.unit != "B/s"}
+    best = {**ends, **{name: rates[name] for name in rates if name in ends}, **whole}
+    if cell.node_link and "intra_node_bandwidth" in numbers:
+        best["intra_node_bandwidth"] = cell.node_link
+    fast = Evaluation({**scenario, **best}, {}, plan.outputs).evaluate(settings=_ALL)
+    busy = {name: fast[name].item() for name in _TRAFFIC}
+    longest = max(busy, key=lambda name: busy[name])
+    shortest = {
+        "its operations, at the peak of its GPUs": at_peak,
+        "its kernels, at the highest rates known,": fast["compute_time"].item(),
+        f"its traffic alone, {longest},": busy[longest],
+    }
+    what = next((what for what, t in shortest.items() if time < t * (1 - _SLACK)), "")
+    if not what:
+        return ""
+    times = shortest[what] / time
+    stated = [f"{n} {in_command(case.options[n])}" for n in _CHOSEN if n in case.options]
+    stated.append(f"{_GPUS} {numbers[_GPUS]:,.0f} (alone: {numbers[_GPUS] * times:,.1f} or more)")
+    stated.append(
+        f"{_BATCH} {numbers[_BATCH]:,.0f} (alone: {numbers[_BATCH] / times:,.1f} or fewer)"
+    )
+    return (
+        f"{what} would take {times:.3g} times the {time:.4g} s measured; one of these is not as it "
+        f"ran: {', '.join(stated)}, the sequence, the model, the GPU or its links, or the measurement"
+    )
+
+
+def _counting(scenario: Mapping[str, Any], rate: str, ratio: float) -> str:
+    """What to ask about a rate as printed, `ratio` times ours at its time; NaN without a time."""
+    ways = [{}, *({"flops_counting": way} for way in _COUNTS.values())]
+    own, *others = predicted([((MFU, "hfu"), {**scenario, **way}) for way in ways])
+    counts = {said: found[0] / own[0] for said, found in zip(_COUNTS, others, strict=True)}
+    counts = {**counts, "recomputation counted, too": own[1] / own[0]}
+    apart = {said: count for said, count in counts.items() if abs(count - 1) > _ALIKE}
+    asked = "how does its source count operations?"
+    if math.isnan(ratio):
+        told = [f"{said}: {count:.3g} times as many" for said, count in apart.items()]
+        return f"{asked} {', '.join(told)}" if told and "flops_counting" not in scenario else ""
+    if abs(ratio - 1) <= _ALIKE:
+        return ""
+    apart = {
+        said + more: n * count
+        for more, n in _TIMES.items()
+        for said, count in {"": 1.0, **apart}.items()
+    }
+    like = [said for said, count in apart.items() if abs(ratio / count - 1) <= _ALIKE]
+    why = f"like {' or '.join(like)}" if like else "like no usual count: is an input not as it ran?"
+    return f"{asked} {rate} as printed is {ratio:.3g} times ours at this step, {why}"
+
+
+def _parts(scenario: Mapping[str, Any], gap: float, deviation: float) -> tuple[Cause, ...]:
     """The smallest parts of the step, and what each would take if it alone made the gap."""
     whole = step_parts(values_of(scenario, {}))
     rows = [
-        Cause(part.name, part.seconds, part.seconds + gap)
+        Cause(part.name, now, now + gap, _apart(now, now + gap, deviation))
         for part in _leaves(whole)
-        if part.seconds > _FEWEST_PARTS * whole.seconds and part.name != _LEAST
+        if (now := part.seconds) > max(_FEWEST_PARTS * whole.seconds, -gap) and part.name != _LEAST
     ]
-    return tuple(sorted((each for each in rows if each.needed > 0), key=lambda each: -each.now))
+    return tuple(sorted(rows, key=lambda each: each.deviations))
 
 
 def _leaves(part: Part) -> list[Part]:
     return [leaf for each in part.parts for leaf in _leaves(each)] if part.parts else [part]
 
 
+def _apart(now: float, needed: float, deviation: float, is_share: bool = False) -> float:
+    """Deviations between two values, in log odds of a share, else in logarithms."""
+    ends = np.clip([now, needed], 1e-9, 1 - 1e-9 if is_share else math.inf)
+    places = np.log(ends) - (np.log1p(-ends) if is_share else 0.0)
+    return float(abs(places[1] - places[0])) / deviation
+
+
 def _causes(scenario: Mapping[str, Any], time: float, step: float) -> tuple[Cause, ...]:
-    """Values of single inputs at which the step takes the measured time."""
+    """Values of single inputs at which the step takes the measured time, the likeliest first: the
+    fewest deviations from what auto found, or as assumed of others."""
     plan = Evaluation(scenario, {}, [STEP])._plan("numpy")
     numbers = frozen(plan)[1]
-    used = {name for case in plan.cases for name in case.leaves}
+    known: dict[str, tuple[float, float, bool]] = {}
+    if plan.problem.found:
+        posterior, cell = pooled.posterior(), auto.cell_of(said_by(scenario))
+        deviations = np.linalg.norm(posterior.at(cell)[1], axis=1)
+        for one in posterior.settings(cell):
+            known[one.input] = one.scale, float(deviations[one.place]), one.is_share
     found = []
     for name in SUSPECTS:
-        if name not in used or name not in numbers:
+        if name not in plan.cases[0].leaves or name not in numbers:
             continue
         now = numbers[name]
-        row = _range(name, now, worse=time > step)
-        if not len(row):
+        ends = _range(name, now, worse=time > step)
+        spec = {"scenario": {**scenario, name: now}, "axes": {}, "outputs": [STEP]}
+        same = Evaluation(spec["scenario"], {}, [STEP]).evaluate(settings=_ALL)[STEP].item()
+        if ends is None or not math.isclose(same, step, rel_tol=1e-9):
+            continue  # stated, it chooses other formulas
+        try:
+            solved = solve_spec(spec, name, Target(STEP, "=", time), ends, False, _ALL)
+        except InputError:  # nothing depends on it
             continue
-        times = _steps(scenario, name, row)
-        same = math.isclose(times[0], step, rel_tol=1e-9)  # else it chooses other formulas
-        k = _crossing(times, time) if same else None
-        if k is not None:
-            fine = np.linspace(row[k], row[k + 1], _TRIED)
-            found.append(Cause(name, now, _between(fine, _steps(scenario, name, fine), time)))
-    return tuple(found)
+        needed = solved[name].item()
+        if math.isfinite(needed):
+            scale, deviation, is_share = known.get(name, (1.0, _ASSUMED, INPUTS[name].high == 1))
+            row = now / scale, needed / scale
+            if now == 0:
+                base = step if INPUTS[name].unit == "s" else 1.0
+                row, deviation, is_share = (base, base + needed), _ADDED, False
+            found.append(Cause(name, now, needed, _apart(*row, deviation, is_share)))
+    return tuple(sorted(found, key=lambda each: each.deviations))
 
 
-def _steps(scenario: Mapping[str, Any], name: str, row: Any) -> Any:
-    """Times of a step at values of an input."""
-    own = {key: value for key, value in scenario.items() if key != name}
-    swept = Evaluation(own, {name: row.tolist()}, [STEP]).evaluate(settings=Settings("numpy"))
-    return np.broadcast_to(swept[STEP].values, row.shape)
-
-
-def _range(name: str, now: float, worse: bool) -> np.ndarray[Any, Any]:
-    """Values of an input from now to where it is worst, or best."""
+def _range(name: str, now: float, worse: bool) -> tuple[float, float] | None:
+    """The least and the largest value of an input between now and where it is worst, or best."""
     row, lasts = INPUTS[name], INPUTS[name].unit == "s"
     if (lasts or name in _SLOWER) == worse:
         end = min(row.high, max(now * _FURTHEST, _FURTHEST if lasts else 4.0))
     else:
         end = max(row.low, now / _FURTHEST)
-    return np.linspace(now, end, _TRIED) if end != now else np.array([])
-
-
-def _crossing(times: Any, time: float) -> int | None:
-    """After which of some values the step first takes a time; None where it never does."""
-    ahead = np.sign(times - time)
-    change = np.flatnonzero(ahead[1:] * ahead[:-1] <= 0)
-    return int(change[0]) if len(change) and np.isfinite(times).all() else None
-
-
-def _between(row: Any, times: Any, time: float) -> float:
-    """The value at which the step takes a time, on a line between its neighbours."""
-    k = _crossing(times, time) or 0
-    share = (time - times[k]) / (times[k + 1] - times[k]) if times[k + 1] != times[k] else 0.0
-    return float(row[k] + share * (row[k + 1] - row[k]))
+    return (min(now, end), max(now, end)) if end != now else None
 
 
 def _changes(scenario: Mapping[str, Any], step: float, most: int = 3) -> tuple[Change, ...]:
