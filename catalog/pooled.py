@@ -169,14 +169,12 @@ class Posterior:
         return found
 
     def _ordered(self, cell: Cell, means: Array) -> Array:
-        """Coefficients by which compiled code is no slower than the same code run eagerly, as the
-        fit of unlike rows can have it: of the two cells the one with fewer steps yields, the eager
-        one of equals."""
+        """The same, with compiled code no slower than the same run eagerly, as unlike rows make it:
+        of the two cells the one with fewer steps yields, the eager one of equals."""
         is_eager = cell.software.endswith(EAGER)
-        pair = cell.software.removesuffix(EAGER) + EAGER * (not is_eager)
-        other = replace(cell, software=pair)
+        other = replace(cell, software=cell.software.removesuffix(EAGER) + EAGER * (not is_eager))
         own, its = (self.cells.get(each.name, (0, ""))[0] for each in (cell, other))
-        if pair not in self.content["software"] or own > its or (own == its and not is_eager):
+        if other.software not in self.content["software"] or own + (not is_eager) / 2 > its:
             return means
         better = np.array([1.0 if own["share"] else -1.0 for own in self.coefficients.values()])
         bound = np.minimum if is_eager else np.maximum

@@ -49,35 +49,24 @@ SUSPECTS = (
     *("data_parallel_overlap", "expert_parallel_overlap", "serial_time_per_step"),
 )
 _ALL = Settings("numpy", "include")
-_SLOWER = ("straggler_slowdown", "expert_load_imbalance")  # more of them is worse, as of times
-# Assumed deviations of inputs that auto did not find, in logarithms; and of those that are 0, of
-# what they add to one or to the step; and of a part of a step without an interval
+# Deviations assumed: of what auto did not find, of what adds to 0, of a step without interval
 _ASSUMED, _ADDED, _PART = 0.5, 0.1, 0.2
-_CHOSEN, _GPUS, _BATCH = ("recompute", "precision"), "n_gpus", "global_batch_size"
-_COUNTS = {
-    "attention counted under its mask": "transformer_causal",
-    "attention counted whole": "transformer",
-    "6 N D, attention left out": "parameters",
-}
-_TIMES = {"": 1.0, ", twice": 2.0, ", half": 0.5}
-_SLACK = 0.02  # of the shortest time, for what is measured of kernels
-_ALIKE = 0.03  # of a count of operations, below which two are the same
+_COUNTING, _COUNTED = "flops_counting", (MFU, "model_flops_per_gpu")
+_ALIKE = 0.03  # of a count of operations or a shortest time, below which two are the same
 _TRAFFIC = tuple(f"{kind}_parallel_time" for kind in ("tensor", "context", "expert", "data"))
 _LEAST = "ideal_compute_time"  # which nothing changes
-_FURTHEST = 30.0  # times worse, where an input has no bound
 _FELT = 5e-3  # of a step, above which a change is worth a line
 _FEWEST_PARTS = 1e-3  # of a step, below which a part is not named
 
 
 @dataclass(frozen=True)
 class Cause:
-    """What, alone, would explain a measured step: its value now, the one it would need, and how
-    many deviations of what is known of it lie between."""
+    """What, alone, would explain a measured step: its value now, the one needed, how unlikely."""
 
     name: str
     now: float
     needed: float
-    deviations: float
+    deviations: float  # between the two, of what is known of it
 
 
 @dataclass(frozen=True)
@@ -103,25 +92,24 @@ class Published:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A measured step beside what is predicted [s]; causes, the likeliest first, and changes, the
-    best first: none of a step that is impossible, and why it is."""
+    """A measured step beside what is predicted [s], causes and changes, unless it is impossible."""
 
     measured: float
     predicted: float
     low: float
     high: float
     mfu: float  # measured
-    parts: tuple[Cause, ...]
-    causes: tuple[Cause, ...]
-    changes: tuple[Change, ...]
-    best: Change | None
-    best_layout: str
     memory: float
     memory_limit: float
     published: tuple[Published, ...]
     reason: str  # why the job cannot run; empty where it can
     impossible: str  # why no such step is; empty where one may be
     counting: str  # what is to ask about how operations were counted; empty where all is clear
+    parts: tuple[Cause, ...] = ()
+    causes: tuple[Cause, ...] = ()
+    changes: tuple[Change, ...] = ()
+    best: Change | None = None
+    best_layout: str = ""
 
     def _repr_html_(self) -> str:
         return record_html(self)
@@ -143,45 +131,42 @@ def diagnose(sweep: Sweep, **measured: Any) -> Diagnosis:
 
     Raises InputError.
     """
-    name, value, rate = _one(measured)
+    name, rate, given = _one(measured)
     _check_point(sweep)
     scenario = point(sweep)
-    outputs = dict.fromkeys(
-        [STEP, MFU, "hfu", name, rate, "memory_per_gpu", "memory_margin", REASON]
-    )
-    told = interval(Evaluation(scenario, {}, [*outputs]), None, Settings("numpy"))
-    step = told[STEP].item()
+    of = [STEP, MFU, "hfu", rate, "memory_per_gpu", "memory_margin", REASON]
+    told = interval(Evaluation(scenario, {}, [*dict.fromkeys(of)]), None, Settings("numpy"))
+    now = {name: told[name].item() for name in told.variables}
+    step = now[STEP]
     if not 0 < step < math.inf:
         raise InputError(f"{STEP} is {step:g} here; change the scenario")
-    time = value if name == STEP else step * told[name].item() / value
-    low, high = (
-        told[end].item() if end in told else math.nan for end in (f"{STEP}_low", f"{STEP}_high")
-    )
-    ratio = values.number(rate, measured[rate]) / told[rate].item() * time / step
-    width = math.log(high / step) / pooled.NORMAL if high > step else _PART
-    impossible = _impossible(scenario, time, told["hfu"].item() * step)
-    layout, best = ("", None) if impossible else _best(scenario, step)
-    return Diagnosis(
+    time = given[STEP] if name == STEP else step * now[name] / given[name]
+    why = meanings(told[REASON].attrs, np.atleast_1d(now[REASON]))[0] if now[REASON] > 0 else ""
+    printed = now[MFU] * (given[rate] / now[rate]) * (time / step)
+    found = Diagnosis(
         measured=time,
         predicted=step,
-        low=low,
-        high=high,
-        mfu=told[MFU].item() * step / time,
-        parts=() if impossible else _parts(scenario, time - step, width),
-        causes=() if impossible else _causes(scenario, time, step),
-        changes=() if impossible else _changes(scenario, step),
+        low=now.get(f"{STEP}_low", math.nan),
+        high=now.get(f"{STEP}_high", math.nan),
+        mfu=now[MFU] * step / time,
+        memory=now["memory_per_gpu"],
+        memory_limit=now["memory_per_gpu"] / (1 - now["memory_margin"]),
+        published=_published(scenario),
+        reason=why,
+        impossible=_impossible(scenario, time, now["hfu"] * step),
+        counting=_counting(scenario, rate, now[MFU], printed),
+    )
+    if found.impossible:
+        return found
+    layout, best = _best(scenario, step)
+    width = math.log(found.high / step) / pooled.NORMAL if found.high > step else _PART
+    return replace(
+        found,
+        parts=_parts(scenario, time - step, width),
+        causes=_causes(scenario, time, step),
+        changes=_changes(scenario, step),
         best=best,
         best_layout=layout,
-        memory=told["memory_per_gpu"].item(),
-        memory_limit=told["memory_per_gpu"].item() / (1 - told["memory_margin"].item()),
-        published=_published(scenario),
-        reason=meanings(told[REASON].attrs, told[REASON].values.reshape(1))[0]
-        if told[REASON].item() > 0
-        else "",
-        impossible=impossible,
-        counting=_counting(scenario, rate, ratio if rate != name else math.nan)
-        if rate in RATES[:3]
-        else "",
     )
 
 
@@ -192,81 +177,60 @@ def _check_point(sweep: Sweep) -> None:
         raise InputError(f"{axis} has {plan.sizes[axis]} values; say at which it was measured")
 
 
-def _one(measured: Mapping[str, Any]) -> tuple[str, float, str]:
-    """The measured quantity, in its base unit, and the rate that was printed, or it again."""
-    known = (STEP, *RATES)
-    if not measured or len(measured) > 1 + (STEP in measured):
+def _one(measured: Mapping[str, Any]) -> tuple[str, str, dict[str, float]]:
+    """What was measured, a rate that was printed with it, or it again, and both in base units."""
+    known, rows = (STEP, *RATES), {}
+    if len(measured) != 1 and {*measured} not in ({STEP, each} for each in _COUNTED):
         raise InputError(f"give one measured value: {', '.join(known)}")
     for name, given in measured.items():
         if name not in known:
             raise InputError(f"{name} is not measured of a step; {nearest(name, known, known[0])}")
-        value = values.number(name, given)
-        if not 0 < value < math.inf or (name in RATES[:2] and value > 1):
-            raise InputError(
-                f"{name} = {given} is no measured value; give it above 0, shares up to 1"
-            )
-    rate = next((name for name in measured if name != STEP), STEP)
-    name = STEP if STEP in measured else rate
-    return name, values.number(name, measured[name]), rate
+        rows[name] = values.number(name, given)
+        if not 0 < rows[name] < math.inf or (name in RATES[:2] and rows[name] > 1):
+            said = f"{name} = {given} is no measured value"
+            raise InputError(f"{said}; give it above 0, shares up to 1")
+    rate = next((name for name in rows if name != STEP), STEP)
+    return STEP if STEP in rows else rate, rate, rows
 
 
 def _impossible(scenario: Mapping[str, Any], time: float, at_peak: float) -> str:
-    """Why a step cannot take so short a time, and what cannot be as stated; empty if it can.
-    `at_peak` is the time of all operations at peak."""
+    """Why a step cannot take a time, and what may be wrong; `at_peak` is that of operations."""
     plan = Evaluation(scenario, {}, ["compute_time", *_TRAFFIC])._plan("numpy")
-    (case,), numbers, cell = plan.cases, frozen(plan)[1], auto.cell_of(said_by(scenario))
-    ceilings = pooled.posterior().ceilings(cell)
-    rates = {f"{what}_efficiency": share for what, share in ceilings.items()}
-    whole = {} if case.options["compute_model"] == "roofline" else {"flops_efficiency": 1.0}
-    rows = [INPUTS[name] for name in (*SUSPECTS[1:], "gemm_half_size", *whole) if name in numbers]
-    ends = {row.name: row.high if row.high == 1 else row.low for row in rows if row.unit != "B/s"}
-    best = {**ends, **{name: rates[name] for name in rates if name in ends}, **whole}
-    if cell.node_link and "intra_node_bandwidth" in numbers:
-        best["intra_node_bandwidth"] = cell.node_link
+    options, numbers, cell = plan.cases[0].options, frozen(plan)[1], auto.cell_of(said_by(scenario))
+    rows = [INPUTS[n] for n in (*SUSPECTS, "gemm_half_size") if n in plan.structure.used]
+    best = {row.name: row.high if row.high == 1 else row.low for row in rows if row.unit != "B/s"}
+    rates = {f"{k}_efficiency": share for k, share in pooled.posterior().ceilings(cell).items()}
+    rates |= {"flops_efficiency": max(rates.values()), "intra_node_bandwidth": cell.node_link}
+    best |= {name: rate for name, rate in rates.items() if rate and name in plan.structure.used}
     fast = Evaluation({**scenario, **best}, {}, plan.outputs).evaluate(settings=_ALL)
-    busy = {name: fast[name].item() for name in _TRAFFIC}
-    longest = max(busy, key=lambda name: busy[name])
-    shortest = {
-        "its operations, at the peak of its GPUs": at_peak,
-        "its kernels, at the highest rates known,": fast["compute_time"].item(),
-        f"its traffic alone, {longest},": busy[longest],
-    }
-    what = next((what for what, t in shortest.items() if time < t * (1 - _SLACK)), "")
-    if not what:
+    shortest = {"its operations at the peak of its GPUs": at_peak}
+    shortest["its kernels at the highest rates known"] = fast["compute_time"].item()
+    shortest |= {f"{name} at the bandwidths stated": fast[name].item() for name in _TRAFFIC}
+    shares = {what: time / least + _ALIKE * (least != at_peak) for what, least in shortest.items()}
+    if not (what := next((what for what, share in shares.items() if share < 1), "")):
         return ""
     times = shortest[what] / time
-    stated = [f"{n} {in_command(case.options[n])}" for n in _CHOSEN if n in case.options]
-    stated.append(f"{_GPUS} {numbers[_GPUS]:,.0f} (alone: {numbers[_GPUS] * times:,.1f} or more)")
-    stated.append(
-        f"{_BATCH} {numbers[_BATCH]:,.0f} (alone: {numbers[_BATCH] / times:,.1f} or fewer)"
-    )
+    work = {"n_gpus": times, "global_batch_size": 1 / times}
+    stated = [f"{n} {in_command(options[n])}" for n in ("recompute", "precision")]
+    stated += [f"{n} {numbers[n]:,.0f} (alone: {numbers[n] * k:,.1f})" for n, k in work.items()]
     return (
-        f"{what} would take {times:.3g} times the {time:.4g} s measured; one of these is not as it "
-        f"ran: {', '.join(stated)}, the sequence, the model, the GPU or its links, or the measurement"
+        f"{what} would take {shortest[what]:.4g} s; not as it ran, or not as measured, is one of "
+        f"{', '.join(stated)}, sequence, model, GPU, links and the measured value"
     )
 
 
-def _counting(scenario: Mapping[str, Any], rate: str, ratio: float) -> str:
-    """What to ask about a rate as printed, `ratio` times ours at its time; NaN without a time."""
-    ways = [{}, *({"flops_counting": way} for way in _COUNTS.values())]
-    own, *others = predicted([((MFU, "hfu"), {**scenario, **way}) for way in ways])
-    counts = {said: found[0] / own[0] for said, found in zip(_COUNTS, others, strict=True)}
-    counts = {**counts, "recomputation counted, too": own[1] / own[0]}
-    apart = {said: count for said, count in counts.items() if abs(count - 1) > _ALIKE}
-    asked = "how does its source count operations?"
-    if math.isnan(ratio):
-        told = [f"{said}: {count:.3g} times as many" for said, count in apart.items()]
-        return f"{asked} {', '.join(told)}" if told and "flops_counting" not in scenario else ""
-    if abs(ratio - 1) <= _ALIKE:
+def _counting(scenario: Mapping[str, Any], rate: str, mfu: float, printed: float) -> str:
+    """What to ask where a rate as printed is another share of peak than by our count."""
+    if rate not in _COUNTED or abs(printed / mfu - 1) <= _ALIKE:
         return ""
-    apart = {
-        said + more: n * count
-        for more, n in _TIMES.items()
-        for said, count in {"": 1.0, **apart}.items()
-    }
-    like = [said for said, count in apart.items() if abs(ratio / count - 1) <= _ALIKE]
-    why = f"like {' or '.join(like)}" if like else "like no usual count: is an input not as it ran?"
-    return f"{asked} {rate} as printed is {ratio:.3g} times ours at this step, {why}"
+    ways, free = INPUTS[_COUNTING].choices, {n: v for n, v in scenario.items() if n != _COUNTING}
+    found = Evaluation(free, {_COUNTING: [*ways]}, [MFU, "hfu"]).evaluate(settings=_ALL)
+    rows = [(f"{_COUNTING} = {way}", found[MFU].values[k]) for k, way in enumerate(ways)]
+    rows.append(("recomputation as well", found["hfu"].max().item()))
+    tried = {f"{k:g} x {way}": k * count for k in (1, 2, 0.5) for way, count in rows}
+    like = " or ".join(said for said, count in tried.items() if abs(printed / count - 1) <= _ALIKE)
+    asked = f"how were operations counted? {rate} is {printed / mfu:.3g} times ours, like "
+    return asked + (like or "no usual count: an input may not be as it ran")
 
 
 def _parts(scenario: Mapping[str, Any], gap: float, deviation: float) -> tuple[Cause, ...]:
@@ -287,54 +251,32 @@ def _leaves(part: Part) -> list[Part]:
 def _apart(now: float, needed: float, deviation: float, is_share: bool = False) -> float:
     """Deviations between two values, in log odds of a share, else in logarithms."""
     ends = np.clip([now, needed], 1e-9, 1 - 1e-9 if is_share else math.inf)
-    places = np.log(ends) - (np.log1p(-ends) if is_share else 0.0)
-    return float(abs(places[1] - places[0])) / deviation
+    return float(abs(np.diff(np.log(ends / (1 - ends) if is_share else ends))[0])) / deviation
 
 
 def _causes(scenario: Mapping[str, Any], time: float, step: float) -> tuple[Cause, ...]:
-    """Values of single inputs at which the step takes the measured time, the likeliest first: the
-    fewest deviations from what auto found, or as assumed of others."""
+    """Values of single inputs at which the step takes the measured time, the likeliest first."""
     plan = Evaluation(scenario, {}, [STEP])._plan("numpy")
     numbers = frozen(plan)[1]
     known: dict[str, tuple[float, float, bool]] = {}
     if plan.problem.found:
         posterior, cell = pooled.posterior(), auto.cell_of(said_by(scenario))
-        deviations = np.linalg.norm(posterior.at(cell)[1], axis=1)
-        for one in posterior.settings(cell):
-            known[one.input] = one.scale, float(deviations[one.place]), one.is_share
+        deviations = np.linalg.norm(posterior.at(cell)[1], axis=1).tolist()
+        known = {
+            s.input: (s.scale, deviations[s.place], s.is_share) for s in posterior.settings(cell)
+        }
     found = []
-    for name in SUSPECTS:
-        if name not in plan.cases[0].leaves or name not in numbers:
-            continue
-        now = numbers[name]
-        ends = _range(name, now, worse=time > step)
-        spec = {"scenario": {**scenario, name: now}, "axes": {}, "outputs": [STEP]}
-        same = Evaluation(spec["scenario"], {}, [STEP]).evaluate(settings=_ALL)[STEP].item()
-        if ends is None or not math.isclose(same, step, rel_tol=1e-9):
-            continue  # stated, it chooses other formulas
-        try:
-            solved = solve_spec(spec, name, Target(STEP, "=", time), ends, False, _ALL)
-        except InputError:  # nothing depends on it
-            continue
-        needed = solved[name].item()
+    for name in (name for name in SUSPECTS if name in plan.structure.used):
+        spec = {"scenario": scenario, "axes": {}, "outputs": [STEP]}
+        needed = solve_spec(spec, name, Target(STEP, "=", time), None, False, _ALL)[name].item()
         if math.isfinite(needed):
-            scale, deviation, is_share = known.get(name, (1.0, _ASSUMED, INPUTS[name].high == 1))
-            row = now / scale, needed / scale
-            if now == 0:
-                base = step if INPUTS[name].unit == "s" else 1.0
-                row, deviation, is_share = (base, base + needed), _ADDED, False
-            found.append(Cause(name, now, needed, _apart(*row, deviation, is_share)))
+            now, row = numbers[name], INPUTS[name]
+            assumed = (1.0, _ASSUMED, row.high == 1) if now else (1.0, _ADDED, False)
+            scale, *about = known.get(name, assumed)
+            base = 0.0 if now else step if row.unit == "s" else 1.0
+            apart = _apart((base + now) / scale, (base + needed) / scale, *about)
+            found.append(Cause(name, now, needed, apart))
     return tuple(sorted(found, key=lambda each: each.deviations))
-
-
-def _range(name: str, now: float, worse: bool) -> tuple[float, float] | None:
-    """The least and the largest value of an input between now and where it is worst, or best."""
-    row, lasts = INPUTS[name], INPUTS[name].unit == "s"
-    if (lasts or name in _SLOWER) == worse:
-        end = min(row.high, max(now * _FURTHEST, _FURTHEST if lasts else 4.0))
-    else:
-        end = max(row.low, now / _FURTHEST)
-    return (min(now, end), max(now, end)) if end != now else None
 
 
 def _changes(scenario: Mapping[str, Any], step: float, most: int = 3) -> tuple[Change, ...]:
@@ -343,9 +285,8 @@ def _changes(scenario: Mapping[str, Any], step: float, most: int = 3) -> tuple[C
     for name in OPEN:
         free = {key: value for key, value in scenario.items() if key != name}
         try:
-            best = best_layouts(
-                Evaluation(free, {}, [STEP]), STEP, "min", name, (), (), 1, Settings()
-            )
+            sweep = Evaluation(free, {}, [STEP])
+            best = best_layouts(sweep, STEP, "min", name, (), (), 1, Settings())
         except (InputError, CatalogError):  # nothing to choose
             continue
         change = _change(best, step)
@@ -387,16 +328,10 @@ def _published(scenario: Mapping[str, Any], most: int = 3) -> tuple[Published, .
     chosen = sorted(known, key=distance)[:most]
     ideal = predicted([((MFU, STEP), row.inputs) for row, _ in chosen])
     return tuple(
-        Published(
-            row.id,
-            row.source,
-            str(row.inputs.get("model", "")),
-            _gpus(row.inputs),
-            size,
-            told[0] * told[1] / row.measured,
-        )
+        Published(row.id, row.source, model, _gpus(row.inputs), size, mfu)
         for (row, size), told in zip(chosen, ideal, strict=True)
         if not isinstance(told, str)
+        for model, mfu in [(str(row.inputs.get("model", "")), told[0] * told[1] / row.measured)]
     )
 
 

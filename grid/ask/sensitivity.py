@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from ...catalog import KINDS
-from ...catalog import kind as records_of
 from ...kernels.calculus.derivatives import unit_of
 from ...kernels.calculus.phases import without_phase
 from ...kernels.declare import CHANGERS
@@ -107,17 +105,16 @@ def kind_of(name: str) -> str:
 
 def is_built(name: str) -> bool:
     """Whether a count comes as machines and networks are sold, such as the GPUs of a node."""
-    row = INPUTS.get(without_phase(name))
-    return row is not None and row.kind == "count" and row.changed_by in ("hardware", "fabric")
+    return is_whole(name) and kind_of(name) in ("hardware", "fabric")
 
 
 def among(
     plan: Plan, inputs: Sequence[str], wanted: Sequence[str] | None, without: Sequence[str] = ()
 ) -> list[str]:
     """Inputs of the kinds in `wanted`, except those named or of a kind in `without`. By default
-    those that a person may choose or buy, if any, whoever set them: none of the model or the
-    formulas, no count of a node as sold, and of quantities those that the spec states or that
-    decide any answer. Raises InputError for an unknown kind, and if no input is left."""
+    those that a person may choose or buy, if any: none of the model, the formulas or a node as it is
+    sold, and quantities that the spec states or that decide. Raises InputError for an unknown kind,
+    and if no input is left."""
     plain = {name: without_phase(name) for name in inputs}
     by_kind = {**kinds(), GIVEN: {*plain.values()} - INPUTS.keys()}
     for kind in wanted or ():
@@ -278,14 +275,10 @@ def _size(elasticity: float) -> float:
 
 
 def _sides(plan: Plan, name: str, value: float) -> tuple[float, float]:
-    """Values 10 % below and above an input's, within its bounds; whole numbers take valid steps,
-    and counts of nodes and networks the nearest that a record has."""
+    """Values 10 % below and above, within bounds; whole numbers take valid steps, as sold none."""
     (case,) = plan.cases
     if is_built(name):
-        records = (entry.values for what in KINDS for entry in records_of(what).values())
-        sold = [float(own[name]) for own in records if name in own]
-        below, above = [n for n in sold if n < value], [n for n in sold if n > value]
-        return max(below, default=value), min(above, default=value)
+        return value, value
     if not is_whole(name):
         row = INPUTS.get(without_phase(name))
         low, high = (row.low, row.high) if row else (-np.inf, np.inf)

@@ -23,16 +23,7 @@ from ...kernels.graph import formulas as graph
 from ...kernels.graph.bind import definitions
 from ...kernels.graph.formulas import parameters
 from ...kernels.inputs import INPUTS
-from ...kernels.roles import (
-    BEFORE,
-    BESIDE_IT,
-    DECIDED,
-    EXCEEDED,
-    FITTED,
-    INTERVAL,
-    LEFT_OUT,
-    REASON,
-)
+from ...kernels.roles import BEFORE, BESIDE_IT, DECIDED, EXCEEDED, FITTED, LEFT_OUT, REASON
 from ..errors import InputError, nearest
 from ..spec import plugins
 from ..spec.hardware import powered
@@ -197,19 +188,17 @@ class Plan(Grid):
         return list(lines)
 
     def _short_intervals(self) -> Iterator[str]:
-        """Where the interval of checkpoints is within a step or within a write, a line each."""
+        """Where checkpoints follow within a time that their interval should exceed, a line each."""
         for time, said in EXCEEDED.items():
             least = math.inf
-            for name in (n for n in self.dims if without_phase(n) == INTERVAL):
-                own = time + name.removeprefix(INTERVAL)  # of the same phase
-                for case in self.cases if own in self.dims else ():
-                    known = {name, own} <= case.formulas.keys() | case.leaves.keys()
-                    if known and self.is_table(own) and self.is_table(name):
-                        with np.errstate(all="ignore"):
-                            share = self.table(case, name) / self.table(case, own)
-                        least = min(least, float(np.nanmin(share, initial=math.inf)))
+            for name in (n for n in self.dims if without_phase(n) == "checkpoint_interval"):
+                own = time + name.removeprefix("checkpoint_interval")  # of the same phase
+                for case in (c for c in self.cases if {name, own} <= c.formulas.keys() | c.leaves):
+                    if self.is_table(name) and self.is_table(own):
+                        share = self.table(case, name) / np.maximum(self.table(case, own), 1e-9)
+                        least = min(least, float(np.nanmin(share, initial=least)))
             if least <= 1:
-                yield f"{INTERVAL} {said.format(least)}"
+                yield f"checkpoint_interval {said.format(least)}"
 
     def is_table(self, name: str) -> bool:
         """Whether a quantity is evaluated once for the whole sweep, with NumPy."""

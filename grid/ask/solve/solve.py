@@ -42,13 +42,12 @@ from .scan import scan_values
 if TYPE_CHECKING:
     import xarray
 
-MOST_STEPS = 80
+MOST_STEPS = 80  # of a search, and whole numbers on each side of two that break a bound
 SOON = 8  # steps before a bracket may have shrunk to two adjacent floats
 SLACK = 8  # steps allowed beyond those of bisection
 FEW = 4  # below 1 in this many still open, their block is cut out
 TIGHT, LOOSE = 1e-13, 1e-9  # relative errors: of a solved point; of an output jump
 DIPS = 9  # steps to the bottom of a dip
-BESIDE = 64  # whole numbers tried on each side of two that both break a bound
 ROUND = 1e-9  # relative distance at which a root counts as a whole number
 REASONS = {
     0: "solved",
@@ -576,19 +575,15 @@ class Solver:
     def _keeping(self, tile: Region, near: Array, root: Array) -> Array:
         """Whole numbers next to roots, where they keep to the bound, or the nearest that does, as
         layers that do not divide evenly may break it on both sides; NaN if none is seen."""
-        if self.target.relation == "=":
-            return near
-        broken = np.abs(near - root) > ROUND * root
-        broken &= ~self._meets(self._near(tile, near).excess)
+        broken = ~self._meets(self._near(tile, near).excess) & (np.abs(near - root) > ROUND * root)
         step = self._step(tile, near)
-        for k in range(1, BESIDE + 1):
-            for at in (near - k * step, near + k * step):
-                if not broken.any():
-                    return near
-                inside = broken & (at >= self.grid[0]) & (at <= self.grid[-1])
-                tried = np.where(inside, at, root)
-                kept = inside & self._meets(self._near(tile, tried).excess)
-                near, broken = np.where(kept, at, near), broken & ~kept
+        for k in (side * k for k in range(1, MOST_STEPS) for side in (-1, 1)):
+            if not broken.any():
+                break
+            at = near + k * step
+            inside = broken & (at >= self.grid[0]) & (at <= self.grid[-1])
+            kept = inside & self._meets(self._near(tile, np.where(inside, at, root)).excess)
+            near, broken = np.where(kept, at, near), broken & ~kept
         return np.where(broken, np.nan, near)
 
 

@@ -114,21 +114,16 @@ def _print_causes(found: Any) -> None:
     say("")
     what = "slower" if gap > 0 else "faster"
     size = with_unit(abs(gap), "s", "")
-    say(f"{size} {what} than predicted; one of these alone would explain it:")
     near = [(part, "s") for part in found.parts if part.needed < _MOST * part.now][:_PARTS]
-    causes = near + [(cause, unit_of(cause.name)) for cause in found.causes[:_CAUSES]]
-    rows = [
-        [
-            one.name,
-            *(with_unit(n, unit, "") for n in (one.now, one.needed)),
-            f"{one.deviations:.1f}",
-        ]
-        for one, unit in sorted(causes, key=lambda row: row[0].deviations)
-    ]
+    near += [(cause, unit_of(cause.name)) for cause in found.causes[:_CAUSES]]
+    rows = []
+    for cause, unit in sorted(near, key=lambda row: row[0].deviations):
+        ends = (with_unit(number, unit, "") for number in (cause.now, cause.needed))
+        rows.append([cause.name, *ends, f"{cause.deviations:.1f}"])
+    told = "; one of these alone would explain it:" if rows else ", which no input alone explains"
+    say(f"{size} {what} than predicted{told}")
     if rows:
         print_table(["", "as predicted", "would be", "deviations"], rows)
-    else:
-        say("no input alone explains it")
 
 
 def _print_changes(found: Any, spec: str) -> None:
