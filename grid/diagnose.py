@@ -206,8 +206,8 @@ def _impossible(scenario: Mapping[str, Any], time: float, at_peak: float) -> str
     shortest = {"its operations at the peak of its GPUs": at_peak}
     shortest["its kernels at the highest rates known"] = fast["compute_time"].item()
     shortest |= {f"{name} at the bandwidths stated": fast[name].item() for name in _TRAFFIC}
-    shares = {what: time / least + _ALIKE * (least != at_peak) for what, least in shortest.items()}
-    if not (what := next((what for what, share in shares.items() if share < 1), "")):
+    over = {what: least / time - _ALIKE * (least != at_peak) for what, least in shortest.items()}
+    if not (what := next((what for what, times in over.items() if times > 1), "")):
         return ""
     times = shortest[what] / time
     work = {"n_gpus": times, "global_batch_size": 1 / times}

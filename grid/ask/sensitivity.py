@@ -112,9 +112,9 @@ def among(
     plan: Plan, inputs: Sequence[str], wanted: Sequence[str] | None, without: Sequence[str] = ()
 ) -> list[str]:
     """Inputs of the kinds in `wanted`, except those named or of a kind in `without`. By default
-    those that a person may choose or buy, if any: none of the model, the formulas or a node as it is
-    sold, and quantities that the spec states or that decide. Raises InputError for an unknown kind,
-    and if no input is left."""
+    those that a person may choose or buy, if any: none of the model, the formulas or a node as
+    sold, and quantities that the spec states or that decide. Raises InputError for an unknown
+    kind, and if no input is left."""
     plain = {name: without_phase(name) for name in inputs}
     by_kind = {**kinds(), GIVEN: {*plain.values()} - INPUTS.keys()}
     for kind in wanted or ():
