@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from fleetcube import InputError, Settings, Sweep, evaluate
-from fleetcube.catalog import kind
 from fleetcube.grid.ask.sensitivity import among, check_levers
 from fleetcube.grid.plots.sensitivity import dominance_map, tornado
 
@@ -308,11 +307,12 @@ def test_what_a_person_may_choose_or_buy_is_listed_whoever_set_it() -> None:
         assert {"n_gpus", "micro_batch_size", "global_batch_size", "hbm_bandwidth"} <= {*listed}
 
 
-def test_counts_of_nodes_move_to_what_records_have() -> None:
-    sold = {entry.values.get("gpus_per_node", 0.0) for entry in kind("node").values()}
-    for gpus in sorted(sold - {0.0}):
-        sweep = Sweep({**JOB, "gpus_per_node": gpus, "n_gpus": 576}, {}, ["job_time"])
-        row = sweep.rank_inputs("job_time", ["gpus_per_node", "n_gpus"]).sel(input="gpus_per_node")
-        ends = row["value_below"].item(), row["value_above"].item()
-        assert {*ends} <= sold
-        assert not [n for n in sold - {0.0, gpus} if ends[0] < n < ends[1]]
+def test_counts_that_are_sold_as_they_are_do_not_move() -> None:
+    names = ["gpus_per_node", "gpus_per_domain", "nics_per_node", "gpus_per_switch"]
+    sweep = Sweep(JOB, {}, ["job_time"])
+    plan = sweep._plan("numpy")
+    built = [name for name in names if name in check_levers(plan, "job_time", None)]
+    assert "gpus_per_node" in built
+    found = sweep.rank_inputs("job_time", built)
+    for end in ("value_below", "value_above"):
+        assert found[end].values.tolist() == found["value"].values.tolist()
