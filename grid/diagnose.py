@@ -272,9 +272,9 @@ def _causes(scenario: Mapping[str, Any], time: float, step: float) -> tuple[Caus
         if math.isfinite(needed):
             now, row = numbers[name], INPUTS[name]
             assumed = (1.0, _ASSUMED, row.high == 1) if now else (1.0, _ADDED, False)
-            scale, *about = known.get(name, assumed)
+            scale, width, is_share = known.get(name, assumed)
             base = 0.0 if now else step if row.unit == "s" else 1.0
-            apart = _apart((base + now) / scale, (base + needed) / scale, *about)
+            apart = _apart((base + now) / scale, (base + needed) / scale, width, is_share)
             found.append(Cause(name, now, needed, apart))
     return tuple(sorted(found, key=lambda each: each.deviations))
 

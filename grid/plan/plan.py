@@ -189,16 +189,16 @@ class Plan(Grid):
 
     def _short_intervals(self) -> Iterator[str]:
         """Where checkpoints follow within a time that their interval should exceed, a line each."""
-        for time, said in EXCEEDED.items():
+        for (interval, time), said in EXCEEDED.items():
             least = math.inf
-            for name in (n for n in self.dims if without_phase(n) == "checkpoint_interval"):
-                own = time + name.removeprefix("checkpoint_interval")  # of the same phase
+            for name in (n for n in self.dims if without_phase(n) == interval):
+                own = time + name.removeprefix(interval)  # of the same phase
                 for case in (c for c in self.cases if {name, own} <= c.formulas.keys() | c.leaves):
                     if self.is_table(name) and self.is_table(own):
                         share = self.table(case, name) / np.maximum(self.table(case, own), 1e-9)
                         least = min(least, float(np.nanmin(share, initial=least)))
             if least <= 1:
-                yield f"checkpoint_interval {said.format(least)}"
+                yield f"{interval} {said.format(least)}"
 
     def is_table(self, name: str) -> bool:
         """Whether a quantity is evaluated once for the whole sweep, with NumPy."""
