@@ -195,8 +195,9 @@ class Plan(Grid):
                 own = time + name.removeprefix(interval)  # of the same phase
                 for case in (c for c in self.cases if {name, own} <= c.formulas.keys() | c.leaves):
                     if self.is_table(name) and self.is_table(own):
-                        share = self.table(case, name) / np.maximum(self.table(case, own), 1e-9)
-                        least = min(least, float(np.nanmin(share, initial=least)))
+                        with np.errstate(all="ignore"):  # both may be infinite
+                            share = self.table(case, name) / self.table(case, own)
+                        least = float(np.fmin.reduce(share, axis=None, initial=least))
             if least <= 1:
                 yield f"{interval} {said.format(least)}"
 

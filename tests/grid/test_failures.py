@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from scipy import stats
 
 import fleetcube
-from fleetcube import InputError, Sweep
+from fleetcube import InputError, Settings, Sweep
 from fleetcube.catalog import CatalogError, record
 from fleetcube.catalog.files import parse_toml
 from fleetcube.cli import cli
@@ -365,6 +365,16 @@ def test_an_interval_within_a_step_or_within_a_write_is_remarked_on() -> None:
         assert any("never pauses" in line for line in lines) == (
             mode == "async" and interval == flush
         )
+
+
+@cases("times", {}, {"step_time": 0.0}, {"step_time": math.inf})
+def test_an_interval_that_is_infinite_is_no_remark(times: dict[str, float]) -> None:
+    given = {"checkpoint_stall_time": 1.0, "cluster_mtbf": math.inf, **times}
+    with np.errstate(all="raise"):
+        found = Sweep(given, {}, ["checkpoint_interval", *times]).evaluate(
+            settings=Settings("numpy")
+        )
+    assert "checkpoint_interval is" not in str(found.attrs.get("fleetcube_remarks", ""))
 
 
 def test_a_step_longer_than_the_interval_costs_what_the_range_says() -> None:
