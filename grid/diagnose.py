@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..catalog import CatalogError
+from ..catalog import CatalogError, pooled
 from ..kernels.inputs import INPUTS
 from ..kernels.roles import REASON
 from .ask.interval import interval
@@ -17,11 +17,14 @@ from .ask.layouts import (
     WHOLE,
     best_layouts,
     freed,
+    in_command,
     inputs_of,
     point,
     unsearched,
 )
+from .ask.runs import Target
 from .ask.sensitivity import frozen
+from .ask.solve.solve import solve_spec
 from .ask.step_parts import Part, step_parts, values_of
 from .errors import InputError, nearest
 from .measured.predict import evaluate as predicted
@@ -30,6 +33,7 @@ from .measured.row import Row
 from .run.evaluation import Evaluation
 from .run.settings import Settings
 from .show.html import record_html
+from .show.tables import meanings
 from .spec import auto, values
 from .spec.scenario import said_by
 from .sweep import Sweep
@@ -37,28 +41,32 @@ from .sweep import Sweep
 STEP, MFU = "step_time", "mfu"
 # What may be measured of a step: of twice the time, half of these
 RATES = (MFU, "hfu", "model_flops_per_gpu", "tokens_per_second")
-# Inputs that slow a step when they are worse than assumed, from the usual cause to the rare
+# Inputs that slow a step when they are worse than assumed
 SUSPECTS = (
     *("flops_efficiency", "gemm_efficiency", "attention_efficiency", "memory_efficiency"),
     *("layer_overhead_time", "straggler_slowdown", "expert_load_imbalance", "network_efficiency"),
     *("intra_node_bandwidth", "inter_node_bandwidth", "tensor_parallel_overlap"),
     *("data_parallel_overlap", "expert_parallel_overlap", "serial_time_per_step"),
 )
-_SLOWER = ("straggler_slowdown", "expert_load_imbalance")  # more of them is worse, as of times
-_TRIED = 257  # values of a suspect between now and its bound
+_ALL = Settings("numpy", "include")
+# Deviations assumed: of what auto did not find, of what adds to 0, of a step without interval
+_ASSUMED, _ADDED, _PART = 0.5, 0.1, 0.2
+_COUNTING, _COUNTED = "flops_counting", (MFU, "model_flops_per_gpu")
+_ALIKE = 0.03  # of a count of operations or a shortest time, below which two are the same
+_TRAFFIC = tuple(f"{kind}_parallel_time" for kind in ("tensor", "context", "expert", "data"))
 _LEAST = "ideal_compute_time"  # which nothing changes
-_FURTHEST = 30.0  # times worse, where an input has no bound
 _FELT = 5e-3  # of a step, above which a change is worth a line
 _FEWEST_PARTS = 1e-3  # of a step, below which a part is not named
 
 
 @dataclass(frozen=True)
 class Cause:
-    """What, alone, would explain a measured step: its value now, and the one it would need."""
+    """What, alone, would explain a measured step: its value now, the one needed, how unlikely."""
 
     name: str
     now: float
     needed: float
+    deviations: float  # between the two, of what is known of it
 
 
 @dataclass(frozen=True)
@@ -84,22 +92,24 @@ class Published:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A measured step beside what is predicted [s], causes, and changes, the best first."""
+    """A measured step beside what is predicted [s], causes and changes, unless it is impossible."""
 
     measured: float
     predicted: float
     low: float
     high: float
     mfu: float  # measured
-    parts: tuple[Cause, ...]
-    causes: tuple[Cause, ...]
-    changes: tuple[Change, ...]
-    best: Change | None
-    best_layout: str
     memory: float
     memory_limit: float
     published: tuple[Published, ...]
-    reason: float  # why the job cannot run; 0 where it can
+    reason: str  # why the job cannot run; empty where it can
+    impossible: str  # why no such step is; empty where one may be
+    counting: str  # what is to ask about how operations were counted; empty where all is clear
+    parts: tuple[Cause, ...] = ()
+    causes: tuple[Cause, ...] = ()
+    changes: tuple[Change, ...] = ()
+    best: Change | None = None
+    best_layout: str = ""
 
     def _repr_html_(self) -> str:
         return record_html(self)
@@ -116,35 +126,47 @@ def diagnose(sweep: Sweep, **measured: Any) -> Diagnosis:
     Args:
         sweep: a scenario of one point.
         measured: `step_time`, or one of `mfu`, `hfu`, `model_flops_per_gpu`,
-            `tokens_per_second`; in base units or with a unit.
+            `tokens_per_second`; in base units or with a unit. `step_time` with one of the rates
+            also tells how its source counts operations.
 
     Raises InputError.
     """
-    name, value = _one(measured)
+    name, rate, given = _one(measured)
     _check_point(sweep)
     scenario = point(sweep)
-    outputs = dict.fromkeys([STEP, MFU, name, "memory_per_gpu", "memory_margin", REASON])
-    told = interval(Evaluation(scenario, {}, [*outputs]), None, Settings("numpy"))
-    step = told[STEP].item()
+    of = [STEP, MFU, "hfu", rate, "memory_per_gpu", "memory_margin", REASON]
+    told = interval(Evaluation(scenario, {}, [*dict.fromkeys(of)]), None, Settings("numpy"))
+    now = {name: told[name].item() for name in told.variables}
+    step = now[STEP]
     if not 0 < step < math.inf:
         raise InputError(f"{STEP} is {step:g} here; change the scenario")
-    time = value if name == STEP else step * told[name].item() / value
-    layout, best = _best(scenario, step)
-    return Diagnosis(
+    time = given[STEP] if name == STEP else step * now[name] / given[name]
+    why = meanings(told[REASON].attrs, np.atleast_1d(now[REASON]))[0] if now[REASON] > 0 else ""
+    printed = now[MFU] * (given[rate] / now[rate]) * (time / step)
+    found = Diagnosis(
         measured=time,
         predicted=step,
-        low=told[f"{STEP}_low"].item() if f"{STEP}_low" in told else math.nan,
-        high=told[f"{STEP}_high"].item() if f"{STEP}_high" in told else math.nan,
-        mfu=told[MFU].item() * step / time,
-        parts=_parts(scenario, time - step),
+        low=now.get(f"{STEP}_low", math.nan),
+        high=now.get(f"{STEP}_high", math.nan),
+        mfu=now[MFU] * step / time,
+        memory=now["memory_per_gpu"],
+        memory_limit=now["memory_per_gpu"] / (1 - now["memory_margin"]),
+        published=_published(scenario),
+        reason=why,
+        impossible=_impossible(scenario, time, now["hfu"] * step),
+        counting=_counting(scenario, rate, now[MFU], printed),
+    )
+    if found.impossible:
+        return found
+    layout, best = _best(scenario, step)
+    width = math.log(found.high / step) / pooled.NORMAL if found.high > step else _PART
+    return replace(
+        found,
+        parts=_parts(scenario, time - step, width),
         causes=_causes(scenario, time, step),
         changes=_changes(scenario, step),
         best=best,
         best_layout=layout,
-        memory=told["memory_per_gpu"].item(),
-        memory_limit=told["memory_per_gpu"].item() / (1 - told["memory_margin"].item()),
-        published=_published(scenario),
-        reason=told[REASON].item(),
     )
 
 
@@ -155,86 +177,106 @@ def _check_point(sweep: Sweep) -> None:
         raise InputError(f"{axis} has {plan.sizes[axis]} values; say at which it was measured")
 
 
-def _one(measured: Mapping[str, Any]) -> tuple[str, float]:
-    """The measured quantity, in its base unit."""
-    known = (STEP, *RATES)
-    if len(measured) != 1:
+def _one(measured: Mapping[str, Any]) -> tuple[str, str, dict[str, float]]:
+    """What was measured, a rate that was printed with it, or it again, and both in base units."""
+    known, rows = (STEP, *RATES), {}
+    if len(measured) != 1 and {*measured} not in ({STEP, each} for each in _COUNTED):
         raise InputError(f"give one measured value: {', '.join(known)}")
-    ((name, given),) = measured.items()
-    if name not in known:
-        raise InputError(f"{name} is not measured of a step; {nearest(name, known, known[0])}")
-    value = values.number(name, given)
-    if not 0 < value < math.inf or (name in RATES[:2] and value > 1):
-        raise InputError(f"{name} = {given} is no measured value; give it above 0, shares up to 1")
-    return name, value
+    for name, given in measured.items():
+        if name not in known:
+            raise InputError(f"{name} is not measured of a step; {nearest(name, known, known[0])}")
+        rows[name] = values.number(name, given)
+        if not 0 < rows[name] < math.inf or (name in RATES[:2] and rows[name] > 1):
+            said = f"{name} = {given} is no measured value"
+            raise InputError(f"{said}; give it above 0, shares up to 1")
+    rate = next((name for name in rows if name != STEP), STEP)
+    return STEP if STEP in rows else rate, rate, rows
 
 
-def _parts(scenario: Mapping[str, Any], gap: float) -> tuple[Cause, ...]:
+def _impossible(scenario: Mapping[str, Any], time: float, at_peak: float) -> str:
+    """Why a step cannot take a time, and what may be wrong; `at_peak` is that of operations."""
+    plan = Evaluation(scenario, {}, ["compute_time", *_TRAFFIC])._plan("numpy")
+    options, numbers, cell = plan.cases[0].options, frozen(plan)[1], auto.cell_of(said_by(scenario))
+    rows = [INPUTS[n] for n in (*SUSPECTS, "gemm_half_size") if n in plan.structure.used]
+    best = {row.name: row.high if row.high == 1 else row.low for row in rows if row.unit != "B/s"}
+    rates = {f"{k}_efficiency": share for k, share in pooled.posterior().ceilings(cell).items()}
+    rates |= {"flops_efficiency": max(rates.values()), "intra_node_bandwidth": cell.node_link}
+    best |= {name: rate for name, rate in rates.items() if rate and name in plan.structure.used}
+    fast = Evaluation({**scenario, **best}, {}, plan.outputs).evaluate(settings=_ALL)
+    shortest = {"its operations at the peak of its GPUs": at_peak}
+    shortest["its kernels at the highest rates known"] = fast["compute_time"].item()
+    shortest |= {f"{name} at the bandwidths stated": fast[name].item() for name in _TRAFFIC}
+    over = {what: least / time - _ALIKE * (least != at_peak) for what, least in shortest.items()}
+    if not (what := next((what for what, times in over.items() if times > 1), "")):
+        return ""
+    times = shortest[what] / time
+    work = {"n_gpus": times, "global_batch_size": 1 / times}
+    stated = [f"{n} {in_command(options[n])}" for n in ("recompute", "precision")]
+    stated += [f"{n} {numbers[n]:,.0f} (alone: {numbers[n] * k:,.1f})" for n, k in work.items()]
+    return (
+        f"{what} would take {shortest[what]:.4g} s; not as it ran, or not as measured, is one of "
+        f"{', '.join(stated)}, sequence, model, GPU, links and the measured value"
+    )
+
+
+def _counting(scenario: Mapping[str, Any], rate: str, mfu: float, printed: float) -> str:
+    """What to ask where a rate as printed is another share of peak than by our count."""
+    if rate not in _COUNTED or abs(printed / mfu - 1) <= _ALIKE:
+        return ""
+    ways, free = INPUTS[_COUNTING].choices, {n: v for n, v in scenario.items() if n != _COUNTING}
+    found = Evaluation(free, {_COUNTING: [*ways]}, [MFU, "hfu"]).evaluate(settings=_ALL)
+    rows = [(f"{_COUNTING} = {way}", found[MFU].values[k]) for k, way in enumerate(ways)]
+    rows.append(("recomputation as well", found["hfu"].max().item()))
+    tried = {f"{k:g} x {way}": k * count for k in (1, 2, 0.5) for way, count in rows}
+    like = " or ".join(said for said, count in tried.items() if abs(printed / count - 1) <= _ALIKE)
+    asked = f"how were operations counted? {rate} is {printed / mfu:.3g} times ours, like "
+    return asked + (like or "no usual count: an input may not be as it ran")
+
+
+def _parts(scenario: Mapping[str, Any], gap: float, deviation: float) -> tuple[Cause, ...]:
     """The smallest parts of the step, and what each would take if it alone made the gap."""
     whole = step_parts(values_of(scenario, {}))
     rows = [
-        Cause(part.name, part.seconds, part.seconds + gap)
+        Cause(part.name, now, now + gap, _apart(now, now + gap, deviation))
         for part in _leaves(whole)
-        if part.seconds > _FEWEST_PARTS * whole.seconds and part.name != _LEAST
+        if (now := part.seconds) > max(_FEWEST_PARTS * whole.seconds, -gap) and part.name != _LEAST
     ]
-    return tuple(sorted((each for each in rows if each.needed > 0), key=lambda each: -each.now))
+    return tuple(sorted(rows, key=lambda each: each.deviations))
 
 
 def _leaves(part: Part) -> list[Part]:
     return [leaf for each in part.parts for leaf in _leaves(each)] if part.parts else [part]
 
 
+def _apart(now: float, needed: float, deviation: float, is_share: bool = False) -> float:
+    """Deviations between two values, in log odds of a share, else in logarithms."""
+    ends = np.clip([now, needed], 1e-9, 1 - 1e-9 if is_share else math.inf)
+    return float(abs(np.diff(np.log(ends / (1 - ends) if is_share else ends))[0])) / deviation
+
+
 def _causes(scenario: Mapping[str, Any], time: float, step: float) -> tuple[Cause, ...]:
-    """Values of single inputs at which the step takes the measured time."""
+    """Values of single inputs at which the step takes the measured time, the likeliest first."""
     plan = Evaluation(scenario, {}, [STEP])._plan("numpy")
     numbers = frozen(plan)[1]
-    used = {name for case in plan.cases for name in case.leaves}
+    known: dict[str, tuple[float, float, bool]] = {}
+    if plan.problem.found:
+        posterior, cell = pooled.posterior(), auto.cell_of(said_by(scenario))
+        deviations = np.linalg.norm(posterior.at(cell)[1], axis=1).tolist()
+        known = {
+            s.input: (s.scale, deviations[s.place], s.is_share) for s in posterior.settings(cell)
+        }
     found = []
-    for name in SUSPECTS:
-        if name not in used or name not in numbers:
-            continue
-        now = numbers[name]
-        row = _range(name, now, worse=time > step)
-        if not len(row):
-            continue
-        times = _steps(scenario, name, row)
-        same = math.isclose(times[0], step, rel_tol=1e-9)  # else it chooses other formulas
-        k = _crossing(times, time) if same else None
-        if k is not None:
-            fine = np.linspace(row[k], row[k + 1], _TRIED)
-            found.append(Cause(name, now, _between(fine, _steps(scenario, name, fine), time)))
-    return tuple(found)
-
-
-def _steps(scenario: Mapping[str, Any], name: str, row: Any) -> Any:
-    """Times of a step at values of an input."""
-    own = {key: value for key, value in scenario.items() if key != name}
-    swept = Evaluation(own, {name: row.tolist()}, [STEP]).evaluate(settings=Settings("numpy"))
-    return np.broadcast_to(swept[STEP].values, row.shape)
-
-
-def _range(name: str, now: float, worse: bool) -> np.ndarray[Any, Any]:
-    """Values of an input from now to where it is worst, or best."""
-    row, lasts = INPUTS[name], INPUTS[name].unit == "s"
-    if (lasts or name in _SLOWER) == worse:
-        end = min(row.high, max(now * _FURTHEST, _FURTHEST if lasts else 4.0))
-    else:
-        end = max(row.low, now / _FURTHEST)
-    return np.linspace(now, end, _TRIED) if end != now else np.array([])
-
-
-def _crossing(times: Any, time: float) -> int | None:
-    """After which of some values the step first takes a time; None where it never does."""
-    ahead = np.sign(times - time)
-    change = np.flatnonzero(ahead[1:] * ahead[:-1] <= 0)
-    return int(change[0]) if len(change) and np.isfinite(times).all() else None
-
-
-def _between(row: Any, times: Any, time: float) -> float:
-    """The value at which the step takes a time, on a line between its neighbours."""
-    k = _crossing(times, time) or 0
-    share = (time - times[k]) / (times[k + 1] - times[k]) if times[k + 1] != times[k] else 0.0
-    return float(row[k] + share * (row[k + 1] - row[k]))
+    for name in (name for name in SUSPECTS if name in plan.structure.used):
+        spec = {"scenario": scenario, "axes": {}, "outputs": [STEP]}
+        needed = solve_spec(spec, name, Target(STEP, "=", time), None, False, _ALL)[name].item()
+        if math.isfinite(needed):
+            now, row = numbers[name], INPUTS[name]
+            assumed = (1.0, _ASSUMED, row.high == 1) if now else (1.0, _ADDED, False)
+            scale, width, is_share = known.get(name, assumed)
+            base = 0.0 if now else step if row.unit == "s" else 1.0
+            apart = _apart((base + now) / scale, (base + needed) / scale, width, is_share)
+            found.append(Cause(name, now, needed, apart))
+    return tuple(sorted(found, key=lambda each: each.deviations))
 
 
 def _changes(scenario: Mapping[str, Any], step: float, most: int = 3) -> tuple[Change, ...]:
@@ -243,9 +285,8 @@ def _changes(scenario: Mapping[str, Any], step: float, most: int = 3) -> tuple[C
     for name in OPEN:
         free = {key: value for key, value in scenario.items() if key != name}
         try:
-            best = best_layouts(
-                Evaluation(free, {}, [STEP]), STEP, "min", name, (), (), 1, Settings()
-            )
+            sweep = Evaluation(free, {}, [STEP])
+            best = best_layouts(sweep, STEP, "min", name, (), (), 1, Settings())
         except (InputError, CatalogError):  # nothing to choose
             continue
         change = _change(best, step)
@@ -287,16 +328,10 @@ def _published(scenario: Mapping[str, Any], most: int = 3) -> tuple[Published, .
     chosen = sorted(known, key=distance)[:most]
     ideal = predicted([((MFU, STEP), row.inputs) for row, _ in chosen])
     return tuple(
-        Published(
-            row.id,
-            row.source,
-            str(row.inputs.get("model", "")),
-            _gpus(row.inputs),
-            size,
-            told[0] * told[1] / row.measured,
-        )
+        Published(row.id, row.source, model, _gpus(row.inputs), size, mfu)
         for (row, size), told in zip(chosen, ideal, strict=True)
         if not isinstance(told, str)
+        for model, mfu in [(str(row.inputs.get("model", "")), told[0] * told[1] / row.measured)]
     )
 
 

@@ -189,6 +189,11 @@ DECIDED: Mapping[str, str] = {
 RULES: Mapping[str, str] = {"training_tokens": "20 a parameter"}
 # Inputs that decide an answer, which say so if nobody stated them
 DECIDING = ("training_tokens", "sequence_length", *RUN_STEPS, "checkpoint_write_bandwidth")
+# Intervals and times that they should exceed, with the remark where one is a share of it, up to 1
+EXCEEDED = {
+    ("checkpoint_interval", "step_time"): "is down to {:.3g} steps: a run writes after whole ones",
+    ("checkpoint_interval", "minimum_checkpoint_interval"): "lasts a write: storage never pauses",
+}
 EFFICIENCIES = ("flops_efficiency", "gemm_efficiency", "attention_efficiency", "memory_efficiency")
 
 # Other words of the field: a name, or words to search for

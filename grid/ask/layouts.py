@@ -33,7 +33,7 @@ from .assumed import ASSUMED, assumed
 from .gradient import check_quantity, is_held, uncounted
 from .interval import chances, interval
 from .runs import Target, conditions_of
-from .sensitivity import Kind, frozen, kind_of, rank_inputs
+from .sensitivity import Kind, frozen, is_built, kind_of, rank_inputs
 
 if TYPE_CHECKING:
     import xarray
@@ -73,7 +73,6 @@ _RECOMPUTED: dict[Any, tuple[str, ...]] = {
     False: ("mlp",),
 }
 _TORUS = "torus_x"
-_BUILT = {"gpus_per_node", "gpus_per_domain", "gpus_per_switch", _TORUS, "torus_y"}  # as purchased
 _LEVERS = ("hardware", "fabric", "operations")
 _GPUS = "n_gpus"
 DEGREES = ("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel")
@@ -639,7 +638,7 @@ def levers(
 def is_lever(name: str) -> bool:
     """Whether an input is what one buys or how one runs it, and not the job or its software."""
     plain = without_phase(name)
-    return plain == _GPUS or (kind_of(plain) in _LEVERS and plain not in _BUILT)
+    return plain == _GPUS or (kind_of(plain) in _LEVERS and not is_built(plain))
 
 
 def _change(own: "xarray.Dataset", name: str, end: str) -> str:

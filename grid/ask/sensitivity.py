@@ -11,7 +11,7 @@ from ...kernels.calculus.phases import without_phase
 from ...kernels.declare import CHANGERS
 from ...kernels.graph import formulas as graph
 from ...kernels.inputs import BY_TOPIC, INPUTS
-from ...kernels.roles import MONEY, NEAR, REASON
+from ...kernels.roles import DECIDING, MONEY, NEAR, REASON
 from ..errors import InputError, nearest, shown
 from ..plan import memory, tiles
 from ..plan.cases import choices
@@ -103,12 +103,18 @@ def kind_of(name: str) -> str:
     return row.changed_by if row else GIVEN
 
 
+def is_built(name: str) -> bool:
+    """Whether a count comes as machines and networks are sold, such as the GPUs of a node."""
+    return is_whole(name) and kind_of(name) in ("hardware", "fabric")
+
+
 def among(
     plan: Plan, inputs: Sequence[str], wanted: Sequence[str] | None, without: Sequence[str] = ()
 ) -> list[str]:
     """Inputs of the kinds in `wanted`, except those named or of a kind in `without`. By default
-    those that a plan may change, if any: none of the model or the formulas, and no quantity unless
-    the spec states it. Raises InputError for an unknown kind, and if no input is left."""
+    those that a person may choose or buy, if any: none of the model, the formulas or a node as
+    sold, and quantities that the spec states or that decide. Raises InputError for an unknown
+    kind, and if no input is left."""
     plain = {name: without_phase(name) for name in inputs}
     by_kind = {**kinds(), GIVEN: {*plain.values()} - INPUTS.keys()}
     for kind in wanted or ():
@@ -138,14 +144,14 @@ def among(
 
 
 def _may_change(plan: Plan, name: str) -> bool:
-    """Whether a plan may change an input: the cluster, its operation, or a requirement."""
+    """Whether a person may choose an input or buy it: the cluster, its operation, the job."""
     kind = kind_of(name)
     if kind == GIVEN:
         said = {own for axis in plan.axes for own in axis.inputs}
         if plan.problem.phases:
             said |= {*plan.problem.phases.inputs}
-        return without_phase(name) in plan.problem.stated | said
-    return kind != AS_IT_IS
+        return without_phase(name) in plan.problem.stated | said | {*DECIDING}
+    return kind != AS_IT_IS and not is_built(name)
 
 
 def _elasticities(plan: Plan, of: str, wrt: str | Sequence[str] | None) -> dict[str, str]:
@@ -269,8 +275,10 @@ def _size(elasticity: float) -> float:
 
 
 def _sides(plan: Plan, name: str, value: float) -> tuple[float, float]:
-    """Values 10 % below and above an input's, within its bounds; whole numbers take valid steps."""
+    """Values 10 % below and above, within bounds; whole numbers take valid steps, as sold none."""
     (case,) = plan.cases
+    if is_built(name):
+        return value, value
     if not is_whole(name):
         row = INPUTS.get(without_phase(name))
         low, high = (row.low, row.high) if row else (-np.inf, np.inf)

@@ -23,7 +23,7 @@ from ...kernels.graph import formulas as graph
 from ...kernels.graph.bind import definitions
 from ...kernels.graph.formulas import parameters
 from ...kernels.inputs import INPUTS
-from ...kernels.roles import BEFORE, BESIDE_IT, DECIDED, FITTED, LEFT_OUT, REASON
+from ...kernels.roles import BEFORE, BESIDE_IT, DECIDED, EXCEEDED, FITTED, LEFT_OUT, REASON
 from ..errors import InputError, nearest
 from ..spec import plugins
 from ..spec.hardware import powered
@@ -137,7 +137,7 @@ class Plan(Grid):
             for name, formulas, said in LEFT_OUT
             if used & formulas and self.problem.most_together({name}) > 0
         ]
-        left_out += self._added(used)
+        left_out += [*self._added(used), *self._short_intervals()]
         notes = {**self.problem.notes, **powered(self.problem.numbers)}
         left_out += [said for name, said in notes.items() if name in used]
         left_out += [
@@ -186,6 +186,20 @@ class Plan(Grid):
                         f"{high:g}: {far:.4g} is an extrapolation"
                     ] = None
         return list(lines)
+
+    def _short_intervals(self) -> Iterator[str]:
+        """Where checkpoints follow within a time that their interval should exceed, a line each."""
+        for (interval, time), said in EXCEEDED.items():
+            least = math.inf
+            for name in (n for n in self.dims if without_phase(n) == interval):
+                own = time + name.removeprefix(interval)  # of the same phase
+                for case in (c for c in self.cases if {name, own} <= c.formulas.keys() | c.leaves):
+                    if self.is_table(name) and self.is_table(own):
+                        with np.errstate(all="ignore"):  # both may be infinite
+                            share = self.table(case, name) / self.table(case, own)
+                        least = float(np.fmin.reduce(share, axis=None, initial=least))
+            if least <= 1:
+                yield f"{interval} {said.format(least)}"
 
     def is_table(self, name: str) -> bool:
         """Whether a quantity is evaluated once for the whole sweep, with NumPy."""

@@ -1,5 +1,6 @@
 """Coefficients that are found from GPU, precision, software and layers, and their intervals."""
 
+import itertools
 import json
 import re
 from dataclasses import replace
@@ -29,6 +30,7 @@ from fleetcube.grid.spec.scenario import resolve
 from fleetcube.grid.store.verify import verify
 from fleetcube.kernels.roles import MEMORY
 
+from ..draws import generator
 from .common import Patch, cases, on_h100, refused, solve, written
 
 JOB = on_h100(
@@ -593,3 +595,44 @@ def test_the_interval_widens_with_a_peak_beyond_those_fitted() -> None:
     assert found.beyond_peaks(replace(cell, peak=10 * most)) == pytest.approx(1)
     least = found.content["peaks"]["16 bits"][0]
     assert found.beyond_peaks(replace(cell, peak_16=least / 100)) == pytest.approx(2)
+
+
+def test_compiled_code_is_never_slower_than_the_same_code_run_eagerly() -> None:
+    """Launches that fall away and sums that stay in registers cost nothing: on every GPU, in every
+    precision, with and without experts, at drawn sizes."""
+    draw = generator(58)
+    peaks = {"bf16": "peak_flops_bf16", "fp8": "peak_flops_fp8", "mxfp4": "peak_flops_fp4"}
+    for precision, experts in itertools.product(peaks, (False, True)):
+        gpus = [n for n, entry in kind("gpu").items() if peaks[precision] in entry.values]
+        width = 128 * int(draw.integers(6, 64))
+        job: dict[str, Any] = {"layers": 24, "hidden_size": width, "attention_heads": width // 128}
+        job |= {"vocab_size": 50304, "n_gpus": 64, "gpus_per_node": 8, "fabric": "infiniband-ndr"}
+        job |= {"intra_node_bandwidth": 4e11, "precision": precision, "global_batch_size": 512}
+        job |= {"experts": 8, "experts_per_token": 2, "mixture_of_experts": True} if experts else {}
+        axes: dict[str, Any] = {"gpu": gpus, "micro_batch_size": [1, int(draw.integers(2, 9))]}
+        axes |= {"tensor_parallel": [1, 8], "sequence_length": [512, 8192]}
+        compiled, eager = (
+            Sweep({**job, "software": software}, axes, ["step_time"])
+            .evaluate(settings=Settings("numpy", "include"))["step_time"]
+            .values
+            for software in ("torchtitan", "torchtitan-eager")
+        )
+        assert np.isfinite(compiled).all()
+        assert (compiled <= eager * (1 + 1e-12)).all(), (
+            precision,
+            experts,
+            (compiled / eager).max(),
+        )
+
+
+def test_a_published_pair_of_compiled_and_eager_steps_keeps_its_sign() -> None:
+    rows = {row.id: row for row in made.rows()[0]}
+    for eager, compiled in (("000", "001"), ("003", "004")):
+        pair = [rows[f"torchtitan/{k}"] for k in (eager, compiled)]
+        asked = [
+            {**row.inputs, "calibration": "auto", "software": made.software(row)} for row in pair
+        ]
+        slow, fast = (
+            float(found[0]) for found in evaluate([(("step_time",), one) for one in asked])
+        )
+        assert 1.02 < slow / fast < 1.05 * pair[0].measured / pair[1].measured

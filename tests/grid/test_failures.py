@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from scipy import stats
 
 import fleetcube
-from fleetcube import InputError, Sweep
+from fleetcube import InputError, Settings, Sweep
 from fleetcube.catalog import CatalogError, record
 from fleetcube.catalog.files import parse_toml
 from fleetcube.cli import cli
@@ -346,3 +346,46 @@ def test_many_rows_are_refused_and_other_files_are_no_logs() -> None:
     refused("is not a whole number", recognized, "kind,count\ngpu,-1")
     for other in ("", "n_gpus,step_time\n8,2", "{}", "[[1]]", "#  size count\n8 2"):
         assert recognized(other) is None
+
+
+def test_an_interval_within_a_step_or_within_a_write_is_remarked_on() -> None:
+    """Drawn: the remark has the interval in steps, and the law stays as it is without a step."""
+    draw = generator(58)
+    for _ in range(scaled(30)):
+        stall, mtbf, step, flush = np.exp(draw.uniform(np.log(1e-3), np.log(1e3), 4))
+        mode = str(draw.choice(["sync", "async"]))
+        times = {"checkpoint_mode": mode, "checkpoint_stall_time": stall, "cluster_mtbf": mtbf}
+        times |= {"minimum_checkpoint_interval": flush} if mode == "async" else {}
+        outputs = ["checkpoint_interval", "step_time", "minimum_checkpoint_interval"]
+        found = Sweep({**times, "step_time": step}, {}, outputs).evaluate()
+        interval = found["checkpoint_interval"].item()
+        assert interval == fleetcube.evaluate("checkpoint_interval", **times).item()
+        lines = str(found.attrs.get("fleetcube_remarks", "")).splitlines()
+        assert (f"{interval / step:.3g} steps" in " ".join(lines)) == (interval <= step)
+        assert any("never pauses" in line for line in lines) == (
+            mode == "async" and interval == flush
+        )
+
+
+@cases("times", {}, {"step_time": 0.0}, {"step_time": math.inf})
+def test_an_interval_that_is_infinite_is_no_remark(times: dict[str, float]) -> None:
+    given = {"checkpoint_stall_time": 1.0, "cluster_mtbf": math.inf, **times}
+    with np.errstate(all="raise"):
+        found = Sweep(given, {}, ["checkpoint_interval", *times]).evaluate(
+            settings=Settings("numpy")
+        )
+    assert "checkpoint_interval is" not in str(found.attrs.get("fleetcube_remarks", ""))
+
+
+def test_a_step_longer_than_the_interval_costs_what_the_range_says() -> None:
+    """To first order in the interval over the mean time between failures."""
+    for ratio, stall, mtbf in ((1.5, 1e-3, 1e6), (2.16, 1e-2, 1e6), (6.0, 1e-3, 1e7)):
+        times = {"checkpoint_stall_time": stall, "interruption_mttf": mtbf, "n_gpus": 1}
+        times |= {"recovery_time": 0.0}
+        smooth = Sweep(times, {}, ["goodput", "checkpoint_interval"]).evaluate()
+        tau = smooth["checkpoint_interval"].item()
+        stepped = fleetcube.evaluate(
+            "goodput", **times, fixed_checkpoint_interval=ratio * tau
+        ).item()
+        loss = (ratio + 1 / ratio - 2) * tau / (2 * mtbf)
+        assert smooth["goodput"].item() - stepped == pytest.approx(loss, rel=0.01)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from fleetcube import InputError, Settings, Sweep, evaluate
+from fleetcube.grid.ask.sensitivity import among, check_levers
 from fleetcube.grid.plots.sensitivity import dominance_map, tornado
 
 from .common import Patch, cases, refused
@@ -290,3 +291,28 @@ def test_all_layers_run_again_is_no_lever() -> None:
     sweep = Sweep({**job, "recompute": "full"}, {}, ["step_time"])
     found = sweep.rank_inputs("step_time", ["recomputed_layers", "global_batch_size"])
     assert found["input"].values[0] == "global_batch_size"
+
+
+def test_what_a_person_may_choose_or_buy_is_listed_whoever_set_it() -> None:
+    """The tokens of a model's label are the largest lever of its time; nobody sells nodes of 7 or
+    9 GPUs, nor weights of 1.8 bytes."""
+    for said in ({}, {"training_tokens": 15e12}):
+        sweep = Sweep({**JOB, **said}, {}, ["job_time"])
+        plan = sweep._plan("numpy")
+        listed = among(plan, check_levers(plan, "job_time", None), None)
+        found = sweep.rank_inputs("job_time", listed)
+        assert found["input"].values[0] == "training_tokens"
+        assert found["elasticity"].values[0] == pytest.approx(1, rel=1e-9)
+        assert not {"gpus_per_node", "nics_per_node", "bytes_per_element"} & {*listed}
+        assert {"n_gpus", "micro_batch_size", "global_batch_size", "hbm_bandwidth"} <= {*listed}
+
+
+def test_counts_that_are_sold_as_they_are_do_not_move() -> None:
+    names = ["gpus_per_node", "gpus_per_domain", "nics_per_node", "gpus_per_switch"]
+    sweep = Sweep(JOB, {}, ["job_time"])
+    plan = sweep._plan("numpy")
+    built = [name for name in names if name in check_levers(plan, "job_time", None)]
+    assert "gpus_per_node" in built
+    found = sweep.rank_inputs("job_time", built)
+    for end in ("value_below", "value_above"):
+        assert found[end].values.tolist() == found["value"].values.tolist()

@@ -12,11 +12,15 @@ from fleetcube import Settings
 from fleetcube.grid.ask.runs import read_target
 from fleetcube.grid.ask.solve.solve import SLACK, Solver
 
+from ..draws import generator, scaled
 from .common import Patch, cases, on_h100, refused, solve
 
 LLAMA = on_h100("llama-3-70b", tensor_parallel=8)
 DAY = 86400.0
 MARKED = Settings(infeasible="mark")  # roots, whether they can run or not
+COUNTED = Settings("numpy", "include")
+UNEVEN: dict[str, Any] = {"n_gpus": 1024, "tensor_parallel": 8, "pipeline_parallel": 4}
+UNEVEN |= {"global_batch_size": 1024, "calibration": "none"}
 
 
 def reason(found: object, code: int) -> str:
@@ -350,3 +354,35 @@ def test_whole_numbers_are_sought_within_the_range(target: str, between: Any, an
     else:
         assert float(found["n_gpus"]) == answer
         assert not found["unsolved_reason"]
+
+
+@pytest.mark.slow  # some 120 questions
+def test_a_drawn_bound_holds_at_what_is_solved_for() -> None:
+    """By evaluating the output there: layers divide unevenly over most numbers of stages."""
+    draw = generator(58)
+    counts = {"pipeline_parallel": 40, "micro_batch_size": 8, "tensor_parallel": 16}
+    reals = {"inter_node_bandwidth": (1e9, 1e12), "flops_efficiency": (0.1, 0.9)}
+    asked: dict[tuple[str, str], int] = {}
+    for _ in range(scaled(120)):
+        job = on_h100(str(draw.choice(["llama-3-405b", "llama-3-70b", "llama-2-13b"])), **UNEVEN)
+        unknown = str(draw.choice([*["pipeline_parallel"] * 4, *counts, *reals]))
+        job.pop(unknown, None)
+        if unknown in counts:  # a level between those of two counts
+            first = int(draw.integers(1, counts[unknown]))
+            ends = [first, first + 1]
+        else:
+            ends = sorted(draw.uniform(*reals[unknown], 2).tolist())
+        steps = fleetcube.evaluate("step_time", **job, **{unknown: ends}, settings=COUNTED).values
+        level = float(np.broadcast_to(steps, 2) @ (share := draw.uniform(), 1 - share))
+        relation = str(draw.choice(["<=", ">="]))
+        mode = ("exclude", "mark", "include")[draw.integers(3)]
+        sweep = fleetcube.Sweep(job, {}, ["step_time"], settings=Settings("numpy", mode))
+        found = sweep.solve(unknown, f"step_time {relation} {level!r} s")
+        if found["unsolved_reason"].item() == 0:
+            there = {**job, unknown: found[unknown].item()}
+            step = fleetcube.evaluate("step_time", **there, settings=COUNTED).item()
+            assert step == pytest.approx(found["step_time"].item(), rel=1e-9)
+            over = step / level - 1 if relation == "<=" else level / step - 1
+            assert over <= 1e-9, f"step_time {relation} {level}: {step} at {there}"
+            asked[relation, mode] = asked.get((relation, mode), 0) + 1
+    assert len(asked) == 6, asked

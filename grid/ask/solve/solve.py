@@ -42,7 +42,7 @@ from .scan import scan_values
 if TYPE_CHECKING:
     import xarray
 
-MOST_STEPS = 80
+MOST_STEPS = 80  # of a search, and whole numbers on each side of two that break a bound
 SOON = 8  # steps before a bracket may have shrunk to two adjacent floats
 SLACK = 8  # steps allowed beyond those of bisection
 FEW = 4  # below 1 in this many still open, their block is cut out
@@ -222,7 +222,7 @@ class Solver:
         root, nearest, met = solution.root, solution.nearest, solution.value
         reason = solution.reason
         if whole:
-            found, root = ~np.isnan(root), self.whole(tile, root)
+            found, root = ~np.isnan(root), self._keeping(tile, self.whole(tile, root), root)
             reason = np.where(found & np.isnan(root), 4, reason).astype(reason.dtype)
         if whole and not np.isnan(nearest).all():
             nearest = self.whole(tile, nearest)
@@ -571,6 +571,20 @@ class Solver:
         if self.target.relation != "=":  # the only one of the two within the range
             missed |= (low == high) & ~lower & (np.abs(low - root) > ROUND * root)
         return np.where(np.isnan(root) | missed, np.nan, near)
+
+    def _keeping(self, tile: Region, near: Array, root: Array) -> Array:
+        """Whole numbers next to roots, where they keep to the bound, or the nearest that does, as
+        layers that do not divide evenly may break it on both sides; NaN if none is seen."""
+        broken = ~self._meets(self._near(tile, near).excess) & (np.abs(near - root) > ROUND * root)
+        step = self._step(tile, near)
+        for k in (side * k for k in range(1, MOST_STEPS) for side in (-1, 1)):
+            if not broken.any():
+                break
+            at = near + k * step
+            inside = broken & (at >= self.grid[0]) & (at <= self.grid[-1])
+            kept = inside & self._meets(self._near(tile, np.where(inside, at, root)).excess)
+            near, broken = np.where(kept, at, near), broken & ~kept
+        return np.where(broken, np.nan, near)
 
 
 def _closest(excesses: list[Array]) -> tuple[Array, Array]:

@@ -222,6 +222,9 @@ def exact_checkpoint_interval(exact_interval, minimum_checkpoint_interval):
     max(exact optimum, minimum interval)
 
     Returns: [s] interval in use
+    Range: smooth, though a run writes after whole steps of s. Below s it writes after each, which
+        costs (r + 1 / r - 2) tau / (2 M) of goodput where tau, s = r tau and the stall are far
+        below M: 0.0015 for tau = 2.8 s, s = 6.06 s and M = 580 s; above s, at most 0.061 tau / M
     Source: Daly 2006, FGCS 22(3), eq. 20 set to zero
     """
     return np.maximum(exact_interval, minimum_checkpoint_interval)

@@ -25,7 +25,6 @@ INPUTS = declared(
         labels="gpu or node",
     ),
     "software",
-    real("bytes_per_element", "B", 2, "size of an activation or weight"),
     option(
         "precision",
         "bf16",
@@ -70,6 +69,7 @@ INPUTS = declared(
         high=1.0,
     ),
     "model",
+    real("bytes_per_element", "B", 2, "size of an activation or weight"),
     real(
         "gemm_half_size",
         "1",

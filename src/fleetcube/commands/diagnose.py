@@ -56,8 +56,9 @@ def diagnose(spec: str, selectors: tuple[str, ...], as_json: bool) -> None:
         return
     _print_verdict(found)
     _print_published(found)
-    _print_causes(found)
-    _print_changes(found, spec)
+    if not found.impossible:
+        _print_causes(found)
+        _print_changes(found, spec)
     print_foot(sweep.with_outputs([STEP]).evaluate())
 
 
@@ -72,13 +73,14 @@ def _logged(paths: Sequence[str], sweep: Any) -> dict[str, float]:
         raise InputError(f"{paths[-1]!r} is not one training log; give one, or step_time=...")
     for path, log in found.items():
         say_each([f"{path}: {told}" for told in log.said()])
-        return {"step_time": step_of(log, point(sweep))[0]}
+        printed = {} if log.flops is None else {"model_flops_per_gpu": log.flops * 1e12}
+        return {"step_time": step_of(log, point(sweep))[0], **printed}
     return {}
 
 
 def _print_verdict(found: Any) -> None:
-    from fleetcube.kernels.reasons import REASONS
-
+    if found.impossible:
+        say_wrapped(f"impossible: {found.impossible}")
     ratio = found.measured / found.predicted
     ends = f" ({with_unit(found.low, 's', '')} to {with_unit(found.high, 's', '')})"
     known = found.low == found.low
@@ -91,7 +93,9 @@ def _print_verdict(found: Any) -> None:
     of = f", {place} the 90 % interval" if known else ""
     say(f"the step takes {ratio:.3g} times what is predicted{of}")
     if found.reason:
-        say(f"by the model this cannot run: {REASONS[found.reason]}")
+        say(f"by the model this cannot run: {found.reason}")
+    if found.counting:
+        say_wrapped(found.counting)
 
 
 def _print_published(found: Any) -> None:
@@ -104,27 +108,22 @@ def _print_published(found: Any) -> None:
 
 
 def _print_causes(found: Any) -> None:
+    from fleetcube.grid.spec.values import unit_of
+
     gap = found.measured - found.predicted
     say("")
     what = "slower" if gap > 0 else "faster"
     size = with_unit(abs(gap), "s", "")
-    say(f"{size} {what} than predicted; one of these alone would explain it:")
-    rows = [
-        [part.name, with_unit(part.now, "s", ""), with_unit(part.needed, "s", "")]
-        for part in found.parts[:_PARTS]
-        if part.needed < _MOST * part.now
-    ]
-    rows += [
-        [cause.name, *(_value(cause.name, number) for number in (cause.now, cause.needed))]
-        for cause in found.causes[:_CAUSES]
-    ]
-    print_table(["", "as predicted", "would be"], rows)
-
-
-def _value(name: str, number: float) -> str:
-    from fleetcube.grid.spec.values import unit_of
-
-    return with_unit(number, unit_of(name), name)
+    near = [(part, "s") for part in found.parts if part.needed < _MOST * part.now][:_PARTS]
+    near += [(cause, unit_of(cause.name)) for cause in found.causes[:_CAUSES]]
+    rows = []
+    for cause, unit in sorted(near, key=lambda row: row[0].deviations):
+        ends = (with_unit(number, unit, "") for number in (cause.now, cause.needed))
+        rows.append([cause.name, *ends, f"{cause.deviations:.1f}"])
+    told = "; one of these alone would explain it:" if rows else ", which no input alone explains"
+    say(f"{size} {what} than predicted{told}")
+    if rows:
+        print_table(["", "as predicted", "would be", "deviations"], rows)
 
 
 def _print_changes(found: Any, spec: str) -> None:

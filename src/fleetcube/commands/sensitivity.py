@@ -61,8 +61,8 @@ def sensitivity(
 ) -> None:
     """Rank the inputs of a spec by their effect on an output, at one point (axis=value).
 
-    --kind all adds inputs of the model's shape and of formulas. Axes without a value are taken at
-    their middle. Files are in base units. An elasticity of -0.9 means that 1 % more of the input
+    --kind all adds inputs of the model, formulas and nodes as sold. Axes without a value are taken
+    at their middle. Files are in base units. An elasticity of -0.9 means that 1 % more of the input
     makes the output 0.9 % smaller.
 
     \b
@@ -225,7 +225,7 @@ def _told(
         printed(ranking, of, top)
         print_foot(ranking)
     if left:
-        said = f"{left} inputs of the model's shape and formulas not shown: --kind all"
+        said = f"{left} inputs of the model, formulas and nodes as sold not shown: --kind all"
         say_wrapped(said, err=_is_quiet(asked))
 
 
