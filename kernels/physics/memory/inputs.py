@@ -17,6 +17,7 @@ INPUTS = declared(
         may_be_infinite=True,
     ),
     real("offload_bandwidth", "B/s", 25e9, "per GPU and direction, to the host (PCIe 4 x16)"),
+    real("host_memory_bandwidth", "B/s", None, "of a node's CPUs (2 x 8 DDR5-4800: 614 GB/s)"),
     "software",
     option(
         "activation_offload",
@@ -49,6 +50,19 @@ INPUTS = declared(
         "PyTorch's cross_entropy; 16: its loss_parallel)",
     ),
     option("offload", False, (False, "cpu", "nvme"), "where optimizer states live, if not here"),
+    switch(
+        "optimizer_offload_overlap",
+        "gradients leave, the host updates and weights come back at once, tensor by tensor "
+        "(Megatron-LM's --overlap-cpu-optimizer-d2h-h2d)",
+    ),
+    real(
+        "host_memory_efficiency",
+        "1",
+        0.46,
+        "share of the host's memory bandwidth that its update reaches (0.39 to 0.53: DeepSpeed's "
+        "CPU-Adam on two Xeon 8168; 0.56: on a Grace)",
+        high=1.0,
+    ),
     option(
         "optimizer",
         "adam",

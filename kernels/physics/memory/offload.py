@@ -1,4 +1,4 @@
-"""Activations that wait in the host's memory between forward and backward pass."""
+"""What lives with the host: activations between two passes, optimizer states and their update."""
 
 import numpy as np
 
@@ -6,6 +6,96 @@ from ... import reasons
 from ...alternatives import alternative, row
 from ...ops import where
 from ...reasons import REASONS as REASONS
+
+
+def host_update_time(
+    optimizer_parameters,
+    n_gpus,
+    gpus_per_node,
+    updated_state_bytes,
+    host_gradient_bytes,
+    updated_weight_bytes,
+    host_memory_bandwidth,
+    host_memory_efficiency,
+):
+    """Time of one update of the optimizer on the host, whose memory all GPUs of a node share.
+
+    N_o x GPUs of the node x (2 state + gradient + weight) / (efficiency x B_host): states read and
+    written, gradients read, weights written
+
+    Returns: [s] update of one step
+    Range: one pass of all cores, nodes full of one stage. Casts in their own pass read weights
+        again, DeepSpeed scales gradients before: 34 and 42 bytes for 30. Threads that are not
+        bound, or Adam operation by operation, take 2 to 6 times as long. Of a rack, a job reaches
+        its trays' memory alone: state the node by the tray
+    Source: DeepSpeed, csrc/includes/cpu_adam.h; Ren et al. 2021 (ZeRO-Offload), arXiv:2101.06840,
+        table 4; Lian et al. 2025 (SuperOffload), arXiv:2509.21271
+    """
+    each = 2 * updated_state_bytes + host_gradient_bytes + updated_weight_bytes
+    updated = np.minimum(n_gpus, gpus_per_node) * optimizer_parameters
+    return updated * each / (host_memory_efficiency * host_memory_bandwidth)
+
+
+@alternative("host_optimizer_time", optimizer_offload_overlap=False)
+def serial_host_optimizer_time(
+    optimizer_parameters,
+    host_gradient_bytes,
+    updated_weight_bytes,
+    offload_bandwidth,
+    host_update_time,
+):
+    """Time per step in which the host gets gradients, updates and sends weights back.
+
+    N_o gradient / B + update + N_o weight / B
+
+    Returns: [s] wait of one step
+    Range: from above where gradients leave beside the backward pass (DeepSpeed) or the update runs
+        beside passes (ZenFlow, SuperOffload); sums of micro-batches that DeepSpeed's ZeRO-2 and 3
+        keep with the host are not counted
+    Source: Ren et al. 2021 (ZeRO-Offload), arXiv:2101.06840, section 4.1; Megatron-LM,
+        megatron/core/optimizer/cpu_offloading/hybrid_optimizer.py
+    """
+    moved = optimizer_parameters * (host_gradient_bytes + updated_weight_bytes)
+    return moved / offload_bandwidth + host_update_time
+
+
+@alternative("host_optimizer_time", optimizer_offload_overlap=True)
+def overlapped_host_optimizer_time(
+    optimizer_parameters,
+    host_gradient_bytes,
+    updated_weight_bytes,
+    offload_bandwidth,
+    host_update_time,
+):
+    """max(N_o gradient / B, update, N_o weight / B): tensor by tensor, after the last pass
+
+    Range: many tensors. Transfers take memory of the host, too: an update is a fifth longer at most
+    Source: Megatron-LM, --overlap-cpu-optimizer-d2h-h2d
+    """
+    largest = np.maximum(host_gradient_bytes, updated_weight_bytes)
+    return np.maximum(optimizer_parameters * largest / offload_bandwidth, host_update_time)
+
+
+row(
+    "optimizer_offload_time",
+    "host_optimizer_time",
+    summary="Time per step that a GPU waits for an optimizer that lives elsewhere.",
+    returns="[s] wait of one step",
+    source="Ren et al. 2021 (ZeRO-Offload), arXiv:2101.06840, section 3.2",
+    offload="cpu",
+)
+
+
+@alternative("optimizer_offload_time", offload="nvme", off=0.0)
+def nvme_optimizer_offload_time(
+    host_optimizer_time, optimizer_parameters, updated_state_bytes, nvme_bandwidth
+):
+    """host's transfers and update + 2 N_o state / B_nvme: states read from drives, and written
+
+    Source: Rajbhandari et al. 2021 (ZeRO-Infinity), arXiv:2104.07857, section 4.1
+    """
+    return host_optimizer_time + 2 * optimizer_parameters * updated_state_bytes / nvme_bandwidth
+
 
 row(
     "offloaded_activations_per_layer",

@@ -7,9 +7,9 @@ from ...statistics import expected_maximum, expected_maximum_gumbel
 
 
 def offload_time(optimizer_offload_time, activation_offload_wait):
-    """Time per step that a GPU waits for transfers to and from its host.
+    """Time per step that a GPU waits for its host: transfers, and its optimizer's update there.
 
-    optimizer states + activations, as far as layers do not hide them
+    optimizer + activations, as far as layers do not hide them
 
     Returns: [s] waits of one step
     Source: Ren et al. 2021 (ZeRO-Offload), arXiv:2101.06840, section 3.2
