@@ -340,9 +340,9 @@ def test_offloading_to_the_host_moves_six_bytes_of_a_parameter_and_updates_there
     # 4 bytes of gradient out, 2 of weight back; 8 shards read and write 30 of the host
     time = value("offload_time", offload="cpu", **SHARD)
     assert time == pytest.approx(1e9 * (4 + 2) / 25e9 + 8e9 * 30 / 200e9)
-    both = value("offload_time", offload="cpu", optimizer_offload_overlap=True, **SHARD)
+    both = value("offload_time", offload="cpu", optimizer_offload_overlap=1, **SHARD)
     assert both == pytest.approx(8e9 * 30 / 200e9)
-    slow = {**SHARD, "offload_bandwidth": 1e9, "optimizer_offload_overlap": True}
+    slow = {**SHARD, "offload_bandwidth": 1e9, "optimizer_offload_overlap": 1}
     assert value("offload_time", offload="cpu", **slow) == pytest.approx(4.0)
     assert value("optimizer_memory", offload="cpu", **SHARD) == 0
     assert value("optimizer_memory", **SHARD) == 12e9

@@ -91,8 +91,7 @@ def nodes_per_rack(rack_power, node_power):
 def racks(allocated_nodes, nodes_per_rack, node_power, rack_power):
     """Racks for all nodes, each of which stays whole.
 
-    ceil(nodes / nodes of a rack) x ceil(node / rack): one that needs more than a rack takes several
-    alone
+    ceil(nodes / nodes of a rack) x ceil(node / rack): what needs more than a rack has several
 
     Returns: [1] racks
     Range: by power alone; space, and racks of switches and storage, are not counted

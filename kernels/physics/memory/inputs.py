@@ -18,6 +18,7 @@ INPUTS = declared(
     ),
     real("offload_bandwidth", "B/s", 25e9, "per GPU and direction, to the host (PCIe 4 x16)"),
     real("host_memory_bandwidth", "B/s", None, "of a node's CPUs (2 x 8 DDR5-4800: 614 GB/s)"),
+    real("host_memory_efficiency", "1", 0.46, "share that an update reaches (CPU-Adam)", high=1.0),
     "software",
     option(
         "activation_offload",
@@ -50,19 +51,7 @@ INPUTS = declared(
         "PyTorch's cross_entropy; 16: its loss_parallel)",
     ),
     option("offload", False, (False, "cpu", "nvme"), "where optimizer states live, if not here"),
-    switch(
-        "optimizer_offload_overlap",
-        "gradients leave, the host updates and weights come back at once, tensor by tensor "
-        "(Megatron-LM's --overlap-cpu-optimizer-d2h-h2d)",
-    ),
-    real(
-        "host_memory_efficiency",
-        "1",
-        0.46,
-        "share of the host's memory bandwidth that its update reaches (0.39 to 0.53: DeepSpeed's "
-        "CPU-Adam on two Xeon 8168; 0.56: on a Grace)",
-        high=1.0,
-    ),
+    share("optimizer_offload_overlap", "of transfers and update on the host, the largest hides"),
     option(
         "optimizer",
         "adam",

@@ -17,7 +17,7 @@ def offload_time(optimizer_offload_time, activation_offload_wait):
     return optimizer_offload_time + activation_offload_wait
 
 
-@alternative("activation_offload_wait", activation_offload=("layers", "modules"))
+@alternative("activation_offload_wait", activation_offload=("layers", "modules"), off=0.0)
 def moved_activation_offload_wait(
     activation_offload_time,
     layer_compute_time,
@@ -48,9 +48,6 @@ def moved_activation_offload_wait(
     forward = passes / (3 * recompute_flops_factor)
     out = np.maximum(activation_offload_time - hiding * forward, 0.0)
     return out + np.maximum(activation_offload_time - hiding * (passes - forward), 0.0)
-
-
-row("activation_offload_wait", 0.0, activation_offload=False)
 
 
 @alternative("communication_time", multi_site=False)
