@@ -36,18 +36,20 @@ def host_update_time(
     return updated * each / (host_memory_efficiency * host_memory_bandwidth)
 
 
-def host_optimizer_time(
+@alternative("optimizer_offload_time", offload=("cpu", "nvme"), off=0.0)
+def host_optimizer_offload_time(
     optimizer_parameters,
     host_gradient_bytes,
     updated_weight_bytes,
     offload_bandwidth,
     host_update_time,
     optimizer_offload_overlap,
+    drive_state_time,
 ):
-    """Time per step in which the host gets gradients, updates and sends weights back.
+    """Time per step that a GPU waits for the host: it gets gradients, updates, sends weights back.
 
-    largest + (1 - overlap) x (N_o gradient / B + update + N_o weight / B - largest), the largest of
-    these three
+    largest + (1 - overlap) x (N_o gradient / B + update + N_o weight / B - largest) + drives, the
+    largest of these three
 
     Returns: [s] wait of one step
     Range: overlap after the last pass, tensor by tensor, of which there are many; transfers take
@@ -61,30 +63,22 @@ def host_optimizer_time(
     back = optimizer_parameters * updated_weight_bytes / offload_bandwidth
     largest = np.maximum(np.maximum(out, back), host_update_time)
     rest = out + back + host_update_time - largest
-    return largest + (1 - optimizer_offload_overlap) * rest
+    return largest + (1 - optimizer_offload_overlap) * rest + drive_state_time
 
 
-row(
-    "optimizer_offload_time",
-    "host_optimizer_time",
-    summary="Time per step that a GPU waits for an optimizer that lives elsewhere.",
-    returns="[s] wait of one step",
-    source="Ren et al. 2021 (ZeRO-Offload), arXiv:2101.06840, section 3.2",
-    offload="cpu",
-)
+@alternative("drive_state_time", offload="nvme")
+def nvme_drive_state_time(optimizer_parameters, updated_state_bytes, nvme_bandwidth):
+    """Time per step in which optimizer states are read from drives and written.
 
+    2 N_o state / B_nvme
 
-@alternative("optimizer_offload_time", offload="nvme", off=0.0)
-def nvme_optimizer_offload_time(
-    host_optimizer_time, optimizer_parameters, updated_state_bytes, nvme_bandwidth
-):
-    """host's transfers and update + 2 N_o state / B_nvme: states read from drives, and written
-
+    Returns: [s] traffic of one step
     Source: Rajbhandari et al. 2021 (ZeRO-Infinity), arXiv:2104.07857, section 4.1
     """
-    return host_optimizer_time + 2 * optimizer_parameters * updated_state_bytes / nvme_bandwidth
+    return 2 * optimizer_parameters * updated_state_bytes / nvme_bandwidth
 
 
+row("drive_state_time", 0.0, offload=(False, "cpu"))
 row(
     "offloaded_activations_per_layer",
     0.0,

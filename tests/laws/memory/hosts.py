@@ -101,8 +101,8 @@ def played(
 
 
 @check(
-    "host_update_time host_optimizer_time optimizer_offload_time_offload_cpu "
-    "nvme_optimizer_offload_time host_gradient_bytes_lora_false master_gradient_bytes",
+    "host_update_time host_optimizer_offload_time "
+    "nvme_drive_state_time host_gradient_bytes_lora_false master_gradient_bytes",
     by="simulator",
     source="Adam on arrays, every read and write counted, for each rank of a host",
 )
@@ -121,7 +121,7 @@ def offloaded() -> Pairs:
 
 
 @check(
-    "host_optimizer_time",
+    "host_optimizer_offload_time",
     by="simulator",
     source="500 tensors, each out, updated and back in turn; three queues",
     tolerance=5e-3,
