@@ -58,7 +58,8 @@ KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             *("gpu", "gpus_per_node", "gpus_per_domain", "nics_per_node", "fabric"),
             *("series_psus_per_node", "cables_per_node"),
             *("intra_node_bandwidth", "intra_node_latency", "node_reduction"),
-            *("node_overhead_power", "node_power", "offload_bandwidth"),
+            *("node_overhead_power", "node_power", "rack_power", "offload_bandwidth"),
+            *("host_memory_bandwidth", "host_memory_efficiency"),
         ),
         "fabric": (
             *("inter_node_bandwidth", "inter_node_latency", "gpus_per_switch"),
@@ -98,6 +99,7 @@ KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             *("network_efficiency", "sqrt_coefficient", "data_parallel_overlap"),
             *("tensor_parallel_overlap", "context_parallel_overlap"),
             *("expert_parallel_overlap", "offload_bandwidth", "nvme_bandwidth"),
+            "host_memory_efficiency",
             *("flops_efficiency", "gemm_efficiency", "gemm_half_size"),
             *("attention_efficiency", "memory_efficiency", "layer_overhead_time"),
             *("straggler_slowdown", "serial_time_per_step", "error_factor"),

@@ -30,6 +30,7 @@ _MEANT: Mapping[str, str] = {
     "B_0": "ramp_start_batch_size",
     "B_crit": "critical_batch_tokens",
     "B_e": "*_rail_bandwidth inter_node_bandwidth",
+    "B_host": "host_memory_bandwidth",
     "B_i": "*_node_bandwidth intra_node_bandwidth",
     "B_net": "data_parallel_bandwidth",
     "B_nvme": "nvme_bandwidth",

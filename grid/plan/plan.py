@@ -26,7 +26,7 @@ from ...kernels.inputs import INPUTS
 from ...kernels.roles import BEFORE, BESIDE_IT, DECIDED, EXCEEDED, FITTED, LEFT_OUT, REASON
 from ..errors import InputError, nearest
 from ..spec import plugins
-from ..spec.hardware import powered
+from ..spec.hardware import NODES_PER_RACK, oversized, powered
 from ..spec.memo import Memo
 from ..spec.scenario import Problem
 from .cases import Choice, Formulas, choices, formulas_of, leaves
@@ -140,6 +140,8 @@ class Plan(Grid):
         left_out += [*self._added(used), *self._short_intervals()]
         notes = {**self.problem.notes, **powered(self.problem.numbers)}
         left_out += [said for name, said in notes.items() if name in used]
+        if NODES_PER_RACK in used and self.is_table(NODES_PER_RACK):
+            left_out += oversized(self.table(case, NODES_PER_RACK) for case in self.cases)
         left_out += [
             f"{entry.kind} {entry.title}: {entry.note}"
             for entry in self.problem.records

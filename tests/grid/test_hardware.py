@@ -186,3 +186,31 @@ def test_heads_of_128_fill_half_of_the_units_of_late_tpus_and_some_gpus_transpos
     found = fleetcube.evaluate(names, **job)
     assert float(found["attention_peak_flops"] / found["logits_peak_flops"]) == share
     assert float(found["quantised_weight_bytes"]) == copies
+
+
+@pytest.mark.parametrize("node", ["gb200-nvl72", "gb300-nvl72"])
+def test_a_rack_scale_node_is_one_rack_counted_whole_or_by_the_tray(node: str) -> None:
+    for label, each in ((node, 1), (f"{node}-tray", 18)):
+        found = fleetcube.evaluate(["racks", "nodes_per_rack"], node=label, n_gpus=9216)
+        assert (found.racks, found.nodes_per_rack) == (128, each)
+    mixed = fleetcube.evaluate("racks", node=[node, "dgx-h100"], n_gpus=9216)
+    assert list(mixed.values) == [128, 192]  # six of 10.2 kW in 70
+
+
+def test_a_node_that_no_rack_feeds_is_remarked(tmp_path: Path) -> None:
+    words = "nodes_per_rack is 0: a node needs more than rack_power"
+    job = {"node": "gb300-nvl72", "n_gpus": 9216}
+    assert words not in command("run", "-v", "racks", job=job, tmp=tmp_path)
+    said = command("run", "-v", "racks", job={**job, "rack_power": "70 kW"}, tmp=tmp_path)
+    assert words in said
+    assert "256" in said
+
+
+def test_hosts_of_nodes_share_their_memory() -> None:
+    job = {"parameters": 8e9, "zero_stage": 1, "offload": "cpu", "n_gpus": 1152}
+    whole, by_tray, own = (
+        fleetcube.evaluate("host_update_time", **job, node=node)
+        for node in ("gb200-nvl72", "gb200-nvl72-tray", "dgx-h100")
+    )
+    assert whole == pytest.approx(by_tray)
+    assert own == pytest.approx(8e9 / 1152 * 8 * 30 / (0.46 * 614.4e9))

@@ -304,6 +304,8 @@ def drawn(chosen: random.Random, software: str) -> dict[str, Any]:
         made["expert_dispatch"] = chosen.choice(can["has"]["expert_dispatch"])
     if chosen.random() < 0.3:
         made["offload"] = chosen.choice(["cpu"] if bridge else ["cpu", "nvme"])
+        if bridge and chosen.random() < 0.5:
+            made["optimizer_offload_overlap"] = 1  # a switch of Megatron-LM's
     if not bridge and chosen.random() < 0.3:
         made["data_parallel_shard"] = chosen.choice([2, 8])
     if not bridge:

@@ -124,6 +124,7 @@ def points() -> dict[str, Any]:
         "recompute_shared_experts": pick(0.0, 0.0, 0.0, 1.0), "recompute_moe": between(0, 1),
         "recompute_core_attn": pick(0.0, 0.0, 1.0), "offloaded_layers": pick(0.0, 10.0, 100.0),
         "recomputed_layers": pick(np.inf, 3.0), "recompute_unit_layers": pick(1.0, 2.0),
+        "host_memory_bandwidth": 10.0 ** between(11, 13),
         "query_latent_size": pick(0.0, 1536.0), "offload_core_attn": between(0, 1),
         "document_length": pick(300.0, 3e3, 1e5),
         "lora_rank": pick(4.0, 64.0, 64.0, 1e4),

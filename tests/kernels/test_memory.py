@@ -333,24 +333,49 @@ def test_bloom_fits_its_gpus() -> None:
 # Offload
 
 SHARD = {"parameters": 8e9, "n_gpus": 8, "offload_bandwidth": 25e9, "nvme_bandwidth": 4e9}
+SHARD |= {"host_memory_bandwidth": 400e9, "host_memory_efficiency": 0.5}
 
 
-def test_offloading_to_the_host_moves_four_bytes_of_a_parameter() -> None:
-    # Ren et al. 2021: 2 bytes of gradient out, 2 of weight back; states leave the GPU
-    assert value("offload_time", offload="cpu", **SHARD) == pytest.approx(1e9 * (2 + 2) / 25e9)
+def test_offloading_to_the_host_moves_six_bytes_of_a_parameter_and_updates_there() -> None:
+    # 4 bytes of gradient out, 2 of weight back; 8 shards read and write 30 of the host
+    time = value("offload_time", offload="cpu", **SHARD)
+    assert time == pytest.approx(1e9 * (4 + 2) / 25e9 + 8e9 * 30 / 200e9)
+    both = value("offload_time", offload="cpu", optimizer_offload_overlap=1, **SHARD)
+    assert both == pytest.approx(8e9 * 30 / 200e9)
+    slow = {**SHARD, "offload_bandwidth": 1e9, "optimizer_offload_overlap": 1}
+    assert value("offload_time", offload="cpu", **slow) == pytest.approx(4.0)
     assert value("optimizer_memory", offload="cpu", **SHARD) == 0
     assert value("optimizer_memory", **SHARD) == 12e9
 
 
+def test_a_step_waits_for_the_host_in_both_models_of_compute() -> None:
+    job = {"model": "llama-3-8b", "node": "dgx-h100", "n_gpus": 64, "global_batch_size": 512}
+    for model in ("mfu", "roofline"):
+        step, wait, update = (
+            value(name, **job, zero_stage=1, compute_model=model, offload="cpu")
+            for name in ("step_time", "offload_time", "optimizer_time")
+        )
+        assert wait > 8 * 8.03e9 / 64 * 28 / 614.4e9  # at the whole rate of the host's memory
+        parts = [value(n, **job, zero_stage=1, compute_model=model) for n in ("step_time",)]
+        assert step - parts[0] == pytest.approx(
+            wait + update - value("optimizer_time", **job, zero_stage=1, compute_model=model)
+        )
+
+
+def test_a_host_of_unknown_memory_is_asked_for() -> None:
+    with pytest.raises(fleetcube.InputError, match="host_memory_bandwidth is missing"):
+        value("offload_time", offload="cpu", parameters=8e9, n_gpus=8)
+
+
 def test_offloading_to_drives_moves_the_states_twice() -> None:
     # Rajbhandari et al. 2021 (ZeRO-Infinity): 16 bytes of FP32 state are read and written
-    time = value("offload_time", offload="nvme", gradient_storage="bf16_and_fp32", **SHARD)
-    assert time == pytest.approx(1e9 * (4 / 25e9 + 2 * 16 / 4e9), rel=1e-12)
+    job = {**SHARD, "gradient_storage": "bf16_and_fp32"}
+    host = value("offload_time", offload="cpu", **job)
+    time = value("offload_time", offload="nvme", **job)
+    assert time == pytest.approx(host + 1e9 * 2 * 16 / 4e9, rel=1e-12)
     assert value("optimizer_memory", offload="nvme", **SHARD) == 0
-    fast = {**SHARD, "nvme_bandwidth": 1e40}
-    assert value("offload_time", offload="nvme", **fast) == value(
-        "offload_time", offload="cpu", **SHARD
-    )
+    fast = {**job, "nvme_bandwidth": 1e40}
+    assert value("offload_time", offload="nvme", **fast) == host
 
 
 def test_each_replica_offloads_its_shard() -> None:

@@ -25,6 +25,7 @@ BASE: dict[str, Any] = {
     "step_time_jitter": 0.0, "slowest_rank_deviation": 0.0, "mixture_of_experts": False,
     "experts": 8, "experts_per_token": 2, "expert_ffn_hidden_size": 2048, "shared_experts": 0,
     "dense_layers": 0, "expert_parallel": 1, "offload": False, "offload_bandwidth": 25e9,
+    "host_memory_bandwidth": 400e9, "host_memory_efficiency": 0.5,
     "nvme_bandwidth": 3e9, "bucket_bytes": math.inf, "gradient_compression": 1.0,
     "fsdp_prefetch": False, "pipeline_schedule": "1f1b", "all_reduce": "ring",
     "recompute": "selective", "sequence_parallel": False, "zero_stage": 1,
@@ -288,12 +289,15 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
         exposed_data *= microbatches
 
     owned = c["parameters"] / (tensor * stages) / (copies if c["zero_stage"] else 1)
-    host = owned * (c["gradient_bytes_per_element"] + c["bytes_per_element"])
     drives = owned * (12 + 12)  # read and written
+    seated = min(c["n_gpus"], c["gpus_per_node"])
+    update = seated * (drives + owned * (4 + c["bytes_per_element"]))
+    update = update / (c["host_memory_bandwidth"] * c["host_memory_efficiency"])
+    host = owned * (4 + c["bytes_per_element"]) / c["offload_bandwidth"] + update
     offload_time = {
         False: 0.0,
-        "cpu": host / c["offload_bandwidth"],
-        "nvme": host / c["offload_bandwidth"] + drives / c["nvme_bandwidth"],
+        "cpu": host,
+        "nvme": host + drives / c["nvme_bandwidth"],
     }[c["offload"]]
 
     # 1F1B's stages wait for p - 1 micro-batches; splitting off weight gradients leaves each input's

@@ -411,7 +411,15 @@ CLAIMS = (
             plain(
                 "5.8",
                 "x",
-                lambda: np.divide(*get("racks", it_power="7 MW", rack_power=["12 kW", "70 kW"])),
+                lambda: np.divide(
+                    *get(
+                        "racks",
+                        n_gpus=70_000,
+                        gpus_per_node=1,
+                        node_power="100 W",
+                        rack_power=["12 kW", "70 kW"],
+                    )
+                ),
             ),
             plain(
                 "9.8",

@@ -88,18 +88,20 @@ def nodes_per_rack(rack_power, node_power):
     return np.floor(rack_power / node_power)
 
 
-def racks(it_power, rack_power):
-    """Minimum racks for the power of the equipment; whole nodes may leave some of it unused.
+def racks(allocated_nodes, nodes_per_rack, node_power, rack_power):
+    """Racks for all nodes, each of which stays whole.
 
-    ceil(IT power / rack)
+    ceil(nodes / nodes of a rack) x ceil(node / rack): what needs more than a rack has several
 
     Returns: [1] racks
+    Range: by power alone; space, and racks of switches and storage, are not counted
     Source: Fleet Foundations, power density wall
     Example:
-        >>> float(racks(7e6, 70e3))
-        100.0
+        >>> float(racks(10_000, 100, 700, 70e3)), float(racks(128, 0, 132e3, 70e3))
+        (100.0, 256.0)
     """
-    return np.ceil(it_power / rack_power)
+    shared = np.ceil(allocated_nodes / np.maximum(nodes_per_rack, 1.0))
+    return shared * np.ceil(node_power / rack_power)
 
 
 def cooling_class(rack_power):

@@ -13,7 +13,7 @@ row("optimizer_time", 0.0, compute_model="mfu")
 def roofline_optimizer_time(
     optimizer_parameters,
     kept_gradient_bytes,
-    updated_state_bytes,
+    kept_optimizer_bytes,
     updated_weight_bytes,
     reached_hbm_bandwidth,
     orthogonalisation_time,
@@ -21,7 +21,8 @@ def roofline_optimizer_time(
     """Time of the memory-bound optimizer step, not part of compute time.
 
     N_o (5 gradient + 2 x state + weight) / BW + Muon's products: gradients read for their norm,
-    scaled (read, written), read and set to 0; states read and written, weights written
+    scaled (read, written), read and set to 0; states read and written, weights written. Of states
+    that live elsewhere, gradients are read to leave, and weights written as they come back
 
     Returns: [s] time of one step
     Range: launches and waits of the host are in serial_time_per_step; of gradients, only the
@@ -29,7 +30,7 @@ def roofline_optimizer_time(
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3.1 (states of mixed-precision
         Adam); Megatron-LM, megatron/core/optimizer/clip_grads.py
     """
-    states = 2 * updated_state_bytes
+    states = 2 * kept_optimizer_bytes
     each = 5 * kept_gradient_bytes + states + updated_weight_bytes
     return optimizer_parameters * each / reached_hbm_bandwidth + orthogonalisation_time
 
@@ -91,10 +92,20 @@ def copied_gradient_optimizer_state_bytes(optimizer_bytes_per_parameter):
 for of_all, of_trained, what in (
     ("kept_gradient_bytes", "gradient_storage_bytes", "gradients"),
     ("updated_state_bytes", "optimizer_state_bytes", "optimizer states"),
+    ("host_gradient_bytes", "master_gradient_bytes", "gradients that go to the host"),
 ):
     row(of_all, of_trained, lora=False)
     names = {"updated_weight_bytes": of_all, "bytes_per_element": of_trained}
     family({**names, "trained weights": what}, lora_updated_weight_bytes)
+row(
+    "master_gradient_bytes",
+    4.0,
+    "FP32, cast before they leave, as the host's master weights",
+    summary="Bytes of a gradient that goes to the host.",
+    returns="[B] bytes of one gradient",
+    source="DeepSpeed, deepspeed/runtime/zero/stage_1_and_2.py; Megatron-LM, "
+    "megatron/core/optimizer/cpu_offloading/hybrid_optimizer.py",
+)
 
 
 row(
@@ -415,38 +426,3 @@ def near_memory_limit(memory_per_gpu, memory_error_factor, hbm_capacity):
     near = where((least <= hbm_capacity) & (hbm_capacity < most), 1.0, 0.0)
     known = memory_per_gpu + hbm_capacity
     return where(known == known, near, np.nan)
-
-
-@alternative("optimizer_offload_time", offload="cpu", off=0.0)
-def cpu_optimizer_offload_time(
-    optimizer_parameters, gradient_wire_bytes, updated_weight_bytes, offload_bandwidth
-):
-    """Offload traffic time of one step: gradients to the host, updated weights back.
-
-    N_o (gradient + weight) / B
-
-    Returns: [s] traffic of one step
-    Source: Ren et al. 2021 (ZeRO-Offload), arXiv:2101.06840, section 3.2
-    """
-    moved = optimizer_parameters * (gradient_wire_bytes + updated_weight_bytes)
-    return moved / offload_bandwidth
-
-
-@alternative("optimizer_offload_time", offload="nvme")
-def nvme_optimizer_offload_time(
-    optimizer_parameters,
-    gradient_wire_bytes,
-    updated_weight_bytes,
-    offload_bandwidth,
-    updated_state_bytes,
-    nvme_bandwidth,
-):
-    """Offload traffic time of one step, with optimizer states read from and written to drives.
-
-    N_o (gradient + weight) / B + 2 N_o state / B_nvme
-
-    Source: Rajbhandari et al. 2021 (ZeRO-Infinity), arXiv:2104.07857, section 4.1
-    """
-    to_host = gradient_wire_bytes + updated_weight_bytes
-    to_drives = 2 * updated_state_bytes
-    return optimizer_parameters * (to_host / offload_bandwidth + to_drives / nvme_bandwidth)

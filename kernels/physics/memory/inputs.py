@@ -17,6 +17,8 @@ INPUTS = declared(
         may_be_infinite=True,
     ),
     real("offload_bandwidth", "B/s", 25e9, "per GPU and direction, to the host (PCIe 4 x16)"),
+    real("host_memory_bandwidth", "B/s", None, "of a node's CPUs (2 x 8 DDR5-4800: 614 GB/s)"),
+    real("host_memory_efficiency", "1", 0.46, "share that an update reaches (CPU-Adam)", high=1.0),
     "software",
     option(
         "activation_offload",
@@ -49,6 +51,7 @@ INPUTS = declared(
         "PyTorch's cross_entropy; 16: its loss_parallel)",
     ),
     option("offload", False, (False, "cpu", "nvme"), "where optimizer states live, if not here"),
+    share("optimizer_offload_overlap", "of transfers and update on the host, the largest hides"),
     option(
         "optimizer",
         "adam",

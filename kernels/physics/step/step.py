@@ -7,9 +7,9 @@ from ...statistics import expected_maximum, expected_maximum_gumbel
 
 
 def offload_time(optimizer_offload_time, activation_offload_wait):
-    """Time per step that a GPU waits for transfers to and from its host.
+    """Time per step that a GPU waits for its host: transfers, and its optimizer's update there.
 
-    optimizer states + activations, as far as layers do not hide them
+    optimizer + activations, as far as layers do not hide them
 
     Returns: [s] waits of one step
     Source: Ren et al. 2021 (ZeRO-Offload), arXiv:2101.06840, section 3.2
@@ -17,7 +17,7 @@ def offload_time(optimizer_offload_time, activation_offload_wait):
     return optimizer_offload_time + activation_offload_wait
 
 
-@alternative("activation_offload_wait", activation_offload=("layers", "modules"))
+@alternative("activation_offload_wait", activation_offload=("layers", "modules"), off=0.0)
 def moved_activation_offload_wait(
     activation_offload_time,
     layer_compute_time,
@@ -48,9 +48,6 @@ def moved_activation_offload_wait(
     forward = passes / (3 * recompute_flops_factor)
     out = np.maximum(activation_offload_time - hiding * forward, 0.0)
     return out + np.maximum(activation_offload_time - hiding * (passes - forward), 0.0)
-
-
-row("activation_offload_wait", 0.0, activation_offload=False)
 
 
 @alternative("communication_time", multi_site=False)

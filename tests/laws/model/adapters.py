@@ -103,6 +103,7 @@ def tensors(rank: int, kind: str) -> list[tuple[str, int]]:
     "lora_kept_weight_bytes nf4_frozen_weight_bytes lora_updated_weight_bytes "
     "state_bytes_per_parameter lora_kept_gradient_bytes lora_updated_state_bytes "
     "lora_gradient_wire_bytes lora_weight_wire_bytes gradient_message weight_message "
+    "lora_host_gradient_bytes "
     "replicated_gradients_memory roofline_optimizer_time sharded_gradient_layer_state_memory "
     "sharded_layer_state_memory fp32_gradient_buffer_memory",
     by="derivation",
@@ -126,6 +127,9 @@ def bytes_of_tensors() -> Pairs:
                 run = {**SMALL, "zero_stage": stage, "lora_rank": rank, "lora_matrices": kind}
                 run |= {"frozen_weights": frozen, "compute_model": "roofline"}
                 got = values(names, **run)
+                link = {"offload": "cpu", "offload_bandwidth": 1.0, "host_memory_bandwidth": 1e30}
+                moved = values(["optimizer_offload_time"], **run, **link)
+                yield moved["optimizer_offload_time"], adapted / shards * (4 + 2)
                 yield got["weights_memory"], kept / (4 if stage == 3 else 1)
                 yield got["gradients_memory"], 2 * adapted / (4 if stage > 1 else 1)
                 yield got["optimizer_memory"], 12 * adapted / shards

@@ -1,11 +1,13 @@
 """Whole runs: ledgers of time, energy and money, and published numbers."""
 
 import math
-from fractions import Fraction
+
+import numpy as np
 
 import fleetcube
 
 from ... import formulas
+from ...draws import generator
 from ..check import Pairs, check
 
 
@@ -110,26 +112,41 @@ def power_of_a_cluster() -> Pairs:
     """four printed numbers, and nodes added up one by one"""
     node = formulas.node_power(8, 700, 0)
     yield formulas.it_power(1250, node), 7e6
-    yield formulas.racks(7e6, 70e3), 100
+    yield formulas.racks(10_000, formulas.nodes_per_rack(70e3, 700), 700, 70e3), 100
     saved = formulas.facility_power(10e6, 1.58) - formulas.facility_power(10e6, 1.06)
     yield saved, 5.2e6
     yield formulas.node_power(8, 700, 4600), sum(700 for _ in range(8)) + 4600
     yield formulas.it_power(3, 10200), 10200 + 10200 + 10200
 
 
-@check("nodes_per_rack racks", by="simulator", source="nodes put into racks until one is full")
+@check(
+    "nodes_per_rack racks",
+    by="simulator",
+    source="nodes put into racks one by one, each whole; one that no rack feeds into several",
+)
 def nodes_in_racks() -> Pairs:
-    """racks of 5 to 132 kW, nodes of 5.6 to 14.3 kW; a node that no rack feeds"""
-    for rack in (5e3, 17e3, 40e3, 132e3):
-        for node in (5.6e3, 10.2e3, 14.3e3):
-            fed = 0
-            while (fed + 1) * node <= rack:
-                fed += 1
-            yield formulas.nodes_per_rack(rack, node), fed
-            left, filled = 50 * node, 0
-            while left > 0:
-                left, filled = left - rack, filled + 1
-            yield formulas.racks(50 * node, rack), filled
+    """2,000 drawn clusters, racks of 5 to 142 kW and nodes of 0.7 to 142 kW; 9,216 GB300 in racks
+    of 132 and of 70 kW"""
+    draw = generator(58)
+    drawn = np.stack([draw.uniform(5e3, 142e3, 2000), draw.uniform(700, 142e3, 2000)], axis=1)
+    cases = [
+        (rack, node, int(n))
+        for (rack, node), n in zip(drawn, draw.integers(1, 300, 2000), strict=True)
+    ]
+    for rack, node, nodes in (*cases, (132e3, 132e3, 128), (70e3, 132e3, 128)):
+        fed = 0
+        while (fed + 1) * node <= rack:
+            fed += 1
+        yield formulas.nodes_per_rack(rack, node), fed
+        filled, free = 0, 0.0
+        for _ in range(nodes):
+            if free < node:
+                filled, free = filled + 1, rack
+            need = node
+            while need > free:  # only one that no rack feeds
+                need, filled, free = need - free, filled + 1, rack
+            free = free - need if fed else 0.0
+        yield formulas.racks(nodes, fed, node, rack), filled
 
 
 @check("cooling_class", by="table", source="Fleet Foundations table 12: air up to 30 kW a rack")
@@ -180,22 +197,3 @@ def deepseek() -> Pairs:
         formulas.cost_per_million_tokens(formulas.rented_gpu_cost(2.664e6, 2.0), 14.8e12),
         180e3 * 2 / 1e6,
     )
-
-
-@check(
-    "cpu_optimizer_offload_time nvme_optimizer_offload_time",
-    by="simulator",
-    source="1,000 parameters at a time: gradients out, states in and out, weights in",
-)
-def offloaded() -> Pairs:
-    """BF16 and FP32 gradients, 12 and 16 bytes of states, in exact fractions"""
-    for gradient, weight, state in ((2, 2, 12), (4, 2, 12), (2, 1, 16)):
-        link, drive = Fraction(0), Fraction(0)
-        for _ in range(50):
-            link += Fraction(1000 * gradient, 64_000)
-            drive += Fraction(1000 * state, 8_000)  # read
-            drive += Fraction(1000 * state, 8_000)  # written
-            link += Fraction(1000 * weight, 64_000)
-        yield formulas.cpu_optimizer_offload_time(50_000, gradient, weight, 64e3), float(link)
-        ours = formulas.nvme_optimizer_offload_time(50_000, gradient, weight, 64e3, state, 8e3)
-        yield ours, float(link + drive)
