@@ -146,8 +146,18 @@ class Numpy:
 
     def __getattr__(self, name: str) -> Any:
         value = functools.partial(_on_any, name) if name in FUNCTIONS else getattr(np, name)
+        if name in ("maximum", "minimum"):
+            value = functools.partial(_without_negative_zero, value)
         setattr(self, name, value)  # made once
         return value
+
+
+def _without_negative_zero(function: Callable[[Any, Any], Any], x: Any, y: Any) -> Any:
+    """The function's values, 0 for -0: which of the two is larger depends on the processor."""
+    found = function(x, y)
+    if isinstance(found, np.floating | np.ndarray) and found.dtype.kind == "f":
+        found += 0.0
+    return found
 
 
 def _on_any(name: str, x: Any) -> Any:

@@ -50,7 +50,7 @@ def _on_any(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             return function(x, y)
         return getattr(_library((x, y)), name)(x, y)
 
-    return of_one if getattr(function, "nin", 1) == 1 else of_two
+    return of_two if name in ("maximum", "minimum") else of_one
 
 
 def _library(operands: tuple[Any, ...]) -> Any:

@@ -7,14 +7,12 @@ which differ from NumPy's in the last bits.
 from ..graph.trace import LIGHT, LOOPS, written
 from .program import Program
 
-_LIBRARY = ", ".join(name for name in (*LOOPS, *LIGHT) if name not in ("maximum", "minimum"))
-# Math.max(-0, 0) is 0; as divisors they differ
+_LIBRARY = ", ".join((*LOOPS, *LIGHT)).replace("maximum", "max: maximum")
+_LIBRARY = _LIBRARY.replace("minimum", "min: minimum")
 HEAD = f"""\
 const {{{_LIBRARY}}} = Math;
 const np = {{inf: Infinity, nan: NaN}}, True = true, False = false;
 const select = (condition, one, other) => condition ? one : other;
-const maximum = (x, y) => x !== x || x >= y ? x : y;
-const minimum = (x, y) => x !== x || x <= y ? x : y;
 """  # names used in the Python text of operations
 
 

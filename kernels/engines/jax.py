@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,20 @@ SHARE = 1 / 4  # of the devices' memory for the outputs of a block: XLA needs wo
 def binding() -> Binding:
     import jax.numpy as jnp
 
-    return Binding(jnp, jnp.where)
+    return Binding(SimpleNamespace(**{**vars(jnp), **of_two()}), jnp.where)
+
+
+def of_two() -> dict[str, Any]:
+    """`maximum` and `minimum` with 0 for -0: by a choice, as XLA may leave out a sum with 0."""
+    import jax.numpy as jnp
+
+    def without_negative_zero(value: Any) -> Any:
+        return jnp.where(value == 0.0, 0.0, value)
+
+    return {
+        "maximum": lambda x, y: without_negative_zero(jnp.maximum(x, y)),
+        "minimum": lambda x, y: without_negative_zero(jnp.minimum(x, y)),
+    }
 
 
 @dataclass(frozen=True)
@@ -55,7 +69,7 @@ class _Step:
             known = {**cut, **others}
             for name, formula in self.formulas:
                 known[name] = functions[name](*[known[p] for p in parameters(formula)])
-            return [known[name] for name in self.wanted]
+            return [_dense(known[name], self.ndim) for name in self.wanted]
 
         if self.axis is None:
             return values
@@ -73,6 +87,15 @@ class _Step:
             values, mesh=mesh, in_specs=(part, spec()), out_specs=outs
         )
         return shared
+
+
+def _dense(value: Any, ndim: int) -> Any:
+    """An output as an array of the program's floating-point type; formulas of no operand give
+    Python's numbers."""
+    import jax.numpy as jnp
+
+    array = jnp.asarray(value, float)
+    return array if array.ndim else array.reshape((1,) * ndim)
 
 
 @functools.lru_cache(KEPT)

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..calculus.derivatives import name_of
 from ..graph.trace import LIGHT, LOOPS
+from .jax import of_two
 from .program import Program
 from .scalar import source
 
@@ -27,7 +28,7 @@ def traceable(program: Program) -> Callable[[Values], Values]:
 
     # From the trace: formulas bound to JAX repeat shared operations, many times in derivatives
     scope: dict[str, Any] = {name: getattr(jnp, name) for name in (*LOOPS, *LIGHT)}
-    scope |= {"select": jnp.where, "float64": _as_it_is, "int8": _as_it_is, "np": np}
+    scope |= of_two() | {"select": jnp.where, "float64": _as_it_is, "int8": _as_it_is, "np": np}
     exec(compile(source(program), "<fleetcube function>", "exec"), scope)
     kernel, several = scope["kernel"], len(program.outputs) > 1
 

@@ -122,6 +122,8 @@ class _Numpy:
             if trace is None:
                 return function(*values)
             template = f"{name}({', '.join(['{}'] * len(values))})"
+            if len(values) == 2:  # libraries and processors differ in which of -0 and 0 is larger
+                template = f"({template} + (0.0))"
             return trace.record(template, values, loop=name if name in LOOPS else "")
 
         return traced

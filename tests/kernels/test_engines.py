@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -17,7 +18,7 @@ import fleetcube
 from fleetcube import Settings
 from fleetcube.kernels import checkpoint, collectives, elementary, ops, topology
 from fleetcube.kernels.calculus.made import Chain
-from fleetcube.kernels.engines import javascript, kernel_cache
+from fleetcube.kernels.engines import javascript, kernel_cache, scalar, traceable
 from fleetcube.kernels.engines import jax as jax_engine
 from fleetcube.kernels.engines import numba as numba_engine
 from fleetcube.kernels.engines import numpy as numpy_engine
@@ -265,6 +266,90 @@ def test_the_points_reach_every_reason_and_most_losses() -> None:
     assert found == codes, "in points(), draw what gives these, at few points: reasons hide others"
     assert set(reference["flushed_infeasible_reason"].tolist()) >= set(range(12))
     assert len(set(reference["dominant_overhead"].tolist())) >= 4
+
+
+# Signs of zeros, NaN and infinities: one definition for all engines
+
+EDGES = (0.0, -0.0, 1.0, -1.0, 0.5, -2.0, 3.0, math.inf, -math.inf, math.nan)
+ONE = ("np.abs({})", "np.ceil({})", "np.floor({})", "np.sqrt({})", "(-{})", "(1.0 / {})", "(0.0 * {})")
+TWO = ("np.maximum({}, {})", "np.minimum({}, {})", "({} + {})", "({} - {})", "({} * {})")
+TWO += tuple(f"where({{0}} {order} {{1}}, {{1}}, {{0}})" for order in ("<", "<=", ">", "==", "!="))
+TWO += ("np.maximum({}, 0.0)", "np.minimum(-0.0, {})", "np.maximum({}, np.maximum(-0.0, {}))")
+
+
+def expressions(count: int) -> list[str]:
+    """Each operation alone, and drawn ones of several, over x, y and z."""
+    rng, found = generator(31), [*ONE, *TWO]
+    found = [text.format("x", "y") for text in found]
+    for _ in range(count):
+        parts = ["x", "y", "z", "-0.0"]
+        for _ in range(rng.integers(3, 9)):
+            text = (*ONE, *TWO, *TWO)[rng.integers(len(ONE) + 2 * len(TWO))]
+            parts.append(text.format(*rng.choice(parts[-6:], 2, replace=False)))
+        found.append(parts[-1] if "z" in parts[-1] else f"np.maximum({parts[-1]}, z)")
+    return found
+
+
+@cache
+def at_edges() -> tuple[Job, dict[str, Function]]:
+    """A job of drawn formulas where every pair of edges meets, at odd and even places of a tile."""
+    scope: dict[str, Any] = {"np": ops.np, "where": ops.where, "__name__": __name__}
+    for k, text in enumerate(expressions(60)):
+        exec(f"def f{k}(x, y, z):\n    return 1.0 * {text}", scope)
+    formulas = {name: made for name, made in scope.items() if name[0] == "f"}
+    x, y, z = (part.reshape(-1) for part in np.meshgrid(EDGES, EDGES, EDGES))
+    outs = {name: np.empty(x.size) for name in formulas}
+    return Job(formulas, {"x": x, "y": y, "z": z}, outs), formulas
+
+
+def edges(engine: str, folder: Path) -> Any:
+    """Values of the drawn formulas on an engine, or point by point; one row for each formula."""
+    job, formulas = at_edges()
+    points = np.stack(list(job.operands.values()), axis=1)
+    program = Program(tuple(job.operands), tuple(formulas), tuple(formulas.items()), ())
+    if engine in RUN:
+        RUN[engine](job, 1)
+        return np.array(list(job.outs.values()))
+    if engine == "javascript":
+        source = javascript.HEAD + javascript.source(program, "evaluate")
+        return node.run(source, points, len(formulas), folder).T
+    if engine == "point":
+        point = numpy_engine.Point(formulas)
+        rows = [point([*map(np.float64, row)]) for row in points]
+        return np.array([[row[name] for name in formulas] for row in rows]).T
+    if engine == "traced by JAX":
+        with jax.enable_x64(True):
+            traced = traceable.jitted(program)(job.operands)
+        return np.array([np.asarray(traced[name]) for name in formulas])
+    interpreted = engine == "interpreted"
+    call = scalar.interpreted(program) if interpreted else scalar.compiled(program).call
+    return np.array([call(*row) for row in points]).T
+
+
+@pytest.mark.fuzz
+@pytest.mark.machine
+@pytest.mark.parametrize(
+    "engine",
+    [
+        *(*COMPILED, "point", "interpreted", "javascript"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("compiled", "traced by JAX")),
+    ],
+)
+def test_signs_of_zeros_are_those_of_numpy(engine: str, tmp_path: Path) -> None:
+    if engine == "javascript" and node.NODE is None:
+        pytest.skip("node is not installed")
+    expected, found = edges("numpy", tmp_path).copy(), edges(engine, tmp_path)
+    known = ~np.isnan(expected)
+    assert (np.isnan(found) == ~known).all()
+    same = (found == expected) & (np.signbit(found) == np.signbit(expected)) | ~known
+    assert same.all(), expressions(60)[np.argwhere(~same)[0, 0]]
+
+
+def test_the_larger_of_two_zeros_is_positive() -> None:
+    for one, other in ((0.0, -0.0), (-0.0, 0.0), (-0.0, -0.0)):
+        for function in (ops.np.maximum, ops.np.minimum):
+            pair = function(np.full(9, one), np.full(9, other)), function(one, other)
+            assert not any(np.signbit(value).any() for value in pair)
 
 
 # Whole sweeps: what a user asks for, chained through fused kernels
