@@ -190,6 +190,60 @@ def test_formulas_agree_with_numpy(topic: str, engine: str) -> None:
         )
 
 
+# JAX: constants of Python have no type; flags and numbers, in float64 and in float32
+
+
+def in_one_program(functions: list[Function], single: bool) -> Arrays:
+    """Formulas as the jobs of one program of JAX's, which evaluates a whole sweep."""
+    jobs, outs = [], {}
+    for function in functions:
+        kind = np.int8 if read(function).unit == "flag" else np.float32 if single else np.float64
+        out = {function.__name__: np.empty(POINTS, kind)}
+        given = {name: operands()[name] for name in parameters(function)}
+        jobs.append(Job({function.__name__: function}, given, out))
+        outs |= out
+    return jax_engine.evaluate(*jax_engine.program_of(jobs, single), outs)
+
+
+def assert_alone_as_together(functions: list[Function], single: bool) -> None:
+    together = in_one_program(functions, single)
+    for function in functions:
+        name = function.__name__
+        alone = in_one_program([function], single)[name]
+        assert alone.dtype == together[name].dtype
+        np.testing.assert_array_equal(alone, together[name], err_msg=name)
+        if single and parameters(function):
+            continue
+        expected = results("numpy", [function])[name]
+        tolerance = 1e-7 if single else TOLERANCE["jax"]
+        np.testing.assert_allclose(alone, expected, tolerance, equal_nan=True, err_msg=name)
+
+
+CONSTANT = [formula for formula in FORMULAS.values() if not parameters(formula)]
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_jax_evaluates_constants_and_flags(single: bool) -> None:
+    flags = [made for made in FORMULAS.values() if read(made).unit == "flag"]
+    assert_alone_as_together([*CONSTANT[::20], *flags[::9]], single)
+    options = {name: row.default for name, row in INPUTS.items() if row.kind == "option"}
+    chosen = graph.select(GRAPH, options, dict.fromkeys(INPUTS))
+    names = [name for name, formula in chosen.items() if formula in CONSTANT]
+    engine: Any = "jax-float32" if single else "jax"
+    for outputs in (names, names[:1], names[-1:]):
+        made = fleetcube.Sweep({"calibration": "none"}, {"n_gpus": [8, 64]}, outputs)
+        found, expected = (made.evaluate(settings=Settings(e)) for e in (engine, "numpy"))
+        for name in outputs:
+            np.testing.assert_allclose(found[name], expected[name], 1e-7, err_msg=name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("single", [False, True])
+@pytest.mark.parametrize("topic", BY_TOPIC)
+def test_jax_evaluates_every_formula_alone_and_together(topic: str, single: bool) -> None:
+    assert_alone_as_together(BY_TOPIC[topic], single)
+
+
 @pytest.mark.fuzz
 @pytest.mark.skipif(node.NODE is None, reason="node is not installed")
 @pytest.mark.parametrize("topic", BY_TOPIC)
