@@ -270,3 +270,58 @@ def test_five_thousand_scripts_are_read_as_bash_runs_them(tmp_path: Path) -> Non
         folder.mkdir()
         _, wrong = drawn(1000 + 500 * part, 500, folder)
         assert not wrong, f"{len(wrong)} of 500: {wrong[0]}"
+
+
+BATCH = """#!/bin/bash
+#SBATCH --nodes=16
+#SBATCH --ntasks-per-node={tasks}
+#SBATCH --gpus-per-node=4
+{launch} pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 \\
+  --seq-length 8192 --vocab-size 131072 --micro-batch-size 1 --global-batch-size 128 --bf16
+"""
+
+
+@pytest.mark.parametrize(
+    ("tasks", "launch", "gpus"),
+    [
+        # torchrun starts the processes, one launcher a node
+        (1, "torchrun --nproc-per-node $SLURM_GPUS_PER_NODE --nnodes $SLURM_NNODES", (64, 4)),
+        (1, "srun torchrun --nproc_per_node=4 --nnodes=$SLURM_JOB_NUM_NODES", (64, 4)),
+        (1, "srun python -m torch.distributed.run --nproc_per_node gpu --nnodes 16", (64, 4)),
+        # Slurm starts them itself
+        (4, "srun python", (64, 4)),
+    ],
+)
+def test_launchers_give_the_gpus(tasks: int, launch: str, gpus: tuple[int, int]) -> None:
+    job = megatron_lm.read(BATCH.format(tasks=tasks, launch=launch), "job.sh")
+    assert (job.scenario["n_gpus"], job.scenario["gpus_per_node"]) == gpus
+
+
+def test_processes_that_a_launcher_leaves_open_are_asked_for() -> None:
+    launch = "torchrun --nproc-per-node $GPUS --nnodes $SLURM_NNODES"
+    job = megatron_lm.read(BATCH.format(tasks=1, launch=launch), "job.sh")
+    assert job.asked["n_gpus"] == "nproc-per-node is $GPUS"
+    assert "n_gpus" not in job.scenario
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "X=" + "`" * 60_000,
+        "$(" * 20_000,
+        "if true; then " * 2_000 + "fi;" * 2_000,
+        "${X:-" * 5_000 + "1" + "}" * 5_000,
+        "X=$((" + "(" * 3_000 + "1" + ")" * 3_000 + "))",
+        "f() { f; f; }\nf",
+        'X=\'eval "$X$X"\'\neval "$X"',
+        "".join(f"for i{k} in 1 2 3 4 5 6 7 8 9; do " for k in range(9)) + "X=1" + "; done" * 9,
+    ],
+    ids=["ticks", "calls", "nested", "defaults", "sum", "recursion", "eval", "loops"],
+)
+def test_scripts_that_never_end_are_left_open_or_refused_in_one_line(text: str) -> None:
+    try:
+        job = megatron_lm.read(text + "\n--num-layers 4 --hidden-size 8", "launch.sh")
+    except InputError as error:
+        assert "\n" not in str(error)
+    else:
+        assert "$" in str(job.fields["num-layers"])

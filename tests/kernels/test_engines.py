@@ -325,7 +325,15 @@ def test_the_points_reach_every_reason_and_most_losses() -> None:
 # Signs of zeros, NaN and infinities: one definition for all engines
 
 EDGES = (0.0, -0.0, 1.0, -1.0, 0.5, -2.0, 3.0, math.inf, -math.inf, math.nan)
-ONE = ("np.abs({})", "np.ceil({})", "np.floor({})", "np.sqrt({})", "(-{})", "(1.0 / {})", "(0.0 * {})")
+ONE = (
+    "np.abs({})",
+    "np.ceil({})",
+    "np.floor({})",
+    "np.sqrt({})",
+    "(-{})",
+    "(1.0 / {})",
+    "(0.0 * {})",
+)
 TWO = ("np.maximum({}, {})", "np.minimum({}, {})", "({} + {})", "({} - {})", "({} * {})")
 TWO += tuple(f"where({{0}} {order} {{1}}, {{1}}, {{0}})" for order in ("<", "<=", ">", "==", "!="))
 TWO += ("np.maximum({}, 0.0)", "np.minimum(-0.0, {})", "np.maximum({}, np.maximum(-0.0, {}))")
