@@ -171,6 +171,7 @@ class _Reader:
         self.path, self.script, self.state = path, Script(), _State()
         self.steps = self.filled = self.depth = 0
         self.undecided = 0  # branches around that may not be taken
+        self.locals: list[dict[str, Value | None]] = []  # what functions hide, to be set back
         self.left: list[list[_State]] = []  # states in which a loop or a function may have ended
 
     # Trees
@@ -498,10 +499,6 @@ class _Reader:
             else:
                 self.state.variables[each] = value
         return status
-
-    @property
-    def locals(self) -> list[dict[str, Value | None]]:
-        return self.__dict__.setdefault("_locals", [])
 
     def on_do_group(self, node: Any) -> bool | None:
         return self.body(node)
@@ -837,6 +834,7 @@ class _Reader:
             return status
         if name in self.state.functions:
             return self._called(name, rest)
+        way: Callable[[list[str]], bool | None] | None
         way = getattr(self, f"do_{name}", None) if re.fullmatch(r"[a-z]+", name) else None
         if way is not None:
             return way(rest)
@@ -1127,7 +1125,7 @@ class _Reader:
                 made += self.raw(child)
             else:
                 made += _text(child)
-        return made + source[at - node.start_byte :].decode("utf-8", "replace")
+        return made + str(source[at - node.start_byte :].decode("utf-8", "replace"))
 
     def _sum(self, node: Any) -> str:
         text = self.raw(node)
@@ -1217,10 +1215,8 @@ class _Reader:
             inner = name.named_children
             key = self.joined(inner[1]) if len(inner) > 1 else "?"
             if key not in ("@", "*") and not re.fullmatch(r"\d+", key):
-                is_map = (
-                    isinstance(self.state.variables.get(_text(inner[0])), dict)
-                    and key in self.state.variables[_text(inner[0])]
-                )  # type: ignore[operator]
+                row = self.state.variables.get(_text(inner[0]))
+                is_map = isinstance(row, dict) and key in row
                 if not is_map and not is_open(key):
                     try:
                         key = str(Arithmetic(key, self.text_of, self.put).value())

@@ -160,7 +160,7 @@ class Arithmetic:
     ) -> None:
         if is_open(text) or len(text) > 1000:
             raise Undecided
-        self.tokens = [word for word in _TOKEN.findall(text) if word.strip()]
+        self.tokens: list[str] = [word for word in _TOKEN.findall(text) if word.strip()]
         self.get, self.put, self.depth = get, put, 0
 
     def value(self) -> int:

@@ -93,7 +93,8 @@ def points() -> Iterator[tuple[dict[str, Any], list[tuple[float, float]]]]:
     "first_stage_held_layers last_stage_held_layers staged_sharded_parameters "
     "dense_layer_parameters_mixture_of_experts_true mixed_expert_layer_parameters "
     "mixed_routed_layer_parameters staged_reduced_parameters staged_reduced_expert_parameters "
-    "ring_routed_reduction_share first_stage_tables plain_last_stage_tables last_stage_table_parameters",
+    "ring_routed_reduction_share first_stage_tables plain_last_stage_tables "
+    "last_stage_table_parameters",
     by="simulator",
     source="a Mixtral's layers, dense ones first, put on stages one by one, weights added up",
 )
