@@ -834,10 +834,10 @@ class _Reader:
             return status
         if name in self.state.functions:
             return self._called(name, rest)
-        way: Callable[[list[str]], bool | None] | None
         way = getattr(self, f"do_{name}", None) if re.fullmatch(r"[a-z]+", name) else None
         if way is not None:
-            return way(rest)
+            status: bool | None = way(rest)
+            return status
         if name in (":", "true"):
             return True
         if name == "false":
