@@ -152,8 +152,9 @@ def plain(word: str) -> str:
 
 
 def stands_alone(word: str) -> bool:
-    """Whether a word is an open value and nothing else, which may hold any arguments."""
-    return bool(re.fullmatch("\x02[^\x03]*\x03", word))
+    """Whether a word is an open value and nothing else, which may hold any arguments. The script's
+    own are none."""
+    return bool(re.fullmatch("\x02(?!\\d+\x03)[^\x03]*\x03", word))
 
 
 def split(text: str) -> list[str]:

@@ -132,7 +132,7 @@ def parameters_on_stages() -> Pairs:
 @check(
     "fullest_stage stage_memory microbatches_of_stage one_forward_one_backward_schedule_depth "
     "combined_schedule_depth one_forward_one_backward_schedule_slope staged_activation_memory "
-    "staged_logits_memory microbatch_logits shared_state_bytes routed_state_bytes "
+    "staged_logits_memory plain_microbatch_logits shared_state_bytes routed_state_bytes "
     "replicated_held_state_bytes gradients_held_state_bytes",
     "sharded_state_bytes",
     by="simulator",
