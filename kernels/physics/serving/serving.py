@@ -155,16 +155,21 @@ row(
 @alternative("decode_weights_bytes", mixture_of_experts=True)
 def expert_decode_weights_bytes(
     read_weights_memory,
-    expert_layers,
+    parameters,
+    active_parameters,
+    looked_up_parameters,
+    embedding_tables,
+    vocab_size,
+    hidden_size,
     experts,
     experts_per_token,
-    expert_parameters,
     serving_batch_size,
     operand_bytes_per_element,
     tensor_parallel,
 ):
-    """weights - l_e E (1 - k/E)^b x parameters of an expert x q / t: without the experts that no
-    token is routed to, by uniform, independent routing
+    """weights - N_skipped (1 - k/E)^(b - 1) q / t: without the experts that no token is routed to,
+    by uniform, independent routing; N_skipped = N - N_active, without an embedding beside the head
+    that N_active leaves out
 
     Range: mean over GPUs; with uneven routing, the GPU with the most-visited experts reads more
     Source: Jiang et al. 2024 (Mixtral), arXiv:2401.04088, section 2.1 (k of E experts a token);
@@ -172,9 +177,10 @@ def expert_decode_weights_bytes(
     """
     some_left = experts_per_token < experts
     share = where(some_left, experts_per_token / experts, 0.5)
-    idle = where(some_left, np.exp(serving_batch_size * np.log1p(-share)), 0.0)
-    unvisited = expert_layers * experts * idle * expert_parameters
-    return read_weights_memory - unvisited * operand_bytes_per_element / tensor_parallel
+    idle = where(some_left, np.exp((serving_batch_size - 1) * np.log1p(-share)), 0.0)
+    left_out = (embedding_tables - 1) * vocab_size * hidden_size - looked_up_parameters
+    skipped = parameters - active_parameters - np.maximum(left_out, 0.0)
+    return read_weights_memory - skipped * idle * operand_bytes_per_element / tensor_parallel
 
 
 def kv_cache_bytes_per_token(attention_layers, kv_elements_per_layer, kv_bytes_per_element):
