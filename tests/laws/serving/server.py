@@ -34,7 +34,9 @@ class Tensor:
     columns: int = 1
     copies: int = 1  # tensors of this shape
     held: str = "split"  # over all ranks, or with the "attention"; its "keys" or "whole"
-    where: str = "layer"  # of all tokens; "expert" of those routed to it; "head", "table", "vector", "short"
+    where: str = (
+        "layer"  # of all tokens; "expert" of those routed to it; "head", "table", "vector", "short"
+    )
 
 
 def drawn(rng: np.random.Generator, attention: str, ffn: str, layer: str) -> dict[str, Any]:
@@ -78,7 +80,10 @@ def drawn(rng: np.random.Generator, attention: str, ffn: str, layer: str) -> dic
 
 
 def tensors(of: dict[str, Any], latent: bool, experts: bool) -> Iterator[Tensor]:
-    """Tensors of a decoder with gated feed-forward blocks, as weight files list them."""
+    """Tensors of a decoder, as weight files list them.
+
+    Routers and norms are shared out, and mixers' vectors quantised: the Ranges of ours say so.
+    """
     h, heads, attending = of["hidden_size"], of["attention_heads"], of["layers"]
     linear, dense = of["linear_layers"], of["layers"]
     attending -= linear
@@ -103,7 +108,7 @@ def tensors(of: dict[str, Any], latent: bool, experts: bool) -> Iterator[Tensor]
     if experts:
         dense, narrow = of["dense_layers"], of["expert_ffn_hidden_size"]
         mixed = of["layers"] - dense
-        yield Tensor(of["experts"], h, mixed)  # a router: see `serving_weights_memory`
+        yield Tensor(of["experts"], h, mixed)
         yield Tensor(narrow, h, 3 * mixed * of["shared_experts"])
         yield Tensor(narrow, h, 3 * mixed * of["experts"], where="expert")
     yield Tensor(of["ffn_hidden_size"], h, 3 * dense)
@@ -260,7 +265,7 @@ EACH = 43  # servers of a kind, 2,064 in all
     tolerance=1e-7,
 )
 def drawn_servers() -> Pairs:
-    """2,064 drawn servers: dense or experts, grouped or latent heads, windows or states, tied or not"""
+    """2,064 servers: dense or experts, grouped or latent heads, windows or states, tied or not"""
     rng = generator(58)
     for attention, ffn, layer, apart, precision in KINDS:
         latent, experts, each = attention == "latent", ffn == "experts", 1 + (precision == "bf16")
