@@ -262,7 +262,6 @@ EACH = 43  # servers of a kind, 2,064 in all
     by="simulator",
     source="what every rank holds, reads, multiplies and receives, tensor by tensor; vLLM, "
     "vllm/model_executor/layers/linear.py, SGLang, python/sglang/srt/models/deepseek_v2.py",
-    tolerance=1e-7,
 )
 def drawn_servers() -> Pairs:
     """2,064 servers: dense or experts, grouped or latent heads, windows or states, tied or not"""
