@@ -66,6 +66,7 @@ ERRORS: Mapping[str, tuple[str, str]] = {
     "step_time": ("step_time_error", "error_factor"),
     "decode_step_time": ("serving_time_error", "serving_error_factor"),
     "prefill_time": ("serving_time_error", "serving_error_factor"),
+    "time_to_first_token": ("serving_time_error", "serving_error_factor"),
 }
 # A predicted quantity, and the factor by which its measured values are off for all of a job
 OF_JOB: Mapping[str, str] = {"step_time": "step_time_factor"}

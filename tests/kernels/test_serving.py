@@ -13,7 +13,10 @@ H100: dict[str, Any] = {  # kernels as fast as the hardware, all-reduces at once
 }  # fmt: skip
 LLAMA_8B: dict[str, Any] = {
     "parameters": 8.03e9, "layers": 32, "hidden_size": 4096, "attention_heads": 32, "kv_heads": 8,
+    "vocab_size": 128_256, "embedding_tables": 2, "looked_up_parameters": 128_256 * 4096,
 }  # fmt: skip
+TABLE = 128_256 * 4096  # looked up, beside the head
+READ = 8.03e9 - TABLE  # parameters that a pass reads, the head among them
 SCENARIO: dict[str, Any] = {
     **H100, **LLAMA_8B, "serving_batch_size": 16, "prompt_tokens": 700, "output_tokens": 90,
 }  # fmt: skip
@@ -55,7 +58,7 @@ def test_narrow_numbers_halve_what_is_read_and_kept() -> None:
     [
         {},
         {"tensor_parallel": 4},
-        {"tensor_parallel": 16},  # more ranks than heads of keys and values: two copies
+        {"tensor_parallel": 16},  # more ranks than heads of keys and values: two copies of each
         {"output_tokens": 1},
         {"serving_batch_size": 1, "prompt_tokens": 10},  # prefill bound by the weights
         # decoding bound by arithmetic
@@ -67,17 +70,20 @@ def test_a_batch_replayed_token_by_token(change: dict[str, Any]) -> None:
     batch, prompt = scenario["serving_batch_size"], scenario["prompt_tokens"]
     ranks = scenario.get("tensor_parallel", 1)
     bandwidth, peak = ranks * 3.35e12, ranks * 989e12
-    weights, kept = 2 * 8.03e9, 32 * 2 * 8 * 128 * 2  # bytes; of each token
+    kept = 32 * 2 * 8 * 128 * 2  # bytes of each token
     kept_here = kept * max(1, ranks / 8) / ranks  # 8 heads of keys and values
+    copied = 32 * 2 * 8 * 128 * 4096 * (max(1, ranks / 8) - 1)  # parameters that project to them
+    weights = 2 * (READ + copied)
     begin = max(prompt, 1)  # a start token
     scores = 2 * 32 * 4096 * begin * begin  # causal products of queries, keys and values
-    clock = max((2 * 8.03e9 * begin + scores) * batch / peak, weights / bandwidth)
+    work = 2 * (READ - TABLE) * begin + 2 * TABLE + scores  # logits of one position
+    clock = max(work * batch / peak, weights / bandwidth)
     assert value("prefill_time", **scenario) == pytest.approx(clock, rel=1e-12)
-    alone = max(clock / batch, weights / bandwidth)
+    alone = max(work / peak, weights / bandwidth)
     assert value("time_to_first_token", **scenario) == pytest.approx(alone, rel=1e-12)
     for done in range(scenario["output_tokens"] - 1):  # the prefill gave the first token
         seen = batch * (prompt + done)
-        clock += max(weights / bandwidth, batch * 2 * 8.03e9 / peak)
+        clock += max(weights / bandwidth, batch * 2 * READ / peak)
         clock += max(seen * kept_here / 3.35e12, seen * 4 * 32 * 4096 / peak)
     rate = value("output_tokens_per_second", **scenario)
     assert rate == pytest.approx(batch * scenario["output_tokens"] / clock, rel=1e-12)
@@ -90,8 +96,9 @@ def test_a_large_batch_is_bound_by_arithmetic() -> None:
         value("decode_tokens_per_second", **scenario, serving_batch_size=batch)
         for batch in (295, 296, 4096)
     ]
-    assert rates[0] == pytest.approx(295 * 3.35e12 / 16.06e9, rel=1e-12)
-    assert rates[1] == rates[2] == pytest.approx(989e12 / (2 * 8.03e9), rel=1e-12)
+    assert rates[0] == pytest.approx(295 * 3.35e12 / (2 * READ), rel=1e-12)
+    assert rates[1] == pytest.approx(989e12 / (2 * READ), rel=1e-12)
+    assert rates[2] == pytest.approx(rates[1], rel=1e-12)
 
 
 MIXTRAL: dict[str, Any] = {
@@ -100,13 +107,20 @@ MIXTRAL: dict[str, Any] = {
 
 
 def test_one_token_reads_the_active_parameters_and_many_read_all() -> None:
-    # Mixtral 8x7B (arXiv:2401.04088) prints 12.9e9 active parameters.
-    total = value("parameters", **MIXTRAL)
-    assert value("decode_weights_bytes", **MIXTRAL) == pytest.approx(2 * 12.9e9, rel=3e-3)
+    # Mixtral 8x7B (arXiv:2401.04088) prints 12.9e9 active parameters, its embedding among them.
+    total = value("parameters", **MIXTRAL) - 32_000 * 4096
+    active = 12.9e9 - 32_000 * 4096
+    assert value("decode_weights_bytes", **MIXTRAL) == pytest.approx(2 * active, rel=3e-3)
     many = value("decode_weights_bytes", **MIXTRAL, serving_batch_size=1000)
     assert many == pytest.approx(2 * total, rel=1e-12)
     dense = value("decode_weights_bytes", **{**MIXTRAL, "experts_per_token": 8})
     assert dense == 2 * total
+
+
+def test_stated_active_parameters_are_what_one_token_reads() -> None:
+    # Kimi K2: 1e12 and 32e9 are rounded, 1e12 without the experts that it does not visit 6e9
+    kimi = {"model": "kimi-k2", "bytes_per_element": 1}
+    assert value("decode_weights_bytes", **kimi) == pytest.approx(32e9, rel=1e-12)
 
 
 def test_largest_batch_fits_and_one_more_does_not() -> None:
@@ -139,13 +153,16 @@ def test_every_rank_keeps_a_latent_cache() -> None:
         "model": "deepseek-v3", "bytes_per_element": 1, "hbm_capacity": 141e9, "tensor_parallel": 8,
         "prompt_tokens": 4000, "output_tokens": 96, "kv_bytes_per_element": 2,
     }  # fmt: skip
+    down = 61 * 7168 * (1536 + 576)  # to the latent vectors: on every GPU
     room, cache = 137.5e9 - 671e9 / 8, 4096 * 70_272
+    heads = 8 * (room - 61 * 7168 * 1536 * 7 / 8) // cache
+    assert value("largest_serving_batch", **given, latent_attention=False) == heads
+    room -= down * 7 / 8
     assert value("largest_serving_batch", **given) == room // cache
-    assert value("largest_serving_batch", **given, latent_attention=False) == 8 * room // cache
-    # Each GPU has its own requests, and a copy of attention's 61 x 187e6 weights.
+    # Each GPU has its own requests, and copies of attention's 61 x 187e6 weights and the embedding.
     apart = {**given, "data_parallel_attention": True}
-    copied = 61 * value("attention_parameters_per_layer", **given)
-    room -= copied * 7 / 8
+    copied = 61 * value("attention_parameters_per_layer", **given) + 129_280 * 7168
+    room -= (copied - down) * 7 / 8
     assert value("largest_serving_batch", **apart) == 8 * room // cache
 
 
@@ -163,9 +180,12 @@ def test_weights_without_room_have_a_reason_of_their_own() -> None:
 
 
 def test_long_prompts_are_bound_by_attention() -> None:
-    # 128k tokens through 8B: 2 x 8.03e9 x 131,072, and 32 x 2 x 131,072^2 x 4096 for a causal mask.
+    # 128k tokens through 8B, logits of the last, and 32 x 2 x 131,072^2 x 4096 for a causal mask.
     at = {**SCENARIO, "serving_batch_size": 1, "prompt_tokens": 131_072}
-    assert value("prefill_flops", **at) == 2 * 8.03e9 * 131_072 + 64 * 131_072**2 * 4096
+    matrices = 2 * (READ - TABLE) * 131_072 + 2 * TABLE
+    assert value("prefill_flops", **at) == pytest.approx(
+        matrices + 64 * 131_072**2 * 4096, rel=1e-12
+    )
     assert value("prefill_flops", **at) > 3 * 2 * 8.03e9 * 131_072
 
 
@@ -191,8 +211,8 @@ def test_price_of_tokens_is_that_of_the_fleet() -> None:
 
 def test_without_limits() -> None:
     endless = value("decode_step_time", **{**SCENARIO, "hbm_bandwidth": 1e30})
-    flops = 16 * (2 * 8.03e9 + 4 * 32 * 4096 * (700 + 88 / 2))
-    assert endless == pytest.approx(flops / 989e12, rel=1e-15)
+    flops = 16 * (2 * READ + 4 * 32 * 4096 * (700 + 88 / 2))
+    assert endless == pytest.approx(flops / 989e12, rel=1e-14)
     assert math.isinf(value("largest_serving_batch", **{**SCENARIO, "hbm_capacity": math.inf}))
 
 
@@ -220,15 +240,15 @@ def test_an_infinite_window_is_none(name: str, prompt: int) -> None:
 def test_attention_keeps_its_rate_in_few_bits() -> None:
     at = {**SCENARIO, "serving_batch_size": 1, "prompt_tokens": 131_072, "peak_flops_bf16": 989e12}
     fp8 = {**at, "peak_flops": 1979e12, "precision": "fp8", "gemm_efficiency": 1}
-    attention = value("prefill_attention_flops", **at)
+    attention = 64 * 131_072**2 * 4096
     matrices = value("prefill_flops", **at) - attention
     expected = matrices / 1979e12 + attention / 989e12
     assert value("prefill_time", **fp8) == pytest.approx(expected, rel=1e-12)
 
 
 def test_every_format_is_that_of_the_recipe() -> None:
-    # 70B on one GPU of 3.35 TB/s: its layers' 68.4e9 weights in one byte, embedding and head of
-    # 128,256 x 8192 each in two; keys and values of 80 x 2 x 8 x 128 numbers
+    # 70B on one GPU of 3.35 TB/s: its layers' 68.4e9 weights in one byte, the head of 128,256 x
+    # 8192 in two, no embedding; keys and values of 80 x 2 x 8 x 128 numbers
     at = {**H100, "model": "llama-3-70b", "precision": "fp8", "prompt_tokens": 1000}
     at |= {
         "peak_flops": 1979e12,
@@ -237,7 +257,7 @@ def test_every_format_is_that_of_the_recipe() -> None:
         "hbm_capacity": 1e12,
     }
     layers = value("parameters", **at) - 2 * 128_256 * 8192 - 161 * 8192
-    read = layers + 2 * (2 * 128_256 * 8192 + 161 * 8192)
+    read = layers + 2 * (128_256 * 8192 + 161 * 8192)
     for precision, each in (("bf16", 2), ("fp8", 1)):
         moved = read + 1000 * 80 * 2 * 8 * 128 * each
         step = value("decode_step_time", **at, kv_cache_precision=precision)
@@ -245,11 +265,11 @@ def test_every_format_is_that_of_the_recipe() -> None:
 
 
 def test_all_reduces_take_a_fifth_of_a_small_step() -> None:
-    # 160 all-reduces of 16 KB on 8 GPUs: 5 us each, and 7 x 16 KB at 450 GB/s
+    # 161 all-reduces of 16 KB on 8 GPUs: 5 us each, and 7 x 16 KB at 450 GB/s
     at = {"model": "llama-3-70b", "node": "dgx-h100", "tensor_parallel": 8, "precision": "fp8"}
     at |= {"intra_node_bandwidth": 450e9}
     traffic = value("decode_exchange_time", **at)
-    assert traffic == pytest.approx(160 * (5e-6 + 7 * 16384 / 450e9), rel=1e-12)
+    assert traffic == pytest.approx(161 * (5e-6 + 7 * 16384 / 450e9), rel=1e-12)
     assert 0.15 < traffic / value("decode_step_time", **at) < 0.3
     beyond = {**at, "serving_batch_size": value("largest_serving_batch", **at) + 1}
     assert value("output_tokens_per_second", **beyond) == 0
@@ -270,3 +290,40 @@ def test_prompts_read_elsewhere_stop_nobody() -> None:
     assert value("kv_transfer_time", **apart) == pytest.approx(sent, rel=1e-12)
     same = value("output_tokens_per_second", **at)
     assert value("output_tokens_per_second", **apart) == same
+
+
+def test_states_are_shared_by_ranks_that_share_no_more_heads() -> None:
+    # Nemotron-H 47B has 8 heads of keys and values, and states of 5 x 256 heads: on 16 GPUs caches
+    # are on two each, states on one
+    at = {"model": "nemotron-h-47b", "hbm_capacity": 80e9, "tensor_parallel": 16}
+    names = ("serving_weights_memory", "request_kv_cache", "linear_state_bytes")
+    weights, whole, states = (value(name, **at) for name in names)
+    room = 80e9 - 3.5e9 - weights
+    expected = room // ((whole - states) / 8 + states / 16)
+    assert value("largest_serving_batch", **at) == expected > 1.2 * (room * 8 // whole)
+
+
+@pytest.mark.parametrize("more", [{}, {"prompt_tokens": 0}, {"tensor_parallel": 8}])
+def test_the_first_token_takes_a_prefill_of_one_with_its_interval(more: dict[str, Any]) -> None:
+    at = {**SCENARIO, "prompt_tokens": 40, "serving_traffic": True, "gpus_per_node": 8}
+    at |= {"intra_node_bandwidth": 450e9, **more}
+    alone = {**at, "serving_batch_size": 1}
+    for place in (-1, 0, 1):  # bound by weights, a length at which its interval had no width
+        first = value("time_to_first_token", **at, serving_time_error=place)
+        assert first == value("prefill_time", **alone, serving_time_error=place)
+        assert first == pytest.approx(2.1**place * value("time_to_first_token", **at), rel=1e-12)
+
+
+def test_windows_and_states_are_what_is_sent_of_a_prompt() -> None:
+    at = {"fabric": "infiniband-ndr", "node": "dgx-h100", "disaggregated_prefill": True}
+    at |= {"prompt_tokens": 10_000, "tensor_parallel": 4}
+    # gpt-oss-120b: 128 tokens in 18 of 36 layers
+    sent = 18 * (10_000 + 128) * 2 * 8 * 64 * 2 / 4
+    at["model"] = "gpt-oss-120b"
+    got = value("kv_transfer_time", **at)
+    assert got == pytest.approx(sent / value("rail_bandwidth", **at), rel=1e-12)
+    # DeepSeek-V3: all that each GPU keeps; with attention of their own, from one GPU to one
+    for apart in (False, True):
+        more = {**at, "data_parallel_attention": apart, "model": "deepseek-v3"}
+        got = value("kv_transfer_time", **more)
+        assert got == pytest.approx(70_272 * 10_000 / value("rail_bandwidth", **more), rel=1e-12)

@@ -142,6 +142,7 @@ def layer_matrix_share(parameters, vocab_size, hidden_size, non_matmul_parameter
     1 - (V h + non-matmul) / N
 
     Returns: [1] share
+    Range: vectors of mixers with a state count as matrices: 0.1 % of a layer
     Source: Narayanan et al. 2021 (SC21), eq. 2
     """
     return np.maximum(1 - (vocab_size * hidden_size + non_matmul_parameters) / parameters, 0.0)

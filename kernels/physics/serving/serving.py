@@ -30,7 +30,8 @@ row(
 )
 
 
-def linear_state_bytes(
+@alternative("linear_state_bytes", linear_attention=KINDS, off=0.0)
+def recurrent_linear_state_bytes(
     linear_layers,
     linear_inner_width,
     linear_state_size,
@@ -43,62 +44,14 @@ def linear_state_bytes(
     l_s (N H P + channels (k - 1)) x bytes, whatever the KV cache keeps
 
     Returns: [B] state of one sequence
+    Range: twice as much where states are kept in FP32: SGLang's default, and vLLM's of Kimi Delta
+        Attention and of models whose file asks for it
     Source: Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, section 3.4.1 (a state for each head), and
         the last inputs of the convolution; vLLM, --mamba-cache-dtype auto
     """
     window = linear_convolution_width * (linear_convolution_size - 1)
     state = linear_state_size * linear_inner_width + window
     return linear_layers * state * bytes_per_element
-
-
-@alternative("kv_cache_bytes_per_token", linear_attention=KINDS)
-def mixed_kv_cache_bytes_per_token(attention_layers, kv_elements_per_layer, kv_bytes_per_element):
-    """l_a x elements x bytes
-
-    Source: Waleffe et al. 2024, arXiv:2406.07887, section 3.3 (attention layers alone have one)
-    """
-    return attention_layers * kv_elements_per_layer * kv_bytes_per_element
-
-
-@alternative("request_kv_cache", linear_attention=KINDS)
-def mixed_request_kv_cache(
-    cached_tokens, layers, kv_elements_per_layer, kv_bytes_per_element, linear_state_bytes
-):
-    """KV cache and recurrent states of one request when it ends.
-
-    cached tokens (mean over layers) x l x elements x bytes + states
-
-    Source: Waleffe et al. 2024, arXiv:2406.07887, section 3.3; Kwon et al. 2023 (vLLM),
-        arXiv:2309.06180, section 3
-    """
-    return (
-        cached_tokens * layers * kv_elements_per_layer * kv_bytes_per_element + linear_state_bytes
-    )
-
-
-@alternative("decode_bytes", linear_attention=KINDS)
-def mixed_decode_bytes(
-    decode_weights_bytes,
-    serving_batch_size,
-    decode_context,
-    layers,
-    kv_elements_per_layer,
-    kv_bytes_per_element,
-    kv_cache_ranks,
-    linear_state_bytes,
-    tensor_parallel,
-):
-    """Bytes that the mean decode step moves on each GPU: weights, KV cache and states.
-
-    weights + b x (context (mean over layers) x l x elements x bytes / cache ranks + 2 x states /
-    t): states are read and written
-
-    Source: Pope et al. 2022, arXiv:2211.05102, sections 2 and 3.3; Dao & Gu 2024 (Mamba-2),
-        arXiv:2405.21060, section 8.1 (heads over tensor ranks)
-    """
-    kept = decode_context * layers * kv_elements_per_layer * kv_bytes_per_element / kv_cache_ranks
-    states = 2 * linear_state_bytes / tensor_parallel
-    return decode_weights_bytes + serving_batch_size * (kept + states)
 
 
 def weights_bytes(parameters, serving_weight_bytes):
@@ -115,94 +68,134 @@ def weights_bytes(parameters, serving_weight_bytes):
     return parameters * serving_weight_bytes
 
 
-@alternative("serving_weights_memory", data_parallel_attention=False)
-def divided_serving_weights_memory(weights_bytes, tensor_parallel):
-    """Weight memory of one GPU while serving.
+row(
+    "attention_ranks",
+    "tensor_parallel",
+    summary="GPUs of a replica that share out a request's attention and the token embedding.",
+    returns="[1] GPUs",
+    source="Pope et al. 2022, arXiv:2211.05102, section 3.1",
+    data_parallel_attention=False,
+)
+row(
+    "attention_ranks",
+    1.0,
+    "each GPU serves requests of its own",
+    source="DeepSeek-AI 2024, arXiv:2412.19437, section 3.4",
+    data_parallel_attention=True,
+)
 
-    weights / t
 
-    Returns: [B] weights
-    Source: Pope et al. 2022, arXiv:2211.05102, section 3.1
-    """
-    return weights_bytes / tensor_parallel
-
-
-@alternative("serving_weights_memory", data_parallel_attention=True)
-def copied_attention_serving_weights_memory(
+def serving_weights_memory(
     weights_bytes,
     attention_layers,
     attention_parameters_per_layer,
+    query_latent_size,
+    kv_elements_per_layer,
+    vocab_size,
+    hidden_size,
     operand_bytes_per_element,
+    bytes_per_element,
+    attention_ranks,
+    kv_head_ranks,
     tensor_parallel,
 ):
-    """(weights - l_a A q) / t + l_a A q: attention replicated, the rest split over t GPUs
+    """Weight memory of one GPU while serving.
 
-    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.4 (attention is data parallel, experts
-        are shared out)
+    weights / t + (l_a A q + V h e) (1 / r - 1 / t) + l_a h q (w_q (1 - 1 / r) + c (1 / r_kv - 1 /
+    r)), r ranks of attention and embedding: projections to the w_q of a latent query are copied, to
+    the c cached numbers of a token as these are
+
+    Returns: [B] weights
+    Range: routers, norms and keys' groups of layers with states are on each GPU: 0.2 GB more for
+        DeepSeek-V3. vLLM's data-parallel attention copies dense layers, shared experts and head
+    Source: Pope et al. 2022, arXiv:2211.05102, section 3.1; DeepSeek-AI 2024, arXiv:2412.19437,
+        section 3.4; vLLM, vllm/model_executor/layers/linear.py (QKVParallelLinear) and models/
+        deepseek_v2.py (fused_qkv_a_proj); SGLang, python/sglang/srt/models/deepseek_v2.py
     """
-    copied = attention_layers * attention_parameters_per_layer * operand_bytes_per_element
-    return (weights_bytes - copied) / tensor_parallel + copied
+    attention = attention_layers * attention_parameters_per_layer * operand_bytes_per_element
+    apart = attention + vocab_size * hidden_size * bytes_per_element
+    copied = query_latent_size * (1 - 1 / attention_ranks)
+    copied = copied + kv_elements_per_layer * (1 / kv_head_ranks - 1 / attention_ranks)
+    copies = attention_layers * hidden_size * copied * operand_bytes_per_element
+    apart = apart * (1 / attention_ranks - 1 / tensor_parallel)
+    return weights_bytes / tensor_parallel + apart + copies
+
+
+def read_weights_memory(
+    serving_weights_memory,
+    embedding_tables,
+    vocab_size,
+    hidden_size,
+    bytes_per_element,
+    attention_ranks,
+):
+    """Weight memory of one GPU that a pass reads whole: without an embedding beside the head.
+
+    weights - (tables - 1) V h e / ranks: a token looks up one row
+
+    Returns: [B] weights
+    Range: learned positions, up to 0.7 % of GPT-2's weights, count as read
+    Source: vLLM, vllm/model_executor/layers/vocab_parallel_embedding.py
+    """
+    beside = np.maximum(embedding_tables - 1, 0.0) * vocab_size * hidden_size
+    return serving_weights_memory - beside * bytes_per_element / attention_ranks
 
 
 row(
-    "unvisited_weights_memory",
-    0.0,
-    "a dense model reads all weights, once for the whole batch",
+    "decode_weights_bytes",
+    "read_weights_memory",
+    "all, once for the whole batch",
+    summary="Weight bytes that one decode step reads on each GPU.",
+    returns="[B] weights read",
     source="Pope et al. 2022, arXiv:2211.05102, section 2",
     mixture_of_experts=False,
 )
 
 
-@alternative("unvisited_weights_memory", mixture_of_experts=True)
-def expert_unvisited_weights_memory(
-    expert_layers,
+@alternative("decode_weights_bytes", mixture_of_experts=True)
+def expert_decode_weights_bytes(
+    read_weights_memory,
+    parameters,
+    active_parameters,
+    looked_up_parameters,
+    embedding_tables,
+    vocab_size,
+    hidden_size,
     experts,
     experts_per_token,
-    expert_parameters,
     serving_batch_size,
     operand_bytes_per_element,
     tensor_parallel,
 ):
-    """Weight memory of one GPU that a decode step does not read: experts no token is routed to.
+    """weights - N_skipped (1 - k/E)^(b - 1) q / t: without the experts that no token is routed to,
+    by uniform, independent routing; N_skipped = N - N_active, without an embedding beside the head
+    that N_active leaves out
 
-    l_e E (1 - k/E)^b x parameters of an expert x q / t: uniform, independent routing of tokens
-
-    Returns: [B] weights
     Range: mean over GPUs; with uneven routing, the GPU with the most-visited experts reads more
     Source: Jiang et al. 2024 (Mixtral), arXiv:2401.04088, section 2.1 (k of E experts a token);
         chance that none of b tokens visits one
     """
     some_left = experts_per_token < experts
     share = where(some_left, experts_per_token / experts, 0.5)
-    idle = where(some_left, np.exp(serving_batch_size * np.log1p(-share)), 0.0)
-    unvisited = expert_layers * experts * idle * expert_parameters
-    return unvisited * operand_bytes_per_element / tensor_parallel
+    idle = where(some_left, np.exp((serving_batch_size - 1) * np.log1p(-share)), 0.0)
+    left_out = (embedding_tables - 1) * vocab_size * hidden_size - looked_up_parameters
+    skipped = parameters - active_parameters - np.maximum(left_out, 0.0)
+    return read_weights_memory - skipped * idle * operand_bytes_per_element / tensor_parallel
 
 
-def decode_weights_bytes(serving_weights_memory, unvisited_weights_memory):
-    """Weight bytes that one decode step reads on each GPU.
-
-    weights - those of unvisited experts
-
-    Returns: [B] weights read
-    Source: Pope et al. 2022, arXiv:2211.05102, section 2
-    """
-    return serving_weights_memory - unvisited_weights_memory
-
-
-@alternative("kv_cache_bytes_per_token", linear_attention=False)
-def kv_cache_bytes_per_token(layers, kv_elements_per_layer, kv_bytes_per_element):
+def kv_cache_bytes_per_token(attention_layers, kv_elements_per_layer, kv_bytes_per_element):
     """KV-cache bytes per token.
 
-    l x elements x bytes
+    l_a x elements x bytes
 
     Returns: [B] cache of one token
-    Source: Kwon et al. 2023 (vLLM), arXiv:2309.06180, section 3
+    Source: Kwon et al. 2023 (vLLM), arXiv:2309.06180, section 3; Waleffe et al. 2024,
+        arXiv:2406.07887, section 3.3 (attention layers alone have one)
     Example:
         >>> kv_cache_bytes_per_token(40, 2 * 5120, 2) / 1024
         800.0
     """
-    return layers * kv_elements_per_layer * kv_bytes_per_element
+    return attention_layers * kv_elements_per_layer * kv_bytes_per_element
 
 
 @alternative("cached_tokens", sliding_window=False)
@@ -233,16 +226,31 @@ def windowed_cached_tokens(
     )
 
 
-@alternative("request_kv_cache", linear_attention=False)
-def request_kv_cache(cached_tokens, kv_cache_bytes_per_token):
-    """KV cache of one request when it ends: prompt and output.
+row("prompt_cached_tokens", "prompt_tokens", sliding_window=False)
+family(
+    {
+        "attention_span": "prompt_cached_tokens",
+        "sequence_length": "prompt_tokens",
+        "Keys per query before masking, limited to": "Tokens of a prompt in the KV cache, at most",
+        "keys of one query": "tokens, mean over layers",
+    },
+    windowed_attention_span,
+)
 
-    cached tokens x bytes per token
+
+def request_kv_cache(
+    cached_tokens, layers, kv_elements_per_layer, kv_bytes_per_element, linear_state_bytes
+):
+    """KV cache and recurrent states of one request when it ends: prompt and output.
+
+    cached tokens (mean over layers) x l x elements x bytes + states
 
     Returns: [B] cache of one request
-    Source: Kwon et al. 2023 (vLLM), arXiv:2309.06180, section 3
+    Source: Kwon et al. 2023 (vLLM), arXiv:2309.06180, section 3; Waleffe et al. 2024,
+        arXiv:2406.07887, section 3.3 (states)
     """
-    return cached_tokens * kv_cache_bytes_per_token
+    kept = cached_tokens * layers * kv_elements_per_layer * kv_bytes_per_element
+    return kept + linear_state_bytes
 
 
 def kv_cache_memory(serving_batch_size, request_kv_cache):
@@ -257,20 +265,20 @@ def kv_cache_memory(serving_batch_size, request_kv_cache):
 
 
 @alternative("kv_head_ranks", latent_attention=False)
-def shared_kv_head_ranks(tensor_parallel, kv_heads):
-    """Tensor-parallel ranks over which the KV heads of a token are split.
+def shared_kv_head_ranks(attention_ranks, kv_heads):
+    """GPUs over which the KV heads of a token are split.
 
-    min(t, a_kv): with more ranks than KV heads, the cache is replicated
+    min(ranks, a_kv): with more ranks than KV heads, the cache is replicated
 
     Returns: [1] ranks
-    Range: heads / t or t / heads whole; otherwise the fullest rank keeps up to two heads more
+    Range: heads / ranks or ranks / heads whole; otherwise the fullest keeps up to two heads more
     Source: Pope et al. 2022, arXiv:2211.05102, section 3.3 (one head of keys and values is on
         every chip)
     Example:
         >>> int(shared_kv_head_ranks(16, 8))
         8
     """
-    return np.minimum(tensor_parallel, kv_heads)
+    return np.minimum(attention_ranks, kv_heads)
 
 
 row(
@@ -280,38 +288,33 @@ row(
     source="DeepSeek-AI 2024, arXiv:2405.04434, section 2.1",
     latent_attention=True,
 )
-row(
-    "kv_cache_ranks",
-    "kv_head_ranks",
-    "as many as share a token's keys and values",
-    summary="GPUs of a replica that share the cache of its batch out.",
-    returns="[1] GPUs",
-    source="Pope et al. 2022, arXiv:2211.05102, section 3.3",
-    data_parallel_attention=False,
-)
-row(
-    "kv_cache_ranks",
-    "tensor_parallel",
-    "t: each keeps the caches of its own requests",
-    source=("DeepSeek-AI 2024, arXiv:2412.19437, section 3.4 (attention is data parallel)"),
-    holds="b / t whole; else the GPU with one request more needs its cache too",
-    data_parallel_attention=True,
-)
 
 
 def largest_serving_batch(
-    hbm_capacity, reserved_memory, serving_weights_memory, request_kv_cache, kv_cache_ranks
+    hbm_capacity,
+    reserved_memory,
+    serving_weights_memory,
+    request_kv_cache,
+    linear_state_bytes,
+    kv_head_ranks,
+    attention_ranks,
+    tensor_parallel,
 ):
-    """Requests whose KV cache fits on a replica; 0 if the weights do not fit.
+    """Requests whose KV cache and states fit on a replica; 0 if the weights do not fit.
 
-    floor((capacity - reserved - weights of a GPU) x cache ranks / cache of one request)
+    floor(t / r (capacity - reserved - weights of a GPU) / (cache / ranks of its heads + states /
+    r)), r ranks of a request's attention
 
     Returns: [1] requests at once
-    Range: activations and buffers are in `reserved_memory`; every request reserves its final size
-    Source: Kwon et al. 2023 (vLLM), arXiv:2309.06180, section 1 (weights, cache, the rest)
+    Range: activations and buffers are in `reserved_memory`; every request reserves its final size;
+        r < t: in whole rounds of t / r, else the GPU with one request more needs its cache, too
+    Source: Kwon et al. 2023 (vLLM), arXiv:2309.06180, section 1 (weights, cache, the rest); vLLM,
+        vllm/model_executor/layers/mamba/mamba_utils.py (heads of states over all ranks)
     """
     room = np.maximum(hbm_capacity - reserved_memory - serving_weights_memory, 0.0)
-    return np.floor(room * kv_cache_ranks / request_kv_cache)
+    kept = (request_kv_cache - linear_state_bytes) / kv_head_ranks
+    kept = kept + linear_state_bytes / attention_ranks
+    return np.floor(room * (tensor_parallel / attention_ranks) / kept)
 
 
 def serving_memory_reason(serving_batch_size, largest_serving_batch):
@@ -367,23 +370,30 @@ def windowed_decode_context(
     return attending * full - share * (full - seen / steps)
 
 
-@alternative("decode_bytes", linear_attention=False)
 def decode_bytes(
     decode_weights_bytes,
     serving_batch_size,
     decode_context,
-    kv_cache_bytes_per_token,
-    kv_cache_ranks,
+    layers,
+    kv_elements_per_layer,
+    kv_bytes_per_element,
+    linear_state_bytes,
+    kv_head_ranks,
+    attention_ranks,
+    tensor_parallel,
 ):
-    """Bytes that the mean decode step reads on each GPU: weights and KV cache.
+    """Bytes that the mean decode step moves on each GPU: weights, KV cache and states.
 
-    weights + b x context x bytes per token / cache ranks
+    weights + b r / t x (context (mean over layers) x l x elements x bytes / ranks of its heads + 2
+    x states / r), r ranks of a request's attention: states are read and written
 
     Returns: [B] bytes of one step on one GPU
-    Source: Pope et al. 2022, arXiv:2211.05102, sections 2 and 3.3
+    Source: Pope et al. 2022, arXiv:2211.05102, sections 2 and 3.3; Dao & Gu 2024 (Mamba-2),
+        arXiv:2405.21060, section 8.1 (heads over tensor ranks)
     """
-    kept = serving_batch_size * decode_context * kv_cache_bytes_per_token
-    return decode_weights_bytes + kept / kv_cache_ranks
+    kept = decode_context * layers * kv_elements_per_layer * kv_bytes_per_element / kv_head_ranks
+    requests = serving_batch_size * attention_ranks / tensor_parallel
+    return decode_weights_bytes + requests * (kept + 2 * linear_state_bytes / attention_ranks)
 
 
 def decode_attention_flops(layers, attention_heads, head_size, serving_batch_size, decode_context):
@@ -399,16 +409,20 @@ def decode_attention_flops(layers, attention_heads, head_size, serving_batch_siz
     return 4 * serving_batch_size * layers * attention_heads * head_size * decode_context
 
 
-def decode_flops(active_parameters, serving_batch_size, decode_attention_flops):
-    """Operations of a replica's mean decode step: weights and attention.
+def decode_flops(
+    active_matrix_parameters, vocab_size, hidden_size, serving_batch_size, decode_attention_flops
+):
+    """Operations of a replica's mean decode step: matrices of layers, logits and attention.
 
-    2 N_active b + attention
+    2 (N_matrices + V h) b + attention
 
     Returns: [FLOP] operations
+    Range: states take less time than moving them, and are not counted
     Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, appendix B; Pope et al. 2022,
         arXiv:2211.05102, section 2
     """
-    return 2 * active_parameters * serving_batch_size + decode_attention_flops
+    multiplied = active_matrix_parameters + vocab_size * hidden_size
+    return 2 * multiplied * serving_batch_size + decode_attention_flops
 
 
 row(
@@ -427,7 +441,7 @@ def tensor_decode_exchange_time(
     serving_batch_size,
     hidden_size,
     bytes_per_element,
-    layers,
+    mixer_and_ffn_blocks,
     tensor_parallel,
     tensor_parallel_ranks_per_node,
     direct_exchange_start,
@@ -437,20 +451,23 @@ def tensor_decode_exchange_time(
 ):
     """Time of the all-reduces of a decode step.
 
-    2 l all-reduce(M), M the tokens' activations in 16 bits: one or two shots inside a node, then a
-    ring per rail
+    (blocks + 1) all-reduce(M), M the tokens' activations in 16 bits, of each mixer, feed-forward
+    block and the token embedding: one or two shots inside a node, then a ring per rail
 
     Returns: [s] traffic, which nothing hides
     Range: NaN for several nodes without a fabric. An upper bound for data-parallel attention, which
-        gathers and scatters once a layer, and for long messages that switches sum
-    Source: Pope et al. 2022, arXiv:2211.05102, section 3.1; vLLM, csrc/custom_all_reduce.cuh
+        gathers and scatters once a layer, for blocks in parallel (Falcon) and for long messages
+        that switches sum. Gathering the logits, b V e / B, is not counted
+    Source: Pope et al. 2022, arXiv:2211.05102, section 3.1; vLLM, csrc/custom_all_reduce.cuh and
+        vllm/model_executor/layers/vocab_parallel_embedding.py
     """
     message = serving_batch_size * hidden_size * bytes_per_element
     g = tensor_parallel_ranks_per_node
     inside = direct_all_reduce_time(message, g, direct_exchange_start, intra_node_bandwidth)
     nodes = where(g < tensor_parallel, tensor_parallel / g, 2.0)
     ring = ring_all_reduce_time(message / g, nodes, inter_node_latency, serving_rail_bandwidth)
-    return 2 * layers * (inside + where(g < tensor_parallel, ring, 0.0))
+    once = inside + where(g < tensor_parallel, ring, 0.0)
+    return (mixer_and_ffn_blocks + 1) * once
 
 
 family(
@@ -462,6 +479,7 @@ family(
     tensor_decode_exchange_time,
 )
 row("prefill_exchange_time", 0.0, serving_traffic=False)
+row("prompt_exchange_time", 0.0, serving_traffic=False)
 
 
 @alternative("serving_time_ratio", shifted_serving_time=True, off=1.0)
@@ -480,11 +498,15 @@ def serving_time_in_interval(serving_time_error, serving_error_factor):
 def decode_step_time(
     decode_bytes,
     decode_weights_bytes,
-    decode_flops,
+    serving_batch_size,
+    active_matrix_parameters,
+    vocab_size,
+    hidden_size,
     decode_attention_flops,
     tensor_parallel,
     reached_hbm_bandwidth,
     peak_flops,
+    logits_peak_flops,
     attention_peak_flops,
     gemm_efficiency,
     decode_exchange_time,
@@ -492,8 +514,8 @@ def decode_step_time(
 ):
     """Time of one decode step of a replica: one more token for each sequence of its batch.
 
-    (max(weights / BW, products / (t P)) + max(cache / BW, attention / (t P_attention)) +
-    all-reduces) x ratio, with P and BW as kernels reach them
+    (max(weights / BW, 2 b (N_matrices / P + V h / P_logits) / t) + max(cache / BW, attention / (t
+    P_attention)) + all-reduces) x ratio, with P and BW as kernels reach them
 
     Returns: [s] time of one decode step
     Range: `serving_memory_reason` says whether the batch fits; scheduling and sampling are not
@@ -502,14 +524,15 @@ def decode_step_time(
         section 2; Fleet Foundations, the single-accelerator roofline (decoding); attention keeps
         its own format: DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.1
     Example:
-        >>> weights = 2 * 8.03e9  # as many bytes as operations
-        >>> hardware = 3.35e12, 989e12, 989e12, 1
-        >>> step = decode_step_time(weights, weights, weights, 0, 1, *hardware, 0, 1)
+        >>> weights, peak = 2 * 8.03e9, 989e12
+        >>> work = 1, 8.03e9, 0, 0, 0
+        >>> step = decode_step_time(weights, weights, *work, 1, 3.35e12, peak, peak, peak, 1, 0, 1)
         >>> round(1 / float(step), 1)
         208.6
     """
     rate = tensor_parallel * gemm_efficiency
-    products = (decode_flops - decode_attention_flops) / (rate * peak_flops)
+    products = active_matrix_parameters / peak_flops + vocab_size * hidden_size / logits_peak_flops
+    products = 2 * serving_batch_size * products / rate
     matrices = np.maximum(decode_weights_bytes / reached_hbm_bandwidth, products)
     cache = (decode_bytes - decode_weights_bytes) / reached_hbm_bandwidth
     scores = decode_attention_flops / (rate * attention_peak_flops)
@@ -527,75 +550,112 @@ def decode_tokens_per_second(serving_batch_size, decode_step_time, serving_memor
     return where(serving_memory_reason > 0, 0.0, serving_batch_size / decode_step_time)
 
 
-@alternative("prompt_attention_span", sliding_window=False)
-def full_prompt_attention_span(prompt_tokens):
-    """Keys that each query of a prompt attends to, mean over the prompt.
+def prompt_positions(prompt_tokens):
+    """Tokens of a prompt that are read.
 
-    s / 2, with s = max(prompt, 1): an empty prompt still has a start token
-
-    Returns: [1] keys of one query
-    Source: Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 4.1 (half of the operations)
-    """
-    return np.maximum(prompt_tokens, 1.0) / 2
-
-
-@alternative("prompt_attention_span", sliding_window=True)
-def windowed_prompt_attention_span(
-    prompt_tokens, attention_window, windowed_layers, attention_layers, layers
-):
-    """Keys that each query of a prompt attends to, mean over the prompt and the layers.
-
-    same formula as `causal_attention_span`, with s = max(prompt, 1)
-
-    Source: Jiang et al. 2023 (Mistral 7B), arXiv:2310.06825, section 2
-    """
-    positions = np.maximum(prompt_tokens, 1.0)
-    spans = full_layer_span(positions), windowed_layer_span(positions, attention_window)
-    return windowed_causal_attention_span(*spans, windowed_layers, attention_layers, layers)
-
-
-def prefill_tokens(serving_batch_size, prompt_tokens):
-    """Tokens of a batch's prompts.
-
-    b max(prompt, 1): an empty prompt still has a start token
+    max(prompt, 1): an empty prompt still has a start token
 
     Returns: [1] tokens
     Source: by definition
     """
-    return serving_batch_size * np.maximum(prompt_tokens, 1.0)
+    return np.maximum(prompt_tokens, 1.0)
 
 
-def prefill_attention_flops(
-    layers, attention_heads, head_size, prefill_tokens, prompt_attention_span
+family(
+    {
+        "full_layer_span": "prompt_attention_span",
+        "sequence_length": "prompt_positions",
+        "under the mask of a layer without a window, mean over the sequence": "of a prompt, mean",
+    },
+    full_layer_span,
+    sliding_window=False,
+)
+
+
+@alternative("prompt_attention_span", sliding_window=True)
+def windowed_prompt_attention_span(
+    prompt_positions, attention_window, windowed_layers, attention_layers, layers
 ):
-    """Attention operations of a batch's prefill.
+    """Keys that each query of a prompt attends to, mean over the prompt and the layers.
 
-    4 tokens l a (h / a) keys
+    same formula as `causal_attention_span`
 
-    Returns: [FLOP] operations
-    Range: no prefix caching across requests
+    Source: Jiang et al. 2023 (Mistral 7B), arXiv:2310.06825, section 2
+    """
+    spans = (
+        full_layer_span(prompt_positions),
+        windowed_layer_span(prompt_positions, attention_window),
+    )
+    return windowed_causal_attention_span(*spans, windowed_layers, attention_layers, layers)
+
+
+def prefill_tokens(serving_batch_size, prompt_positions):
+    """Tokens of a batch's prompts.
+
+    b s
+
+    Returns: [1] tokens
+    Source: by definition
+    """
+    return serving_batch_size * prompt_positions
+
+
+def prompt_attention_flops_per_token(
+    layers,
+    attention_heads,
+    head_size,
+    prompt_attention_span,
+    linear_layers,
+    linear_state_flops_per_token,
+):
+    """Operations per token of a prompt in attention and around states.
+
+    4 l a (h / a) keys + l_s x operations around a state
+
+    Returns: [FLOP] operations of one token
     Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, appendix B; Dao 2023
         (FlashAttention-2), arXiv:2307.08691, section 4.1 (a causal mask halves attention)
     """
-    return 4 * prefill_tokens * layers * attention_heads * head_size * prompt_attention_span
+    attention = 4 * layers * attention_heads * head_size * prompt_attention_span
+    return attention + linear_layers * linear_state_flops_per_token
 
 
-def prefill_flops(active_parameters, prefill_tokens, prefill_attention_flops):
-    """Operations of a batch's prefill: weights and causal attention.
+def prompt_flops_per_token(
+    active_matrix_parameters,
+    vocab_size,
+    hidden_size,
+    prompt_positions,
+    prompt_attention_flops_per_token,
+):
+    """Operations per token of a prompt: matrices of layers, logits and causal attention.
 
-    2 N_active tokens + attention
+    2 N_matrices + 2 V h / s + attention: logits of its last token alone
+
+    Returns: [FLOP] operations of one token
+    Range: log-probabilities of prompts take logits of all tokens, 2 V h; no prefix caching
+    Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, appendix B; vLLM,
+        vllm/v1/worker/gpu_model_runner.py (logits_indices)
+    """
+    logits = 2 * vocab_size * hidden_size / prompt_positions
+    return 2 * active_matrix_parameters + logits + prompt_attention_flops_per_token
+
+
+def prefill_flops(prefill_tokens, prompt_flops_per_token):
+    """Operations of a batch's prefill.
+
+    tokens x operations
 
     Returns: [FLOP] operations
-    Range: no prefix caching across requests
-    Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, appendix B
+    Source: by definition
     """
-    return 2 * active_parameters * prefill_tokens + prefill_attention_flops
+    return prefill_tokens * prompt_flops_per_token
 
 
 def prefill_time(
-    serving_weights_memory,
-    prefill_flops,
-    prefill_attention_flops,
+    read_weights_memory,
+    prefill_tokens,
+    prompt_flops_per_token,
+    prompt_attention_flops_per_token,
     tensor_parallel,
     reached_hbm_bandwidth,
     peak_flops,
@@ -606,50 +666,65 @@ def prefill_time(
 ):
     """Prefill time of a batch's prompts on one replica.
 
-    (max((operations / P + attention / P_attention) / t, weights of a GPU / BW) + all-reduces) x
-    ratio, with P and BW as kernels reach them
+    (max(tokens (operations / P + attention / P_attention) / t, weights of a GPU / BW) +
+    all-reduces) x ratio, with P and BW as kernels reach them
 
-    Returns: [s] time of all prompts of the batch
-    Range: prompts packed into one pass, without prefix caching. Too long only for few prompt tokens
-        that miss some experts
+    Returns: [s] time of all prompts
+    Range: prompts packed into one pass, without prefix caching or decode steps between. Too long
+        only for few tokens that miss some experts; too short where the head's weights are read for
+        few prompts (2 % of 1,000 tokens of 8B), or fewer prompts than GPUs have attention apart
     Source: Pope et al. 2022, arXiv:2211.05102, section 2; Williams et al. 2009, CACM 52(4);
         attention keeps its own format: DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.1
     """
-    matrices = (prefill_flops - prefill_attention_flops) / peak_flops
-    work = matrices + prefill_attention_flops / attention_peak_flops
-    compute = work / (tensor_parallel * gemm_efficiency)
-    read = serving_weights_memory / reached_hbm_bandwidth
+    matrices = (prompt_flops_per_token - prompt_attention_flops_per_token) / peak_flops
+    work = matrices + prompt_attention_flops_per_token / attention_peak_flops
+    compute = prefill_tokens * work / (tensor_parallel * gemm_efficiency)
+    read = read_weights_memory / reached_hbm_bandwidth
     return (np.maximum(compute, read) + prefill_exchange_time) * serving_time_ratio
 
 
-def time_to_first_token(
-    prefill_time, serving_batch_size, serving_weights_memory, reached_hbm_bandwidth
-):
-    """Time from a request to its first output token, without queueing.
-
-    max(prefill of the batch / b, weights of a GPU / BW): prompts come one by one
-
-    Returns: [s] time to first token
-    Range: no decode step is under way; the prompt is not cut into chunks
-    Source: Yu et al. 2022 (Orca), OSDI, section 4 (requests join between iterations)
-    """
-    one = prefill_time / serving_batch_size
-    return np.maximum(one, serving_weights_memory / reached_hbm_bandwidth)
+# a request's prompt is read alone: Yu et al. 2022 (Orca), section 4
+family(
+    {
+        "prefill_time": "time_to_first_token",
+        "prefill_exchange_time": "prompt_exchange_time",
+        "decode_exchange_time": "prompt_exchange_time",
+        "prefill_tokens": "prompt_positions",
+        "serving_batch_size": "prompt_positions",
+        "Prefill time of a batch's prompts on one replica": "Time from a request to its first "
+        "output token, without queueing: its prompt is read alone",
+        "all prompts": "one prompt",
+        "prompts packed into one pass, without": "without",
+        "decode step": "prompt that is read alone",
+    },
+    prefill_time,
+    tensor_decode_exchange_time,
+)
 
 
 @alternative("kv_transfer_time", disaggregated_prefill=True, off=0.0)
 def disaggregated_kv_transfer_time(
-    prompt_tokens, kv_cache_bytes_per_token, tensor_parallel, rail_bandwidth
+    prompt_cached_tokens,
+    layers,
+    kv_elements_per_layer,
+    kv_bytes_per_element,
+    kv_head_ranks,
+    linear_state_bytes,
+    attention_ranks,
+    rail_bandwidth,
 ):
-    """Time to send a prompt's KV cache from the GPUs that read it to those that answer.
+    """Time to send a prompt's KV cache and states from the GPUs that read it to those that answer.
 
-    prompt x bytes per token / (t B)
+    (cached tokens (mean over layers) x l x elements x bytes / ranks of a token's heads + states /
+    ranks) / B: each GPU that answers reads all that it keeps
 
     Returns: [s] time of one request
-    Range: heads shared out over all t GPUs; an upper bound where layers are sent as they are done
-    Source: Zhong et al. 2024 (DistServe), arXiv:2401.09670, section 3.3
+    Range: as many GPUs read as answer; an upper bound where layers are sent as they are done
+    Source: Zhong et al. 2024 (DistServe), arXiv:2401.09670, section 3.3; vLLM,
+        vllm/distributed/kv_transfer/kv_connector/utils.py (get_target_remote_ranks)
     """
-    return prompt_tokens * kv_cache_bytes_per_token / (tensor_parallel * rail_bandwidth)
+    kept = prompt_cached_tokens * layers * kv_elements_per_layer * kv_bytes_per_element
+    return (kept / kv_head_ranks + linear_state_bytes / attention_ranks) / rail_bandwidth
 
 
 @alternative("time_per_output_token", disaggregated_prefill=False)

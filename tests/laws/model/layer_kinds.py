@@ -502,7 +502,7 @@ def messages_of_blocks() -> Pairs:
 
 
 @check(
-    "linear_state_bytes mixed_kv_cache_bytes_per_token mixed_request_kv_cache mixed_decode_bytes "
+    "recurrent_linear_state_bytes kv_cache_bytes_per_token request_kv_cache decode_bytes "
     "windowed_cached_tokens windowed_decode_context",
     by="simulator",
     source="caches of every layer of a request, token by token",
@@ -520,7 +520,7 @@ def caches_of_layers() -> Pairs:
         yield value("request_kv_cache", **given), kept + states
         yield value("linear_state_bytes", **given), states
         yield 130 * value("kv_cache_bytes_per_token", **given), kept
-        weights = value("serving_weights_memory", **given, tensor_parallel=2)
+        weights = value("decode_weights_bytes", **given, tensor_parallel=2)
         read = sum(2 * KV * SIZE * 2 * (100 + step) for step in range(29)) / 29
         read *= pattern.count("*")
         ours = value("decode_bytes", **given, tensor_parallel=2, serving_batch_size=5)

@@ -32,7 +32,7 @@ def requests() -> Pairs:
 
 
 @check(
-    "output_tokens_per_second shared_time_per_output_token request_latency time_to_first_token "
+    "output_tokens_per_second shared_time_per_output_token request_latency "
     "decode_tokens_per_second serving_cost_per_million_tokens serving_replicas serving_gpus "
     "disaggregated_serving_gpus disaggregated_time_per_output_token",
     by="simulator",
@@ -55,8 +55,7 @@ def continuous_batching() -> Pairs:
                 begun[k], clock, out, left[k] = clock, clock + prompt, out + 1, output - 1
                 first[k] = clock
         whole = batch * prompt
-        first_token = formulas.time_to_first_token(whole, batch, 1e9, 1e12)
-        yield first_token, first[0] - begun[0]
+        first_token = first[0] - begun[0]  # its prompt's alone: see `drawn_servers`
         token = formulas.shared_time_per_output_token(step, whole, batch, output, 0)
         yield token, float(np.mean(gaps[2 * batch :]))
         yield formulas.shared_time_per_output_token(step, whole, batch, output, 1), math.inf
@@ -101,17 +100,17 @@ def small_all_reduces() -> Pairs:
 
 @check(
     "direct_all_reduce_time tensor_decode_exchange_time tensor_prefill_exchange_time "
-    "prefill_tokens",
+    "prefill_tokens prompt_positions",
     by="simulator",
     source="every read of every rank, layer by layer, in one shot or two; then every message of a "
     "ring on each rail",
 )
 def messages() -> Pairs:
-    """80 layers on 1 to 16 GPUs of 8-GPU nodes; 1 to 100,000 tokens"""
+    """160 blocks and an embedding on 1 to 16 GPUs of 8-GPU nodes; 1 to 100,000 tokens"""
     start, inner, hop, rail = 5e-6, 450e9, 5e-6, 50e9
     for ranks, tokens in ((1, 1), (2, 1), (8, 1), (8, 64), (8, 100_000), (16, 1), (16, 2048)):
         held, message, total = min(ranks, 8), tokens * 8192 * 2, 0.0
-        for _block in range(2 * 80):
+        for _block in range(1 + 2 * 80):
             shots = [start, 2 * start]
             for _peer in range(held - 1):
                 shots[0] += message / inner
@@ -120,7 +119,8 @@ def messages() -> Pairs:
             for _message in range(2 * (ranks // held - 1)):
                 total += hop + message / held / (ranks // held) / rail
         links = start, inner, hop, rail if ranks > 8 else math.nan
-        given = formulas.prefill_tokens(tokens, 0), 8192, 2, 80, ranks, held, *links
+        positions = formulas.prompt_positions(0)
+        given = formulas.prefill_tokens(tokens, positions), 8192, 2, 160, ranks, held, *links
         yield formulas.tensor_decode_exchange_time(*given), total
         yield formulas.tensor_prefill_exchange_time(*given), total
     beyond = formulas.tensor_decode_exchange_time(
@@ -132,21 +132,27 @@ def messages() -> Pairs:
 @check(
     "disaggregated_kv_transfer_time serving_time_in_interval",
     by="derivation",
-    source="a prompt's keys and values sent head by head over eight rails; the ends of an interval",
+    source="a prompt's keys, values and states sent head by head over the rails of those that "
+    "answer; the ends of an interval",
 )
 def transfers() -> Pairs:
-    """70B, 2,048 tokens over 8 rails of 50 GB/s; half and whole ways to both ends"""
-    rails = [0.0] * 8
-    for _layer in range(80):
-        for head in range(8):
-            rails[head] += 2048 * 2 * 128 * 2 / 50e9
-    yield formulas.disaggregated_kv_transfer_time(2048, 327_680, 8, 50e9), max(rails)
+    """70B, 2,048 tokens, states of 64 heads, 1 to 16 rails; half and whole ways to both ends"""
+    for ranks in (1, 8, 16):
+        rails = [0.0] * ranks
+        for _layer in range(80):
+            for rank in range(ranks):
+                heads = {rank * 64 // ranks // 8, ((rank + 1) * 64 // ranks - 1) // 8}
+                rails[rank] += 2048 * (max(heads) - min(heads) + 1) * 2 * 128 * 2 / 50e9
+        for head in range(64):
+            rails[head * ranks // 64] += 1e6 / 50e9
+        given = 2048, 80, 2048, 2, min(ranks, 8), 64e6, ranks, 50e9
+        yield formulas.disaggregated_kv_transfer_time(*given), max(rails)
     for place, ratio in ((-1, 1 / 1.9), (0, 1), (0.5, math.sqrt(1.9)), (1, 1.9)):
         yield formulas.serving_time_in_interval(place, 1.9), ratio
 
 
 @check(
-    "divided_serving_weights_memory decode_tokens_per_second decode_step_time",
+    "serving_weights_memory decode_tokens_per_second decode_step_time",
     by="table",
     source="Fleet Foundations, the single-accelerator roofline: 8.03B in BF16, 208.6 tokens/s on "
     "an H100",
@@ -154,12 +160,14 @@ def transfers() -> Pairs:
 )
 def tokens_of_one_gpu() -> Pairs:
     """one GPU and one sequence; two GPUs hold half of the weights each"""
-    weights = formulas.divided_serving_weights_memory(8.03e9 * 2, 1)
-    hardware = 3.35e12, 989e12, 989e12, 1  # kernels as fast as the hardware
-    step = formulas.decode_step_time(weights, weights, 2 * 8.03e9, 0.0, 1, *hardware, 0, 1)
+    shape = 32, 41_943_040, 0, 2048, 128_256, 4096, 2, 2
+    weights = formulas.serving_weights_memory(8.03e9 * 2, *shape, 1, 1, 1)
+    peaks = 989e12, 989e12, 989e12, 1  # kernels as fast as the hardware
+    work = 1, 8.03e9, 0, 0, 0.0
+    step = formulas.decode_step_time(weights, weights, *work, 1, 3.35e12, *peaks, 0, 1)
     yield formulas.decode_tokens_per_second(1, step, 0), 208.6
     held = [2 * 8.03e9 / 100 for _ in range(100)]
-    yield formulas.divided_serving_weights_memory(8.03e9 * 2, 2), sum(held[::2])
+    yield formulas.serving_weights_memory(8.03e9 * 2, *shape, 2, 2, 2), sum(held[::2])
 
 
 @check(
@@ -171,16 +179,16 @@ def caches() -> Pairs:
     """8B and 70B caches on 1 to 8 GPUs of 80 GB; no room at all"""
     for t, weights, token in ((1, 16e9, 131072), (8, 141e9, 327680), (1, 141e9, 327680)):
         one = sum(token for _ in range(1024 + 256))
-        yield formulas.request_kv_cache(1024 + 256, token), one
+        yield formulas.request_kv_cache(1024 + 256, 1, token / 2, 2, 0), one
         left, batch = t * (80e9 - 2e9) - weights, 0
         while left >= one:
             left, batch = left - one, batch + 1
-        yield formulas.largest_serving_batch(80e9, 2e9, weights / t, one, t), batch
+        yield formulas.largest_serving_batch(80e9, 2e9, weights / t, one, 0, t, t, t), batch
         yield formulas.kv_cache_memory(batch, one), sum(one for _ in range(batch))
 
 
 @check(
-    "expert_unvisited_weights_memory decode_weights_bytes",
+    "expert_decode_weights_bytes read_weights_memory",
     by="simulator",
     source="20,000 batches routed at random (fixed seed), experts that are visited counted",
     tolerance=1e-2,
@@ -188,7 +196,7 @@ def caches() -> Pairs:
 def visited_experts() -> Pairs:
     """Mixtral 8x7B on 1 and 4 GPUs, BF16 and FP8, batches of 1, 4 and 16; every expert visited"""
     draw = np.random.default_rng(5)
-    everything, one, layers = 46_702_792_704, 3 * 4096 * 14336, 32
+    everything, one, layers = 46_702_792_704 - 32000 * 4096, 3 * 4096 * 14336, 32
     for batch in (1, 4, 16):
         ranks = draw.random((20_000, batch, 8)).argsort(axis=2)[:, :, :2]
         visited = np.zeros((20_000, 8), bool)
@@ -199,8 +207,9 @@ def visited_experts() -> Pairs:
         for t in (1, 4):
             point = {**MIXTRAL, "serving_batch_size": batch, "tensor_parallel": t}
             yield computed(point, "decode_weights_bytes")[0], 2 * read / t
-            # in FP8, all but two tables, the norms of each layer and the last one in one byte
-            others = 2 * 32000 * 4096 + (2 * 32 + 1) * 4096
+            # in FP8, all but the head, the norms of each layer and the last one in one byte
+            others = 32000 * 4096 + (2 * 32 + 1) * 4096
             point["precision"] = "fp8"
             yield computed(point, "decode_weights_bytes")[0], (read + others) / t
-    yield formulas.expert_unvisited_weights_memory(32, 8, 8, one, 1, 2, 1), 0
+    given = 46.7e9, 46.7e9, 0, 1, 32000, 4096, 8, 8, 1, 2, 1
+    yield formulas.expert_decode_weights_bytes(2 * 46.7e9, *given), 2 * 46.7e9

@@ -31,17 +31,22 @@ def heads_on_ranks() -> Pairs:
 
 
 @check(
-    "largest_serving_batch serving_memory_reason copied_attention_serving_weights_memory "
-    "kv_head_ranks_latent_attention_true kv_cache_ranks_data_parallel_attention_true",
+    "largest_serving_batch serving_memory_reason serving_weights_memory "
+    "kv_head_ranks_latent_attention_true",
     by="derivation",
     source="requests admitted one by one to the emptiest GPU until one finds no room",
 )
 def admitted_requests() -> Pairs:
     """DeepSeek-V3 on 8 H200 in FP8, latent caches whole on each GPU and by request; 4,096 tokens"""
-    cache, layers, attention, weights = 4096 * 70_272, 61, 187e6, 671e9
-    copied = formulas.copied_attention_serving_weights_memory(weights, layers, attention, 1, 8)
-    yield copied, sum([layers * attention, (weights - layers * attention) / 8])
-    for apart, held in ((False, weights / 8), (True, copied)):
+    cache, layers, attention, weights, table = 4096 * 70_272, 61, 187e6, 671e9, 129_280 * 7168
+    shape = layers, attention, 1536, 576, 129_280, 7168, 1, 2
+    apart_, divided = layers * attention + 2 * table, layers * 7168 * (1536 + 576)
+    for apart, held in (
+        (False, sum([divided, (weights - divided) / 8])),
+        (True, sum([apart_, (weights - apart_) / 8])),
+    ):
+        ranks = 1 if apart else 8
+        yield formulas.serving_weights_memory(weights, *shape, ranks, 1, 8), held
         used, admitted = [held] * 8, 0
         while True:
             targets = [used.index(min(used))] if apart else range(8)
@@ -50,21 +55,18 @@ def admitted_requests() -> Pairs:
             for k in targets:
                 used[k] += cache
             admitted += 1
-        ranks = (
-            formulas.kv_cache_ranks_data_parallel_attention_true(8)
-            if apart
-            else formulas.kv_head_ranks_latent_attention_true()
-        )
-        most = formulas.largest_serving_batch(141e9, 0.0, held, cache, ranks)
+        whole = formulas.kv_head_ranks_latent_attention_true()
+        most = formulas.largest_serving_batch(141e9, 0.0, held, cache, 0, whole, ranks, 8)
         yield most - most % (8 if apart else 1), admitted
         yield formulas.serving_memory_reason(most, most), 0
         yield formulas.serving_memory_reason(most + 1, most), 1
 
 
 @check(
-    "full_decode_context windowed_decode_context full_prompt_attention_span "
+    "full_decode_context windowed_decode_context prompt_attention_span "
     "windowed_prompt_attention_span decode_bytes decode_attention_flops decode_flops "
-    "prefill_attention_flops prefill_flops decode_step_time prefill_time",
+    "prompt_attention_flops_per_token prompt_flops_per_token prefill_flops decode_step_time "
+    "prefill_time",
     by="simulator",
     source="every token of an answer replayed, layer by layer: what is read of each earlier one, "
     "and multiplied",
@@ -72,9 +74,11 @@ def admitted_requests() -> Pairs:
 def replayed_answers() -> Pairs:
     """8B on 1 to 16 GPUs; prompts to 131,072, answers to 300; windows of 1 to 800 in some layers"""
     layers, heads, size, kv, parameters = 32, 32, 128, 8, 8.03e9
+    table = 128_256, 4096
+    head = table[0] * table[1]
     each = layers * 2 * kv * size * 2
     bandwidth, peak, slow, reached, wire, shift = 2.7e12, 1979e12, 989e12, 0.75, 1e-3, 1.5
-    speeds = bandwidth, peak, slow, reached, wire, shift
+    speeds = slow, reached, wire, shift
     for ranks, window, windowed in ((1, math.inf, 0), (16, 1, 32), (8, 512, 24), (8, 800, 24)):
         width = windowed, layers, layers
         for prompt, output in ((0, 1), (0, 300), (700, 1), (700, 2), (700, 300), (131_072, 90)):
@@ -83,7 +87,7 @@ def replayed_answers() -> Pairs:
             triangle = begin * begin / 2  # half is masked
             band = triangle - max(begin - window, 0) ** 2 / 2
             pairs = (layers - windowed) * triangle + windowed * band
-            attention, products = 2 * 2 * heads * size * pairs, begin * 2 * parameters
+            attention, products = 2 * 2 * heads * size * pairs, begin * 2 * parameters + 2 * head
             work = (products / peak + attention / slow) / reached
             first = (max(work / ranks, 2 * parameters / ranks / bandwidth) + wire) * shift
             clock = first
@@ -91,24 +95,27 @@ def replayed_answers() -> Pairs:
                 earlier = prompt + token - 1
                 near = min(earlier, window - 1)
                 seen = earlier + (near - earlier) * windowed / layers
-                work = 2 * parameters / (peak * reached * ranks)
+                work = 2 * (parameters / peak + head / slow) / (reached * ranks)
                 matrices = max(2 * parameters / ranks / bandwidth, work)
                 work = 2 * 2 * layers * heads * size * seen / (slow * reached * ranks)
                 clock += (matrices + max(seen * each * share / bandwidth, work) + wire) * shift
             context = formulas.full_decode_context(prompt, output)
-            span = formulas.full_prompt_attention_span(prompt)
+            span = formulas.prompt_attention_span(begin)
             if windowed:
                 context = formulas.windowed_decode_context(prompt, output, window, *width)
-                span = formulas.windowed_prompt_attention_span(prompt, window, *width)
-            read = formulas.decode_bytes(2 * parameters / ranks, 1, context, each, min(ranks, kv))
+                span = formulas.windowed_prompt_attention_span(begin, window, *width)
+            weights, kept = 2 * parameters / ranks, (layers, 2 * kv * size, 2, 0, min(ranks, kv))
+            read = formulas.decode_bytes(weights, 1, context, *kept, ranks, ranks)
             some = formulas.decode_attention_flops(layers, heads, size, 1, context)
-            done = formulas.decode_flops(parameters, 1, some)
-            weights = 2 * parameters / ranks
-            step = formulas.decode_step_time(read, weights, done, some, ranks, *speeds)
-            some = formulas.prefill_attention_flops(layers, heads, size, begin, span)
-            done = formulas.prefill_flops(parameters, begin, some)
-            yield done, products + attention
-            prefill = formulas.prefill_time(weights, done, some, ranks, *speeds)
+            done = formulas.decode_flops(parameters, *table, 1, some)
+            yield done, 2 * (parameters + head) + some
+            work = 1, parameters, *table, some, ranks
+            step = formulas.decode_step_time(read, weights, *work, bandwidth, peak, slow, *speeds)
+            some = formulas.prompt_attention_flops_per_token(layers, heads, size, span, 0, 0)
+            done = formulas.prompt_flops_per_token(parameters, *table, begin, some)
+            yield formulas.prefill_flops(begin, done), products + attention
+            work = begin, done, some, ranks, bandwidth, peak
+            prefill = formulas.prefill_time(weights, *work, *speeds)
             yield prefill, first
             yield prefill + (output - 1) * step, clock
 
@@ -139,7 +146,8 @@ def published_caches() -> Pairs:
     """OPT-13B, Llama-3.1-405B, Qwen-2.5-72B, DeepSeek-V3"""
     opt = formulas.kv_cache_bytes_per_token(40, formulas.kv_elements_per_layer(40, 128), 2)
     yield opt, 800 * 1024
-    yield formulas.request_kv_cache(formulas.full_cached_tokens(2000, 48), opt), 1.6e9
+    tokens = formulas.full_cached_tokens(2000, 48)
+    yield formulas.request_kv_cache(tokens, 40, 2 * 5120, 2, 0), 1.6e9
     for layers, elements, printed in ((126, 2048, 516.096e3), (80, 2048, 327.68e3)):
         ours = formulas.kv_elements_per_layer(8, 128)
         yield ours, elements
