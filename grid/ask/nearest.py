@@ -21,6 +21,7 @@ from .sensitivity import frozen
 
 NEAREST = "fleetcube_nearest"  # the attribute that holds the line
 MOST = 1 << 22  # points evaluated for each of cluster and batch
+EACH = 1 << 14  # whole multiples tried on each side of a value before they are thinned out
 MOST_POINTS = 100_000  # of a grid without an answer
 _FAR = 2.0  # factor up to which clusters and batches are tried
 (_GPUS,), (_BATCH,) = STEPS, RUN_STEPS
@@ -42,13 +43,18 @@ def nearest(scenario: Mapping[str, Any], of: str, search: Sequence[str] = ()) ->
         return ""
     problem, numbers = frozen(here._plan("numpy"))
     now = {name: numbers[name] for name in (_GPUS, _BATCH) if name in numbers}
-    found = {}
+    found, thinned = {}, ""
+    each = max(1, min(EACH, MOST // (8 * math.prod(map(len, tried.values())))))
     for name, value in now.items():
         unit = whole_unit(problem, name)
-        at = _first(sure, of, search, name, _around(value, unit))
+        around, step = _around(value, unit, each)
+        at = _first(sure, of, search, name, around)
         if at is not None:
             found[name] = at
-    return _line(now, _why(reasons, now, bool(tried)), found, _other(sure, of) if not tried else "")
+        if step > unit and not (at and abs(at - value) <= each * unit):
+            thinned += f"; {name} farther than {each * unit:,} off: only multiples of {step:,.0f}"
+    layout = _other(sure, of) if not tried else ""
+    return _line(now, _why(reasons, now, bool(tried)), found, layout) + thinned
 
 
 def nearest_of_ranges(sweep: Evaluation, of: str, ranges: Mapping[str, Sequence[Any]]) -> str:
@@ -101,11 +107,17 @@ def _reasons(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> Any:
     return values[REASON]
 
 
-def _around(value: float, unit: int) -> Array:
-    """Whole multiples of a unit within a factor of a value, the nearest first."""
-    every = unit * np.arange(max(1, value / _FAR // unit), value * _FAR // unit + 1)
+def _around(value: float, unit: int, each: int) -> tuple[Array, float]:
+    """Whole multiples of a unit within a factor of a value, the nearest first, and in what those
+    come that are farther than `each` units."""
+    first, last = max(1, value / _FAR // unit), min(value * _FAR, values.MOST_EXACT - 1) // unit
+    coarse = 2.0 ** math.ceil(math.log2(max(1, (last - first) / each)))
+    near = value // unit + np.arange(-each, each + 1.0)
+    far = coarse * np.arange(math.ceil(first / coarse), last // coarse + 1)
+    every = unit * np.union1d(near[(near >= first) & (near <= last)], far)
     every = every[every != value]
-    return np.asarray(every[np.argsort(np.abs(np.log(every / value)), kind="stable")])
+    order = np.argsort(np.abs(np.log(every / value)), kind="stable")
+    return every[order], coarse * unit
 
 
 def _first(

@@ -22,7 +22,7 @@ from ...kernels.roles import CHOSEN, COUNTS, POSITIVE, TEXTS
 from ..errors import InputError, check_count, nearest, shown
 
 DTYPES = ("float64", "float32")
-_MOST_EXACT = 2**53  # whole numbers below are exact as floats
+MOST_EXACT = 2**53  # whole numbers below are exact as floats
 
 
 def known_names() -> list[str]:
@@ -225,7 +225,7 @@ def _check_bounds(name: str, written: Any, value: float) -> None:
         raise InputError(
             f"{name} = {shown(written)} must be at most {row.high:g}; give a smaller value"
         )
-    if row.kind == "count" and _MOST_EXACT <= value < math.inf:
+    if row.kind == "count" and MOST_EXACT <= value < math.inf:
         raise InputError(
             f"{name} = {shown(written)} must be below 2^53, from where on floating point has not "
             "every whole number; give a smaller value"

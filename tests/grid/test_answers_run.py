@@ -13,6 +13,7 @@ from click.testing import CliRunner
 import fleetcube
 from fleetcube import Settings, Sweep
 from fleetcube.cli import cli
+from fleetcube.grid.ask import nearest as nearest_of
 
 from ..draws import generator, scaled
 from .common import refused
@@ -408,3 +409,18 @@ def same(answer: Any, right: float) -> bool:
 
 def beats(one: tuple[float, float], other: tuple[float, float]) -> bool:
     return one != other and one[0] <= other[0] and one[1] <= other[1]
+
+
+def test_the_nearest_of_a_billion_sequences_is_sought_in_little_memory() -> None:
+    # whole numbers between half and twice of it: 24 GB were made before
+    around, step = nearest_of._around(1e9, 8, 1 << 10)
+    assert len(around) <= 4 << 10
+    assert step > 8
+    near = np.sort(around[np.abs(around - 1e9) <= 8 << 10])
+    assert np.array_equal(near, 1e9 + 8.0 * np.array([k for k in range(-1024, 1025) if k]))
+    assert (around >= 5e8).all()
+    assert (around <= 2e9).all()
+    assert not (around % 8).any()
+    some, all_ = nearest_of._around(100.0, 1, 1 << 10)
+    assert (sorted(some), all_) == ([float(k) for k in range(50, 201) if k != 100], 1.0)
+    assert len(nearest_of._around(2.0**53 - 1, 1, 1 << 10)[0]) <= 4 << 10
