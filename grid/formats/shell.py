@@ -837,8 +837,8 @@ class _Reader:
             return self._called(name, rest)
         way = getattr(self, f"do_{name}", None) if re.fullmatch(r"[a-z]+", name) else None
         if way is not None:
-            status: bool | None = way(rest)
-            return status
+            done: bool | None = way(rest)
+            return done
         if name in (":", "true"):
             return True
         if name == "false":
