@@ -78,8 +78,8 @@ _COMPARED: dict[str, Callable[[int, int], bool]] = {
     **{"-ge": int.__ge__, "-lt": int.__lt__, "-le": int.__le__},
 }
 _TOO_MUCH = (
-    "{!r} computes more than a launch script does; state its values, or give what "
-    "`fleetcube record` writes"
+    "{!r} computes more than a launch script does; give its launch line alone, or state its values "
+    "in a spec"
 )
 Value = str | dict[Any, str]  # an array by place or by key
 
