@@ -77,14 +77,16 @@ def _piece_times(
     folded = schedule in ("zb_v", "dualpipev")
     interleaves = schedule in ("1f1b", "interleaved", "combined_1f1b")
     v = 2 if folded else int(stated["virtual_stages"]) if interleaves else 1
-    job = _values(scenario, ["embedding_share", "logits_share", "last_stage_layers"])
+    ends = ["first_stage_layers", "last_stage_layers"]
+    job = _values(scenario, ["embedding_share", "logits_share", *ends])
     stages = {"pipeline_stage": list(range(1, p + 1))}
     layers = (
         Evaluation(scenario, stages, ["stage_layers"])
         .evaluate(settings=Settings("numpy"))["stage_layers"]
         .values
     )
-    layers[-1] = job["last_stage_layers"]  # logits_share has those of multi-token prediction
+    # logits_share has those of multi-token prediction
+    layers[0 if folded else -1] = job["first_stage_layers" if folded else "last_stage_layers"]
     traffic = found["exposed_tensor_parallel_time"] + found["exposed_context_parallel_time"]
     computing = found["compute_time"] / (found["compute_time"] + traffic)
     embedding, logits = (job[f"{end}_share"] * computing for end in ("embedding", "logits"))

@@ -15,6 +15,7 @@ def checkpoint_size(parameters, checkpoint_bytes_per_parameter):
     N x bytes per parameter
 
     Returns: [B] size of one checkpoint
+    Range: without modules of multi-token prediction, 1.7 % of DeepSeek-V3
     Source: Fleet Foundations table 7 (14 B: BF16 weights, FP32 master, momentum, variance)
     Example:
         >>> checkpoint_size(70e9, 14) / 1e9

@@ -811,7 +811,10 @@ def staged_activation_memory(
     layers of the stage x micro-batches in flight x kept ratio x activations of a layer + logits
 
     Range: for a pipeline_layout of unequal pieces, exact on the end stages of interleaved schedules
-        with groups of as many micro-batches as stages; else an upper bound for the fullest stage
+        with groups of as many micro-batches as stages; else an upper bound for the fullest stage.
+        Layers of multi-token prediction count as spread over the pieces of their stage, an upper
+        bound; inputs of its norms, projection and head, 6 T h e a module, are not counted, at most
+        4 % of its stage
     """
     later = where(nearer_stage < pipeline_parallel, middle_stage_kept_ratio, last_stage_kept_ratio)
     ratio = where(nearer_stage > 1, later, first_stage_kept_ratio)

@@ -29,6 +29,7 @@ def gradient_site_message(parameters, gradient_wire_bytes, gradient_compression)
     N x bytes / compression
 
     Returns: [B] message of all GPUs of one site
+    Range: without modules of multi-token prediction, 1.7 % of DeepSeek-V3
     Source: Douillard et al. 2023 (DiLoCo), arXiv:2311.08105, section 2 (data parallelism, H = 1)
     """
     return parameters * gradient_wire_bytes / gradient_compression
