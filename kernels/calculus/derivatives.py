@@ -15,9 +15,8 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from .. import vocabulary
 from ..graph.docstrings import Doc
-from ..graph.formulas import Function, Quantity, UnknownNameError, known, parameters, plugged
+from ..graph.formulas import Function, Graph, Quantity, UnknownNameError, parameters
 from .made import Chain, Renamed, partial
 from .phases import in_phase, phase_of, without_phase
 from .slopes import (
@@ -45,17 +44,8 @@ class Derivative:
     kind: str
     of: str
     wrt: str
+    unit: str = ""  # of the quantity over that of the input; 1 for elasticities
     option: None = None
-
-    @property
-    def unit(self) -> str:
-        """Unit of the quantity over that of the input; 1 for elasticities."""
-        above, below = quantity(self.of).unit, unit_of(self.wrt)
-        if self.kind in ("dln", "deltaln") or above == below:
-            return "1"
-        if below == "1":
-            return above
-        return f"{above}/({below})" if "/" in below else f"{above}/{below}"
 
     @property
     def doc(self) -> Doc:
@@ -73,48 +63,57 @@ def name_of(kind: str, of: str, wrt: str) -> str:
     return f"{kind}_{of}_{kind}_{wrt}"
 
 
-def derivative(name: str) -> Derivative | None:
+@functools.lru_cache(1 << 14)
+def derivative(graph: Graph, name: str) -> Derivative | None:
     """The derivative that a name of the form d_Y_d_X means; None for other names."""
-    return _derivative(name, tuple(plugged))
-
-
-@functools.cache
-def _derivative(name: str, _: tuple[str, ...]) -> Derivative | None:
     match = _NAME.fullmatch(name)
-    if match is None or not _is_number(match.group(2)):
+    if match is None or not _is_number(graph, match.group(2)):
         return None
-    wrt = without_phase(match.group(3))
-    if row := vocabulary.PHYSICS.inputs.get(wrt):
-        slope = row.kind == "real" and not match.group(1).startswith("delta")
+    kind, of, wrt = match.groups()
+    plain = without_phase(wrt)
+    if row := graph.inputs.get(plain):
+        slope = row.kind == "real" and not kind.startswith("delta")
         fits = slope or row.kind == "count"
     else:
-        fits = _is_number(wrt) and wrt != match.group(2)
-    return Derivative(name, match.group(1), match.group(2), match.group(3)) if fits else None
+        fits = _is_number(graph, plain) and plain != of
+    if not fits:
+        return None
+    above, below = graph.quantities[of].unit, unit_of(graph, wrt)
+    return Derivative(name, kind, of, wrt, _ratio(above, below) if kind in ("d", "delta") else "1")
 
 
-def _is_number(name: str) -> bool:
+def _ratio(above: str, below: str) -> str:
+    """The unit of a quotient."""
+    if above == below:
+        return "1"
+    if below == "1":
+        return above
+    return f"{above}/({below})" if "/" in below else f"{above}/{below}"
+
+
+def _is_number(graph: Graph, name: str) -> bool:
     """Whether a name is a quantity, and no code."""
-    found = known(name)
+    found = graph.get(name)
     return found is not None and found.unit != "flag"
 
 
-def quantity(name: str) -> Quantity | Derivative:
+def quantity(graph: Graph, name: str) -> Quantity | Derivative:
     """The quantity of a name, derivatives among them. Raises UnknownNameError."""
-    found = known(name) or derivative(name)
+    found = graph.get(name) or derivative(graph, name)
     if found is None:
         raise UnknownNameError(f"{name!r} is not a quantity")
     return found
 
 
-def is_quantity(name: str) -> bool:
-    return known(name) is not None or derivative(name) is not None
+def is_quantity(graph: Graph, name: str) -> bool:
+    return graph.get(name) is not None or derivative(graph, name) is not None
 
 
-def unit_of(name: str) -> str:
+def unit_of(graph: Graph, name: str) -> str:
     plain = without_phase(name)
-    if row := vocabulary.PHYSICS.inputs.get(plain):
+    if row := graph.inputs.get(plain):
         return row.unit
-    return quantity(plain if known(plain) else name).unit
+    return quantity(graph, plain if graph.get(plain) else name).unit
 
 
 def reaches(formulas: Mapping[str, Function], outputs: Iterable[str]) -> frozenset[str]:
@@ -134,9 +133,12 @@ class Differentiator:
     """Adds derivatives to the ordered formulas of one case; `made` collects the new formulas."""
 
     def __init__(
-        self, formulas: Mapping[str, Function], dims: Mapping[str, Collection[str]]
+        self,
+        graph: Graph,
+        formulas: Mapping[str, Function],
+        dims: Mapping[str, Collection[str]],
     ) -> None:
-        self.formulas, self.dims = formulas, dims
+        self.graph, self.formulas, self.dims = graph, formulas, dims
         self.made: dict[str, Function] = {}
         self._order = {name: k for k, name in enumerate(formulas)}
         self._totals: dict[tuple[str, frozenset[str]], dict[str, str | float]] = {}
@@ -256,8 +258,8 @@ class Differentiator:
         below, above = names = (f"{wrt}_below", f"{wrt}_above")
         if below not in self.made:
             least, step = f"{wrt}_least", f"{wrt}_step"
-            plain, steps = without_phase(wrt), vocabulary.PHYSICS.roles.STEPS
-            self.made[least] = Chain(((vocabulary.PHYSICS.inputs[plain].low, 1.0),))
+            plain, steps = without_phase(wrt), self.graph.roles.steps
+            self.made[least] = Chain(((self.graph.inputs[plain].low, 1.0),))
             self.made[step] = Chain(((1.0, 1.0),))
             if plain in steps:
                 formula = steps[plain][0]
@@ -277,7 +279,7 @@ class Differentiator:
         """The nearer of two candidates if it is valid, else the farther one."""
         near, far = Renamed(candidates[0], operands[0]), Renamed(candidates[1], operands[1])
         # no value of the input affects the layout
-        reason = self._beside(wrt, vocabulary.PHYSICS.roles.LAYOUT_REASON)
+        reason = self._beside(wrt, self.graph.roles.layout_reason)
         if reason not in self._reaching(frozenset([wrt])):
             self.made[name] = near
             return

@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .. import vocabulary
 from ..graph.bind import Binding, Made
-from ..graph.formulas import Function, UnknownNameError, load, parameters
+from ..graph.formulas import Function, Graph, UnknownNameError, parameters
+from ..graph.roles import Roles
 from .made import Renamed
 
 _MARK = "__"
@@ -76,18 +76,18 @@ class Whole(Made):
         return whole
 
 
-def parts(outputs: Iterable[str]) -> list[str]:
+def parts(graph: Graph, outputs: Iterable[str]) -> list[str]:
     """The quantities that each phase must compute for outputs of the whole job."""
-    roles = vocabulary.PHYSICS.roles
+    roles = graph.roles
     needed: dict[str, None] = {}
 
     def visit(name: str) -> None:
         if name not in needed:
             needed[name] = None
-            for weight in roles.MEANS.get(name, ()):
+            for weight in roles.means.get(name, ()):
                 needed[weight] = None
-            if name in roles.OF_WHOLES:
-                for formula in load()[name].formulas.values():
+            if name in roles.of_wholes:
+                for formula in graph.quantities[name].formulas.values():
                     for parameter in parameters(formula):
                         visit(parameter)
 
@@ -97,6 +97,7 @@ def parts(outputs: Iterable[str]) -> list[str]:
 
 
 def side_by_side(
+    graph: Graph,
     outputs: Iterable[str],
     keys: Sequence[str],
     phases: Sequence[Mapping[str, Function]],
@@ -107,10 +108,10 @@ def side_by_side(
     `keys` are the suffixes of each phase's names, `own` the names that it sets. Raises
     UnknownNameError for an output that has no value for the whole job.
     """
-    roles = vocabulary.PHYSICS.roles
-    differ = _differing(phases, own)
+    roles = graph.roles
+    differ = _differing(roles, phases, own)
     made: dict[str, Function] = {}
-    of_job, before = roles.BEFORE
+    of_job, before = roles.before
     seen: list[tuple[str, ...]] = [(of_job,)]
     for key, row in zip(keys, phases, strict=True):
         for name, formula in row.items():
@@ -122,27 +123,27 @@ def side_by_side(
                 made[in_phase(name, key)] = Renamed(formula, operands)
             else:
                 made[name] = formula
-        seen.append((in_phase(roles.PHASED, key),))
+        seen.append((in_phase(roles.phased, key),))
 
     def name_in(name: str, key: str) -> str:
         return in_phase(name, key) if name in differ else name
 
     def add(name: str) -> None:
-        if name in made or (name not in differ and name not in roles.SUMS):
+        if name in made or (name not in differ and name not in roles.sums):
             return
-        if name in roles.OF_WHOLES:
+        if name in roles.of_wholes:
             formula = phases[0][name]
             for parameter in parameters(formula):
                 add(parameter)
             made[name] = formula
             return
-        kind = next((rule for rule, names in _rules().items() if name in names), None)
+        kind = next((rule for rule, names in _rules(roles).items() if name in names), None)
         if kind is None:
             raise UnknownNameError(
                 f"{name} has a value in each phase and none of the whole job; ask for one with "
                 "phase = its name, or for each with an axis phase of their names"
             )
-        weights = roles.MEANS.get(name, ())
+        weights = roles.means.get(name, ())
         rows = [tuple(name_in(n, key) for n in (name, *weights)) for key in keys]
         formulas = dict.fromkeys(row[name] for row in phases if name in row)
         made[name] = Whole(kind, tuple(rows), tuple(formulas))
@@ -152,29 +153,27 @@ def side_by_side(
     return made
 
 
-def _rules() -> dict[str, Collection[str]]:
+def _rules(roles: Roles) -> dict[str, Collection[str]]:
     """Quantities by the rule that combines their values over phases."""
-    roles = vocabulary.PHYSICS.roles
     return {
-        "sum": roles.SUMS,
-        "mean": roles.MEANS,
-        "largest": roles.LARGEST,
-        "least": roles.LEAST,
-        "first": roles.FIRST,
+        "sum": roles.sums,
+        "mean": roles.means,
+        "largest": roles.largest,
+        "least": roles.least,
+        "first": roles.first,
     }
 
 
 def _differing(
-    phases: Sequence[Mapping[str, Function]], own: Sequence[Collection[str]]
+    roles: Roles, phases: Sequence[Mapping[str, Function]], own: Sequence[Collection[str]]
 ) -> frozenset[str]:
     """Names whose value may differ between phases; all sums do, as each covers one phase."""
-    roles = vocabulary.PHYSICS.roles
     computed = {name for row in phases for name in row}
-    names = {name for row in own for name in row} | computed.intersection(roles.BEFORE)
+    names = {name for row in own for name in row} | computed.intersection(roles.before)
     names |= {
         name for name in computed if len({id(row.get(name)) for row in phases if name in row}) > 1
     }
-    for name in computed & roles.SUMS:
+    for name in computed.intersection(roles.sums):
         names.add(name)
     known = -1
     while known != (known := len(names)):

@@ -1,36 +1,41 @@
-"""The graph of quantities, read from the functions of the vocabulary's modules."""
+"""The graph of a model: its inputs and the quantities that plain functions compute from them."""
 
 import functools
 import importlib
 import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
-from .. import vocabulary
 from ..alternatives import docstring, is_twin
+from ..declare import Input
 from .bind import Made
 from .docstrings import Doc, read
+from .roles import Roles
+
+if TYPE_CHECKING:
+    from .plugins import Plugin
 
 Function = Callable[..., Any]
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """One name of the graph: a formula, or alternatives chosen by an option."""
+    """One name of the graph: a formula, or alternatives chosen by an option, whose default is
+    `usual`."""
 
     name: str
     option: str | None
     formulas: Mapping[Any, Function] = field(repr=False)
+    usual: Any = None
 
     def formula(self, options: Mapping[str, Any]) -> Function:
         return self.formulas[options[self.option] if self.option else None]
 
     @property
     def default(self) -> Function:
-        inputs = vocabulary.PHYSICS.inputs
-        return self.formulas[inputs[self.option].default if self.option else None]
+        return self.formulas[self.usual]
 
     @property
     def stated(self) -> Function:
@@ -57,38 +62,123 @@ class MissingInputError(ValueError):
     """A quantity needs an input that has no default and is not given."""
 
 
-plugged: dict[str, Quantity] = {}  # new quantities of the plugins that this process imported
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A model: inputs, and modules of plain functions, each the formula of the quantity of its
+    name, whose parameters are inputs and other quantities.
 
+    `roles` names the quantities that an engine treats in a way of their own. Formulas of `plugins`
+    stand beside those of the modules, or in place of them. Graphs of the same content are equal;
+    the modules are imported when a quantity is first asked for.
+    """
 
-def known(name: str) -> Quantity | None:
-    """What a name means: a quantity of fleetcube, else of an imported plugin. Which formulas are
-    used, only `select` says."""
-    return load().get(name) or plugged.get(name)
+    name: str
+    inputs: Mapping[str, Input] = field(repr=False)
+    modules: tuple[str, ...] = field(repr=False)
+    roles: Roles = field(default_factory=Roles, repr=False)
+    plugins: "tuple[Plugin, ...]" = ()
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Graph) and self._content == other._content)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.modules, self.plugins))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    @property
+    def _content(self) -> tuple[Any, ...]:
+        return self.name, self.modules, self.plugins, self.inputs, self.roles
+
+    @functools.cached_property
+    def quantities(self) -> Mapping[str, Quantity]:
+        """Every quantity by name. Raises ValueError where names collide."""
+        if self.plugins:
+            rows = [row for plugin in self.plugins for row in plugin.formulas.items()]
+            added = {name: Quantity(name, None, {None: formula}) for name, formula in rows}
+            return {**replace(self, plugins=()).quantities, **added}
+        return _quantities(self.modules, tuple(self.options.items()))
+
+    @functools.cached_property
+    def options(self) -> Mapping[str, Any]:
+        """The default of every option."""
+        return {n: row.default for n, row in self.inputs.items() if row.kind == "option"}
+
+    def get(self, name: str) -> Quantity | None:
+        return self.quantities.get(name)
+
+    def units(self, function: Function) -> dict[str, str]:
+        """Units of a formula's parameters, from their declarations."""
+        return {
+            name: self.inputs[name].unit if name in self.inputs else self.quantities[name].unit
+            for name in parameters(function)
+        }
+
+    def select(
+        self, outputs: Iterable[str], options: Mapping[str, Any], given: Iterable[str]
+    ) -> dict[str, Function]:
+        """Formulas needed for the outputs, each after what it needs.
+
+        The search stops at `given` names. Options choose among alternatives. Raises
+        MissingInputError for a needed input that is not given.
+        """
+        given = frozenset(given)
+        order: dict[str, Function] = {}
+
+        def visit(name: str, path: tuple[str, ...]) -> None:
+            if name in given or name in order:
+                return
+            if self.plugins and name in path:
+                raise UnknownNameError(f"{name!r} needs itself, via {' -> '.join(path)}")
+            if name not in self.quantities:
+                raise self._without(name, path)
+            formula = self.quantities[name].formula(options)
+            for parameter in parameters(formula):
+                visit(parameter, (*path, name))
+            order[name] = formula
+
+        for output in outputs:
+            visit(output, ())
+        return order
+
+    def _without(self, name: str, path: tuple[str, ...]) -> ValueError:
+        """Why a name on the way from an output has no value."""
+        row = self.inputs.get(name)
+        if row is None:
+            return UnknownNameError(f"{name!r} is neither an input nor a quantity")
+        wanted = path[0] if path else name
+        heard = logging.getLogger("fleetcube").isEnabledFor(logging.INFO)
+        via = f" (via {' -> '.join(path[1:])})" if heard and len(path) > 1 else ""
+        give = row.part_of if row.part_of in path else f"{name} ({row.description})"
+        see = f"fleetcube catalog {row.labels.partition(' ')[0].rstrip(':')}"
+        hint = f", or a {row.labels} ({see})" if row.labels else ""
+        return MissingInputError(f"{name} is missing: {wanted} needs it{via}; give {give}{hint}")
 
 
 @functools.cache
-def load(*plugins: Any) -> dict[str, Quantity]:
-    """Every quantity by name, with those of plugins. Raises ValueError where names collide; `make
-    quick` checks more."""
-    if plugins:
-        rows = [row for plugin in plugins for row in plugin.formulas.items()]
-        return {**load(), **{name: Quantity(name, None, {None: own}) for name, own in rows}}
+def _quantities(modules: tuple[str, ...], options: tuple[tuple[str, Any], ...]) -> Any:
+    """The quantities of modules, whose functions are the formulas."""
     formulas: dict[str, tuple[str | None, dict[Any, Function]]] = {}
-    for module_name in vocabulary.PHYSICS.modules:
+    for module_name in modules:
         module = importlib.import_module(module_name)
         for name, function in sorted(vars(module).items()):
             here = inspect.isfunction(function) and function.__module__ == module.__name__
             if here and not name.startswith("_"):
                 _register(formulas, function)
-    graph = {name: Quantity(name, option, choices) for name, (option, choices) in formulas.items()}
-    for quantity in graph.values():
+    usual: Mapping[str | None, Any] = dict(options)
+    found = {
+        name: Quantity(name, option, choices, usual.get(option))
+        for name, (option, choices) in formulas.items()
+    }
+    for quantity in found.values():
         if len(several := {*quantity.formulas.values()}) > 1:
             stated = quantity.stated
             for formula in several - {stated}:
-                own: Any = formula
-                own.__stated__ = stated  # supplies what its own docstring leaves out
+                alternative: Any = formula
+                alternative.__stated__ = stated  # supplies what its own docstring leaves out
     read.cache_clear()  # docstrings read earlier had nothing to inherit
-    return graph
+    return found
 
 
 def _register(
@@ -111,52 +201,3 @@ def parameters(function: Function) -> tuple[str, ...]:
         return tuple(inspect.signature(function).parameters)
     code = function.__code__  # ten times as fast
     return code.co_varnames[: code.co_argcount]
-
-
-def units(function: Function) -> dict[str, str]:
-    """Units of a formula's parameters, from their declarations."""
-    inputs, graph = vocabulary.PHYSICS.inputs, {**plugged, **load()}
-    return {
-        name: inputs[name].unit if name in inputs else graph[name].unit
-        for name in parameters(function)
-    }
-
-
-def select(
-    outputs: Iterable[str],
-    options: Mapping[str, Any],
-    given: Iterable[str],
-    plugins: Iterable[Any] = (),
-) -> dict[str, Function]:
-    """Formulas needed for the outputs, each after what it needs.
-
-    The search stops at `given` names. Options choose among alternatives, and formulas of plugins
-    come before them. Raises MissingInputError for a needed input that is not given.
-    """
-    graph, inputs, given = load(*plugins), vocabulary.PHYSICS.inputs, frozenset(given)
-    order: dict[str, Function] = {}
-
-    def visit(name: str, path: tuple[str, ...]) -> None:
-        if name in given or name in order:
-            return
-        if plugins and name in path:
-            raise UnknownNameError(f"{name!r} needs itself, via {' -> '.join(path)}")
-        if name not in graph:
-            if name not in inputs:
-                raise UnknownNameError(f"{name!r} is neither an input nor a quantity")
-            wanted = path[0] if path else name
-            heard = logging.getLogger("fleetcube").isEnabledFor(logging.INFO)
-            via = f" (via {' -> '.join(path[1:])})" if heard and len(path) > 1 else ""
-            row = inputs[name]
-            own = row.part_of if row.part_of in path else f"{name} ({row.description})"
-            see = f"fleetcube catalog {row.labels.partition(' ')[0].rstrip(':')}"
-            hint = f", or a {row.labels} ({see})" if row.labels else ""
-            raise MissingInputError(f"{name} is missing: {wanted} needs it{via}; give {own}{hint}")
-        formula = graph[name].formula(options)
-        for parameter in parameters(formula):
-            visit(parameter, (*path, name))
-        order[name] = formula
-
-    for output in outputs:
-        visit(output, ())
-    return order

@@ -3,22 +3,21 @@
 import functools
 import hashlib
 import importlib
+import inspect
 import sys
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from typing import Any
 
-from .. import vocabulary
 from .docstrings import read
-from .formulas import Function, Quantity, load, parameters, plugged
+from .formulas import Function, Graph, parameters
 from .readable import PLAIN, frozen, sources
 from .trace import Trace, Value, written
 
 GROUP = "fleetcube.plugins"  # entry points: NAME = "MODULE"
 _LONG = 16  # hexadecimal digits of a hash that are stated
-# By module, then by name of the formula: what it replaces, and itself
-_registered: dict[str, dict[str, tuple[str, Function]]] = {}
+_MARK = "__replaces__"  # of a registered formula: what it replaces, or an empty text
 
 
 class PluginError(ValueError):
@@ -32,6 +31,7 @@ class Plugin:
     name: str
     digest: str
     formulas: Mapping[str, Function] = field(repr=False, compare=False)
+    replaced: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
 
     @property
     def pinned(self) -> str:
@@ -51,7 +51,7 @@ def quantity(function: Any = None, *, replaces: str = "") -> Any:
     """
 
     def register(formula: Function) -> Function:
-        _registered.setdefault(formula.__module__, {})[formula.__name__] = replaces, formula
+        setattr(formula, _MARK, replaces)
         return formula
 
     return register(function) if function else register
@@ -82,14 +82,20 @@ def plugin(name: str) -> Plugin:
             f"{which} is missing; it is code, which only you may name: --plugin {plain}, "
             f"plugins={plain!r} or import it"
         )
-    homes = [own for own in _registered if f"{own}.".startswith(f"{module}.")]
-    rows = [row for own in homes for row in _registered[own].values()]
+    rows = [
+        (getattr(formula, _MARK), formula)
+        for home in [*sys.modules]
+        if f"{home}.".startswith(f"{module}.")
+        for formula in dict.fromkeys(filter(inspect.isfunction, vars(sys.modules[home]).values()))
+        if formula.__module__ == home and hasattr(formula, _MARK)
+    ]
     formulas = {replaces or formula.__name__: formula for replaces, formula in rows}
     if len(formulas) < len(rows):
         raise PluginError(f"the plugin {plain!r} has two formulas of one quantity; leave one out")
     if not formulas:
         raise PluginError(f"the module {module!r} is no plugin; register formulas by @quantity")
-    found = Plugin(plain, *_checked(plain, formulas, {replaces for replaces, _ in rows}))
+    replaced = frozenset(replaces for replaces, _ in rows)
+    found = Plugin(plain, *_kept(plain, formulas), replaced)
     if digest and found.digest != digest:
         raise PluginError(
             f"{which} is missing: here it has {found.digest}, other formulas; install that version"
@@ -106,12 +112,10 @@ def _module(name: str) -> str:
     return points.pop()
 
 
-_made: dict[tuple[Any, ...], tuple[str, dict[str, Function]]] = {}
+_frozen: dict[tuple[Any, ...], tuple[str, dict[str, Function]]] = {}
 
 
-def _checked(
-    name: str, formulas: Mapping[str, Function], replaced: Collection[str]
-) -> tuple[str, dict[str, Function]]:
+def _kept(name: str, formulas: Mapping[str, Function]) -> tuple[str, dict[str, Function]]:
     """Hash and formulas, with the numbers that they read now. Raises PluginError."""
     texts: list[str] = []
     for quantity, formula in sorted(formulas.items()):
@@ -123,35 +127,41 @@ def _checked(
         except ValueError as error:
             raise PluginError(f"plugin {name}: {formula.__name__} {error}") from None
     key = name, tuple(formulas.values()), tuple(texts)
-    if key not in _made:
-        made: dict[Any, Any] = {}
-        own = {quantity: frozen(formula, made) for quantity, formula in formulas.items()}
-        for quantity, formula in own.items():
-            _check(f"plugin {name}: {formula.__name__}", quantity, formula, replaced, formulas)
-        new = {n: Quantity(n, None, {None: f}) for n, f in own.items() if n not in load()}
-        for quantity in new.keys() & plugged.keys():
-            if plugged[quantity].default.__module__ != own[quantity].__module__:
-                other = plugged[quantity].default.__module__
-                raise PluginError(f"plugin {name}: {quantity} is also of {other}; rename one")
-        plugged.update(new)
-        _made[key] = hashlib.sha256("\0".join(texts).encode()).hexdigest()[:_LONG], own
-    return _made[key]
+    if key not in _frozen:
+        copies: dict[Any, Any] = {}
+        now = {quantity: frozen(formula, copies) for quantity, formula in formulas.items()}
+        _frozen[key] = hashlib.sha256("\0".join(texts).encode()).hexdigest()[:_LONG], now
+    return _frozen[key]
 
 
-def _check(
-    where: str, quantity: str, formula: Function, replaced: Collection[str], known: Collection[str]
-) -> None:
-    inputs, ours = vocabulary.PHYSICS.inputs, load().get(quantity)
-    replaces = quantity in replaced
-    if not replaces and (ours is not None or quantity in inputs):
+@functools.cache
+def extended(graph: Graph, plugins: tuple[Plugin, ...]) -> Graph:
+    """A graph with the formulas of plugins, beside its own or in place of them. Raises PluginError
+    for formulas that do not fit."""
+    owner: dict[str, str] = {}
+    for each in plugins:
+        for name, formula in each.formulas.items():
+            _check(graph, each, name, formula)
+            if owner.setdefault(name, each.name) != each.name:
+                both = f"the plugins {owner[name]} and {each.name}"
+                raise PluginError(f"{name} is of {both}; name one of them")
+    return replace(graph, plugins=plugins) if plugins else graph
+
+
+def _check(graph: Graph, plugin: Plugin, quantity: str, formula: Function) -> None:
+    where = f"plugin {plugin.name}: {formula.__name__}"
+    ours, known = graph.get(quantity), {*graph.quantities, *plugin.formulas}
+    replaces = quantity in plugin.replaced
+    if not replaces and (ours is not None or quantity in graph.inputs):
         raise PluginError(
-            f"{where} is a name of fleetcube; rename it, or write @quantity(replaces={quantity!r})"
+            f"{where} is a name of {graph.name}; rename it, or write "
+            f"@quantity(replaces={quantity!r})"
         )
     if replaces and ours is None:
         raise PluginError(f"{where} replaces {quantity!r}, which is no quantity; name one")
     for name in parameters(formula):
-        row = inputs.get(name)
-        if (row is None and name not in {*load(), *known}) or (row and row.kind == "option"):
+        row = graph.inputs.get(name)
+        if (row is None and name not in known) or (row and row.kind == "option"):
             rule = "is an option" if row else "is neither an input nor a quantity"
             raise PluginError(f"{where} needs {name!r}, which {rule}; name numbers it needs")
     try:

@@ -1,0 +1,39 @@
+"""Roles of quantities and inputs: how engines, plans and cubes treat them."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Names by role; a graph names those that it has.
+
+    A point cannot be run where `reason` is not 0, which judges quantities that depend on `layout`;
+    `near` is 1 where an error of the model decides it, and `layout_reason` judges neighbours of a
+    whole number. `limits` are quantities with the input that bounds them and what they may not
+    exceed. `steps` are inputs that are valid at multiples of a step: its formula, and the quantity
+    that counts the steps. `counts` are quantities that are whole where given, with their least
+    value, and `positive` those above 0.
+
+    Values of a job's phases combine by `sums`, `means` (with their weights), `largest`, `least` or
+    `first`; `of_wholes` are computed from values of the whole job. `before` is an input, and the
+    quantity that adds to it what `phased` counted in earlier phases.
+    """
+
+    reason: str = ""
+    near: str = ""
+    layout_reason: str = ""
+    layout: Collection[str] = frozenset()
+    limits: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    steps: Mapping[str, tuple[Callable[..., Any], str]] = field(default_factory=dict)
+    counts: Mapping[str, float] = field(default_factory=dict)
+    positive: Collection[str] = frozenset()
+    sums: Collection[str] = frozenset()
+    means: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    largest: Collection[str] = frozenset()
+    least: Collection[str] = frozenset()
+    first: Collection[str] = frozenset()
+    of_wholes: Collection[str] = frozenset()
+    before: tuple[str, str] = ("", "")
+    phased: str = ""
