@@ -14,6 +14,7 @@ from fleetcube.grid.plan.citations import cited
 from fleetcube.kernels import inputs
 from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.graph.formulas import load
+from fleetcube.kernels.physics.graph import PHYSICS
 
 _CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 _SENTENCE = re.compile(r"(?<=\.) (?=(?:Returns|Raises) )")
@@ -103,7 +104,7 @@ def _linked(lines: Iterable[str]) -> list[str]:
         ):
             own = name in sweep
             return f":py:obj:`{name} <fleetcube.Sweep.{name}>`" if own else f":py:obj:`{name}`"
-        if name in load() or name in inputs.INPUTS:
+        if name in PHYSICS.quantities or name in inputs.INPUTS:
             return f":name:`{name}`"
         return f"``{name}``"
 

@@ -33,6 +33,7 @@ from fleetcube.kernels import declare, inputs
 from fleetcube.kernels.alternatives import is_row, source_of
 from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.graph.formulas import Quantity, load, units
+from fleetcube.kernels.physics.graph import PHYSICS
 
 HERE = Path(__file__).parents[1]
 FOLDER = Path(__file__).parent / "reference"
@@ -105,7 +106,7 @@ def index() -> Iterable[str]:
 def quantities() -> Iterable[str]:
     """The topics of quantities, and all their names."""
     yield from ("# Quantities and laws", "")
-    yield f"{len(load())} quantities. Each is an output by its name, and an input where it is given"
+    yield f"{len(PHYSICS.quantities)} quantities. Each is an output by its name, and an input where it is given"
     yield "instead of computed. Its [derivatives](../gradients.md) are outputs, too. Units are SI;"
     yield "a plain number has the unit -. An entry has the formula in the symbols of its source,"
     yield "the code that is run, and what it needs; `fleetcube explain NAME` prints it. With them"
@@ -178,7 +179,7 @@ def _quantity(quantity: Quantity) -> Iterable[str]:
             yield from (_plain(" ".join(remark.split())), "")
         yield from ("```python", *_body(formula), "```", "")
         standing = symbols(formula)
-        if needed := units(formula):
+        if needed := PHYSICS.units(formula):
             yield "| needs | symbol | unit | default | what it is |"
             yield "| --- | --- | --- | --- | --- |"
         for name, unit in needed.items():
@@ -295,10 +296,10 @@ def units_page() -> Iterable[str]:
         "| --- | --- | --- | --- |",
     )
     rows = list(inputs.INPUTS.values())
-    for base in dict.fromkeys([row.unit for row in rows] + [q.unit for q in load().values()]):
+    for base in dict.fromkeys([row.unit for row in rows] + [q.unit for q in PHYSICS.quantities.values()]):
         if base != "flag":
             taken = sum(row.unit == base for row in rows)
-            given = sum(quantity.unit == base for quantity in load().values())
+            given = sum(quantity.unit == base for quantity in PHYSICS.quantities.values())
             yield f"| `{base}` | {_plain(spelling(base))} | {taken} | {given} |"
     defined = (HERE / "catalog" / "units.txt").read_text(encoding="utf-8").splitlines()
     lines = [[part.strip() for part in line.split("=")] for line in defined if "=" in line]
@@ -381,7 +382,7 @@ def bibliography() -> Iterable[str]:
     yield f"{len(references())} works on which formulas rest. `fleetcube.citations(result)` gives"
     yield "those behind a result as BibTeX, with the catalog records."
     by: dict[str, dict[str, None]] = {}
-    for quantity in load().values():
+    for quantity in PHYSICS.quantities.values():
         for formula in quantity.formulas.values():
             for key in cited(read(formula).source)[0]:
                 by.setdefault(key, {})[quantity.name] = None
@@ -452,7 +453,7 @@ def _symbol(text: str) -> str:
 
 def _words(meaning: str) -> str:
     """What a symbol means: a name as a link, or words."""
-    known = set(load()) | set(inputs.INPUTS)
+    known = set(PHYSICS.quantities) | set(inputs.INPUTS)
     return re.sub(r"\w+", lambda m: _link(m[0]) if m[0] in known and "_" in m[0] else m[0], meaning)
 
 
@@ -477,7 +478,7 @@ def _default(name: str) -> str:
 
 def _meaning(name: str) -> str:
     row = inputs.INPUTS.get(name)
-    return row.description if row else load()[name].doc.summary.rstrip(".")
+    return row.description if row else PHYSICS.quantities[name].doc.summary.rstrip(".")
 
 
 def _target(name: str) -> str:
@@ -486,7 +487,7 @@ def _target(name: str) -> str:
 
 def _link(name: str) -> str:
     """A name as a link, where it has an entry."""
-    known = name in load() or name in inputs.INPUTS
+    known = name in PHYSICS.quantities or name in inputs.INPUTS
     return f"[`{name}`](#{_target(name)})" if known else f"`{name}`"
 
 

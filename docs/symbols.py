@@ -11,6 +11,7 @@ from typing import Any
 
 from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.graph.formulas import units
+from fleetcube.kernels.physics.graph import PHYSICS
 
 _GREEK = "alpha|beta|delta|eta|lambda|rho|sigma|tau"
 # Not the article, Euler's number or an expected value
@@ -286,7 +287,7 @@ _ELSEWHERE: Mapping[str, Mapping[str, str]] = {
 
 def symbols(formula: Callable[..., Any]) -> dict[str, str]:
     """The symbols in the first paragraph of a formula's maths, by the name that each stands for."""
-    needed = [*units(formula)]
+    needed = [*PHYSICS.units(formula)]
     found: dict[str, str] = {}
     for symbol in written(formula):
         name = _first(_MEANT.get(symbol, "").split(), needed)

@@ -222,9 +222,11 @@ class DataArrayAccessor(Accessor[xarray.DataArray]):
 def _explained(name: Any, cube: xarray.Dataset) -> "Explanation":
     from ..kernels.calculus.derivatives import is_quantity
     from .explain import Explanation, explain
+    from .spec.plugins import graph_at
     from .spec.values import known_names
 
-    if name not in cube.variables or name in known_names() or is_quantity(name):
+    graph = graph_at(cube.attrs)
+    if name not in cube.variables or name in known_names(graph) or is_quantity(graph, name):
         return explain(name)
     about = cube.variables[name].attrs
     meaning = about.get("long_name", "It states no meaning.")
@@ -345,10 +347,12 @@ class Pictures:
         from .plots.kinds import NETWORK, ROOFLINE, roofline
         from .plots.picture import looking
         from .show.arrays import in_units
+        from .spec.plugins import graph_at
         from .spec.values import unit_of
 
         names = [name for name in (*ROOFLINE, NETWORK) if name in self._cube.data_vars]
-        in_base_units = in_units(self._cube, {name: unit_of(name) for name in names})
+        graph = graph_at(self._cube.attrs)
+        in_base_units = in_units(self._cube, {name: unit_of(graph, name) for name in names})
         with looking(**look):
             return roofline(in_base_units, _path(path), by)
 

@@ -27,6 +27,7 @@ from .spec.plugins import NAME as PLUGINS
 from .spec.plugins import named, with_plugins
 from .spec.scenario import choose
 from .text import WIDTH
+from ..kernels.physics.graph import PHYSICS
 
 MOST_MATCHES = 15  # names listed by a word search
 _PATTERNS = {
@@ -68,7 +69,7 @@ def explain(
     if not isinstance(name, str):
         raise InputError(f"{name!r} is not a name; write it as text")
     own = named(with_plugins({}, plugins))
-    if (options or own) and name not in load(*own):
+    if (options or own) and name not in PHYSICS.quantities:
         raise InputError(f"{shown(name)} is not a quantity, whose formulas options choose")
     written, name = name, MEANT.get(name.lower(), name.lower())
     if name in KINDS:
@@ -81,9 +82,9 @@ def explain(
         lines = _wrapped(f"{name}: {_NAMED[name]}")
     elif name in INPUTS:
         lines = _explain_input(INPUTS[name])
-    elif name in load(*own):
-        lines = _explain_quantity(load(*own)[name], _chosen(options), own)
-    elif slope := derivative(name):
+    elif name in PHYSICS.quantities:
+        lines = _explain_quantity(PHYSICS.quantities[name], _chosen(options), own)
+    elif slope := derivative(PHYSICS, name):
         lines = [f"{name} [{_unit(slope.unit)}]", "", *_wrapped(slope.doc.summary)]
         lines += ["", *_wrapped("Exact, by the chain rule; docs/gradients.md lists the kinks.")]
         lines += ["", f"See `fleetcube explain {slope.of}` and `fleetcube explain {slope.wrt}`."]
@@ -94,7 +95,7 @@ def explain(
         lines += ["", *(f"See `fleetcube catalog {k} {written}`." for k, _ in labels)]
     elif not (lines := _search(name)):
         words = [each for row in glossary.glossary() for each in row.words]
-        near = nearest(written, [*INPUTS, *load(), *KINDS, *words])
+        near = nearest(written, [*INPUTS, *PHYSICS.quantities, *KINDS, *words])
         raise InputError(f"{shown(written)} is neither an input nor a quantity; {near}")
     return Explanation("\n".join(lines))
 
@@ -115,7 +116,7 @@ def _explain_word(entry: glossary.Word, written: str) -> list[str]:
 def _rows() -> list[tuple[str, str, str]]:
     """Name, meaning and unit of every input and quantity."""
     rows = [(row.name, row.description, row.unit) for row in INPUTS.values()]
-    return rows + [(each.name, each.doc.summary, each.unit) for each in load().values()]
+    return rows + [(each.name, each.doc.summary, each.unit) for each in PHYSICS.quantities.values()]
 
 
 def _told(name: str, meaning: str, unit: str) -> list[str]:
@@ -199,7 +200,7 @@ def unused(attrs: Mapping[str, Any]) -> str:
     idle = [INPUTS[name].idle for name in names if name in INPUTS and INPUTS[name].idle]
     line = "; ".join([f"given, but not used here: {', '.join(names)}", *idle])
     for name in names:
-        if name in load() and (by := _lever(name)):
+        if name in PHYSICS.quantities and (by := _lever(name)):
             value = json.loads(attrs["fleetcube_spec"]).get("scenario", {}).get(name)
             target = f"{name} = {value if isinstance(value, int | float | str) else 'VALUE'}"
             return (
@@ -211,7 +212,7 @@ def unused(attrs: Mapping[str, Any]) -> str:
 
 def _lever(name: str) -> str | None:
     """The nearest continuous input of a quantity with a default that is not 0 or infinite."""
-    formulas = select([name], choose({}, ()), INPUTS)
+    formulas = PHYSICS.select([name], choose({}, ()), INPUTS)
     level = [name]
     for current in level:
         level += [p for p in parameters(formulas[current]) if p in formulas and p not in level]
@@ -245,7 +246,7 @@ def _explain_quantity(
     lines = [f"{quantity.name} [{'flag' if doc.flags else _unit(doc.unit)}]"]
     for each in own:
         if quantity.name in each.formulas:
-            done = f"replaces {quantity.name} of" if quantity.name in load() else "is added to"
+            done = f"replaces {quantity.name} of" if quantity.name in PHYSICS.quantities else "is added to"
             lines += ["", *_wrapped(f"{done} fleetcube by the plugin {each.pinned}")]
     choices: dict[Function, list[Any]] = {}
     known: Sequence[Any] = INPUTS[quantity.option].choices if quantity.option else (None,)
@@ -261,13 +262,13 @@ def _explain_quantity(
             lines += _wrapped(f"where {quantity.option} = {' or '.join(chosen)}:")
         lines += _explain_formula(quantity.name, formula)
     lines += ["", *_feeds(quantity.name, "nothing: it is a result", own=own)]
-    formulas = select([quantity.name], choose(options, ()), INPUTS, own)
+    formulas = PHYSICS.select([quantity.name], choose(options, ()), INPUTS, own)
     if len(formulas) > 1:
         how = "these options" if options else "default options"
         lines += ["", f"Computed from, with {how} (each name once, where first needed):"]
         lines += _tree(quantity.name, formulas, options, own)
     names = {p for formula in formulas.values() for p in parameters(formula)}
-    names |= {option for needed in formulas if (option := load(*own)[needed].option)}
+    names |= {option for needed in formulas if (option := PHYSICS.quantities[needed].option)}
     rows = [row for row in INPUTS.values() if row.name in names]
     return [*lines, *(["", "Inputs of these, with defaults:", *_defaults(rows)] if rows else [])]
 
@@ -277,7 +278,7 @@ def _explain_formula(quantity: str, formula: Function) -> list[str]:
     lines = [*_wrapped(doc.summary), "", *_maths(doc), ""]
     if doc.flags:
         lines += _field("flags", (f"{code} {name}" for code, name in doc.flags.items()))
-    needs = [f"{name} [{_unit(unit)}]" for name, unit in units(formula).items()]
+    needs = [f"{name} [{_unit(unit)}]" for name, unit in PHYSICS.units(formula).items()]
     lines += _field("needs", needs or ["nothing"])
     if doc.range:
         lines += _wrapped(f"holds:   {doc.range}", "         ")
@@ -320,7 +321,7 @@ def _tree(
         level += new
 
     def written(current: str, depth: int) -> Iterable[str]:
-        option = load(*own)[current].option
+        option = PHYSICS.quantities[current].option
         chosen = label(options.get(option, INPUTS[option].default)) if option else ""
         choice = f" {_whole(f'({option} = {chosen})')}" if option else ""
         yield from _wrapped(f"{'  ' * depth}{current}{choice}", "  " * (depth + 2))
@@ -360,7 +361,7 @@ def feeds(name: str, *own: Plugin) -> tuple[str, ...]:
     """Quantities whose formula, or choice of formula, uses a name."""
     return tuple(
         quantity.name
-        for quantity in load(*own).values()
+        for quantity in PHYSICS.quantities.values()
         if quantity.option == name
         or any(name in parameters(formula) for formula in quantity.formulas.values())
     )
@@ -410,7 +411,7 @@ def _list_all() -> str:
 def topics() -> dict[str, list[Quantity]]:
     """Quantities by topic, in the order of the topics, then alphabetical."""
     members: dict[str, list[Quantity]] = {topic: [] for topic in physics.TOPICS}
-    for _, quantity in sorted(load().items()):
+    for _, quantity in sorted(PHYSICS.quantities.items()):
         members[quantity.default.__module__.split(".")[-2]].append(quantity)
     return members
 

@@ -11,6 +11,7 @@ from .formats.trees import toml_value
 from .run.evaluation import Evaluation, is_known
 from .spec import values
 from .spec.scenario import resolve
+from ..kernels.physics.graph import PHYSICS
 
 _OUTPUTS = ("step_time", "mfu", "memory_per_gpu", "goodput", "job_time")
 _ABOUT = {
@@ -74,5 +75,5 @@ def _comment(key: str, now: Mapping[str, Any]) -> str:
     elif row.kind == "option" or row.unit == "1":
         said = toml_value(value)
     else:
-        said = f'"{readable(float(value), values.unit_of(key), key)}"'
+        said = f'"{readable(float(value), values.unit_of(PHYSICS, key), key)}"'
     return f"# {key} = {said}  # {about}"

@@ -21,7 +21,6 @@ from ..kernels.graph.bind import definitions
 from ..kernels.graph.docstrings import read
 from ..kernels.graph.formulas import Function as Formula
 from ..kernels.graph.formulas import known, parameters
-from ..kernels.inputs import INPUTS
 from .errors import InputError, nearest, shown
 from .plan.cases import choices, formulas_of, leaves
 from .plan.dims import differentiated
@@ -86,6 +85,7 @@ def function(
         36.6
     """
     scenario = without_unit("", scenario)
+    graph = graph_of(scenario)
     names = _check_inputs(inputs)
     if engine not in ENGINES:
         raise InputError(f"engine = {shown(engine)} is unknown; choose one of {', '.join(ENGINES)}")
@@ -108,8 +108,8 @@ def _check_inputs(inputs: Any) -> tuple[str, ...]:
     if not isinstance(names, Sequence) or isinstance(names, bytes) or not names:
         raise InputError(f"inputs = {shown(inputs)} is not a list of names; name at least one")
     for name in names:
-        check_name(name)
-        if is_option(name) or without_phase(name) in KINDS:
+        check_name(graph, name)
+        if is_option(graph, name) or without_phase(name) in KINDS:
             raise InputError(
                 f"inputs: {name!r} takes names, not numbers; choose one in the scenario, and make "
                 "a function of each choice"
@@ -148,7 +148,7 @@ class Function(Generic[Result]):
             self._point = scalar.compiled(self._program).call
         elif engine == "numpy":
             self._point = scalar.interpreted(self._program)
-        self.units = {name: unit_of(name) for name in (*inputs, *outputs)}
+        self.units = {name: unit_of(problem.graph, name) for name in (*inputs, *outputs)}
         self._hash = hash((type(self), self._program, engine, alone))
         self.__name__ = "_".join(outputs)
         self.__doc__ = self._docstring()
@@ -182,7 +182,7 @@ class Function(Generic[Result]):
                 hint = nearest(str(name), self.inputs, f"choose of {', '.join(self.inputs)}")
                 raise InputError(f"wrt: {shown(name)} is not an input of this function; {hint}")
         for name in self.outputs:
-            if derivative(name) or self.units[name] == "flag":
+            if derivative(self._problem.graph, name) or self.units[name] == "flag":
                 raise InputError(
                     f"{name!r} has no gradient here; take a quantity that is a number, and for "
                     "second derivatives jax.hessian of a function made with engine = 'jax'"
@@ -192,7 +192,7 @@ class Function(Generic[Result]):
     @property
     def sources(self) -> dict[str, str]:
         """Sources of the formulas, by quantity."""
-        names = [name for name in self._formulas if known(name)]
+        names = [name for name in self._formulas if self._problem.graph.get(name)]
         return {
             name: "; ".join(read(own).source for own in definitions(self._formulas[name]))
             for name in names
@@ -259,7 +259,7 @@ class Function(Generic[Result]):
 
     def _docstring(self) -> str:
         def listed(names: tuple[str, ...]) -> str:
-            return "\n".join(f"    {name} [{self.units[name]}]: {_meaning(name)}" for name in names)
+            return "\n".join(f"    {name} [{self.units[name]}]: {_meaning(self._problem.graph, name)}" for name in names)
 
         return (
             f"{', '.join(self.outputs)}, as a function of {', '.join(self.inputs)}.\n\n"
@@ -411,7 +411,7 @@ def _program(
     """Formulas behind the outputs, and their program."""
     chosen = choices(problem, inputs)
     formulas = formulas_of(problem, chosen, outputs)[0]
-    if wanted := [slope for name in outputs if (slope := derivative(name))]:
+    if wanted := [slope for name in outputs if (slope := derivative(problem.graph, name))]:
         for slope in wanted:
             if slope.kind.startswith("delta"):
                 raise InputError(
@@ -419,20 +419,20 @@ def _program(
                     f"{name_of('d', slope.of, slope.wrt)}, or see Sweep.derivatives"
                 )
         dims: dict[str, tuple[str, ...]] = dict.fromkeys([*formulas, *chosen[0].given], ())
-        formulas = differentiated([formulas], dims, wanted)[0]
+        formulas = differentiated(problem.graph, [formulas], dims, wanted)[0]
     values = leaves(problem, chosen, problem.axes, inputs)[0]
     given = {name: row.item() for name, row in values.items() if name not in inputs}
-    flags = [name for name in outputs if unit_of(name) == "flag"]
-    bounds = list(map(row_of, inputs))
-    return formulas, fold(outputs, formulas, given, inputs, bounds, flags)
+    flags = [name for name in outputs if unit_of(problem.graph, name) == "flag"]
+    bounds = [row_of(problem.graph, name) for name in inputs]
+    return formulas, fold(problem.graph, outputs, formulas, given, inputs, bounds, flags)
 
 
-def _meaning(name: str) -> str:
+def _meaning(graph: Graph, name: str) -> str:
     plain = without_phase(name)
-    if plain in INPUTS:
-        return INPUTS[plain].description
-    slope = derivative(name)
-    return (slope or quantity(plain)).doc.summary.rstrip(".")
+    if plain in graph.inputs:
+        return graph.inputs[plain].description
+    slope = derivative(graph, name)
+    return (slope or quantity(graph, plain)).doc.summary.rstrip(".")
 
 
 def _floats(values: Sequence[Any]) -> list[float] | None:

@@ -27,6 +27,7 @@ from fleetcube.kernels.inputs import INPUTS
 
 from .grid.bits import AXES, EXAMPLES, JOB, hashed
 from .kernels.test_engines import operands
+from fleetcube.kernels.physics.graph import PHYSICS
 
 Found = Iterator[tuple[str, Any]]
 OPTIONS = {name: row.choices for name, row in INPUTS.items() if row.kind == "option"}
@@ -52,7 +53,7 @@ ENGINES = ("numpy", "numba", "jax")
 def formulas() -> Found:
     """Each formula of each quantity: its docstring, and its operations."""
     values = operands()
-    for quantity in graph.load().values():
+    for quantity in PHYSICS.quantities.values():
         for choice, formula in quantity.formulas.items():
             needed = parameters(formula)
             trace = Trace()
@@ -72,7 +73,7 @@ def formulas() -> Found:
                     for key in ("unit", "flags", "summary", "returns", "range", "source")
                 },
                 "maths": " ".join(doc["maths"].split()),
-                "units": units(formula),
+                "units": PHYSICS.units(formula),
             }
             yield from ((f"{quantity.name}[{choice}] {key}", fact) for key, fact in facts.items())
 
@@ -82,7 +83,7 @@ def quantities() -> Found:
     given = {name: value for name, value in operands().items() if name in INPUTS}
     for turn in range(max(map(len, OPTIONS.values()))):
         chosen = {name: choices[turn % len(choices)] for name, choices in OPTIONS.items()}
-        selected = graph.select(graph.load(), chosen, given)
+        selected = PHYSICS.select(PHYSICS.quantities, chosen, given)
         for name, value in numpy_engine.evaluate(selected, given).items():
             yield f"turn {turn} {name}", hashed(value)
 

@@ -22,6 +22,7 @@ from fleetcube.kernels.graph.bind import dependencies
 from fleetcube.kernels.inputs import INPUTS, TOPIC_OF
 
 from .table import each
+from fleetcube.kernels.physics.graph import PHYSICS
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = {
@@ -47,7 +48,7 @@ SIBLINGS = {
     "fleetcube.grid": ("fleetcube.grid", "fleetcube.catalog", "fleetcube.kernels"),
     "fleetcube": ("fleetcube",),
 }
-QUANTITIES = sorted(graph.load().items())
+QUANTITIES = sorted(PHYSICS.quantities.items())
 FORMULAS = [
     ROOT / "kernels" / "calculus" / "slopes.py",
     ROOT / "kernels" / "roles.py",
@@ -505,7 +506,7 @@ def test_laws_take_numpy_from_ops() -> None:
 
 def test_formulas_read_numpy_and_functions_and_nothing_else() -> None:
     # Other globals would be missing from fingerprints, which hash all reasons and rows' values
-    formulas = {f for quantity in graph.load().values() for f in quantity.formulas.values()}
+    formulas = {f for quantity in PHYSICS.quantities.values() for f in quantity.formulas.values()}
     for function in {used for formula in formulas for used in dependencies(formula)}:
         names = set(function.__code__.co_names) & set(function.__globals__)
         for value in (function.__globals__[name] for name in names):

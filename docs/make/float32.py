@@ -10,6 +10,7 @@ from fleetcube.kernels.inputs import INPUTS
 from tests.kernels.test_engines import POINTS, points
 
 from .text import DOCS, table
+from fleetcube.kernels.physics.graph import PHYSICS
 
 PAGE = DOCS / "float32.md"
 Array = np.ndarray
@@ -53,7 +54,7 @@ def errors() -> dict[str, tuple[float, float]]:
     for options in cases:
         exact, short = (evaluated(options, kind) for kind in (np.float64, np.float32))
         for name, right in exact.items():
-            found = _errors(right, short[name].astype(float), load()[name].unit == "flag")
+            found = _errors(right, short[name].astype(float), PHYSICS.quantities[name].unit == "flag")
             known = pairs.get(name, (0.0, 0.0))
             pairs[name] = (max(known[0], found[0]), max(known[1], found[1]))
     return pairs
@@ -69,7 +70,7 @@ def evaluated(options: dict[str, object], kind: type) -> dict[str, Array]:
         name: np.broadcast_to(np.asarray(value, kind), POINTS)
         for name, value in {**given, **points()}.items()
     }
-    formulas = select(load(), options, values)
+    formulas = PHYSICS.select(PHYSICS.quantities, options, values)
     with np.errstate(all="ignore"):
         for name, formula in formulas.items():
             result = formula(*[values[p] for p in parameters(formula)])
@@ -99,7 +100,7 @@ def page() -> str:
     listed = {name: pair for name, pair in found.items() if pair[1] > FINE}
     fine = len(found) - len(listed)
     rows = [
-        (f"`{name}`", *(_written(load()[name].unit == "flag", error) for error in pair))
+        (f"`{name}`", *(_written(PHYSICS.quantities[name].unit == "flag", error) for error in pair))
         for name, pair in sorted(listed.items(), key=lambda item: (-bound(item[1][1]), item[0]))
     ]
     text = f"{fine} of {len(found)} quantities are right to {FINE:g} at every point. The others:"

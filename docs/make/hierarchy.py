@@ -24,6 +24,7 @@ from fleetcube.grid.measured.update import FREEDOM
 from fleetcube.grid.spec import values
 from fleetcube.grid.spec.axis import Array
 from fleetcube.kernels.inputs import INPUTS
+from fleetcube.kernels.physics.graph import PHYSICS
 
 ROUNDS = 30
 _INNER = 2  # steps per set of derivatives
@@ -184,7 +185,7 @@ class Steps:
         for j, name in enumerate(inputs):
             for k, row in enumerate(rows):
                 if name in row.inputs and name not in scaled:
-                    self._stated[j, k] = values.number(name, row.inputs[name])
+                    self._stated[j, k] = values.number(PHYSICS, name, row.inputs[name])
 
     def times(self, count: int) -> "Steps":
         """The rows repeated `count` times, as most of an evaluation is overhead."""

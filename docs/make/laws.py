@@ -9,12 +9,13 @@ from tests.laws.check import Check, checks
 from tests.laws.law import LAWS
 
 from .text import DOCS, filled, table
+from fleetcube.kernels.physics.graph import PHYSICS
 
 PAGE = DOCS / "laws.md"
 CHECKS = checks()
 REASONS = {
     code: reason
-    for code, reason in load()["infeasible_reason"].doc.flags.items()
+    for code, reason in PHYSICS.quantities["infeasible_reason"].doc.flags.items()
     if reason != "feasible"
 }
 ROUNDING = 1e-9  # what floats and quadratures leave

@@ -10,6 +10,7 @@ from fleetcube.kernels.inputs import INPUTS
 from .accuracy import own
 from .claims.conflicts import DOCUMENTS
 from .text import ROOT
+from fleetcube.kernels.physics.graph import PHYSICS
 
 PAGE = ROOT / "README.md"
 
@@ -26,7 +27,7 @@ def phrases() -> dict[str, tuple[str, ...]]:
     (nccl,) = [group.median_percent for group in groups if group.group == "nccl_allreduce"]
     kinds = {name: str(len(kind(name))) for name in ("gpu", "node", "fabric", "model")}
     return {
-        "{} quantities from {} inputs": (str(len(load())), str(len(INPUTS))),
+        "{} quantities from {} inputs": (str(len(PHYSICS.quantities)), str(len(INPUTS))),
         "{} accelerators, {} nodes, {} fabrics, {} models": tuple(kinds.values()),
         "{} calibrations": (str(len(kind("calibration"))),),
         "predicts {} published measurements": (f"{len(own().rows):,}",),

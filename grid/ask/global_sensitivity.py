@@ -21,6 +21,7 @@ from ..spec.values import is_whole
 from .gradient import uncounted
 from .sensitivity import check_levers, cut, frozen, outputs_at
 from .uncertainty import sobol_points
+from ...kernels.physics.graph import PHYSICS
 
 if TYPE_CHECKING:
     import xarray
@@ -81,7 +82,7 @@ def global_sensitivity(
     for name, share in (("low", 0.05), ("high", 0.95)):
         ends = [_end(ranges[n], name, share) for n in names]
         variables[name] = ("input", ends, {"long_name": f"{name} end of the range (90 % of it)"})
-    coords = {"input": names, "units": ("input", [unit_of(n) for n in names])}
+    coords = {"input": names, "units": ("input", [unit_of(sweep.graph, n) for n in names])}
     attrs = {
         **root_attributes(plan, sweep.spec, varied=names),
         **uncounted(plan, names),
@@ -126,11 +127,11 @@ def _ranges(
         high = INPUTS[plain].high if plain in INPUTS else math.inf
         if name in known:
             ranges[name] = known[name]
-        elif not is_whole(name) and 0 < value < math.inf:
+        elif not is_whole(PHYSICS, name) and 0 < value < math.inf:
             ends = (value * (1 - spread), min(value * (1 + spread), high))
             ranges[name] = Distribution("uniform", ends)
         elif by_user:
-            why = "a whole number" if is_whole(name) else f"{value:g}"
+            why = "a whole number" if is_whole(PHYSICS, name) else f"{value:g}"
             raise InputError(f"{name} is {why} and has no range; give it a distribution")
     return ranges
 

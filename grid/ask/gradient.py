@@ -22,6 +22,7 @@ from ..run.evaluation import Evaluation
 from ..run.settings import Settings
 from ..spec.auto import TOLD_BY
 from ..spec.values import is_known, is_option, is_whole
+from ...kernels.physics.graph import PHYSICS
 
 if TYPE_CHECKING:
     import xarray
@@ -52,7 +53,7 @@ def continuous(plan: Plan, outputs: Sequence[str]) -> list[str]:
     """Continuous inputs that any of the outputs depends on, in the table's order."""
     felt = reached(plan, outputs)
     plain = [name for name, row in INPUTS.items() if row.kind == "real" and name in felt]
-    return plain + [name for name in of_phases(plan, felt) if not is_whole(name)]
+    return plain + [name for name in of_phases(plan, felt) if not is_whole(plan.graph, name)]
 
 
 def of_phases(plan: Plan, felt: Collection[str]) -> list[str]:
@@ -93,9 +94,9 @@ def is_held(plan: Plan, name: str) -> bool:
 
 def check_quantity(name: Any) -> str:
     """The name of a quantity, checked to have a derivative."""
-    if not isinstance(name, str) or (known := graph.known(name)) is None:
+    if not isinstance(name, str) or (known := PHYSICS.get(name)) is None:
         raise InputError(
-            f"of = {shown(name)} is not a quantity; {nearest(str(name), graph.load())}"
+            f"of = {shown(name)} is not a quantity; {nearest(str(name), PHYSICS.quantities)}"
         )
     if known.unit == "flag":
         raise InputError(f"of = {name!r} is a flag, which has no derivative; name a number")
@@ -107,9 +108,9 @@ def check_inputs(plan: Plan, wrt: Any) -> list[str]:
 
 
 def _check_input(plan: Plan, name: Any) -> str:
-    if not isinstance(name, str) or not is_known(name) or name in KINDS:
+    if not isinstance(name, str) or not is_known(plan.graph, name) or name in KINDS:
         raise InputError(f"{shown(name)} is not an input; {nearest(str(name), INPUTS)}")
-    if is_option(name):
+    if is_option(plan.graph, name):
         raise InputError(f"{name!r} is an option, not a number; sweep it as an axis")
     for case in plan.cases:
         if name in case.formulas:
@@ -122,7 +123,7 @@ def _check_input(plan: Plan, name: Any) -> str:
 
 def derivative_of(of: str, wrt: str, elasticity: bool) -> Derivative:
     """The derivative by an input; for a whole-numbered one the difference between neighbours."""
-    kind = ("delta" if is_whole(wrt) else "d") + ("ln" if elasticity else "")
+    kind = ("delta" if is_whole(PHYSICS, wrt) else "d") + ("ln" if elasticity else "")
     return Derivative(name_of(kind, of, wrt), kind, of, wrt)
 
 
@@ -164,7 +165,7 @@ def derivatives(
     coords["input"] = [slope.wrt for slope in rows[0]]
     coords["kind"] = (
         "input",
-        ["difference" if is_whole(slope.wrt) else "derivative" for slope in rows[0]],
+        ["difference" if is_whole(sweep.graph, slope.wrt) else "derivative" for slope in rows[0]],
         {"long_name": "exact derivative, or difference between neighbouring whole numbers"},
     )
     coords["units"] = (("output", "input"), [[slope.unit for slope in row] for row in rows])

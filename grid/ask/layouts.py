@@ -34,6 +34,7 @@ from .gradient import check_quantity, is_held, uncounted
 from .interval import chances, interval
 from .runs import Target, conditions_of
 from .sensitivity import Kind, frozen, is_built, kind_of, rank_inputs
+from ...kernels.physics.graph import PHYSICS
 
 if TYPE_CHECKING:
     import xarray
@@ -235,7 +236,7 @@ def candidates(
         row = _candidates(name, known)
         if name in _OF_REPLICA:  # others do not divide the cluster
             row = [k for k in row if known.divides(_GPUS, k)]
-        if name not in _CHOICES and values.is_option(name):  # a precision needs its peak
+        if name not in _CHOICES and values.is_option(sweep.graph, name):  # a precision needs its peak
             row = [k for k in row if is_known({**spec["scenario"], name: k}, spec["axes"], [of])]
         row = framework.kept(plan.problem.records, name, row, known.divides_all)
         if len(row) > 1:
@@ -346,7 +347,7 @@ def _candidates(name: str, known: _Known) -> list[Any]:
         return _powers(min(known.most("experts"), gpus, _MOST_EXPERT_RANKS)) if routed else [1.0]
     if name == "micro_batch_size":
         return _powers(min(_MOST_MICRO_BATCH, known.most("global_batch_size")))
-    if values.is_option(name):
+    if values.is_option(PHYSICS, name):
         return [*INPUTS[name].choices]
     if name in INPUTS:
         raise InputError(f"no values of {name} are known to try; make it an axis: {name}=a,b")
@@ -597,7 +598,7 @@ def in_command(value: Any) -> str:
 
 def _value(name: str, told: Any) -> Any:
     """A value of an open input as a spec writes it."""
-    if not values.is_option(name):
+    if not values.is_option(PHYSICS, name):
         return float(told)
     return patterns.choice(name, told)
 

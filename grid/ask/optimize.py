@@ -36,6 +36,7 @@ from .extrapolation import FACTOR, extrapolation_error, remarks, with_remarks
 from .gradient import check_quantity, uncounted
 from .runs import Target, conditions_of, whole_unit
 from .solve.solve import check_free, without
+from ...kernels.physics.graph import PHYSICS
 
 if TYPE_CHECKING:
     import xarray
@@ -230,7 +231,7 @@ class Search:
         self.rated = rated
         self.units = [whole_unit(problem, name) if judged else 1 for name in names]
         self.dims = tuple(dim for dim in self.plan.sizes if dim != _START)
-        self.whole = [values.is_whole(name) for name in names]
+        self.whole = [values.is_whole(problem.graph, name) for name in names]
         # the valid numbers of these depend on the others
         last = {name: k for k, name in enumerate(self.steps, 1)}
         counts = [k for k, whole in enumerate(self.whole) if whole]
@@ -499,9 +500,9 @@ def _range(name: str, ends: Any) -> Range:
     check_free(name)
     if isinstance(ends, str) or not isinstance(ends, Sequence) or len(ends) != 2:
         raise InputError(f"between: {name} = {shown(ends)} is not a range; give [first, last]")
-    first, last = (values.number(name, end) for end in ends)
+    first, last = (values.number(PHYSICS, name, end) for end in ends)
     if not first < last < math.inf:
         raise InputError(f"between: {name} = {shown(ends)} does not increase; give [first, last]")
-    if values.is_whole(name) and math.ceil(first) > math.floor(last):
+    if values.is_whole(PHYSICS, name) and math.ceil(first) > math.floor(last):
         raise InputError(f"between: {name} = {shown(ends)} has no whole number; give a wider range")
     return Range(name, first, last)

@@ -314,7 +314,7 @@ def _points(
         quantities += [f"{kind}_recovery_time" for kind in (*_KINDS, "node_swap")]
     late = "late" in _chosen(problem, "corruption_detection")
     quantities += ["lost_work_time"] if late else []
-    quantities += [FLUSH] if FLUSH in load() else []
+    quantities += [FLUSH] if FLUSH in problem.graph.quantities else []
     closed = _chosen(problem, "node_pool") != {"open"}
     quantities += ["whole_cluster_probability", "nodes"] if closed else []
     tiered = "tiered" in _chosen(problem, "checkpoint_mode")

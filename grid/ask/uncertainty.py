@@ -24,6 +24,7 @@ from ..spec.axis import Array, Axis
 from ..spec.distributions import ERROR, Distribution
 from ..spec.values import is_whole
 from .gradient import reached
+from ...kernels.physics.graph import PHYSICS
 
 if TYPE_CHECKING:
     import xarray
@@ -226,7 +227,7 @@ def _differentiated(
 
 
 def _check_smooth(name: str, distribution: Distribution) -> None:
-    if is_whole(name):
+    if is_whole(PHYSICS, name):
         raise InputError(f"{name} is a whole number, without a slope; use method = 'sampled'")
     if not math.isfinite(distribution.deviation):
         raise InputError(f"{name} may be infinite; use method = 'sampled'")

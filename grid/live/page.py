@@ -57,6 +57,7 @@ from ..spec.axes import make_axes
 from ..spec.axis import Axis
 from ..store.places.durable import write_file
 from .still import parts
+from ...kernels.physics.graph import PHYSICS
 
 MOST_CHOICES = 128  # of labels, options and points of axes that set several inputs
 MOST_BYTES = 1_000_000  # of a page: mail programs do not open more
@@ -108,7 +109,7 @@ def page(
         raise InputError(
             f"{names} make {len(points):,} choices; a page holds {MOST_CHOICES}: name fewer"
         )
-    wanted = [name for name in spec["outputs"] if not derivative(name)]
+    wanted = [name for name in spec["outputs"] if not derivative(PHYSICS, name)]
     if not wanted:
         raise InputError("all outputs are derivatives, which a page finds itself; name another")
     stated = [

@@ -14,6 +14,7 @@ from ...kernels.inputs import INPUTS
 from ..errors import InputError
 from ..spec import patterns, values
 from ..text import unguarded
+from ...kernels.physics.graph import PHYSICS
 
 LARGEST = 1 << 26  # bytes of a table
 MOST_ROWS = 100_000
@@ -90,7 +91,7 @@ def check_once(names: Sequence[str]) -> None:
 def written(name: str, unit: str, text: str) -> Any:
     """A cell's content: a number in the base unit, or text."""
     text = text.strip()
-    if name in KINDS or values.is_option(name) or not _PLAIN.fullmatch(text):
+    if name in KINDS or values.is_option(PHYSICS, name) or not _PLAIN.fullmatch(text):
         return text
     return f"{text} {unit}" if unit not in ("", "1") else float(text)
 
@@ -100,8 +101,8 @@ def checked(name: str, value: Any) -> Any:
     if name in KINDS:
         record(name, value)
         return value
-    if not values.is_option(name):
-        return values.number(name, value)
+    if not values.is_option(PHYSICS, name):
+        return values.number(PHYSICS, name, value)
     choices = {str(choice).lower(): choice for choice in INPUTS[name].choices}
     known = isinstance(value, str) and value.lower() in choices
     return choices[value.lower()] if known else patterns.choice(name, value)
@@ -111,5 +112,5 @@ def check_measured(of: str, value: float) -> None:
     """Refuse impossible measurements: times that are not finite and above 0, shares above 1."""
     if not 0 < value < math.inf:
         raise InputError(f"{of} = {value:g} is not finite and above 0; give what was measured")
-    if value > 1 and of in load() and load()[of].doc.returns.startswith(_SHARES):
+    if value > 1 and of in PHYSICS.quantities and PHYSICS.quantities[of].doc.returns.startswith(_SHARES):
         raise InputError(f"{of} is a share, not above 1: write 35 % or 0.35")

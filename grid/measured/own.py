@@ -19,6 +19,7 @@ from ..spec import values
 from ..text import guarded
 from . import cells
 from .row import Reading, Row
+from ...kernels.physics.graph import PHYSICS
 
 ENDINGS = (".csv", ".json")
 LONGEST = 2000  # characters of a text
@@ -42,7 +43,7 @@ def is_table(text: str) -> bool:
 def _is_output(name: str) -> bool:
     if name in (*MESSAGES, *_LAID_OUT):
         return False
-    return name in (_ALL_REDUCE, _PER_GPU) or (name in load() and load()[name].unit != "flag")
+    return name in (_ALL_REDUCE, _PER_GPU) or (name in PHYSICS.quantities and PHYSICS.quantities[name].unit != "flag")
 
 
 def from_csv(path: str, text: str) -> list[Any]:
@@ -104,7 +105,7 @@ def readings(entry: Any) -> tuple[list[Reading], list[str]]:
 @lru_cache(maxsize=cells.MOST_COLUMNS)  # such a column recurs in each of many rows
 def _refusal(name: str) -> str:
     try:
-        values.check_name(name)
+        values.check_name(PHYSICS, name)
     except InputError as error:
         return str(error)
     return ""
@@ -134,14 +135,14 @@ def _parts(entry: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _reading(inputs: Mapping[str, Any], of: str, value: Any, notes: tuple[str, ...]) -> Reading:
     if not _is_output(of):
-        raise InputError(f"of = {shown(of)} is not a measured quantity; {nearest(of, load())}")
+        raise InputError(f"of = {shown(of)} is not a measured quantity; {nearest(of, PHYSICS.quantities)}")
     if value is None:
         raise InputError(f"measured has no value of {of}; give one")
     measured: float = _value(of, value)
     if of == _PER_GPU:
         if "n_gpus" not in inputs:
             raise InputError(f"{of} is compared by that of all GPUs; state n_gpus")
-        measured, of = measured * values.number("n_gpus", inputs["n_gpus"]), "tokens_per_second"
+        measured, of = measured * values.number(PHYSICS, "n_gpus", inputs["n_gpus"]), "tokens_per_second"
     cells.check_measured(of, measured)
     return Reading(inputs, of, measured, notes)
 
@@ -161,7 +162,7 @@ def text_of(rows: Sequence[Row], ending: str) -> str:
 
 def _as_csv(rows: Sequence[Row]) -> str:
     stated = {name for row in rows for name in row.inputs}
-    names = [name for name in dict.fromkeys([*MESSAGES, *values.known_names()]) if name in stated]
+    names = [name for name in dict.fromkeys([*MESSAGES, *values.known_names(PHYSICS)]) if name in stated]
     out = io.StringIO()
     table = csv.writer(out, lineterminator="\n")
     texts = ["id", "group", "source", "where", "note"]
@@ -175,7 +176,7 @@ def _as_csv(rows: Sequence[Row]) -> str:
 
 def _heading(name: str) -> str:
     like = _LIKE.get(name, name)
-    unit = "1" if name in KINDS or values.is_option(name) else values.unit_of(like)
+    unit = "1" if name in KINDS or values.is_option(PHYSICS, name) else values.unit_of(PHYSICS, like)
     return name if unit == "1" else f"{name} [{unit}]"
 
 

@@ -16,10 +16,7 @@ import numpy as np
 from ...catalog import kind
 from ...kernels.calculus.derivatives import derivative
 from ...kernels.calculus.phases import in_phase, parts, side_by_side
-from ...kernels.graph import formulas as graph
-from ...kernels.graph.formulas import Function, MissingInputError, UnknownNameError
-from ...kernels.graph.plugins import Plugin
-from ...kernels.inputs import INPUTS
+from ...kernels.graph.formulas import Function, Graph, MissingInputError, UnknownNameError
 from ..errors import InputError
 from ..spec.axis import Array, Axis
 from ..spec.phases import keys
@@ -39,7 +36,6 @@ class Choice:
     rows: Mapping[str, tuple[str, Array]]  # given by axes: the axis, and the values along its run
     given: tuple[str, ...]  # names that have a value, the defaults first
     phases: tuple["Phase", ...] = ()
-    plugins: tuple[Plugin, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -85,7 +81,7 @@ def choices(problem: Problem, free: Sequence[str]) -> list[Choice]:
             phases.append(Phase(key, tuple(its.items()), tuple({**given, **own}), tuple(own)))
         given |= _in_phases(problem, free)
         known = choose(options, stated)
-        cases.append(Choice(chosen, known, rows, tuple(given), tuple(phases), problem.plugins))
+        cases.append(Choice(chosen, known, rows, tuple(given), tuple(phases)))
     return cases
 
 
@@ -104,8 +100,9 @@ def _options_of(problem: Problem, k: int) -> dict[str, Any]:
 
 def _in_phases(problem: Problem, free: Sequence[str]) -> dict[str, float]:
     """Numbers of all phases, or their defaults, by phase-specific name."""
-    known = problem.phases.numbers.keys() & defaults().keys() if problem.phases else ()
-    left = {name: defaults()[name] for name in known}
+    usual = defaults(problem.graph)
+    known = problem.phases.numbers.keys() & usual.keys() if problem.phases else ()
+    left = {name: usual[name] for name in known}
     return {
         own: value
         for k, key in enumerate(keys(problem.phases))
@@ -131,7 +128,7 @@ def formulas_of(
     problem: Problem, choices: Sequence[Choice], outputs: Iterable[str]
 ) -> list[Formulas]:
     """Formulas of every case; cases with equal choices share theirs, and so their kernels."""
-    wanted = ((name, derivative(name)) for name in outputs)
+    wanted = ((name, derivative(problem.graph, name)) for name in outputs)
     needed = tuple(dict.fromkeys(slope.of if slope else name for name, slope in wanted))
     known: dict[Any, Formulas] = {}
     formulas = []
@@ -139,7 +136,7 @@ def formulas_of(
         key = (tuple(choice.options.items()), choice.given, choice.phases)
         if key not in known:
             try:
-                known[key] = _selected(needed, choice)
+                known[key] = _selected(problem.graph, needed, choice)
             except (MissingInputError, UnknownNameError) as error:
                 said = f"{error}{_without(problem, str(error))}{_where(problem, choice)}"
                 raise InputError(said) from None
@@ -155,13 +152,13 @@ def _without(problem: Problem, error: str) -> str:
     return f"; the catalog has none of {', '.join(silent)}" if known and silent else ""
 
 
-def _selected(needed: Sequence[str], choice: Choice) -> Formulas:
+def _selected(graph: Graph, needed: Sequence[str], choice: Choice) -> Formulas:
     """The formulas of a case, with those of its phases side by side."""
     if not choice.phases:
-        return graph.select(needed, choice.options, choice.given, choice.plugins)
-    phases, own = choice.phases, choice.plugins
-    rows = [graph.select(parts(needed), dict(p.options), p.given, own) for p in phases]
-    return side_by_side(needed, [p.key for p in phases], rows, [p.own for p in phases])
+        return graph.select(needed, choice.options, choice.given)
+    phases = choice.phases
+    rows = [graph.select(parts(graph, needed), dict(p.options), p.given) for p in phases]
+    return side_by_side(graph, needed, [p.key for p in phases], rows, [p.own for p in phases])
 
 
 def leaves(
@@ -194,15 +191,15 @@ def _table(
 
 def _constants(problem: Problem, free: Sequence[str]) -> dict[str, float]:
     """Numbers with a single value in all phases; NaN for the free inputs."""
-    return {**defaults(), **problem.constants, **dict.fromkeys(free, math.nan)}
+    return {**defaults(problem.graph), **problem.constants, **dict.fromkeys(free, math.nan)}
 
 
 @functools.cache
-def defaults() -> dict[str, float]:
+def defaults(graph: Graph) -> dict[str, float]:
     """Default values of numeric inputs."""
     return {
         name: float(row.default)
-        for name, row in INPUTS.items()
+        for name, row in graph.inputs.items()
         if row.kind != "option" and row.default is not None
     }
 

@@ -6,9 +6,7 @@ import numpy as np
 
 from ...kernels.calculus.derivatives import Derivative, Differentiator
 from ...kernels.calculus.phases import phase_of, without_phase
-from ...kernels.graph import formulas as graph
-from ...kernels.graph.formulas import Function, parameters
-from ...kernels.inputs import INPUTS
+from ...kernels.graph.formulas import Function, Graph, parameters
 from ..errors import InputError
 from ..spec.axis import Axis
 from .cases import Choice, Formulas
@@ -82,7 +80,7 @@ def differentiated(
                         f"outputs: {slope.name} needs a given {slope.wrt}, which is computed from "
                         f"{', '.join(parameters(row[slope.wrt]))}; give it, or name an input"
                     )
-            extended[id(row)] = {**row, **Differentiator(row, dims).add(wanted)}
+            extended[id(row)] = {**row, **Differentiator(graph, row, dims).add(wanted)}
     return [extended[id(row)] for row in formulas]
 
 
@@ -100,14 +98,14 @@ def depending(
 
 def option_of(name: str) -> str | None:
     """The option that selects among a quantity's formulas, in any phase."""
-    known = graph.known(without_phase(name))
+    known = graph.get(without_phase(name))
     return known.option if known else None
 
 
 def _switches(axis: Axis, name: str) -> bool:
     """Whether an axis selects a quantity's formula, or between computing it and giving it."""
     option = option_of(name)
-    implying = INPUTS[option].implied_by if option else ()
+    implying = graph.inputs[option].implied_by if option else ()
     rows = [axis.numbers[each] for each in (name, *implying) if each in axis.numbers]
     return option in axis.options or any(bool(np.isnan(row).any()) for row in rows)
 
@@ -119,7 +117,7 @@ def _made_differently(
     names: set[str] = set()
     first: dict[tuple[int, ...], dict[str, Function]] = {}
     for choice, row in zip(choices, formulas, strict=True):
-        if derived := {name for name in row if not graph.known(without_phase(name))}:
+        if derived := {name for name in row if not graph.get(without_phase(name))}:
             others = tuple(run.start for name, run in choice.runs.items() if name != axis)
             known = first.setdefault(others, {})
             names |= {name for name in derived if known.setdefault(name, row[name]) != row[name]}

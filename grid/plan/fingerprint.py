@@ -16,7 +16,6 @@ from ...kernels.engines import jax
 from ...kernels.graph.bind import Made, definitions, dependencies
 from ...kernels.graph.docstrings import read
 from ...kernels.graph.formulas import parameters
-from ...kernels.inputs import INPUTS
 from .engine import JAX
 from .labels import plain
 from .plan import Plan
@@ -65,7 +64,7 @@ def fingerprint(
         facts["processor.jax"] = jax.processor()
     for record in plan.problem.records:
         facts[f"catalog.{record.kind}.{record.label}"] = f"edition {record.edition} {record.digest}"
-    facts |= {f"plugin.{own.name}": own.digest for own in plan.problem.plugins}
+    facts |= {f"plugin.{own.name}": own.digest for own in plan.graph.plugins}
     notes = plan.structure.notes  # shared by plans of the same formulas
     if "formulas" not in notes:
         notes["formulas"] = _formulas(plan)
@@ -95,7 +94,8 @@ def _formulas(plan: Plan) -> dict[str, str]:
             texts += map(source_of, dependencies(formula))
             texts += map(repr, map(read, definitions(formula)))  # including what docstrings inherit
     used = {name for every in formulas.values() for each in every for name in parameters(each)}
-    defaults = {f"default.{n}": repr(INPUTS[n].default) for n in sorted(used & INPUTS.keys())}
+    inputs = plan.graph.inputs
+    defaults = {f"default.{n}": repr(inputs[n].default) for n in sorted(used & inputs.keys())}
     return {label: _hash("\0".join(texts)) for label, texts in sources.items()} | defaults
 
 

@@ -12,10 +12,7 @@ from ...kernels.calculus.derivatives import derivative, is_quantity, quantity
 from ...kernels.calculus.phases import without_phase
 from ...kernels.graph.bind import definitions
 from ...kernels.graph.docstrings import read
-from ...kernels.graph.formulas import known as quantity_of
-from ...kernels.graph.formulas import parameters
-from ...kernels.inputs import INPUTS
-from ...kernels.roles import REASON
+from ...kernels.graph.formulas import Graph, parameters
 from ..datasets import load_accessor
 from ..spec.axis import Array, Axis
 from ..spec.values import choice_labels, is_whole
@@ -36,7 +33,7 @@ END_OF = "interval_of"  # attribute of an interval's end: the variable of the in
 
 def dtype_of(name: str, dtype: Any) -> Any:
     """Type of an output: flags are int8, numbers as requested."""
-    return np.dtype(np.int8) if quantity(name).unit == "flag" else np.dtype(dtype)
+    return np.dtype(np.int8) if quantity(graph, name).unit == "flag" else np.dtype(dtype)
 
 
 def flags(meanings: Mapping[int, str]) -> dict[str, Any]:
@@ -48,11 +45,11 @@ def flags(meanings: Mapping[int, str]) -> dict[str, Any]:
 
 def attributes(plan: Plan, name: str) -> dict[str, Any]:
     """CF-style units, meaning, sources, flags and conventions of a name, for formulas in use."""
-    if not is_quantity(name):
+    if not is_quantity(plan.graph, name):
         plain = without_phase(name)
-        if plain not in INPUTS:
+        if plain not in plan.graph.inputs:
             return attributes(plan, plain)
-        return {"units": INPUTS[plain].unit, "long_name": INPUTS[plain].description}
+        return {"units": plan.graph.inputs[plain].unit, "long_name": plan.graph.inputs[plain].description}
     notes = plan.structure.notes
     if ("attributes", name) not in notes:
         notes["attributes", name] = _attributes(plan, name)
@@ -62,8 +59,8 @@ def attributes(plan: Plan, name: str) -> dict[str, Any]:
 def _attributes(plan: Plan, name: str) -> dict[str, Any]:
     made = {case.formulas[name]: None for case in plan.cases if name in case.formulas}
     used = {own: None for formula in made for own in definitions(formula)}
-    docs = [quantity(name).doc]
-    if used and not derivative(name):
+    docs = [quantity(plan.graph, name).doc]
+    if used and not derivative(plan.graph, name):
         docs = [read(formula) for formula in used]
     doc = docs[0]
     sources = "; ".join(dict.fromkeys(doc.source for doc in docs)) if used else "given"
@@ -87,8 +84,8 @@ def _conventions(plan: Plan, name: str) -> str:
                 continue
             seen.add(current)
             todo += parameters(formula)
-            known = quantity_of(without_phase(current))
-            if known and known.option and INPUTS[known.option].convention:
+            known = plan.graph.get(without_phase(current))
+            if known and known.option and plan.graph.inputs[known.option].convention:
                 conventions |= {
                     str(choice): None
                     for choice, own in known.formulas.items()
@@ -117,7 +114,7 @@ def coordinates(plan: Plan, dims: Iterable[str] | None = None) -> dict[str, Any]
                     coords[name] = (axis.name, row.copy(), attributes(plan, name))
             for name, choices in {**axis.options, **axis.records}.items():
                 if name != axis.name:
-                    coords[name] = (axis.name, choice_labels(name, choices), {"long_name": name})
+                    coords[name] = (axis.name, choice_labels(plan.graph, name, choices), {"long_name": name})
     for name, (names, row) in plan.problem.tables.items():
         if {*names} <= {*coords} and name not in hidden and without_phase(name) == name:
             coords[name] = (names, row.copy(), attributes(plan, name))
@@ -127,7 +124,7 @@ def coordinates(plan: Plan, dims: Iterable[str] | None = None) -> dict[str, Any]
 def _whole(axis: Axis) -> Array:
     """The labels of an axis; counts as whole numbers."""
     labels = axis.labels
-    if axis.name not in axis.numbers or not is_whole(axis.name) or labels.dtype.kind != "f":
+    if axis.name not in axis.numbers or not is_whole(graph, axis.name) or labels.dtype.kind != "f":
         return labels
     counts = np.abs(labels) < 2.0**53
     return labels.astype(np.int64) if (counts & (labels == np.rint(labels))).all() else labels
@@ -136,8 +133,8 @@ def _whole(axis: Axis) -> Array:
 def axis_attributes(plan: Plan, axis: Axis) -> dict[str, Any]:
     if axis.name in axis.numbers:
         return attributes(plan, axis.name)
-    if axis.name in INPUTS:
-        return {"long_name": INPUTS[axis.name].description}
+    if axis.name in plan.graph.inputs:
+        return {"long_name": plan.graph.inputs[axis.name].description}
     names = ", ".join(axis.inputs)
     return {"long_name": f"{names} together" if axis.name not in axis.records else axis.name}
 
@@ -265,6 +262,6 @@ def _wrapped(plan: Plan, variables: Mapping[str, Any]) -> "xarray.Dataset":
     for name, (dims, labels, attrs) in coords.items():
         if name == dims and labels.dtype.kind in "iuf":
             coords[name] = dims, pandas.Index(labels), attrs
-    if REASON in data:
-        coords[REASON] = data.pop(REASON)
+    if plan.reason in data:
+        coords[plan.reason] = data.pop(plan.reason)
     return xarray.Dataset(data, coords)

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ...kernels.calculus.derivatives import derivative
-from ...kernels.roles import LAYOUT, REASON
+from ...kernels.graph.formulas import Graph
 from ..spec.axis import Axis
 from .cases import Formulas
 from .dims import depending
@@ -11,19 +11,21 @@ from .dims import depending
 
 def layout_dependent(formulas: Iterable[Formulas], outputs: Iterable[str]) -> list[str]:
     """Outputs affected by the job's layout, which infeasible_reason checks; not that itself."""
-    touched = depending(formulas, computed=LAYOUT)
-    sources = {name: slope.of if (slope := derivative(name)) else name for name in outputs}
-    return [name for name, of in sources.items() if of in touched and name != REASON]
+    touched = depending(formulas, computed=graph.roles.layout)
+    sources = {name: slope.of if (slope := derivative(graph, name)) else name for name in outputs}
+    return [name for name, of in sources.items() if of in touched and name != graph.roles.reason]
 
 
 def out_dims(
+    graph: Graph,
     axes: Sequence[Axis],
     dims: Mapping[str, Collection[str]],
     outputs: Sequence[str],
     masked: Collection[str],
 ) -> dict[str, tuple[str, ...]]:
     """Dimensions of outputs; masking spreads an output over those of infeasible_reason."""
-    spread = dims[REASON] if masked and REASON in outputs else ()
+    reason = graph.roles.reason
+    spread = dims[reason] if masked and reason in outputs else ()
     return {
         name: tuple(
             axis.name

@@ -19,11 +19,9 @@ from ...kernels.calculus.derivatives import derivative, is_quantity
 from ...kernels.calculus.phases import without_phase
 from ...kernels.declare import HOUR
 from ...kernels.engines.numpy import Point
-from ...kernels.graph import formulas as graph
 from ...kernels.graph.bind import definitions
-from ...kernels.graph.formulas import parameters
-from ...kernels.inputs import INPUTS
-from ...kernels.roles import BEFORE, BESIDE_IT, DECIDED, EXCEEDED, FITTED, LEFT_OUT, REASON
+from ...kernels.graph.formulas import Graph, parameters
+from ...kernels.roles import BESIDE_IT, DECIDED, EXCEEDED, FITTED, LEFT_OUT
 from ..errors import InputError, nearest
 from ..spec import plugins
 from ..spec.hardware import NODES_PER_RACK, oversized, powered
@@ -53,7 +51,7 @@ class Plan(Grid):
         super().__init__()
         check_outputs(outputs, problem)
         check_engine(engine)
-        self.problem, self.mask = problem, mask
+        self.problem, self.graph, self.mask = problem, problem.graph, mask
         chosen = choices(problem, free)
         made = _structure(problem, chosen, tuple(outputs), mask, tuple(free))
         self.structure, self.outputs = made, list(made.outputs)
@@ -74,6 +72,11 @@ class Plan(Grid):
         self.moving = made.moving
         self.notes: dict[Any, Any] = {}
 
+    @property
+    def reason(self) -> str:
+        """The quantity that says why a point cannot be run; empty where the graph has none."""
+        return self.graph.roles.reason
+
     def groups(self) -> dict[tuple[str, ...], list[str]]:
         """Outputs by their dimensions, in memory order."""
         return by_dims(self.outputs, self.out_dims)
@@ -92,10 +95,10 @@ class Plan(Grid):
 
     def unused(self) -> list[str]:
         """Inputs of the scenario that no formula in use reads and that imply no option."""
-        stated, used = self.problem.stated, self.structure.used
-        implied = (used & INPUTS.keys()) - stated
-        read = used.union(*(INPUTS[name].implied_by for name in implied))
-        return sorted(stated - read - {*BEFORE})  # those that a phase takes from earlier phases
+        stated, used, inputs = self.problem.stated, self.structure.used, self.graph.inputs
+        implied = (used & inputs.keys()) - stated
+        read = used.union(*(inputs[name].implied_by for name in implied))
+        return sorted(stated - read - {*self.graph.roles.before})  # those that a phase takes from earlier phases
 
     def defaults(self, varied: Collection[str] = ()) -> tuple[dict[str, Any], list[str]]:
         """Inputs of `DECIDED` left to a default, with values; and those so at some points only.
@@ -114,7 +117,8 @@ class Plan(Grid):
                 for case, read in zip(self.cases, self.structure.read, strict=True)
             ]
             if any(map(np.any, at)) and (not beside or beside in some | self.moving):
-                decided[name] = INPUTS[name].default if name in INPUTS else self._same(name, varied)
+                row = self.graph.inputs.get(name)
+                decided[name] = row.default if row else self._same(name, varied)
                 partly += [] if all(part.size and part.all() for part in at) else [name]
         return decided, partly
 
@@ -149,13 +153,13 @@ class Plan(Grid):
             if used & entry.values.keys()
         ]
         told = (*(self.problem.remarks if read else ()), *self._beyond_fits(), *left_out)
-        return (*told, *plugins.remarks(self.problem.plugins))
+        return (*told, *plugins.remarks(self.graph.plugins))
 
     def _added(self, used: AbstractSet[str]) -> Iterator[str]:
         """What is counted beside an input given alone, by default, a line each."""
         for name, others in BESIDE_IT.items():
             added = [
-                f"{other} = {INPUTS[other].default / HOUR:,g} h"
+                f"{other} = {self.graph.inputs[other].default / HOUR:,g} h"
                 for other, count in others.items()
                 if other in used - self.problem.numbers
                 and any(np.any(c.leaves.get(count, 0) > 0) for c in self.cases)
@@ -171,7 +175,7 @@ class Plan(Grid):
         """Where formulas in use go beyond the runs that they were fitted to, a line each."""
         lines: dict[str, None] = {}
         for at, name, choice in self.structure.fitted:
-            case, option = self.cases[at], option_of(name)
+            case, option = self.cases[at], option_of(self.graph, name)
             quantity = without_phase(name)
             for operand, (low, high) in FITTED[quantity][choice].items():
                 own = operand + name.removeprefix(quantity)  # of the same phase, if it has one
@@ -224,6 +228,7 @@ class Structure:
     full: int
     points: Sequence[int]  # by quantity
     moving: frozenset[str]
+    graph: Graph
     notes: dict[Any, Any] = field(default_factory=dict)
 
     @functools.cached_property
@@ -242,7 +247,9 @@ class Structure:
         """By case, what its formulas read or are selected by."""
         known: dict[int, frozenset[str]] = {}
         for row in {id(row): row for row in self.formulas}.values():
-            own = [{*parameters(formula), option_of(n) or n} for n, formula in row.items()]
+            own = [
+                {*parameters(formula), option_of(self.graph, n) or n} for n, formula in row.items()
+            ]
             known[id(row)] = frozenset(map(without_phase, set[str]().union(*own)))
         return [known[id(row)] for row in self.formulas]
 
@@ -254,7 +261,7 @@ class Structure:
             for at, row in enumerate(self.formulas)
             for name in sorted(name for name in row if without_phase(name) in FITTED)
             for choice in FITTED[without_phase(name)]
-            if graph.load()[without_phase(name)].formulas[choice] in definitions(row[name])
+            if self.graph.quantities[without_phase(name)].formulas[choice] in definitions(row[name])
         ]
 
 
@@ -291,7 +298,7 @@ def _structure(
         for choice in chosen
     )
     tables = tuple((name, names) for name, (names, _) in problem.tables.items())
-    key = (outputs, mask, free, axes, cases, tables, problem.plugins)
+    key = (outputs, mask, free, axes, cases, tables, problem.graph)
     if (made := _known.get(key)) is None:
         made = _made(problem, chosen, outputs, mask, free)
         _known.keep(key, made)
@@ -309,17 +316,18 @@ def _made(
     # Before a reason is added: the order must not depend on whether the layout can be checked
     axes = fastest_order(problem.axes, chosen[0].runs, dims, formulas, outputs)
     dependent = layout_dependent(formulas, outputs)
-    if dependent and REASON not in outputs:
+    reason = problem.graph.roles.reason
+    if dependent and reason not in outputs:
         try:
-            formulas, dims = _formulas_and_dims(problem, chosen, [*outputs, REASON], free)
-            outputs = (*outputs, REASON)
+            formulas, dims = _formulas_and_dims(problem, chosen, [*outputs, reason], free)
+            outputs = (*outputs, reason)
         except InputError as error:  # the layout is not known well enough
             if mask:
                 raise InputError(
                     f"infeasible = 'exclude' cannot judge the layout: {error}"
                 ) from None
     own = ordered(dims, axes)
-    spread = out_dims(axes, dims, outputs, dependent if mask else ())
+    spread = out_dims(problem.graph, axes, dims, outputs, dependent if mask else ())
     sizes = {axis.name: axis.size for axis in axes}
 
     def size(names: Sequence[str]) -> int:
@@ -341,6 +349,7 @@ def _made(
         max(size(own[name]) for name in outputs),
         [size(own[name]) for name in {name for row in formulas for name in row}],
         moving,
+        problem.graph,
     )
 
 
@@ -351,7 +360,7 @@ def _formulas_and_dims(
     formulas = formulas_of(problem, chosen, outputs)
     tables = {name: names for name, (names, _) in problem.tables.items()}
     dims = find_dims(problem.axes, chosen, formulas, free, tables)
-    if wanted := [slope for name in outputs if (slope := derivative(name))]:
+    if wanted := [slope for name in outputs if (slope := derivative(problem.graph, name))]:
         phased = problem.phases.numbers if problem.phases else ()
         formulas = differentiated(formulas, dims, wanted, [n for n in phased if n not in free])
         dims = find_dims(problem.axes, chosen, formulas, free, tables)
@@ -366,12 +375,11 @@ def check_outputs(outputs: Sequence[str], problem: Problem) -> None:
     for name in outputs:
         if not isinstance(name, str):
             raise InputError(f"outputs: {name!r} is not a name; write it as text")
-        if name in INPUTS:
+        if name in problem.graph.inputs:
             raise InputError(f"outputs: {name!r} is an input; name a quantity that depends on it")
-        if not is_quantity(name):
-            known = graph.load(*problem.plugins)
-            raise InputError(f"outputs: {name!r} is not a quantity; {nearest(name, known)}")
-        plugins.check_names([name], problem.plugins)
+        if not is_quantity(problem.graph, name):
+            hint = nearest(name, problem.graph.quantities)
+            raise InputError(f"outputs: {name!r} is not a quantity; {hint}")
         if list(outputs).count(name) > 1:
             raise InputError(f"outputs: {name!r} appears twice; remove one")
         for axis in problem.axes:

@@ -23,6 +23,7 @@ from ..errors import InputError, check_path, imported
 from ..show.tables import scale
 from ..show.theme import GREY, LINES
 from ..spec.values import is_known
+from ...kernels.physics.graph import PHYSICS
 
 if TYPE_CHECKING:
     import xarray
@@ -376,7 +377,7 @@ def title(
     fixed = []
     for key, coordinate in drawn.coords.items():
         name = str(key)
-        known = is_known(name) or not is_number(coordinate)
+        known = is_known(PHYSICS, name) or not is_number(coordinate)
         if coordinate.ndim == 0 and known and name in _axes_of(cube):
             unit = ""
             if is_number(coordinate):

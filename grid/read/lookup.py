@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.roles import REASON
 from ..datasets import load_accessor
 from ..errors import InputError, nearest, shown
 from ..plan import memory
@@ -68,7 +67,8 @@ def interp(cube: "xarray.Dataset", at: Mapping[str, Any]) -> "xarray.Dataset":
     places = {n: _place(cube, n, value) for n, value in at.items() if n not in named}
     _check_dims(cube, places)
     variables: dict[str, Any] = {}
-    data = cube.reset_coords(REASON) if REASON in cube.coords else cube
+    reason = graph_at(cube.attrs).roles.reason
+    data = cube.reset_coords(reason) if reason in cube.coords else cube
     for key, variable in data.data_vars.items():
         variables |= _looked_up(str(key), variable, places)
     kept = {
@@ -78,7 +78,7 @@ def interp(cube: "xarray.Dataset", at: Mapping[str, Any]) -> "xarray.Dataset":
     result = xarray.Dataset(variables, {**kept, **new}, cube.attrs)
     for name in places:
         result[name].attrs = cube[name].attrs
-    return result.set_coords(REASON) if REASON in cube.coords else result
+    return result.set_coords(reason) if reason in cube.coords else result
 
 
 @dataclass(frozen=True)
@@ -142,11 +142,11 @@ def _labels(cube: "xarray.Dataset", name: Any) -> Array:
         hint = nearest(name, axes, f"choose from {', '.join(axes)}")
         raise InputError(f"{shown(name)} is not an axis of the cube; {hint}")
     labels: Array = cube[name].values if name in cube.coords else np.array(["?"])
-    if labels.dtype.kind not in "iuf" or values.is_option(name):
+    if labels.dtype.kind not in "iuf" or values.is_option(graph, name):
         raise InputError(f"{name} holds no numbers; cut it first: cube.sel({name}=...)")
-    if not values.is_known(name):
+    if not values.is_known(graph, name):
         raise InputError(f"{name} stands for several inputs; cut it first: cube.sel({name}=...)")
-    if (unit := cube[name].attrs.get("units", base := values.unit_of(name))) != base:
+    if (unit := cube[name].attrs.get("units", base := values.unit_of(graph, name))) != base:
         hint = f"cube.fleetcube.to_units({{{name!r}: {base!r}}})"
         raise InputError(f"{name} is in {unit}; give the cube with it in {base}: {hint}")
     if not np.isfinite(labels).all():
@@ -159,7 +159,7 @@ def _requested(name: str, value: Any) -> tuple[tuple[str, ...], Array]:
     value = values.without_unit(name, value)
     many = hasattr(value, "__array__") or isinstance(value, Sequence)
     if isinstance(value, str | bytes) or not many:
-        return (), np.array(values.number(name, value))
+        return (), np.array(values.number(graph, name, value))
     if hasattr(value, "dims") and hasattr(value, "coords"):  # a DataArray
         value = in_base_unit(name, value)
         dims, array = tuple(map(str, value.dims)), value.values
@@ -169,7 +169,7 @@ def _requested(name: str, value: Any) -> tuple[tuple[str, ...], Array]:
     if len(set(dims)) < len(dims):
         raise InputError(f"{name} has {len(dims)} dimensions; give a list or a DataArray")
     if array.dtype.kind not in "iuf":
-        flat = [values.number(name, item) for item in array.reshape(-1).tolist()]
+        flat = [values.number(graph, name, item) for item in array.reshape(-1).tolist()]
         array = np.array(flat).reshape(array.shape)
     return dims, array.astype(float)
 

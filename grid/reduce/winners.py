@@ -10,7 +10,6 @@ import numpy as np
 
 from ...kernels.engines import on_device as device
 from ...kernels.engines.job import store
-from ...kernels.roles import REASON
 from ..plan import memory, tiles
 from ..plan.labels import attributes, coordinates, dtype_of, ordered
 from ..plan.plan import Plan
@@ -62,8 +61,8 @@ def winners(
         attrs = {**coordinates(plan, [axis])[axis][2]}
         attrs["long_name"] = f"{axis} where {name} is at its {how}imum"
         labels[axis] = (*ordered(plan, scan.kept, there), attrs)
-    if REASON in variables:
-        labels[REASON] = variables.pop(REASON)
+    if plan.reason in variables:
+        labels[plan.reason] = variables.pop(plan.reason)
     return variables, labels
 
 

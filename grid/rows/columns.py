@@ -11,7 +11,7 @@ import numpy as np
 
 from ...catalog import KINDS, CatalogError, record
 from ...catalog.units import UnitError, factor
-from ...kernels.inputs import INPUTS
+from ...kernels.graph.formulas import Graph
 from ..errors import InputError
 from ..spec import patterns, values
 from ..spec.axis import Array
@@ -33,13 +33,13 @@ def numbers(frame: Frame, name: str) -> Array:
             row = row * scale
         there = row if not np.isnan(row).any() else row[~np.isnan(row)]
         for extreme in (float(there.min()), float(there.max())) if there.size else ():
-            _read(frame, row, extreme, values.number, name, extreme)
+            _read(frame, row, extreme, partial(values.number, graph), name, extreme)
         return row
 
     def read(_: str, cell: Any) -> float:
         number = float(cell) if isinstance(cell, decimal.Decimal) else cell
         plain = isinstance(number, int | float) and not isinstance(number, bool)
-        return values.number(name, number * scale if plain and scale != 1 else number)
+        return values.number(graph, name, number * scale if plain and scale != 1 else number)
 
     codes, cells = _distinct(frame, name, column, read)
     return np.array([*cells, np.nan]).take(codes)  # the last one for -1
@@ -59,7 +59,7 @@ def _label(kind: str, cell: Any) -> Any:
 
 
 def _option(name: str, cell: Any) -> Any:
-    numbered = any(type(choice) is int for choice in INPUTS[name].choices)
+    numbered = any(type(choice) is int for choice in graph.inputs[name].choices)
     if numbered and isinstance(cell, float) and cell.is_integer():
         cell = int(cell)  # most frames turn whole numbers with missing cells into floats
     return patterns.choice(name, cell)
@@ -70,10 +70,10 @@ def _scale(name: str, unit: Any) -> float:
     if unit is None:
         return 1.0
     try:
-        return factor(str(unit), values.unit_of(name))
+        return factor(str(unit), values.unit_of(graph, name))
     except UnitError as error:
         raise InputError(
-            f"column {name!r} {error}; state its unit, {values.unit_of(name)}, or none"
+            f"column {name!r} {error}; state its unit, {values.unit_of(graph, name)}, or none"
         ) from None
 
 

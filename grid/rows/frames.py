@@ -55,7 +55,7 @@ class Frame:
     def place(self, row: int) -> str:
         return f"row {row}, counted from 0"
 
-    def beside(self, outputs: Mapping[str, Array], remarks: str = "") -> Any:
+    def beside(self, graph: Graph, outputs: Mapping[str, Array], remarks: str = "") -> Any:
         """The frame with columns added, and remarks if it can hold them."""
         return {**self.frame, **outputs}
 
@@ -75,7 +75,7 @@ class _Pandas(Frame):
         label = label.item() if isinstance(label, np.generic) else label
         return super().place(row) + ("" if label == row else f" (index {shown(label)})")
 
-    def beside(self, outputs: Mapping[str, Array], remarks: str = "") -> Any:
+    def beside(self, graph: Graph, outputs: Mapping[str, Array], remarks: str = "") -> Any:
         import pandas
 
         columns = {
@@ -83,11 +83,11 @@ class _Pandas(Frame):
             if meanings
             else array
             for name, array in outputs.items()
-            for meanings in [_meanings(name)]
+            for meanings in [_meanings(graph, name)]
         }
         added = pandas.DataFrame(columns, index=self.frame.index, copy=False)
         whole = pandas.concat([self.frame, added], axis=1)
-        units = {name: quantity(name).unit for name in outputs if not _meanings(name)}
+        units = {name: quantity(graph, name).unit for name in outputs if not _meanings(graph, name)}
         stated = self.frame.attrs.get("units", {})
         whole.attrs = self.frame.attrs | {
             "units": {**(stated if isinstance(stated, Mapping) else {}), **units}
@@ -135,13 +135,13 @@ class _Arrow(Frame):
         stated = (self.table.schema.field(name).metadata or {}).get(b"units")
         return None if stated is None else stated.decode()
 
-    def beside(self, outputs: Mapping[str, Array], remarks: str = "") -> Any:
+    def beside(self, graph: Graph, outputs: Mapping[str, Array], remarks: str = "") -> Any:
         import pyarrow
 
         table = self.table
         for name, array in outputs.items():
-            column = _arrow(name, array)
-            unit = None if _meanings(name) else {"units": quantity(name).unit}
+            column = _arrow(graph, name, array)
+            unit = None if _meanings(graph, name) else {"units": quantity(graph, name).unit}
             table = table.append_column(pyarrow.field(name, column.type, metadata=unit), column)
         if remarks:
             table = table.replace_schema_metadata(
@@ -164,10 +164,10 @@ class _Polars(_Arrow):
     def unit(self, name: str) -> Any:
         return None
 
-    def beside(self, outputs: Mapping[str, Array], remarks: str = "") -> Any:
+    def beside(self, graph: Graph, outputs: Mapping[str, Array], remarks: str = "") -> Any:
         import polars
 
-        columns = [polars.Series(name, _arrow(name, array)) for name, array in outputs.items()]
+        columns = [polars.Series(name, _arrow(graph, name, array)) for name, array in outputs.items()]
         return self.frame.with_columns(
             column.cast(polars.Enum(meanings)) if (meanings := _meanings(column.name)) else column
             for column in columns
@@ -201,16 +201,16 @@ def frame_of(frame: Any) -> Frame:
     )
 
 
-def _meanings(name: str) -> list[str]:
+def _meanings(graph: Graph, name: str) -> list[str]:
     """Meanings of a flag's codes, from 0 on; empty for a number."""
-    return list(quantity(name).doc.flags.values())
+    return list(quantity(graph, name).doc.flags.values())
 
 
-def _arrow(name: str, array: Array) -> Any:
+def _arrow(graph: Graph, name: str, array: Array) -> Any:
     """An output as an Arrow array, flags in words."""
     import pyarrow
 
-    if not (meanings := _meanings(name)):
+    if not (meanings := _meanings(graph, name)):
         return pyarrow.array(array)
     codes = pyarrow.array(array, mask=array < 0)
     return pyarrow.DictionaryArray.from_arrays(codes, meanings)

@@ -98,8 +98,9 @@ def evaluate_table(
         raise InputError(f"scenario = {shown(scenario)} is not a table of inputs; give one")
     shared = values.without_unit("", scenario or {})
     check_outputs(wanted, resolve(shared, {}))  # errors here concern no row
+    graph = graph_of(shared)
     inputs = _inputs(source, keep)
-    named = {name for name in inputs if name in KINDS or values.is_option(name)}
+    named = {name for name in inputs if name in KINDS or values.is_option(graph, name)}
     cells = Cells(
         {name: columns.numbers(source, name) for name in inputs if name not in named},
         {name: columns.choices(source, name) for name in inputs if name in named},
@@ -131,7 +132,7 @@ def evaluate_table(
                 outs[name][own.rows] = -1  # a reason, where the layout is unknown
             _fill(own, reads, plan, cells, outs, threads)
             done(own.size)
-    return source.beside(outs, "\n".join(_remarks(work)))
+    return source.beside(graph, outs, "\n".join(_remarks(work)))
 
 
 def _remarks(work: Iterable[tuple[Class, Any, Plan]]) -> list[str]:
@@ -162,7 +163,7 @@ def _inputs(source: Frame, keep: str | Sequence[str]) -> list[str]:
             hint = nearest(name, map(str, source.names), "choose one of its columns")
             raise InputError(f"keep: the frame has no column {name!r}; {hint}")
     inputs = [name for name in source.names if name not in kept]
-    known = values.known_names()
+    known = values.known_names(graph)
     if unknown := [name for name in inputs if name not in known]:
         meant = [(name, spelling.near(str(name), known, alike=0.8)) for name in unknown]
         told = ", ".join(f"{n!r}" + (f" ({spelling.hint(m, '')})" if m else "") for n, m in meant)
@@ -172,7 +173,7 @@ def _inputs(source: Frame, keep: str | Sequence[str]) -> list[str]:
         )
     for name in inputs:
         try:
-            values.check_name(name)
+            values.check_name(graph, name)
         except InputError:
             raise InputError(
                 f"column {name!r} is a result and cannot be given; drop or rename it"

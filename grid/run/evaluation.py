@@ -13,7 +13,6 @@ import numpy as np
 
 from ...kernels import log
 from ...kernels.calculus.phases import without_phase
-from ...kernels.roles import LIMITS, NEAR, REASON
 from ..errors import InputError
 from ..plan import memory, tiles
 from ..plan.engine import compiles
@@ -258,16 +257,17 @@ class Evaluation:
     def _with_memory_margin(self) -> Self:
         """With `near_memory_limit`, where `infeasible_reason` rests on a limit of memory."""
         plan = self._plan()
-        limited = REASON in plan.outputs and any(
+        roles = plan.graph.roles
+        limited = plan.reason in plan.outputs and any(
             np.isfinite(leaf).any()
             for case in plan.cases
-            for names in LIMITS.values()
+            for names in roles.limits.values()
             for name, leaf in case.leaves.items()
             if without_phase(name) == names[0]
         )
         return (
-            self.with_outputs([*self._outputs, NEAR])
-            if limited and NEAR not in self._outputs
+            self.with_outputs([*self._outputs, roles.near])
+            if limited and roles.near not in self._outputs
             else self
         )
 

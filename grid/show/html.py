@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.inputs import INPUTS
+from ...kernels.graph.formulas import Graph
 from ..plan.labels import attributes, dtype_of, root_attributes
 from ..plan.plan import Plan
 from ..spec import values
@@ -141,10 +141,10 @@ def _axis(axis: Axis) -> list[str]:
     ends, unit = [label(first), label(last)], ""
     meaning = ", ".join(name for name in axis.inputs if name != axis.name)
     if number:
-        factor, unit = scale(values.unit_of(axis.name), axis.labels, axis.name)
+        factor, unit = scale(values.unit_of(graph, axis.name), axis.labels, axis.name)
         ends = [numbers(np.array([end / factor]))[0] for end in (first, last)]
-    if axis.name in INPUTS:
-        meaning = INPUTS[axis.name].description
+    if axis.name in graph.inputs:
+        meaning = graph.inputs[axis.name].description
     return [axis.name, f"{axis.size:,}", *(_cut(end) for end in ends), unit, meaning]
 
 
@@ -159,7 +159,7 @@ def _output(plan: Plan, name: str) -> list[str]:
 
 def _set(name: str, value: Any) -> list[str]:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    unit = values.unit_of(name) if number and not values.is_option(name) else ""
+    unit = values.unit_of(graph, name) if number and not values.is_option(graph, name) else ""
     return [name, _cut(f"{value:,.10g}" if number else label(value)), "" if unit == "1" else unit]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...catalog import KINDS
 from ...kernels.calculus.phases import without_phase
-from ...kernels.inputs import INPUTS
+from ...kernels.graph.formulas import Graph
 from ..errors import InputError, nearest, shown
 from ..spec import dates, own_records, patterns, phases, plugins, values
 from ..spec.axes import make_axes
@@ -36,6 +36,7 @@ def select(cube: "xarray.Dataset", selectors: Sequence[str]) -> tuple["xarray.Da
     """Cut a cube by "axis=value", "axis=first:last" or "axis=value,value"; numbers may have units.
     Returns the cut at the nearest points of numeric axes, and notes on values off their axes."""
     notes: list[str] = []
+    graph = plugins.graph_at(cube.attrs)
     for name, text in pairs(selectors).items():
         if name not in cube.dims:
             axes = [str(dim) for dim in cube.dims]
@@ -59,7 +60,7 @@ def position(axis: Axis, value: Any) -> int:
 
 
 def _index(name: str, points: Any, text: str, notes: list[str]) -> Any:
-    if points.dtype.kind not in "iuf" or (name in INPUTS and INPUTS[name].kind == "option"):
+    if points.dtype.kind not in "iuf" or (name in graph.inputs and graph.inputs[name].kind == "option"):
         return _named(name, [label(point) for point in points], text)
     if ":" in text:
         return _between(name, points, text)
@@ -126,7 +127,7 @@ def _nearest(name: str, points: Any, text: str, notes: list[str]) -> int:
 def _wanted(name: str, text: str) -> float:
     """The number to look up on an axis, in the base unit if the axis is an input."""
     if _is_known(name):
-        return values.number(name, _typed(text))
+        return values.number(graph, name, _typed(text))
     try:
         return float(text)
     except ValueError:
@@ -136,7 +137,7 @@ def _wanted(name: str, text: str) -> float:
 
 
 def _is_known(name: str) -> bool:
-    return values.is_known(name) and without_phase(name) not in KINDS
+    return values.is_known(graph, name) and without_phase(name) not in KINDS
 
 
 def _typed(text: str) -> Any:
@@ -150,7 +151,7 @@ def _typed(text: str) -> Any:
 
 
 def _shown(name: str, value: float) -> str:
-    base = values.unit_of(name) if _is_known(name) else "1"
+    base = values.unit_of(graph, name) if _is_known(name) else "1"
     factor, unit = scale(base, np.array([value]), name)
     return f"{value / factor:.6g} {unit}".strip()
 
@@ -186,6 +187,7 @@ def narrow(
         scenario[own_records.NAME] = own.split(",")
     # whoever types a selector names them
     scenario = dict(plugins.with_plugins(scenario, wanted.pop(plugins.NAME, ())))
+    graph = plugins.graph_of(scenario)
     scenario, axes = map(dict, own_records.with_catalog(scenario, axes))
     current = make_axes(axes)
     owners = {name: axis.name for axis in current.values() for name in axis.inputs}
@@ -211,11 +213,11 @@ def narrow(
         elif name == patterns.NAME:
             scenario.pop(name, None)
             axes[name] = text.split(",")
-        elif not values.is_known(name):
-            known = [*axes, *values.known_names()]
+        elif not values.is_known(graph, name):
+            known = [*axes, *values.known_names(graph)]
             raise InputError(f"{name!r} is not an input or an axis; {nearest(name, known)}")
         else:
-            if ":" in text and _is_known(name) and not values.is_option(name):
+            if ":" in text and _is_known(name) and not values.is_option(graph, name):
                 raise InputError(f"{name} = {text}: first:last is for an axis; list the values")
             many = _values(name, text, notes)
             if len(many) > 1:
@@ -253,7 +255,7 @@ def _changed(axis: Axis, text: str, notes: list[str]) -> Any:
 
 
 def _values(name: str, text: str, notes: list[str]) -> list[Any]:
-    named = without_phase(name) in KINDS or values.is_option(name)
+    named = without_phase(name) in KINDS or values.is_option(graph, name)
     parts = text.split(",") if named else _parts(name, text, notes)
     return [_value(name, part) for part in parts]
 
@@ -263,17 +265,18 @@ def _value(name: str, text: str) -> Any:
     plain = without_phase(name)
     if plain in KINDS:
         return text
-    if values.is_option(plain):
-        written = {label(choice): choice for choice in INPUTS[plain].choices}
+    if values.is_option(graph, plain):
+        written = {label(choice): choice for choice in graph.inputs[plain].choices}
         return patterns.choice(name, written.get(text, text))
     value = _typed(text)
-    values.number(name, value)
+    values.number(graph, name, value)
     return value
 
 
 def remarks(spec: Mapping[str, Any]) -> list[str]:
     """Likely mistakes: numbers without a unit, values overridden by an axis."""
     scenario, axes = spec["scenario"], spec["axes"]
+    graph = plugins.graph_of(scenario)
     bare = {**scenario, **axes}
     bare.pop(phases.NAME, None)
     for name, entry in axes.items():
@@ -281,9 +284,9 @@ def remarks(spec: Mapping[str, Any]) -> list[str]:
             bare |= entry
     unitless = []
     for name, entry in bare.items():
-        if _is_known(name) and not values.is_option(name):
+        if _is_known(name) and not values.is_option(graph, name):
             numbers = [n for n in _numbers(entry) if n not in (0, np.inf)]
-            unit = values.unit_of(name)
+            unit = values.unit_of(graph, name)
             if numbers and unit in _MANY:
                 unitless.append(f"{name} = {', '.join(_bare(name, n) for n in numbers[:3])}")
     notes = [f"without a unit, taken in base units: {'; '.join(unitless)}"] if unitless else []
@@ -292,7 +295,7 @@ def remarks(spec: Mapping[str, Any]) -> list[str]:
 
 
 def _bare(name: str, number: float) -> str:
-    in_base_unit, scaled = f"{number:.10g} {values.unit_of(name)}", _shown(name, number)
+    in_base_unit, scaled = f"{number:.10g} {values.unit_of(graph, name)}", _shown(name, number)
     return scaled if in_base_unit == scaled else f"{in_base_unit} ({scaled})"
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...catalog import KINDS, CatalogError, record
 from ...kernels.calculus.phases import without_phase
+from ...kernels.graph.formulas import Graph
 from ..errors import InputError, nearest, shown
 from . import patterns, values
 from .axis import LONGEST, MOST_SPELLED, Array, Axis, check_length
@@ -82,8 +83,8 @@ def _read(name: str, spec: Any) -> Axis:
 
 def _check_swept(name: str) -> str:
     """The name, if a spec may sweep it: for one phase only numbers can be swept."""
-    plain = without_phase(values.check_name(name))
-    if plain != name and (plain in KINDS or values.is_option(plain)):
+    plain = without_phase(values.check_name(graph, name))
+    if plain != name and (plain in KINDS or values.is_option(graph, plain)):
         raise InputError(f"axis {name!r}: {plain} of one phase takes one name; put it in the phase")
     return name
 
@@ -155,7 +156,7 @@ def _generate(name: str, spec: Mapping[str, Any]) -> list[Any] | Array:
             "with num for linspace and geomspace and round if wanted"
         )
     kind = chosen[0]
-    if values.is_option(name) or name in KINDS:
+    if values.is_option(graph, name) or name in KINDS:
         if kind != "values":
             raise InputError(f"axis {name!r} takes named values; write {name} = [...]")
         return _points(name, spec["values"])
@@ -163,9 +164,9 @@ def _generate(name: str, spec: Mapping[str, Any]) -> list[Any] | Array:
     if not isinstance(ends, Sequence) or isinstance(ends, str):
         raise InputError(f"axis {name!r}: {kind} = {ends!r} is not a list")
     if kind == "values":
-        points = np.array([values.number(name, value) for value in ends])
+        points = np.array([values.number(graph, name, value) for value in ends])
     else:
-        points = _space(name, kind, [values.number(name, end) for end in ends], spec)
+        points = _space(name, kind, [values.number(graph, name, end) for end in ends], spec)
     if not isinstance(spec.get("round", False), bool):
         raise InputError(f"axis {name!r}: round = {spec['round']!r} is not true or false")
     if spec.get("round", False):
@@ -213,7 +214,7 @@ def _single(name: str, target: str, points: list[Any] | Array) -> Axis:
     """An axis of one input, option or catalog kind."""
     if len(points) == 0:
         raise InputError(f"axis {name!r} is empty; give at least one value")
-    if target in KINDS or values.is_option(target):
+    if target in KINDS or values.is_option(graph, target):
         check_length(name, len(points), MOST_SPELLED)
     if target in KINDS:
         _check_distinct(name, _named(target, points))
@@ -229,11 +230,11 @@ def _single(name: str, target: str, points: list[Any] | Array) -> Axis:
         made = _by_module(points)
         ways = [dict(zip(made, row, strict=True)) for row in zip(*made.values(), strict=True)]
         _check_distinct(name, [patterns.policy(row) for row in ways])  # in any order of words
-        return _together(name, values.choice_labels(target, list(points)), {target: points})
-    if values.is_option(target):
-        choices = tuple(values.option(target, point) for point in points)
+        return _together(name, values.choice_labels(graph, target, list(points)), {target: points})
+    if values.is_option(graph, target):
+        choices = tuple(values.option(graph, target, point) for point in points)
         _check_distinct(name, choices)
-        return Axis(name, values.choice_labels(target, choices), options={target: choices})
+        return Axis(name, values.choice_labels(graph, target, choices), options={target: choices})
     check_length(name, len(points), MOST_GIVEN)
     numbers = _numbers(target, points)
     _check_distinct(name, numbers)
@@ -243,7 +244,7 @@ def _single(name: str, target: str, points: list[Any] | Array) -> Axis:
 def _by_module(points: Sequence[Any] | Array) -> dict[str, list[Any]]:
     """The inputs set by choices of what runs again, some of them modules by their names."""
     target = patterns.RECOMPUTED
-    made = [patterns.modules(p) or {target: values.option(target, p)} for p in points]
+    made = [patterns.modules(p) or {target: values.option(graph, target, p)} for p in points]
     named = dict.fromkeys(key for row in made for key, value in row.items() if value)
     return {key: [row.get(key, 0.0) for row in made] for key in named}
 
@@ -259,10 +260,10 @@ def _named(kind: str, labels: Iterable[Any]) -> list[str]:
 def _numbers(name: str, points: list[Any] | Array) -> Array:
     """Values of an input in its base unit."""
     if not isinstance(points, np.ndarray):
-        return np.array([values.number(name, point) for point in points])
+        return np.array([values.number(graph, name, point) for point in points])
     numbers = points.astype(np.float64)
     for extreme in (numbers.min(), numbers.max()) if numbers.size else ():
-        values.number(name, float(extreme))  # NaN is an extreme, too, and is refused
+        values.number(graph, name, float(extreme))  # NaN is an extreme, too, and is refused
     return numbers
 
 
@@ -299,7 +300,7 @@ def _rows(name: str, spec: Mapping[str, Any]) -> dict[str, list[Any] | Array]:
     """The points of inputs that vary together, the same number of each."""
     if not isinstance(name, str) or not name.isidentifier():
         raise InputError(f"axis {name!r} is not a name; use letters, digits and underscores")
-    if values.is_known(name):
+    if values.is_known(graph, name):
         raise InputError(
             f"axis {name!r} has the name of an input but is a table of "
             f"{', '.join(map(str, spec)) or 'nothing'}; give a list, one of "
@@ -307,9 +308,9 @@ def _rows(name: str, spec: Mapping[str, Any]) -> dict[str, list[Any] | Array]:
         )
     if not spec:
         raise InputError(f"axis {name!r} is empty; give lists of inputs that move together")
-    unknown = [key for key in spec if not values.is_known(key)]
+    unknown = [key for key in spec if not values.is_known(graph, key)]
     if unknown:
-        hint = nearest(unknown[0], [*values.known_names(), *_GENERATORS])
+        hint = nearest(unknown[0], [*values.known_names(graph), *_GENERATORS])
         raise InputError(f"axis {name!r}: {unknown[0]!r} is not an input; {hint}")
     rows = {_check_swept(key): _points(key, entry) for key, entry in spec.items()}
     sizes = {key: len(row) for key, row in rows.items()}
@@ -334,8 +335,8 @@ def _together(name: str, labels: Array, rows: Mapping[str, list[Any] | Array]) -
         if key in KINDS:
             _named(key, row)
             records[key] = tuple(row)
-        elif values.is_option(key):
-            options[key] = tuple(values.option(key, point) for point in row)
+        elif values.is_option(graph, key):
+            options[key] = tuple(values.option(graph, key, point) for point in row)
         else:
             numbers[key] = _numbers(key, row)
     return Axis(name, labels, numbers, options, records)

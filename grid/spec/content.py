@@ -23,7 +23,7 @@ def content(problem: Problem) -> Hashable:
             for record in problem.records
         ),
         problem.stated,
-        problem.plugins,
+        problem.graph,
         problem.auto_by_default,  # recorded in results
         tuple((n, names, _bits(row)) for n, (names, row) in sorted(problem.tables.items())),
         tuple(sorted((name, repr(law)) for name, law in problem.distributions.items())),

@@ -10,6 +10,7 @@ from ...catalog import KINDS
 from ...kernels.calculus.phases import in_phase, key_of, phase_of, without_phase
 from ...kernels.declare import OFF
 from ...kernels.roles import BEFORE, PHASED, SUMS
+from ...kernels.graph.formulas import Graph
 from ..errors import InputError, nearest, shown
 from . import dates, patterns, values
 from .axes import PHASE, make_axis
@@ -111,8 +112,8 @@ def one(scenario: Mapping[str, Any], name: str) -> dict[str, Any]:
     phases = _checked(shared, tables)
     k = list(phases).index(named(name, list(phases)))
     earlier = [own[PHASED] for own in list(phases.values())[:k]]
-    before = values.number(EARLIER, shared.get(EARLIER, 0))
-    before += sum(values.number(PHASED, own) for own in earlier)
+    before = values.number(graph, EARLIER, shared.get(EARLIER, 0))
+    before += sum(values.number(graph, PHASED, own) for own in earlier)
     if k:  # it starts where earlier phases end
         shared = {key: value for key, value in shared.items() if key != dates.NAME}
     return {**shared, **phases[name], **({EARLIER: before} if k else {})}
@@ -121,7 +122,7 @@ def one(scenario: Mapping[str, Any], name: str) -> dict[str, Any]:
 def following(axis: Axis, shared: Mapping[str, Any]) -> Axis:
     """An axis of phases with the tokens trained before each."""
     own = axis.numbers[PHASED]
-    before = values.number(EARLIER, shared.get(EARLIER, 0)) + np.cumsum(own) - own
+    before = values.number(graph, EARLIER, shared.get(EARLIER, 0)) + np.cumsum(own) - own
     return replace(axis, numbers={**axis.numbers, EARLIER: before})
 
 
@@ -170,9 +171,9 @@ def _checked(shared: Mapping[str, Any], tables: Any) -> dict[str, dict[str, Any]
                 "first in [scenario]"
             )
         for key, value in own.items():
-            values.check_name(key)
+            values.check_name(graph, key)
             if value is None:  # it would hide the value in [scenario]
-                off = f"; {OFF}" if values.is_option(key) else ""
+                off = f"; {OFF}" if values.is_option(graph, key) else ""
                 raise InputError(f"phase {name!r}: {key} = None is no value; leave it out{off}")
             if isinstance(value, Mapping):
                 raise InputError(
@@ -203,8 +204,8 @@ def _inputs(name: str, spec: Any) -> tuple[str, ...]:
 def _check_total(shared: Mapping[str, Any], phases: Mapping[str, Mapping[str, Any]]) -> None:
     """Compare a total stated by the scenario with the sum over its phases."""
     if PHASED in shared:
-        total = sum(values.number(PHASED, own[PHASED]) for own in phases.values())
-        said = values.number(PHASED, shared[PHASED])
+        total = sum(values.number(graph, PHASED, own[PHASED]) for own in phases.values())
+        said = values.number(graph, PHASED, shared[PHASED])
         if not np.isclose(total, said, rtol=1e-6, atol=0):
             raise InputError(
                 f"{PHASED} of the phases add up to {total:.6g}, and [scenario] says {said:.6g}; "
@@ -229,10 +230,10 @@ def _axis(shared: Mapping[str, Any], phases: Mapping[str, dict[str, Any]]) -> Ax
                 lacking = next(name for name, value in zip(spelled, row, strict=True) if not value)
                 raise InputError(f"phase {lacking!r} names no {key}; name one in [scenario], too")
             records |= make_axis(NAME, {key: row, "labels": list(spelled)}).records
-        elif values.is_option(key):
-            options[key] = tuple(None if v is None else values.option(key, v) for v in row)
+        elif values.is_option(graph, key):
+            options[key] = tuple(None if v is None else values.option(graph, key, v) for v in row)
         else:
-            numbers[key] = np.array([np.nan if v is None else values.number(key, v) for v in row])
+            numbers[key] = np.array([np.nan if v is None else values.number(graph, key, v) for v in row])
     return Axis(NAME, np.array(list(spelled)), numbers, options, records)
 
 

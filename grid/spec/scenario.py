@@ -9,9 +9,8 @@ import numpy as np
 
 from ...catalog import AUTO, CONFIGURED, KINDS, CatalogError, Record, record
 from ...kernels.calculus.phases import in_phase, without_phase
-from ...kernels.graph.formulas import known
-from ...kernels.graph.plugins import Plugin
-from ...kernels.inputs import INPUTS
+from ...kernels.graph.formulas import Graph
+from ...kernels.physics.graph import PHYSICS
 from ...kernels.roles import BESIDE_GPUS, ERRORS, GROWING, HEADS, MEASURED, SHARES, WHOLES
 from ..errors import InputError
 from . import auto, dates, framework, hardware, own_records, patterns, phases, plugins, values
@@ -48,7 +47,7 @@ class Problem:
     auto_by_default: bool = False  # the scenario does not name it
     phases: Axis | None = None  # of the job, which are added up
     phased: frozenset[str] = frozenset()  # numbers in `tables` with values by phase
-    plugins: tuple[Plugin, ...] = ()
+    graph: Graph = PHYSICS
 
     def gives(self, name: str) -> bool:
         """Whether a scenario, a label or an axis sets a number."""
@@ -80,7 +79,7 @@ class Problem:
         rows: list[Any] = [self.constants[factor]] if factor in self.constants else []
         rows += [axis.numbers[factor] for axis in self._along() if factor in axis.numbers]
         rows += [row for name, (_, row) in self.tables.items() if without_phase(name) == factor]
-        rows = rows or [INPUTS[factor].default]
+        rows = rows or [self.graph.inputs[factor].default]
         return any(bool(np.any(np.asarray(row) > 1)) for row in rows)
 
     def most_together(self, names: AbstractSet[str]) -> float:
@@ -103,7 +102,7 @@ def resolve(
         if not isinstance(table, Mapping):
             raise InputError(f"{key} = {table!r} is not a table; write [{key}]")
     dates.start_of(scenario)
-    own_plugins = plugins.named(scenario)
+    graph = plugins.graph_of(scenario)
     scenario, axes = own_records.with_catalog(scenario, axes)
     scenario, axes, added_up = phases.with_phases(scenario, axes, free)
     swept = list(make_axes(axes).values())
@@ -123,7 +122,6 @@ def resolve(
     scenario = patterns.spelled_out(scenario, owner, models)
     constants, options, labels, distributions = _constants(scenario, owner)
     stated = frozenset({*constants, *options})
-    plugins.check_names([*stated, *owner, *free], own_plugins)
     explicit = {*stated, *owner}
     for whole, parts in MEASURED.items():
         said = {*labels}.union(explicit, *(axis.records for axis in swept))
@@ -155,7 +153,7 @@ def resolve(
         name: distribution(name, value)
         for entry in (record(kind, label) for kind, label in labels.items())
         for name, value in entry.values.items()
-        if isinstance(value, Mapping) and name not in explicit and values.is_known(name)
+        if isinstance(value, Mapping) and name not in explicit and values.is_known(graph, name)
     }
     counted = hardware.counted(swept, constants, free)
     if hardware.CHIPS in free or hardware.CHIPS in counted.notes:
@@ -191,7 +189,7 @@ def resolve(
         by_value=hardware.COUNTED if torus.rows or counted.rows else frozenset(),
         per_decade=per_decade,
         auto_by_default=auto_by_default,
-        plugins=own_plugins,
+        graph=graph,
     )
     for upper, lower in GROWING.items():
         least, given = constants.get(lower, 0.0), constants.get(upper, 0.0)
@@ -223,6 +221,7 @@ def _calibrations(labels: Mapping[str, str], axes: Sequence[Axis]) -> list[str]:
 
 def said_by(scenario: Mapping[str, Any]) -> dict[str, Any]:
     """Labels, options, and numbers in base units, as the scenario itself states them."""
+    graph = plugins.graph_of(scenario)
     constants, options, labels, _ = _constants(
         patterns.spelled_out(phases.apart(scenario)[0], {}), {}
     )
@@ -239,7 +238,7 @@ def _constants(
     for name, value in scenario.items():
         if name in (dates.NAME, own_records.NAME, plugins.NAME):
             continue  # not an input of any formula
-        values.check_name(name)
+        values.check_name(graph, name)
         if name == CONFIGURED:
             value = values.without_unit(name, value)  # a table of a file, as one label
         if isinstance(value, Mapping):
@@ -253,13 +252,13 @@ def _constants(
                 raise InputError(str(error)) from None
             if name not in swept:
                 labels[name] = value
-        elif values.is_option(name):
+        elif values.is_option(graph, name):
             if name not in swept:
-                options[name] = values.option(name, value)
+                options[name] = values.option(graph, name, value)
             else:
-                values.option(name, value)
+                values.option(graph, name, value)
         else:
-            number = values.number(name, value)
+            number = values.number(graph, name, value)
             if name not in swept:
                 constants[name] = number
     return constants, options, labels, distributions
@@ -317,7 +316,7 @@ def _set_by_labels(
                 axes[k] = replace(axes[k], numbers={**axes[k].numbers, name: row})
                 taken.add(name)
             for name in label_values.keys() - taken:
-                (options if values.is_option(name) else constants)[name] = label_values[name]
+                (options if values.is_option(graph, name) else constants)[name] = label_values[name]
             taken |= set(label_values)
         for k, axis in enumerate(axes):
             if kind not in axis.records:
@@ -362,7 +361,7 @@ def _set_by_labels(
             chosen[k] |= {
                 name: tuple(point.get(name) for point in by_point)
                 for name in sorted(names)
-                if values.is_option(name)
+                if values.is_option(graph, name)
             }
             numbers = {
                 name: np.array([point.get(name, np.nan) for point in by_point])
@@ -398,7 +397,7 @@ def _set_rows(
     place = {axis.name: k for k, axis in enumerate(axes)}
     for name in sorted(rows.keys() - taken):
         names, array = rows[name]
-        is_option = values.is_option(name)
+        is_option = values.is_option(graph, name)
         if not names:
             (options if is_option else constants)[name] = array.item()
         elif len(names) > 1 and is_option:
@@ -433,11 +432,11 @@ def _check_alone(axis: Axis, axes: Iterable[Axis]) -> None:
 
 def _with_defaults(axis: Axis) -> Axis:
     """An axis with defaults where labels set nothing, except for inputs that imply an option."""
-    implying = {name for row in INPUTS.values() for name in row.implied_by}
+    implying = {name for row in graph.inputs.values() for name in row.implied_by}
     numbers = dict(axis.numbers)
     open_ = {name: np.isnan(row) for name, row in axis.numbers.items() if np.isnan(row).any()}
     for name, missing in open_.items():
-        default = INPUTS[name].default if name in INPUTS else None
+        default = graph.inputs[name].default if name in graph.inputs else None
         if default is not None and name not in implying:
             numbers[name] = np.where(missing, default, numbers[name])
     chosen = {
@@ -482,7 +481,7 @@ def _values_of(
     own = {
         key: distribution(key, value).median if isinstance(value, Mapping) else value
         for key, value in spelled.items()
-        if key in INPUTS or known(key)
+        if key in graph.inputs or graph.get(key)
     }
     gpu = entry.values.get("gpu")
     for whole, (rest, count, each) in BESIDE_GPUS.items():
@@ -552,6 +551,6 @@ def choose(given_options: Mapping[str, Any], given: Iterable[str]) -> dict[str, 
         name: given_options.get(
             name, row.implied if names.intersection(row.implied_by) else row.default
         )
-        for name, row in INPUTS.items()
+        for name, row in graph.inputs.items()
         if row.kind == "option"
     }

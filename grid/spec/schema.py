@@ -24,6 +24,7 @@ from .designs import DESIGNS
 from .distributions import KINDS as DISTRIBUTIONS
 from .patterns import ABOUT, MODULE_WORDS, NAME, RECOMPUTED
 from .values import is_option, is_whole, known_names, row_of, unit_of
+from ...kernels.physics.graph import PHYSICS
 
 Schema = dict[str, Any]
 # Draft 7: supported by TOML editors
@@ -72,7 +73,7 @@ def schema() -> Schema:
         "description": "Outputs, a scenario and the axes along which it varies",
         **_table(parts),
         "definitions": {
-            "output": {"anyOf": [{"enum": list(load())}, derived]},
+            "output": {"anyOf": [{"enum": list(PHYSICS.quantities)}, derived]},
             **_SHARED,
             "together": _together(of),
             **{of[name]: value for name, value in values.items()},
@@ -85,11 +86,11 @@ def schema() -> Schema:
 
 def _given() -> list[str]:
     """Names that a scenario may set: all but results that are codes."""
-    return [name for name in known_names() if name not in load() or load()[name].unit != "flag"]
+    return [name for name in known_names(PHYSICS) if name not in PHYSICS.quantities or PHYSICS.quantities[name].unit != "flag"]
 
 
 def _is_named(name: str) -> bool:
-    return name in KINDS or is_option(name)
+    return name in KINDS or is_option(PHYSICS, name)
 
 
 def _ref(name: str) -> Schema:
@@ -148,15 +149,15 @@ _SHARED: Schema = {
 
 def _row(name: str) -> Input:
     """An input, or a given quantity."""
-    return INPUTS.get(name) or replace(row_of(name), unit=unit_of(name))
+    return INPUTS.get(name) or replace(row_of(PHYSICS, name), unit=unit_of(PHYSICS, name))
 
 
 def _about(name: str) -> str:
     if name in KINDS:
         return f"a {name} of the catalog"
     row = _row(name)
-    about = row.description or load()[name].doc.summary.rstrip(".")
-    if is_option(name) or row.unit == "1":
+    about = row.description or PHYSICS.quantities[name].doc.summary.rstrip(".")
+    if is_option(PHYSICS, name) or row.unit == "1":
         return about
     return f"{about} (a number in {row.unit}, or {spelling(row.unit)})"
 
@@ -178,7 +179,7 @@ def _value(name: str) -> Schema:
             labels += [{"type": "string", "pattern": r"\.json$|/|^\{"}, {"type": "object"}]
         return {"anyOf": labels}
     row = _row(name)
-    if is_option(name):
+    if is_option(PHYSICS, name):
         choices: list[Schema] = [{"const": choice} for choice in row.choices]
         if name == RECOMPUTED:
             word = f"({'|'.join(MODULE_WORDS)})"
@@ -207,7 +208,7 @@ def _scenario(name: str, value: str) -> Schema:
     """A value, or a distribution of one."""
     if _is_named(name):
         return {"allOf": [_ref(value)]}
-    whole = is_whole(name)
+    whole = is_whole(PHYSICS, name)
     return {"anyOf": [_ref(value), _ref("sample" if whole else "distribution")]}
 
 

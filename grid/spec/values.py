@@ -16,9 +16,8 @@ from ...kernels.calculus import derivatives
 from ...kernels.calculus.phases import without_phase
 from ...kernels.declare import OFF, Input, written
 from ...kernels.engines.job import default_threads
-from ...kernels.graph.formulas import known, load
-from ...kernels.inputs import INPUTS
-from ...kernels.roles import CHOSEN, COUNTS, POSITIVE, TEXTS
+from ...kernels.graph.formulas import Graph
+from ...kernels.roles import CHOSEN, TEXTS
 from ..errors import InputError, check_count, nearest, shown
 
 DTYPES = ("float64", "float32")
@@ -27,12 +26,12 @@ MOST_EXACT = 2**53  # whole numbers below are exact as floats
 
 def known_names() -> list[str]:
     """Every name that a scenario may set: inputs, quantities and catalog kinds."""
-    return [*INPUTS, *load(), *KINDS]
+    return [*graph.inputs, *graph.quantities, *KINDS]
 
 
 def is_known(name: Any) -> bool:
     plain = without_phase(name) if isinstance(name, str) else name
-    return plain in INPUTS or known(plain) is not None or plain in KINDS
+    return plain in graph.inputs or graph.get(plain) is not None or plain in KINDS
 
 
 def check_name(name: Any) -> str:
@@ -41,9 +40,9 @@ def check_name(name: Any) -> str:
         raise InputError(f"{shown(name)} is not a name; write it as text")
     if name in TEXTS:
         raise InputError(f"{name} is one text of the scenario; {TEXTS[name]}")
-    if not is_known(name):
-        raise InputError(f"{shown(name)} is not an input; {nearest(name, known_names())}")
-    found = known(without_phase(name))
+    if not is_known(graph, name):
+        raise InputError(f"{shown(name)} is not an input; {nearest(name, known_names(graph))}")
+    found = graph.get(without_phase(name))
     if found is not None and found.unit == "flag":
         raise InputError(f"{name!r} is a result and cannot be given; remove it from the scenario")
     return name
@@ -52,37 +51,37 @@ def check_name(name: Any) -> str:
 def is_option(name: str) -> bool:
     """Whether an input takes one of a few named choices."""
     plain = without_phase(name)
-    return plain in INPUTS and INPUTS[plain].kind == "option"
+    return plain in graph.inputs and graph.inputs[plain].kind == "option"
 
 
 def is_whole(name: str) -> bool:
-    return row_of(name).kind == "count"
+    return row_of(graph, name).kind == "count"
 
 
 def option(name: str, value: Any) -> Any:
     """The choice as spelled in the table of inputs."""
     name = without_phase(name)
     value = value.item() if isinstance(value, np.generic) else value
-    for choice in INPUTS[name].choices:
+    for choice in graph.inputs[name].choices:
         if type(choice) is type(value) and choice == value:
             return choice
         if _is_text(value) and not _is_text(choice) and value.lower() == written(choice):
             return choice  # as spelled in results, commands, and (False) arrays and tables of text
-    if INPUTS[name].means_off(value):
+    if graph.inputs[name].means_off(value):
         raise InputError(f"{name} = {shown(value)}: {OFF}")
-    choices = ", ".join(map(written, INPUTS[name].choices))
+    choices = ", ".join(map(written, graph.inputs[name].choices))
     hint = "choose one of these"
     if _is_text(value) and (meant := CHOSEN.get(name, {}).get(value.lower())):
         hint = f"write {meant} for {value.lower()}"
     elif _is_text(value):
-        hint = nearest(value, filter(_is_text, INPUTS[name].choices), hint)
+        hint = nearest(value, filter(_is_text, graph.inputs[name].choices), hint)
     raise InputError(f"{name} = {shown(value)} is not one of {choices}; {hint}")
 
 
 def choice_labels(name: str, choices: Sequence[Any]) -> "np.ndarray[Any, Any]":
     """Choices of an option, or labels, as a coordinate: text if any possible choice is a word."""
     plain = without_phase(name)
-    worded = plain in KINDS or any(map(_is_text, INPUTS[plain].choices))
+    worded = plain in KINDS or any(map(_is_text, graph.inputs[plain].choices))
     return np.array([written(choice) for choice in choices] if worded else choices)
 
 
@@ -93,16 +92,16 @@ def _is_text(value: Any) -> bool:
 def row_of(name: str) -> Input:
     """The bounds of an input, or of a given quantity."""
     plain = without_phase(name)
-    if plain in COUNTS:
-        return Input(name, "1", None, "", "count", COUNTS[plain], positive=COUNTS[plain] > 0)
-    row = Input(name, "1", None, "", positive=plain in POSITIVE, may_be_infinite=True)
-    if plain in INPUTS:
-        return INPUTS[plain] if plain == name else replace(INPUTS[plain], name=name)
+    if plain in (counts := graph.roles.counts):
+        return Input(name, "1", None, "", "count", counts[plain], positive=counts[plain] > 0)
+    row = Input(name, "1", None, "", positive=plain in graph.roles.positive, may_be_infinite=True)
+    if plain in graph.inputs:
+        return graph.inputs[plain] if plain == name else replace(graph.inputs[plain], name=name)
     return row
 
 
 def unit_of(name: str) -> str:
-    return derivatives.unit_of(name)
+    return derivatives.unit_of(graph, name)
 
 
 def is_traced(value: Any) -> bool:
@@ -124,7 +123,7 @@ def without_unit(name: Any, entry: Any) -> Any:
             raise InputError(str(error)) from None
     if isinstance(entry, Mapping):
         return {
-            key: without_unit(key if is_known(key) else name, part) for key, part in entry.items()
+            key: without_unit(key if is_known(graph, key) else name, part) for key, part in entry.items()
         }
     if isinstance(entry, list | tuple):
         return [without_unit(name, part) for part in entry]
@@ -138,12 +137,12 @@ def without_unit(name: Any, entry: Any) -> Any:
     ):
         return _seconds(name, entry)
     carried_pair = carried(entry)
-    if carried_pair is None or not is_known(name):
+    if carried_pair is None or not is_known(graph, name):
         return entry
-    if name in KINDS or is_option(name):
+    if name in KINDS or is_option(graph, name):
         raise InputError(f"{name} = {shown(entry)} has a unit but takes names; give one")
     magnitude, unit = np.asanyarray(carried_pair[0]), carried_pair[1]
-    base = unit_of(name)
+    base = unit_of(graph, name)
     remedy = "give a plain number" if base == "1" else f"give it in {base}"
     if magnitude.dtype.kind not in "iuf":
         raise InputError(f"{name} = {shown(entry)} is not a plain number of {unit}; give one")
@@ -157,9 +156,9 @@ def without_unit(name: Any, entry: Any) -> Any:
 
 def _seconds(name: Any, entry: Any) -> Any:
     """Durations of Python, NumPy or pandas in seconds."""
-    if not is_known(name) or name in KINDS or is_option(name):
+    if not is_known(graph, name) or name in KINDS or is_option(graph, name):
         return entry
-    if (base := unit_of(name)) != "s":
+    if (base := unit_of(graph, name)) != "s":
         raise InputError(f"{name} = {shown(entry)} is a duration; give it in {base}")
     if isinstance(entry, datetime.timedelta):
         return entry.total_seconds()
@@ -182,13 +181,13 @@ def number(name: str, value: Any) -> float:
     value = without_unit(name, value)
     if isinstance(value, str):
         try:
-            result = parse(value, unit_of(name), name, _example(name))
+            result = parse(value, unit_of(graph, name), name, _example(name))
         except UnitError as error:
             raise InputError(str(error)) from None
     elif isinstance(value, bool | np.bool_ | np.timedelta64 | np.complexfloating) or not isinstance(
         value, int | float | np.number
     ):
-        unit = unit_of(name)
+        unit = unit_of(graph, name)
         kind = "a plain number" if unit == "1" else f"a number in {unit} or text with a unit"
         raise InputError(f"{name} = {shown(value)} is not {kind}; write one")
     else:
@@ -204,7 +203,7 @@ def number(name: str, value: Any) -> float:
 
 def _example(name: str) -> str:
     """An example value for a plain number, its default; other units are self-explanatory."""
-    row = INPUTS.get(name)
+    row = graph.inputs.get(name)
     if row is None or row.unit != "1":
         return ""
     low = "0.1" if row.high == 1 else "8" if row.kind == "count" else ""
@@ -212,7 +211,7 @@ def _example(name: str) -> str:
 
 
 def _check_bounds(name: str, written: Any, value: float) -> None:
-    row = row_of(name)
+    row = row_of(graph, name)
     if math.isnan(value) or (math.isinf(value) and not row.may_be_infinite):
         raise InputError(f"{name} = {shown(written)} is not finite; give a finite number")
     if row.positive and value <= 0:

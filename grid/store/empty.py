@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.roles import REASON
 from ..plan.labels import attributes, dtype_of, origin
 from ..plan.plan import Plan
 from ..spec.axis import Array
@@ -38,7 +37,7 @@ def empty_cube(
     arrays = dict(sorted(arrays.items()))
     said = {KEY: LAYOUT, **origin(plan, spec, coords)}
     plain = [name for name in coords if name not in plan.sizes]
-    plain += [REASON] if REASON in plan.outputs else []
+    plain += [plan.reason] if plan.reason in plan.outputs else []
     if plain:
         said["coordinates"] = " ".join(plain)
     root = {"attributes": said, "consolidated_metadata": consolidated(arrays), **_GROUP}

@@ -11,6 +11,7 @@ from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
 
 from ..table import each
+from fleetcube.kernels.physics.graph import PHYSICS
 
 
 def of(kind_name: str, label: str) -> Any:
@@ -504,7 +505,7 @@ def counted(label: str, quantity: str = "parameters") -> float:
     shape = {
         key: value
         for key, value in of("model", label).items()
-        if key not in STATED and (key in INPUTS or key in load() or key == "layer_pattern")
+        if key not in STATED and (key in INPUTS or key in PHYSICS.quantities or key == "layer_pattern")
     }
     return float(fleetcube.evaluate(quantity, **shape))
 

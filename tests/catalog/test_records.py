@@ -12,6 +12,7 @@ from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
 
 from ..table import each
+from fleetcube.kernels.physics.graph import PHYSICS
 
 ABOUT = {
     "title": '"A link"',
@@ -160,8 +161,8 @@ def test_a_catalog_value_has_the_unit_of_the_quantity_of_that_name() -> None:
     for name in KINDS:
         for label, entry in kind(name).items():
             for key in entry.values:
-                if key in load():
-                    assert entry.unit(key) == load()[key].unit, (label, key)
+                if key in PHYSICS.quantities:
+                    assert entry.unit(key) == PHYSICS.quantities[key].unit, (label, key)
 
 
 # Entries without a value that a default sweep needs: no bf16 tensor cores, or no published link.

@@ -18,6 +18,7 @@ from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
 
 from ..table import each
+from fleetcube.kernels.physics.graph import PHYSICS
 
 CLAIMS = {claim.number: claim for document in DOCUMENTS for claim in document.claims}
 FIGURES = [
@@ -68,7 +69,7 @@ def test_a_choice_named_in_a_label_exists(figure: Figure) -> None:
 
 
 def check_name(name: str, value: str | None) -> None:
-    assert name in INPUTS or name in load()
+    assert name in INPUTS or name in PHYSICS.quantities
     if value is not None and INPUTS[name].kind == "option":
         assert value in map(written, INPUTS[name].choices)
 

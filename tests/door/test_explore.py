@@ -33,6 +33,7 @@ from fleetcube.grid.explore.view import View, number, spacing
 from fleetcube.kernels.calculus.derivatives import quantity
 from tests.door import command, load
 from tests.door.wait import until
+from fleetcube.kernels.physics.graph import PHYSICS
 
 HOSTILE = "<img src=x onerror=document.title=1>"
 # Only GPUs fail: the cluster MTBF is that of one GPU over their number.
@@ -236,7 +237,7 @@ def test_the_reason_is_downloaded_too(server: Server) -> None:
         (size, HOSTILE) for size in ("64", "256", "1024")
     ]
     assert {row["infeasible_reason"] for row in rows} <= set(
-        quantity("infeasible_reason").doc.flags.values()
+        quantity(PHYSICS, "infeasible_reason").doc.flags.values()
     )
 
 

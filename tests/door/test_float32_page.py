@@ -11,6 +11,7 @@ from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
 
 from ..draws import generator
+from fleetcube.kernels.physics.graph import PHYSICS
 
 ROWS = re.findall(r"^\| `(\w+)` \| (\S+) \| (\S+) \|$", float32.PAGE.read_text(), re.MULTILINE)
 WORST = {name: np.inf if worst == "infinite" else float(worst) for name, _, worst in ROWS}
@@ -21,7 +22,7 @@ def test_the_page_lists_what_loses_digits() -> None:
     defaults = {name: row.default for name, row in INPUTS.items() if row.kind == "option"}
     exact, short = (float32.evaluated(defaults, kind) for kind in (np.float64, np.float32))
     for name, right in exact.items():
-        flag = load()[name].unit == "flag"
+        flag = PHYSICS.quantities[name].unit == "flag"
         _, worst = float32._errors(right, short[name].astype(float), flag)
         assert worst <= WORST.get(name, 2 * float32.FINE), name
 

@@ -22,6 +22,7 @@ from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
 from fleetcube.kernels.physics import TOPICS
+from fleetcube.kernels.physics.graph import PHYSICS
 
 KERNELS = Path(__file__).parents[2] / "kernels"
 INVENTORIES = Path(__file__).parents[2] / "docs" / "inventories"
@@ -82,7 +83,7 @@ def test_the_search_knows_names_and_choices(pages: dict[str, str]) -> None:
             _, name, target = call.args
             assert f"({target})=" in pages[page]
             found[name] = target
-    assert {*load(), *INPUTS} <= set(found)
+    assert {*PHYSICS.quantities, *INPUTS} <= set(found)
     where = "data_parallel_all_reduce_time where all_reduce is ring"
     assert found[where] == "name-data-parallel-all-reduce-time"
 
@@ -123,7 +124,7 @@ def test_formulas_have_signs_powers_and_indices() -> None:
 
 
 def test_symbols_stand_for_what_a_formula_needs() -> None:
-    goodput = load()["goodput"].formulas["exact"]
+    goodput = PHYSICS.quantities["goodput"].formulas["exact"]
     assert symbols(goodput) == {
         "cluster_uptime": "u", "checkpoint_interval": "tau", "cluster_mtbf": "M",
         "checkpoint_stall_time": "d",

@@ -31,6 +31,7 @@ from fleetcube.kernels.inputs import INPUTS
 
 from ..table import each
 from .common import Patch, cases, on_h100, refused
+from fleetcube.kernels.physics.graph import PHYSICS
 
 HOUR = 3600.0
 HOURS = [5_000.0, 50_000.0, 500_000.0]
@@ -136,7 +137,7 @@ def test_an_array_alone_and_its_coordinates() -> None:
     ],
 )
 def test_units_of_planners(name: str, unit: str, value: float, expected: float) -> None:
-    base = INPUTS[name].unit if name in INPUTS else load()[name].unit
+    base = INPUTS[name].unit if name in INPUTS else PHYSICS.quantities[name].unit
     found = xarray.DataArray(value, name=name, attrs={"units": base}).fleetcube.to_units(unit)
     assert float(found) == pytest.approx(expected, rel=1e-15, abs=0)
     assert found.fleetcube.to_units(base) == pytest.approx(value, rel=3e-16, abs=0)
@@ -364,7 +365,7 @@ def test_pint_and_back(cubes: dict[str, xarray.Dataset], kind: str) -> None:
 
 def test_every_unit_is_read_by_pint_and_written_as_it_was() -> None:
     registry = unit_registry()
-    known = {row.unit for row in INPUTS.values()} | {each.unit for each in load().values()}
+    known = {row.unit for row in INPUTS.values()} | {each.unit for each in PHYSICS.quantities.values()}
     for unit in known - {"flag"}:
         assert str(registry.parse_units(unit)) == unit
     slopes = [f"d_job_cost_d_{row.name}" for row in INPUTS.values() if row.kind == "real"]

@@ -22,8 +22,9 @@ from fleetcube.kernels.inputs import BY_TOPIC, INPUTS
 
 from ..table import each
 from .common import cases, refused
+from fleetcube.kernels.physics.graph import PHYSICS
 
-GRAPH = load()
+GRAPH = PHYSICS.quantities
 DEFAULTS = {name: row.default for name, row in INPUTS.items() if row.kind == "option"}
 
 

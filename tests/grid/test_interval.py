@@ -17,6 +17,7 @@ from fleetcube.kernels.graph.formulas import load, parameters
 from fleetcube.kernels.roles import ENDS, ERRORS, RATIOS_OF_PARTS
 
 from .common import cases, on_h100, refused, written
+from fleetcube.kernels.physics.graph import PHYSICS
 
 matplotlib.use("Agg")
 JOB = on_h100(calibration="none", gpu_hour_price="2 USD/h", electricity_price=0.1 / 3.6e6)
@@ -31,7 +32,7 @@ def up(name: str, cut: frozenset[str] = frozenset()) -> set[str]:
     seen: set[str] = set()
     level = [name]
     for current in level:
-        formulas = load()[current].formulas.values() if current in load() else ()
+        formulas = PHYSICS.quantities[current].formulas.values() if current in PHYSICS.quantities else ()
         new = {p for f in formulas for p in parameters(f)} - seen - cut
         seen |= new
         level += new
@@ -40,12 +41,12 @@ def up(name: str, cut: frozenset[str] = frozenset()) -> set[str]:
 
 def test_what_sets_parts_of_a_step_beside_the_whole_has_no_interval() -> None:
     step, shift, factor = "step_time", *ERRORS["step_time"]
-    parts = {n for n in up(step) if n in load() and load()[n].unit == "s"}
+    parts = {n for n in up(step) if n in PHYSICS.quantities and PHYSICS.quantities[n].unit == "s"}
     parts |= {"serial_time_per_step", "communication_time"}  # the last with what is hidden
     parts |= {"ideal_job_time"}  # steps x compute time
     mixed = {
         name
-        for name, quantity in load().items()
+        for name, quantity in PHYSICS.quantities.items()
         if step in up(name)
         for formula in quantity.formulas.values()
         if parts & {*parameters(formula)} and "step_time_ratio" not in parameters(formula)
@@ -60,10 +61,10 @@ def test_what_sets_parts_of_a_step_beside_the_whole_has_no_interval() -> None:
 def test_a_jobs_factor_scales_all_parts_of_its_step() -> None:
     """Nothing reads a part beside the whole and leaves it as computed, and shares stay shares."""
     scaled = {"step_time_ratio"}
-    parts = {n for n in up("step_time") if n in load() and load()[n].unit == "s"}
+    parts = {n for n in up("step_time") if n in PHYSICS.quantities and PHYSICS.quantities[n].unit == "s"}
     parts |= {"serial_time_per_step", "communication_time"}
     for name in RATIOS_OF_PARTS - {"sync_wall_gpus"}:  # reads shared_step_time, as computed
-        formulas = load()[name].formulas
+        formulas = PHYSICS.quantities[name].formulas
         mixed = {of for of, f in formulas.items() if parts & {*parameters(f)}}
         assert all(not of or scaled & {*parameters(formulas[of])} for of in mixed), name
         assert {True, False} <= {*formulas} or not mixed, name
@@ -108,7 +109,7 @@ def test_the_ends_are_those_of_a_step_that_takes_as_long() -> None:
 
 def test_outputs_rise_or_fall_all_along_the_interval() -> None:
     apart = RATIOS_OF_PARTS | {"batch_independent_time"} - {"step_time_low"}
-    whole = {name: {name, *up(name)} for name, of in load().items() if of.unit != "flag"}
+    whole = {name: {name, *up(name)} for name, of in PHYSICS.quantities.items() if of.unit != "flag"}
     names = sorted(name for name, of in whole.items() if "step_time" in of and not of & apart)
     assert {"step_time", "tokens_per_second", "mfu", "hfu"} <= {*names}
     more = ["job_time", "job_cost", "gpu_hours", "energy", "expected_failures", "carbon_emissions"]

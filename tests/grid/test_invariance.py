@@ -20,6 +20,7 @@ from fleetcube.kernels.inputs import INPUTS
 
 from ..draws import TIMES, scaled
 from .common import on_h100
+from fleetcube.kernels.physics.graph import PHYSICS
 
 SCENARIO = on_h100(
     n_gpus=512, global_batch_size=512, straggler_slowdown=0.03, data_parallel_overlap=0.5
@@ -60,7 +61,7 @@ def brute_force(names: list[str], point: dict[str, Any]) -> dict[str, float]:
             chosen = {n: i.default for n, i in INPUTS.items() if i.kind == "option"} | CHOSEN
             chosen |= {"stage_split": "whole_layers"} if "pipeline_parallel" in point else {}
             chosen |= {k: v for k, v in point.items() if k in INPUTS}
-            formula = graph.load()[wanted].formula(chosen)
+            formula = PHYSICS.quantities[wanted].formula(chosen)
             arguments = [np.float64(value(p)) for p in parameters(formula)]
             with np.errstate(all="ignore"):
                 values[wanted] = float(formula(*arguments))

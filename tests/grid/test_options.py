@@ -19,6 +19,7 @@ from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
 
 from .common import cases
+from fleetcube.kernels.physics.graph import PHYSICS
 
 ENGINES = ("numba", "jax")
 OPTIONS = [name for name, row in INPUTS.items() if row.kind == "option"]
@@ -37,7 +38,7 @@ JOB |= {"document_length": 1000, "document_mask": False, "lora_rank": 16, "lora"
 
 @pytest.mark.parametrize("option", OPTIONS)
 def test_an_option_is_an_axis(option: str) -> None:
-    chosen = [name for name, quantity in load().items() if quantity.option == option]
+    chosen = [name for name, quantity in PHYSICS.quantities.items() if quantity.option == option]
     assert chosen
     choices = list(INPUTS[option].choices)
     swept = Sweep(JOB, {option: choices}, chosen).evaluate(settings=Settings("numpy"))
@@ -69,7 +70,7 @@ def test_off_among_words_is_text_along_an_axis(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("written", [False, np.bool_(False), "false", np.array([False, "full"])[0]])
 def test_off_is_read_as_files_tables_and_arrays_spell_it(written: Any) -> None:
-    assert option("recompute", written) is False
+    assert option(PHYSICS, "recompute", written) is False
 
 
 # Cases are cut in the same way whatever the option: one will do for `make test`
@@ -78,7 +79,7 @@ def test_off_is_read_as_files_tables_and_arrays_spell_it(written: Any) -> None:
     *(pytest.param(name, marks=[pytest.mark.slow] * (name != "all_reduce")) for name in OPTIONS),
 )
 def test_an_option_is_an_axis_of_compiled_sweeps(option: str) -> None:
-    chosen = [name for name, quantity in load().items() if quantity.option == option]
+    chosen = [name for name, quantity in PHYSICS.quantities.items() if quantity.option == option]
     axis = {option: list(INPUTS[option].choices)}
     swept = Sweep(JOB, axis, chosen).evaluate(settings=Settings("numpy"))
     moved = [name for name in chosen if option in swept[name].dims]

@@ -15,6 +15,7 @@ import pytest
 import fleetcube
 from fleetcube import InputError, Settings, Sweep
 from fleetcube.kernels.graph import formulas, plugins
+from fleetcube.kernels.physics.graph import PHYSICS
 
 CODE = '''
 from fleetcube.plugins import np, quantity, where
@@ -148,12 +149,12 @@ def test_memory_and_step_follow_the_schedule(written: Callable[..., str]) -> Non
 
 
 def test_sweeps_that_do_not_name_it_are_as_before(written: Callable[..., str]) -> None:
-    names, known = ["step_time", "bubble_ratio"], [*formulas.load()]
+    names, known = ["step_time", "bubble_ratio"], [*PHYSICS.quantities]
     before = Sweep(JOB, AXES, names).evaluate()
     with_it(names, written()).evaluate()
     after = Sweep(JOB, AXES, names)
     assert before.identical(after.evaluate())
-    assert [*formulas.load()] == known
+    assert [*PHYSICS.quantities] == known
     for refused in (
         lambda: Sweep(JOB, AXES, ["idle_hours"]),
         lambda: Sweep({**JOB, "lab_share": 0.5}, AXES, names),

@@ -32,6 +32,7 @@ from fleetcube.kernels.graph.formulas import load
 
 from .common import Patch, cases, refused
 from .kill import contents
+from fleetcube.kernels.physics.graph import PHYSICS
 
 ROOT = Path(__file__).parents[2]
 SCENARIO: dict[str, Any] = {"model": "llama-3-8b", "node": "dgx-h100", "tensor_parallel": 8}
@@ -230,7 +231,7 @@ def test_words_outside_of_formulas_are_in_the_fingerprint(
 
     before = facts()
     assert difference(before, facts()) is None
-    formula = load()[quantity].default
+    formula = PHYSICS.quantities[quantity].default
     home = sys.modules[formula.__module__] if change[0] == "TIERS" else formula
     with monkeypatch.context() as patch:
         patch.setattr(home, *change)

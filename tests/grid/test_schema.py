@@ -22,6 +22,7 @@ from ..catalog.test_units import GOOD as TEXTS
 from ..table import each
 from .common import cases
 from .test_bad_input import CASES, GOOD
+from fleetcube.kernels.physics.graph import PHYSICS
 
 ROOT = Path(__file__).parents[2]
 VALIDATOR = jsonschema.Draft7Validator(schema())
@@ -58,8 +59,8 @@ def test_it_is_a_schema_that_a_command_prints() -> None:
     assert json.loads(done.output) == schema()
     assert len(done.output) < 15 << 16  # editors reread it often
     known = schema()["properties"]["scenario"]["properties"].keys()
-    results = {name for name, quantity in load().items() if quantity.unit == "flag"}
-    assert known == {*INPUTS, *load(), *KINDS, *roles.TEXTS} - {"pipeline_layout"} - results
+    results = {name for name, quantity in PHYSICS.quantities.items() if quantity.unit == "flag"}
+    assert known == {*INPUTS, *PHYSICS.quantities, *KINDS, *roles.TEXTS} - {"pipeline_layout"} - results
 
 
 @each("text", SPECS.values(), SPECS)
@@ -85,7 +86,7 @@ def test_defaults_choices_and_labels_are_valid() -> None:
 @each(("text", "unit", "value"), TEXTS)
 def test_texts_that_are_numbers_are_valid(text: str, unit: str, value: float) -> None:
     del value
-    names = [name for name in [*INPUTS, *load()] if unit_of(name) == unit]
+    names = [name for name in [*INPUTS, *PHYSICS.quantities] if unit_of(PHYSICS, name) == unit]
     numbers = [name for name in names if name not in INPUTS or INPUTS[name].kind != "option"]
     for name in numbers[:1]:
         assert wrong({"scenario": {name: text}}) == ""

@@ -13,6 +13,7 @@ from fleetcube.grid.measured.validate import accuracy, validate
 from fleetcube.kernels.graph.formulas import load
 
 from .common import cases, on_h100
+from fleetcube.kernels.physics.graph import PHYSICS
 
 JOB: dict[str, Any] = {"parameters": 1e9, "layers": 10, "hidden_size": 2048}
 JOB |= {"kernel_flops_per_token": 6e9, "recompute_flops_factor": 1.0}  # no attention
@@ -144,7 +145,7 @@ def test_groups_and_outputs_are_told_apart() -> None:
     assert (found.groups, found.rows, found.left_out) == ((), (), ())
 
 
-@pytest.mark.skipif("step_time_low" not in load(), reason="steps have no interval yet")
+@pytest.mark.skipif("step_time_low" not in PHYSICS.quantities, reason="steps have no interval yet")
 def test_an_interval_follows_from_the_error_factor() -> None:
     once = 6e9 * 8000 / 312e12 / 0.5
     wide = [step("in", 1.1 * once, error_factor=1.2), step("out", 1.5 * once, error_factor=1.2)]

@@ -12,8 +12,9 @@ from fleetcube.kernels.engines import numpy as numpy_engine
 from fleetcube.kernels.graph import formulas as graph
 
 from .precise import Graph
+from fleetcube.kernels.physics.graph import PHYSICS
 
-NUMBERS = [name for name, quantity in graph.load().items() if quantity.unit != "flag"]
+NUMBERS = [name for name, quantity in PHYSICS.quantities.items() if quantity.unit != "flag"]
 
 
 # The maximum of several windows: where all are closed, only the first has the slope of opening
@@ -29,14 +30,14 @@ class Point:
         )
         case = plan.cases[0]
         self.outputs = [name for name in outputs if name in case.formulas]
-        given = [name for name in scenario if name in graph.load()]
+        given = [name for name in scenario if name in PHYSICS.quantities]
         self.inputs = [*continuous(plan, self.outputs), *given]
         wanted = [
             Derivative(name_of("d", of, wrt), "d", of, wrt)
             for of in self.outputs
             for wrt in self.inputs
         ]
-        made = Differentiator(case.formulas, plan.dims).add(wanted)
+        made = Differentiator(PHYSICS, case.formulas, plan.dims).add(wanted)
         leaves = {name: leaf.reshape(()) for name, leaf in case.leaves.items()}
         self.values = numpy_engine.evaluate({**case.formulas, **made}, leaves)
         self.leaves = {name: float(leaf) for name, leaf in leaves.items()}

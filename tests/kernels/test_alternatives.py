@@ -12,10 +12,11 @@ from fleetcube.kernels.graph.formulas import load, parameters, units
 from fleetcube.kernels.topology import flat_latency
 
 from .. import formulas
+from fleetcube.kernels.physics.graph import PHYSICS
 
 
 def test_a_law_is_registered_by_a_docstring() -> None:
-    formula = load()["data_parallel_latency"].formula({})
+    formula = PHYSICS.quantities["data_parallel_latency"].formula({})
     operands = ("gradient_ranks", "data_parallel_ranks_per_node", "intra_node_latency")
     assert parameters(formula) == (*operands, "inter_node_latency")
     assert formula(8, 8, 5e-7, 5e-6) == flat_latency(8, 8, 5e-7, 5e-6) == 5e-7
@@ -26,9 +27,9 @@ def test_a_law_is_registered_by_a_docstring() -> None:
 def test_a_twin_has_names_of_its_own() -> None:
     twin = formulas.switch_data_parallel_between_nodes_time
     assert twin.__name__ == "switch_data_parallel_between_nodes_time"
-    assert load()["data_parallel_between_nodes_time"].formulas[True] is twin
+    assert PHYSICS.quantities["data_parallel_between_nodes_time"].formulas[True] is twin
     assert parameters(twin)[:2] == ("bucket_message", "gradient_ranks")
-    assert units(twin)["bucket_message"] == "B"
+    assert PHYSICS.units(twin)["bucket_message"] == "B"
 
 
 @pytest.mark.parametrize(
@@ -57,7 +58,7 @@ def test_the_source_has_the_names_of_the_formula_and_what_it_is(
 
 
 def test_registered_formulas_are_pickled_by_name() -> None:
-    for quantity in load().values():
+    for quantity in PHYSICS.quantities.values():
         for formula in quantity.formulas.values():
             assert pickle.loads(pickle.dumps(formula)) is formula
 

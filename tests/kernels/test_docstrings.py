@@ -19,6 +19,7 @@ from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.inputs import INPUTS
 
 from ..table import each
+from fleetcube.kernels.physics.graph import PHYSICS
 
 Function = Callable[..., Any]
 
@@ -30,7 +31,7 @@ LAWS = {
     )
     if function.__module__ == f"{kernels.__name__}.{module}" and not name.startswith("_")
 }
-GRAPH = graph.load()
+GRAPH = PHYSICS.quantities
 FORMULAS = {
     function.__name__: function
     for quantity in GRAPH.values()
@@ -167,11 +168,11 @@ def test_most_laws_show_an_example() -> None:
 def test_what_stands_behind_the_colon_of_a_summary_is_not_inherited() -> None:
     """It belongs to one formula: masked blocks are skipped by one kernel, and not by the other."""
     flash, standard = (
-        read(graph.load()["kernel_attention_span"].formulas[kernel])
+        read(PHYSICS.quantities["kernel_attention_span"].formulas[kernel])
         for kernel in ("flash", "standard")
     )
     assert flash.summary == f"{standard.summary.rstrip('.')}: masked blocks are skipped."
-    for quantity in graph.load().values():
+    for quantity in PHYSICS.quantities.values():
         for formula in quantity.formulas.values():
             if hasattr(formula, "__stated__") and not graph.docstring(formula).startswith(
                 read(formula).summary
@@ -180,9 +181,9 @@ def test_what_stands_behind_the_colon_of_a_summary_is_not_inherited() -> None:
 
 
 def test_a_row_says_its_value_beside_why() -> None:
-    capacity = graph.load()["elastic_capacity"].formulas[False]
+    capacity = PHYSICS.quantities["elastic_capacity"].formulas[False]
     assert read(capacity).maths == "1: the job waits until it is whole again"
-    for quantity in graph.load().values():
+    for quantity in PHYSICS.quantities.values():
         for formula in quantity.formulas.values():
             if is_row(formula) and not graph.parameters(formula):
                 value, _, why = read(formula).maths.partition(": ")
@@ -192,10 +193,10 @@ def test_a_row_says_its_value_beside_why() -> None:
 
 def test_what_was_read_before_the_graph_is_read_again() -> None:
     """Such a formula has every section, and would keep its maths as a summary."""
-    formula: Any = graph.load()["cluster_mtbf"].formulas["empirical"]
+    formula: Any = PHYSICS.quantities["cluster_mtbf"].formulas["empirical"]
     found = read(formula)
     del formula.__stated__
     read.cache_clear()
     assert read(formula).summary != found.summary
-    assert graph.load.__wrapped__() == graph.load()
+    assert graph.load.__wrapped__() == PHYSICS.quantities
     assert read(formula) == found

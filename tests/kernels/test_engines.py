@@ -36,12 +36,13 @@ from .. import table
 from ..draws import generator
 from ..table import each
 from . import javascript as node
+from fleetcube.kernels.physics.graph import PHYSICS
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 RUN = {"numpy": numpy_engine.run, "numba": numba_engine.run, "jax": jax_engine.run}
 COMPILED = ("numba", "jax")
-GRAPH = graph.load()
+GRAPH = PHYSICS.quantities
 FORMULAS: dict[str, Function] = {
     function.__name__: function
     for quantity in GRAPH.values()
@@ -142,7 +143,7 @@ def operands() -> Arrays:
         name: np.atleast_1d(np.asarray(value, float))
         for name, value in {**given, **points()}.items()
     }
-    values = numpy_engine.evaluate(graph.select(GRAPH, options, leaves), leaves)
+    values = numpy_engine.evaluate(PHYSICS.select(GRAPH, options, leaves), leaves)
     return {**leaves, **{name: np.atleast_1d(value) for name, value in values.items()}}
 
 
@@ -228,7 +229,7 @@ def test_jax_evaluates_constants_and_flags(single: bool) -> None:
     flags = [made for made in FORMULAS.values() if read(made).unit == "flag"]
     assert_alone_as_together([*CONSTANT[::20], *flags[::9]], single)
     options = {name: row.default for name, row in INPUTS.items() if row.kind == "option"}
-    chosen = graph.select(GRAPH, options, dict.fromkeys(INPUTS))
+    chosen = PHYSICS.select(GRAPH, options, dict.fromkeys(INPUTS))
     names = [name for name, formula in chosen.items() if formula in CONSTANT]
     engine: Any = "jax-float32" if single else "jax"
     for outputs in (names, names[:1], names[-1:]):

@@ -11,6 +11,7 @@ from fleetcube.kernels.engines import numpy as numpy_engine
 from fleetcube.kernels.graph import formulas as graph
 from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.inputs import INPUTS
+from fleetcube.kernels.physics.graph import PHYSICS
 
 LAYOUT: dict[str, Any] = {
     "n_gpus": 64, "tensor_parallel": 4, "pipeline_parallel": 2, "global_batch_size": 64,
@@ -72,7 +73,7 @@ def reason_code(scenario: dict[str, Any]) -> float:
     options = {name: row.pop(name) for name in INPUTS if INPUTS[name].kind == "option"}
     given = {name: np.float64(value) for name, value in row.items() if value is not None}
     given |= {name: np.float64(value) for name, value in scenario.items() if name not in options}
-    formulas = graph.select(["infeasible_reason"], options, given)
+    formulas = PHYSICS.select(["infeasible_reason"], options, given)
     return float(numpy_engine.evaluate(formulas, given)["infeasible_reason"])
 
 
@@ -342,7 +343,7 @@ def test_the_codes_are_the_same_in_every_formula() -> None:
     names += ["module_offload_reason", "product_recompute_reason", "width_reason"]
     names += ["attention_width_reason"]
     names += ["interleaving_reason", "schedule_reason", "goodput_reason", "progress_reason"]
-    formulas = [formula for name in names for formula in graph.load()[name].formulas.values()]
+    formulas = [formula for name in names for formula in PHYSICS.quantities[name].formulas.values()]
     assert {tuple(read(formula).flags.items()) for formula in set(formulas)} == {
         tuple(read(formulas[0]).flags.items())
     }

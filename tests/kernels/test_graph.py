@@ -21,6 +21,7 @@ from fleetcube.kernels.graph.formulas import MissingInputError, UnknownNameError
 from fleetcube.kernels.inputs import INPUTS
 
 from .graph_checks import check
+from fleetcube.kernels.physics.graph import PHYSICS
 
 OPTIONS = {name: row.default for name, row in INPUTS.items() if row.kind == "option"}
 DEFAULTS = {name for name, row in INPUTS.items() if row.default is not None}
@@ -49,7 +50,7 @@ def build(monkeypatch: pytest.MonkeyPatch) -> Build:
 
 
 def test_the_graph_is_complete() -> None:
-    check(graph.load())
+    check(PHYSICS.quantities)
 
 
 # What is needed
@@ -59,20 +60,20 @@ def test_formulas_come_after_what_they_need() -> None:
     given = {*DEFAULTS, "n_gpus", "parameters", "layers", "hidden_size", "peak_flops"}
     given |= {"intra_node_bandwidth", "inter_node_bandwidth"}
     seen = set(given)
-    for name, formula in select(["job_time"], OPTIONS, given).items():
+    for name, formula in PHYSICS.select(["job_time"], OPTIONS, given).items():
         assert set(parameters(formula)) <= seen
         seen.add(name)
     assert "job_time" in seen
 
 
 def test_a_given_quantity_cuts_the_graph() -> None:
-    needed = select(["expected_failures"], OPTIONS, {"cluster_mtbf", "time_at_risk"})
+    needed = PHYSICS.select(["expected_failures"], OPTIONS, {"cluster_mtbf", "time_at_risk"})
     assert {"cluster_mtbf", "time_at_risk", "job_duration"}.isdisjoint(needed)
     assert needed.keys() >= {"expected_failures", "cluster_uptime"}
 
 
 def test_nothing_else_is_selected() -> None:
-    needed = select(["young_interval"], OPTIONS, {*DEFAULTS, "n_gpus", "checkpoint_size"})
+    needed = PHYSICS.select(["young_interval"], OPTIONS, {*DEFAULTS, "n_gpus", "checkpoint_size"})
     assert set(needed) == {
         "young_interval",
         "checkpoint_stall_time",
@@ -90,12 +91,12 @@ def test_nothing_else_is_selected() -> None:
 
 def test_an_option_chooses_the_formula() -> None:
     options = {**OPTIONS, "checkpoint_policy": "fixed"}
-    needed = select(["checkpoint_interval"], options, {"fixed_checkpoint_interval"})
+    needed = PHYSICS.select(["checkpoint_interval"], options, {"fixed_checkpoint_interval"})
     assert needed["checkpoint_interval"].__name__ == "checkpoint_interval_checkpoint_policy_fixed"
 
 
 def test_a_tuple_of_choices_shares_one_formula() -> None:
-    quantity = graph.load()["gradient_window"]
+    quantity = PHYSICS.quantities["gradient_window"]
     assert quantity.formulas[0] is quantity.formulas[1]
     assert quantity.formula({"zero_stage": 3}) is not quantity.formulas[0]
 
@@ -109,14 +110,14 @@ VIA = " (via cluster_mtbf -> node_failure_rate -> nodes)"
 def test_a_missing_input_names_the_output_and_verbosely_the_path(caplog: Any) -> None:
     for level, path in ((logging.WARNING, ""), (logging.INFO, VIA)):
         with caplog.at_level(level, "fleetcube"), pytest.raises(MissingInputError) as error:
-            select(["expected_failures"], OPTIONS, {*DEFAULTS, "job_duration"})
+            PHYSICS.select(["expected_failures"], OPTIONS, {*DEFAULTS, "job_duration"})
         needed = f"n_gpus is missing: expected_failures needs it{path}; "
         assert str(error.value) == needed + "give n_gpus (accelerators of the job)"
 
 
 def test_a_missing_input_of_the_output_itself_needs_no_path() -> None:
     with pytest.raises(MissingInputError, match="n_gpus is missing: nodes needs it; give"):
-        select(["nodes"], OPTIONS, DEFAULTS)
+        PHYSICS.select(["nodes"], OPTIONS, DEFAULTS)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +133,7 @@ def test_a_missing_input_of_the_output_itself_needs_no_path() -> None:
 )
 def test_a_missing_input_names_the_labels_that_set_it(output: str, advice: str) -> None:
     with pytest.raises(MissingInputError, match=f"{re.escape(advice)}$"):
-        select([output], OPTIONS, DEFAULTS)
+        PHYSICS.select([output], OPTIONS, DEFAULTS)
 
 
 def test_a_missing_input_is_told_through_the_door() -> None:
@@ -142,7 +143,7 @@ def test_a_missing_input_is_told_through_the_door() -> None:
 
 def test_an_unknown_name_is_refused() -> None:
     with pytest.raises(UnknownNameError, match="'speed' is neither an input nor a quantity"):
-        select(["speed"], OPTIONS, DEFAULTS)
+        PHYSICS.select(["speed"], OPTIONS, DEFAULTS)
 
 
 # What is refused
@@ -276,7 +277,7 @@ def test_a_parameter_that_nothing_defines_is_refused(build: Build) -> None:
 
 
 def test_roles_are_played_by_names_of_the_graph() -> None:
-    known = graph.load()
+    known = PHYSICS.quantities
     for flag in (roles.REASON, roles.NEAR, roles.LAYOUT_REASON):
         assert known[flag].unit == "flag"
     assert known.keys() >= {roles.CROSSING, *roles.LAYOUT, *roles.LIMITS, *roles.WHOLES}

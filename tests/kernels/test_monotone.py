@@ -15,6 +15,7 @@ from fleetcube.kernels.inputs import INPUTS
 from fleetcube.kernels.physics.memory.inputs import MODULES as OFFLOADED
 
 from ..draws import scaled
+from fleetcube.kernels.physics.graph import PHYSICS
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 
@@ -45,7 +46,7 @@ SLOWER = (
     *("oversubscription", "maintenance_fraction", "checkpoint_bytes_per_parameter"),
 )
 TIMES = ["step_time", "job_time"]
-GRAPH = graph.load()
+GRAPH = PHYSICS.quantities
 OPTIONS = {name: row.choices for name, row in INPUTS.items() if row.kind == "option"}
 CHOICES = st.fixed_dictionaries(
     {name: st.sampled_from(choices) for name, choices in OPTIONS.items()}
@@ -98,7 +99,7 @@ def points(seed: int) -> Arrays:
 
 
 def values(names: list[str], options: dict[str, Any], leaves: Arrays) -> Arrays:
-    formulas = graph.select([*names, "infeasible_reason"], options, leaves)
+    formulas = PHYSICS.select([*names, "infeasible_reason"], options, leaves)
     found = numpy_engine.evaluate(formulas, leaves)
     every = {**leaves, **{name: np.broadcast_to(found[name], POINTS) for name in formulas}}
     return {**every, "feasible": every["infeasible_reason"] == 0}
@@ -138,7 +139,7 @@ def test_more_of_a_good_thing_is_no_slower(options: dict[str, Any], seed: int) -
     near = 5e-2 if options["stage_split"] == "whole_layers" else ROUNDING
     if (options["goodput_model"], options["corruption_detection"]) == ("additive", "late"):
         near = max(near, 1e-3)  # budgets count a late corruption's cost, not the waits it hides
-    formulas = graph.select([*TIMES, "infeasible_reason"], options, leaves)
+    formulas = PHYSICS.select([*TIMES, "infeasible_reason"], options, leaves)
     for name in leaves:
         better = name.endswith(FASTER) or name.startswith("peak_flops")
         if not better and not name.endswith(SLOWER):
@@ -226,7 +227,7 @@ def test_storing_less_is_no_faster_and_takes_no_more_memory(
             assert not cheaper(more, less, near).any(), (option, choice)
     for option, _, under in SPARING[:2]:
         under = {**options, **under, option: "modules"}
-        formulas = graph.select([*KEPT, "infeasible_reason"], under, leaves)
+        formulas = PHYSICS.select([*KEPT, "infeasible_reason"], under, leaves)
         for name in roles.MODULES if option == "recompute" else OFFLOADED:
             here = values(KEPT, under, {**leaves, name: np.zeros(POINTS)})
             there = changed(here, formulas, name, leaves[name])

@@ -21,6 +21,7 @@ from ..draws import TIMES, generator
 from ..table import each
 from .precise import slopes
 from .test_engines import FORMULAS, POINTS, RUN, operands
+from fleetcube.kernels.physics.graph import PHYSICS
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 
@@ -28,7 +29,7 @@ SMOOTH = {n: f for n, f in FORMULAS.items() if read(f).unit != "flag" and table.
 PARTIALS = [
     (name, parameter)
     for name, f in SMOOTH.items()
-    for parameter, unit in units(f).items()
+    for parameter, unit in PHYSICS.units(f).items()
     if unit != "flag"
 ]
 TOLERANCE = 1e-8  # relative

@@ -14,13 +14,14 @@ from fleetcube.kernels.graph.formulas import parameters
 
 from ..draws import generator
 from ..table import each
+from fleetcube.kernels.physics.graph import PHYSICS
 
 Array = np.ndarray[Any, Any]
 BOXES, POINTS = 40, 9
 BIND = ranges.library().binding.bind
 FORMULAS = {
     function: None
-    for quantity in graph.load().values()
+    for quantity in PHYSICS.quantities.values()
     for function in quantity.formulas.values()
     if parameters(function)
 }

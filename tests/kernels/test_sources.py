@@ -16,12 +16,13 @@ from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.graph.formulas import load
 
 from ..table import each
+from fleetcube.kernels.physics.graph import PHYSICS
 
 MODULES = [
     importlib.import_module(module.name)
     for module in pkgutil.walk_packages(kernels.__path__, "fleetcube.kernels.")
 ]
-load()  # alternatives take what they do not say from the first
+PHYSICS.quantities  # alternatives take what they do not say from the first
 SOURCED = {
     f"{module.__name__.removeprefix('fleetcube.kernels.')}.{name}": function
     for module in MODULES

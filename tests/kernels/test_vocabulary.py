@@ -18,6 +18,7 @@ from fleetcube.kernels.graph import formulas as graph
 from fleetcube.kernels.vocabulary import Vocabulary
 
 from .test_engines import RUN
+from fleetcube.kernels.physics.graph import PHYSICS
 
 INPUTS = declared(
     "job",
@@ -76,11 +77,11 @@ def bodies(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize("engine", RUN)
 def test_engines_evaluate_another_vocabulary(engine: str) -> None:
     leaves = {"mass": np.array([1.0, 2.0, 8.0]), "speed": np.array([3.0, 0.5, 4.0])}
-    formulas = graph.select(["kinetic_energy"], {"mechanics": "newton"}, leaves)
-    slope = derivative("d_kinetic_energy_d_speed")
+    formulas = PHYSICS.select(["kinetic_energy"], {"mechanics": "newton"}, leaves)
+    slope = derivative(PHYSICS, "d_kinetic_energy_d_speed")
     assert slope is not None
     along = {key: {"point"} for key in [*leaves, *formulas]}
-    formulas |= Differentiator(formulas, along).add([slope])
+    formulas |= Differentiator(PHYSICS, formulas, along).add([slope])
     outs = {name: np.empty(3) for name in ("kinetic_energy", slope.name)}
     RUN[engine](Job(formulas, leaves, outs), 1)
     np.testing.assert_allclose(outs["kinetic_energy"], [4.5, 0.25, 64.0], rtol=1e-15)
@@ -88,10 +89,10 @@ def test_engines_evaluate_another_vocabulary(engine: str) -> None:
 
 
 def test_units_and_names_are_those_of_the_vocabulary() -> None:
-    assert unit_of("speed") == "m/s"
-    assert unit_of("kinetic_energy") == "J"
-    assert is_quantity("momentum")
-    assert not is_quantity("step_time")
-    assert graph.select(["kinetic_energy"], {"mechanics": "at_rest"}, ()) == {
+    assert unit_of(PHYSICS, "speed") == "m/s"
+    assert unit_of(PHYSICS, "kinetic_energy") == "J"
+    assert is_quantity(PHYSICS, "momentum")
+    assert not is_quantity(PHYSICS, "step_time")
+    assert PHYSICS.select(["kinetic_energy"], {"mechanics": "at_rest"}, ()) == {
         "kinetic_energy": at_rest_kinetic_energy
     }

@@ -28,6 +28,7 @@ from fleetcube.kernels import physics
 from fleetcube.kernels.alternatives import is_row
 from fleetcube.kernels.graph.docstrings import Doc, read
 from fleetcube.kernels.graph.formulas import load, parameters
+from fleetcube.kernels.physics.graph import PHYSICS
 
 Function = Callable[..., Any]
 MODULES = [
@@ -43,7 +44,7 @@ OF_KERNELS = [
     and not name.startswith("_")
     and re.search(r"^Source:", inspect.getdoc(function) or "", re.MULTILINE)
 ]
-OF_GRAPH = dict.fromkeys(f for quantity in load().values() for f in quantity.formulas.values())
+OF_GRAPH = dict.fromkeys(f for quantity in PHYSICS.quantities.values() for f in quantity.formulas.values())
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,11 @@ from fleetcube.kernels.roles import TEXTS
 from ..table import each
 from .check import Check
 from .law import LAWS, OF_GRAPH, Function, Law, why_none
+from fleetcube.kernels.physics.graph import PHYSICS
 
 CHOICES = {str(choice) for row in INPUTS.values() for choice in row.choices}
-REASONS = set(load()["infeasible_reason"].doc.flags.values())
-KNOWN = {*INPUTS, *TEXTS, *CHOICES, *REASONS, *load(), *LAWS}
+REASONS = set(PHYSICS.quantities["infeasible_reason"].doc.flags.values())
+KNOWN = {*INPUTS, *TEXTS, *CHOICES, *REASONS, *PHYSICS.quantities, *LAWS}
 
 
 SAID = laws.said()

@@ -38,6 +38,7 @@ from .bracket import Bracket, Near, Solution, box, put, within
 from .running import Counts, bisected, nothing
 from .running import nearest as nearest_of
 from .scan import scan_values
+from ....kernels.physics.graph import PHYSICS
 
 if TYPE_CHECKING:
     import xarray
@@ -75,9 +76,9 @@ def solve_spec(
 
     check_free(unknown)
     problem = resolve(spec["scenario"], spec["axes"], (unknown,))
-    round_ = values.is_whole(unknown) if whole is None else bool(whole)
+    round_ = values.is_whole(PHYSICS, unknown) if whole is None else bool(whole)
     # a count that is not rounded is a relaxation, which no reason judges
-    runs = settings._answers_run and (round_ or not values.is_whole(unknown))
+    runs = settings._answers_run and (round_ or not values.is_whole(PHYSICS, unknown))
     search = Solver(problem, unknown, target, between, settings.engine, runs)
     plan, dims = search.plan, tuple(search.plan.sizes)
     shape = plan.shape(dims)
@@ -134,7 +135,7 @@ def _about(search: "Solver") -> dict[str, dict[str, Any]]:
 
 def check_free(name: Any) -> None:
     """Refuse an input that takes no numbers."""
-    if values.is_option(values.check_name(name)) or name in KINDS:
+    if values.is_option(PHYSICS, values.check_name(PHYSICS, name)) or name in KINDS:
         raise InputError(f"{name} takes names, not numbers; compare several: {name}=a,b")
 
 
@@ -182,7 +183,7 @@ class Solver:
             )
         self.scan = Plan(scanned, target.outputs, engine)
         self.slopes = {
-            of: name_of("d", of, unknown) for of in target.outputs if derivative(of) is None
+            of: name_of("d", of, unknown) for of in target.outputs if derivative(problem.graph, of) is None
         }
         steps = STEPS[unknown][1] if unknown in STEPS else None
         self.steps = steps if steps in scan.cases[0].formulas else None

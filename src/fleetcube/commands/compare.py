@@ -11,6 +11,7 @@ from fleetcube.commands import complete
 from fleetcube.commands.changed import changed
 from fleetcube.commands.say import say, say_wrapped
 from fleetcube.commands.table import print_table, with_unit
+from fleetcube.kernels.physics.graph import PHYSICS
 
 _BEST = "best"  # in place of a second spec
 
@@ -235,7 +236,7 @@ def _inputs(comparison: Any) -> None:
     if comparison.inputs:
         say("\nset by these labels")
         rows = [
-            [name, *("-" if v != v else with_unit(v, unit_of(name), name) for v in ends)]
+            [name, *("-" if v != v else with_unit(v, unit_of(PHYSICS, name), name) for v in ends)]
             for name, *ends in comparison.inputs
         ]
         print_table(["input", "A", "B"], rows)
@@ -263,7 +264,7 @@ def _entry(name: str, value: Any) -> str:
     if value is None:
         return "-"
     if isinstance(value, float):
-        return with_unit(value, unit_of(name), name)
+        return with_unit(value, unit_of(PHYSICS, name), name)
     return written(value)
 
 

@@ -12,6 +12,7 @@ from fleetcube.commands.changed import changed
 from fleetcube.commands.progress import progress
 from fleetcube.commands.say import say, say_each, say_wrapped
 from fleetcube.commands.table import print_foot, print_table, with_unit
+from fleetcube.kernels.physics.graph import PHYSICS
 
 if TYPE_CHECKING:
     from fleetcube.grid.formats.table import Job
@@ -115,7 +116,7 @@ def _print_causes(found: Any) -> None:
     what = "slower" if gap > 0 else "faster"
     size = with_unit(abs(gap), "s", "")
     near = [(part, "s") for part in found.parts if part.needed < _MOST * part.now][:_PARTS]
-    near += [(cause, unit_of(cause.name)) for cause in found.causes[:_CAUSES]]
+    near += [(cause, unit_of(PHYSICS, cause.name)) for cause in found.causes[:_CAUSES]]
     rows = []
     for cause, unit in sorted(near, key=lambda row: row[0].deviations):
         ends = (with_unit(number, unit, "") for number in (cause.now, cause.needed))

@@ -13,6 +13,7 @@ import click
 from fleetcube.commands.progress import progress
 from fleetcube.commands.say import say, say_each, say_wrapped
 from fleetcube.commands.table import print_table, with_unit
+from fleetcube.kernels.physics.graph import PHYSICS
 
 if TYPE_CHECKING:
     from fleetcube.grid.formats.training_log import TrainingLog
@@ -161,12 +162,12 @@ def _print_rows(compared: Sequence["Compared"], rows: Sequence["Row"]) -> None:
     named = {(row.id, row.of): row for row in rows}
     stated = [named[row.id, row.of] for row in compared]
     reasons = evaluate([((REASON,), row.inputs) for row in stated])
-    meanings = load()[REASON].doc.flags
+    meanings = PHYSICS.quantities[REASON].doc.flags
     cells: list[list[str]] = []
     failed: dict[str, dict[str, None]] = {}
     sources: dict[str, dict[str, None]] = {}
     for row, own, reason in zip(compared, stated, reasons, strict=True):
-        unit = load()[row.of].unit if row.of in load() else "s"
+        unit = PHYSICS.quantities[row.of].unit if row.of in PHYSICS.quantities else "s"
         values = [with_unit(value, unit, row.of) for value in (row.measured, row.predicted)]
         ends = (end / row.measured for end in _ends(row, own))
         ratio = estimate(f"{1 + row.error:.2f}", 1 + row.error, *ends)
@@ -188,7 +189,7 @@ def _ends(row: "Compared", own: "Row") -> tuple[float, float]:
     from fleetcube.grid.sweep import Sweep
     from fleetcube.kernels.graph.formulas import load
 
-    if not math.isnan(row.low) or row.of not in load():
+    if not math.isnan(row.low) or row.of not in PHYSICS.quantities:
         return row.low, row.high
     found = Sweep(own.inputs, {}, [row.of]).prediction_interval(settings=Settings("numpy"))
     low, high = (float(found.get(f"{row.of}_{side}", math.nan)) for side in ("low", "high"))
