@@ -118,7 +118,7 @@ def optimize(
     asked = dict.fromkeys([of, *(n for c in conditions for n in c.outputs), *also])
     shown_outputs = [name for name in asked if name not in (*search.near, *search.reason)]
     best_values = {span.name: np.full(shape, np.nan) for span in ranges}
-    outputs = {name: nothing(name, shape) for name in shown_outputs}
+    outputs = {name: nothing(plan, name, shape) for name in shown_outputs}
     status = np.zeros(shape, np.int8)
     reason = np.zeros(shape, np.int8)
     near = np.full(shape, -1, np.int8)

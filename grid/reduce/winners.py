@@ -130,7 +130,7 @@ class Winners:
             name: _Best(
                 np.full(shape, np.nan),
                 np.full(shape, NOWHERE),
-                {other: nothing(other, shape) for other in riders},
+                {other: nothing(plan, other, shape) for other in riders},
             )
             for name in self.leads
         }
@@ -212,7 +212,7 @@ class Winners:
         return np.asarray(ranks // step % self.reduced[axis])
 
 
-def nothing(name: str, shape: tuple[int, ...]) -> Array:
+def nothing(plan: Plan, name: str, shape: tuple[int, ...]) -> Array:
     """An output without values: NaN, and -1 in flags."""
     dtype = dtype_of(name, float)
     return np.full(shape, -1 if dtype == np.int8 else np.nan, dtype)
@@ -233,7 +233,7 @@ def _gather(
     kept = [dim for dim in plan.sizes if dim in dims_kept]
     whole = plan.whole(kept)
     memory.check(8 * math.prod(plan.shape(kept)))
-    gathered = nothing(name, plan.shape(kept))
+    gathered = nothing(plan, name, plan.shape(kept))
     at = {dim: scan.index(best, dim) for dim in moving}
     spread = tuple(slice(None) if dim in scan.kept else None for dim in kept)
 
@@ -258,7 +258,7 @@ def _gather(
         gathered[target] = values
         if moving:
             nowhere = best.nowhere[tiles.inside(whole, tile, scan.kept)][spread]
-            np.copyto(gathered[target], nothing(name, ()), where=nowhere)
+            np.copyto(gathered[target], nothing(plan, name, ()), where=nowhere)
     return kept, gathered
 
 

@@ -75,8 +75,8 @@ def classes(
     """The classes of a frame's rows, which may override a scenario. Raises InputError. `telling`
     columns, as codes and distinct values, determine the inferred calibration; with `sizes` also the
     width of its interval."""
-    by_value = telling or {}
-    fallback = {*defaults(), *scenario} - _TELLING  # a gap in these is a value like any other
+    by_value, graph = telling or {}, graph_of(scenario)
+    fallback = {*defaults(graph), *scenario} - _TELLING  # a gap in these is a value like any other
     deciding = {name: row for name, row in cells.numbers.items() if name not in fallback}
     parts = [(codes, len(found)) for codes, found in cells.choices.values()]
     gaps = [np.isnan(column) for column in deciding.values()]

@@ -24,7 +24,7 @@ from ..spec.arguments import plain, scenario_and_axes
 from ..spec.axis import Array
 from ..spec.own_records import with_catalog
 from ..spec.phases import joined
-from ..spec.plugins import with_plugins
+from ..spec.plugins import graph_of, with_plugins
 from ..spec.scenario import resolve
 from ..spec.values import DType, check_dtype, owned, without_unit
 from .settings import Settings, check_settings
@@ -62,10 +62,13 @@ class Evaluation:
         outputs = outputs.tolist() if isinstance(outputs, np.ndarray) else outputs
         if phases is not None:
             scenario = joined(scenario, phases)
+        if isinstance(scenario, Mapping):  # else `resolve` refuses them
+            scenario = with_plugins(scenario, plugins)
+        graph = graph_of(scenario)
         scenario, axes = (owned(without_unit("", table)) for table in (scenario, axes))
-        if isinstance(axes, dict):  # else `resolve` refuses them
+        if isinstance(axes, dict):
             axes = {name: plain(name, entry) for name, entry in axes.items()}
-            scenario, axes = with_catalog(with_plugins(scenario, plugins), axes)
+            scenario, axes = with_catalog(scenario, axes)
         self._spec = {"outputs": outputs, "scenario": scenario, "axes": axes}
         self._problem = resolve(scenario, axes)
         self._outputs = outputs
@@ -74,6 +77,11 @@ class Evaluation:
         if not isinstance(outputs, tuple) or outputs:
             self._plan()  # so that bad input is refused here, before anything is computed
         self._outputs = self._spec["outputs"] = list(outputs)
+
+    @property
+    def graph(self) -> Graph:
+        """The inputs and formulas of the sweep."""
+        return self._problem.graph
 
     @property
     def spec(self) -> dict[str, Any]:

@@ -90,14 +90,14 @@ class Room:
         # points of a block: workers cut like the sending process
         self.most = tiles.BLOCK if most is None else most
 
-    def arrays(self, shape: tuple[int, ...]) -> dict[str, Array]:
+    def arrays(self, plan: Plan, shape: tuple[int, ...]) -> dict[str, Array]:
         """One array for each name; flags are int8."""
         dtypes = [dtype_of(name, float) for name in self.names]
         return dict(zip(self.names, self._memory.arrays(shape, dtypes), strict=True))
 
     def evaluate(self, plan: Plan, dims: tuple[str, ...], region: Region) -> dict[str, Array]:
         """The outputs over a region, valid until this thread's next evaluation."""
-        outs = self.arrays(extent(region, dims, dims))
+        outs = self.arrays(plan, extent(region, dims, dims))
         evaluate_block(plan, dims, region, outs, 1)
         return outs
 

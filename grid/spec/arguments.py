@@ -27,6 +27,7 @@ def scenario_and_axes(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[s
     axes: dict[str, Any] = {}
     together: dict[str, dict[str, Any]] = {}
     labels: dict[str, Any] = {}
+    graph = plugins.graph_of(plugins.with_plugins({}, inputs.get(plugins.NAME, ())))
     for name, value in without_unit("", inputs).items():
         if name in (own_records.NAME, plugins.NAME):
             scenario[name] = value
@@ -85,6 +86,7 @@ def plain(name: str, entry: Any) -> Any:
 def stacked(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], "Unstack"]:
     """DataArrays of several dimensions as one dimension, and what gives results theirs back."""
     arrays = {n: v for n, v in inputs.items() if hasattr(v, "dims") and hasattr(v, "ndim")}
+    graph = plugins.graph_of(plugins.with_plugins({}, inputs.get(plugins.NAME, ())))
     several = {dim for array in arrays.values() if array.ndim > 1 for dim in array.dims}
     if not several:
         return dict(inputs), lambda result: result

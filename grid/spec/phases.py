@@ -12,7 +12,7 @@ from ...kernels.declare import OFF
 from ...kernels.roles import BEFORE, PHASED, SUMS
 from ...kernels.graph.formulas import Graph
 from ..errors import InputError, nearest, shown
-from . import dates, patterns, values
+from . import dates, patterns, plugins, values
 from .axes import PHASE, make_axis
 from .axis import Axis
 
@@ -69,6 +69,7 @@ def with_phases(
     """A scenario without phases, axes including one of phases, and whether phases are added up. If
     an axis `phase` names some, they are a dimension instead. Raises InputError."""
     shared, tables = apart(scenario)
+    graph = plugins.graph_of(scenario)
     swept = [name for key, spec in axes.items() if key != NAME for name in _inputs(key, spec)]
     sought = list(filter(_is_of_phase, [*free, *swept]))
     if sought and (tables is None or NAME in axes):
@@ -109,6 +110,7 @@ def are_tables(value: Any) -> bool:
 def one(scenario: Mapping[str, Any], name: str) -> dict[str, Any]:
     """The scenario of a single phase. Raises InputError."""
     shared, tables = apart(scenario)
+    graph = plugins.graph_of(scenario)
     phases = _checked(shared, tables)
     k = list(phases).index(named(name, list(phases)))
     earlier = [own[PHASED] for own in list(phases.values())[:k]]
@@ -129,11 +131,13 @@ def following(axis: Axis, shared: Mapping[str, Any]) -> Axis:
 def names(scenario: Mapping[str, Any]) -> list[str]:
     """The names of a scenario's phases, in order; empty if it has none."""
     shared, tables = apart(scenario)
+    graph = plugins.graph_of(scenario)
     return [] if tables is None else list(_checked(shared, tables))
 
 
 def stated(scenario: Mapping[str, Any]) -> frozenset[str]:
     shared, tables = apart(scenario)
+    graph = plugins.graph_of(scenario)
     if tables is None:
         return frozenset()
     return frozenset(key for own in _checked(shared, tables).values() for key in own)
