@@ -12,6 +12,7 @@ from fleetcube.grid.sweep import Sweep
 
 from .measure import interleave, ratio, say
 from .tables import Row, Table
+from fleetcube.kernels.physics.graph import PHYSICS
 
 OUTPUTS = ("goodput", "job_time")
 SCENARIO = {
@@ -71,7 +72,7 @@ def compare(of: str, axes: int, points: int, rounds: int) -> list[Row]:
         for name, ends in ranges.items()
     }
     numbers = {name: row.values for name, row in at.items()}
-    axis = coupled_axis("point", np.arange(points), numbers)
+    axis = coupled_axis(PHYSICS, "point", np.arange(points), numbers)
     direct = Sweep(SCENARIO, {"point": axis}, [of])
     contenders: dict[str, Callable[[], Any]] = {
         "fleetcube.interp": lambda: interp(cube, numbers),

@@ -212,7 +212,7 @@ def unused(attrs: Mapping[str, Any]) -> str:
 
 def _lever(name: str) -> str | None:
     """The nearest continuous input of a quantity with a default that is not 0 or infinite."""
-    formulas = PHYSICS.select([name], choose({}, ()), INPUTS)
+    formulas = PHYSICS.select([name], choose(PHYSICS, {}, ()), INPUTS)
     level = [name]
     for current in level:
         level += [p for p in parameters(formulas[current]) if p in formulas and p not in level]
@@ -262,7 +262,7 @@ def _explain_quantity(
             lines += _wrapped(f"where {quantity.option} = {' or '.join(chosen)}:")
         lines += _explain_formula(quantity.name, formula)
     lines += ["", *_feeds(quantity.name, "nothing: it is a result", own=own)]
-    formulas = PHYSICS.select([quantity.name], choose(options, ()), INPUTS, own)
+    formulas = PHYSICS.select([quantity.name], choose(PHYSICS, options, ()), INPUTS, own)
     if len(formulas) > 1:
         how = "these options" if options else "default options"
         lines += ["", f"Computed from, with {how} (each name once, where first needed):"]

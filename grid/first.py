@@ -75,5 +75,5 @@ def _comment(key: str, now: Mapping[str, Any]) -> str:
     elif row.kind == "option" or row.unit == "1":
         said = toml_value(value)
     else:
-        said = f'"{readable(float(value), values.unit_of(PHYSICS, key), key)}"'
+        said = f'"{readable(float(value), values.unit_of(PHYSICS, PHYSICS, key), key)}"'
     return f"# {key} = {said}  # {about}"

@@ -84,9 +84,9 @@ def function(
         >>> round(float(mtbf(n_gpus=1024)) / 3600, 1)
         36.6
     """
-    scenario = without_unit("", scenario)
+    scenario = without_unit(graph, "", scenario)
     graph = graph_of(scenario)
-    names = _check_inputs(inputs)
+    names = _check_inputs(graph, inputs)
     if engine not in ENGINES:
         raise InputError(f"engine = {shown(engine)} is unknown; choose one of {', '.join(ENGINES)}")
     check_engine(engine)
@@ -103,13 +103,13 @@ def function(
     return Function(problem, tuple(wanted), names, engine, isinstance(outputs, str))
 
 
-def _check_inputs(inputs: Any) -> tuple[str, ...]:
+def _check_inputs(graph: Graph, inputs: Any) -> tuple[str, ...]:
     names = [inputs] if isinstance(inputs, str) else inputs
     if not isinstance(names, Sequence) or isinstance(names, bytes) or not names:
         raise InputError(f"inputs = {shown(inputs)} is not a list of names; name at least one")
     for name in names:
-        check_name(graph, name)
-        if is_option(graph, name) or without_phase(name) in KINDS:
+        check_name(graph, graph, name)
+        if is_option(graph, graph, name) or without_phase(name) in KINDS:
             raise InputError(
                 f"inputs: {name!r} takes names, not numbers; choose one in the scenario, and make "
                 "a function of each choice"
@@ -419,11 +419,11 @@ def _program(
                     f"{name_of('d', slope.of, slope.wrt)}, or see Sweep.derivatives"
                 )
         dims: dict[str, tuple[str, ...]] = dict.fromkeys([*formulas, *chosen[0].given], ())
-        formulas = differentiated(problem.graph, [formulas], dims, wanted)[0]
+        formulas = differentiated(problem.graph, problem.graph, [formulas], dims, wanted)[0]
     values = leaves(problem, chosen, problem.axes, inputs)[0]
     given = {name: row.item() for name, row in values.items() if name not in inputs}
     flags = [name for name in outputs if unit_of(problem.graph, name) == "flag"]
-    bounds = [row_of(problem.graph, name) for name in inputs]
+    bounds = [row_of(problem.graph, problem.graph, name) for name in inputs]
     return formulas, fold(problem.graph, outputs, formulas, given, inputs, bounds, flags)
 
 

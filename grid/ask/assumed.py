@@ -19,7 +19,7 @@ def assumed(sweep: Evaluation, of: str, layout: Collection[str]) -> str:
     """Inputs that an output reads and a spec leaves open, with values and sources, in one line;
     without those of the layout. Empty if there are none."""
     plan = sweep.with_outputs([of])._plan("numpy")
-    axes = make_axes(sweep.spec["axes"]).values()
+    axes = make_axes(plan.graph, sweep.spec["axes"]).values()
     stated = {*layout, *sweep.spec["scenario"], *(name for axis in axes for name in axis.inputs)}
     read = frozenset[str]().union(*plan.structure.read)
     parts: dict[str, list[str]] = {}
@@ -41,7 +41,7 @@ def assumed(sweep: Evaluation, of: str, layout: Collection[str]) -> str:
 
 
 def _shown(name: str, value: float) -> str:
-    if value >= 1e12 and unit_of(PHYSICS, name) == "1":
+    if value >= 1e12 and unit_of(PHYSICS, PHYSICS, name) == "1":
         return f"{value / 1e12:g}T"
-    factor, unit = scale(unit_of(PHYSICS, name), [value], name)
+    factor, unit = scale(unit_of(PHYSICS, PHYSICS, name), [value], name)
     return f"{numbers([value / factor])[0]} {unit}".rstrip()

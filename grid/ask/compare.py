@@ -125,7 +125,7 @@ def _shared(
 
 
 def _check_axes(a: Evaluation, b: Evaluation, at: Mapping[str, Any], over: Sequence[str]) -> None:
-    known = [*a._sizes, *b._sizes, *values.known_names(PHYSICS)]
+    known = [*a._sizes, *b._sizes, *values.known_names(PHYSICS, PHYSICS)]
     for name in at:
         if name not in known:
             raise InputError(f"{name!r} is not an input or an axis; {nearest(name, known)}")
@@ -142,12 +142,12 @@ def _check_axes(a: Evaluation, b: Evaluation, at: Mapping[str, Any], over: Seque
 
 
 def _at(sweep: Evaluation, at: Mapping[str, Any]) -> dict[str, Any]:
-    known = [*sweep._sizes, *values.known_names(sweep.graph)]
+    known = [*sweep._sizes, *values.known_names(sweep.graph, sweep.graph)]
     return {name: value for name, value in at.items() if name in known}
 
 
 def _axis(sweep: Evaluation, name: str) -> Axis:
-    return make_axis(name, sweep.spec["axes"][name])
+    return make_axis(sweep.graph, name, sweep.spec["axes"][name])
 
 
 def _points(sweep: Evaluation, name: str) -> tuple[Any, ...]:
@@ -161,7 +161,7 @@ def _outputs(pair: Sequence[Evaluation]) -> list[str]:
     """Numeric outputs of both specs, and decomposed quantities that both can compute."""
     plans = [sweep._plan("numpy") for sweep in pair]
     shared = [name for name in plans[0].outputs if name in plans[1].outputs and name != REASON]
-    numbers = [name for name in shared if values.unit_of(PHYSICS, name) != "flag"]
+    numbers = [name for name in shared if values.unit_of(sweep.graph, PHYSICS, name) != "flag"]
     specs = [sweep.spec for sweep in pair]
     more = [n for n in DECOMPOSED if all(is_known(s["scenario"], s["axes"], [n]) for s in specs)]
     return list(dict.fromkeys([*more, *numbers]))
@@ -174,7 +174,7 @@ def _attributed(of: str | None, names: Sequence[str], pair: Sequence[Evaluation]
         return USUAL if USUAL in names else names[0]
     for sweep in pair:
         plan = sweep.with_outputs([of])._plan("numpy")
-        if values.unit_of(PHYSICS, plan.outputs[0]) == "flag":
+        if values.unit_of(plan.graph, PHYSICS, plan.outputs[0]) == "flag":
             raise InputError(f"{of} is a flag; name a numeric output")
     return of
 
@@ -283,7 +283,7 @@ def _planned(entries: dict[str, Any], over: Sequence[str]) -> tuple[dict[str, An
 def _entry(name: str, value: Any) -> Any:
     if isinstance(value, Mapping) or name in {*KINDS, *TEXTS, PHASE}:
         return value
-    return patterns.choice(name, value) if values.is_option(PHYSICS, name) else values.number(PHYSICS, name, value)
+    return patterns.choice(name, value) if values.is_option(PHYSICS, PHYSICS, name) else values.number(PHYSICS, PHYSICS, name, value)
 
 
 def _differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:

@@ -127,11 +127,11 @@ def _ranges(
         high = INPUTS[plain].high if plain in INPUTS else math.inf
         if name in known:
             ranges[name] = known[name]
-        elif not is_whole(PHYSICS, name) and 0 < value < math.inf:
+        elif not is_whole(PHYSICS, PHYSICS, name) and 0 < value < math.inf:
             ends = (value * (1 - spread), min(value * (1 + spread), high))
             ranges[name] = Distribution("uniform", ends)
         elif by_user:
-            why = "a whole number" if is_whole(PHYSICS, name) else f"{value:g}"
+            why = "a whole number" if is_whole(PHYSICS, PHYSICS, name) else f"{value:g}"
             raise InputError(f"{name} is {why} and has no range; give it a distribution")
     return ranges
 

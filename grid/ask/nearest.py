@@ -61,8 +61,8 @@ def nearest_of_ranges(sweep: Evaluation, of: str, ranges: Mapping[str, Sequence[
     """The same for the last values of ranges, or the first if none can run near these."""
     lines = []
     for end in (-1, 0):
-        at = {name: values.number(sweep.graph, name, row[end]) for name, row in ranges.items()}
-        ends = {n: math.floor(v) if values.is_whole(sweep.graph, n) else v for n, v in at.items()}
+        at = {name: values.number(sweep.graph, sweep.graph, name, row[end]) for name, row in ranges.items()}
+        ends = {n: math.floor(v) if values.is_whole(sweep.graph, sweep.graph, n) else v for n, v in at.items()}
         lines.append(nearest({**point(sweep), **ends}, of))
     return next((line for line in lines if line and _NONE not in line), lines[0])
 
@@ -72,7 +72,7 @@ def nearest_of_grid(sweep: Evaluation, of: str, sense: str, bound: bool = False)
     empty if some can run but none keeps to conditions (`bound`)."""
     if not is_known(*_parts(sweep), [REASON]):
         return ""
-    axes = make_axes(sweep.spec["axes"])
+    axes = make_axes(sweep.graph, sweep.spec["axes"])
     if sweep.points > MOST_POINTS:
         ends = {n: axis.cut(np.unique([0, axis.size - 1])) for n, axis in axes.items()}
         sweep = sweep.replace(axes=ends)
@@ -88,7 +88,7 @@ def nearest_of_grid(sweep: Evaluation, of: str, sense: str, bound: bool = False)
         return ""
     at = np.unravel_index(np.where(np.isfinite(row), row, np.inf).argmin(), row.shape)
     place = {str(name): int(k) for name, k in zip(found[of].dims, at, strict=True)}
-    axes = make_axes(sweep.spec["axes"])
+    axes = make_axes(sweep.graph, sweep.spec["axes"])
     labels = {n: axis.labels[place.get(n, 0)] for n, axis in axes.items() if axis.size > 1}
     line = nearest(point(sweep, place), of)
     where = ", ".join(f"{name} {in_command(value)}" for name, value in labels.items())

@@ -231,7 +231,7 @@ class Search:
         self.rated = rated
         self.units = [whole_unit(problem, name) if judged else 1 for name in names]
         self.dims = tuple(dim for dim in self.plan.sizes if dim != _START)
-        self.whole = [values.is_whole(problem.graph, name) for name in names]
+        self.whole = [values.is_whole(problem.graph, problem.graph, name) for name in names]
         # the valid numbers of these depend on the others
         last = {name: k for k, name in enumerate(self.steps, 1)}
         counts = [k for k, whole in enumerate(self.whole) if whole]
@@ -253,7 +253,7 @@ class Search:
         for own, group in by_dims(names, self.plan.out_dims).items():
             cut = {dim: region[dim] for dim in own}
             shape = extent(cut, own, own)
-            made = {name: np.empty(shape, dtype_of(name, float)) for name in group}
+            made = {name: np.empty(shape, dtype_of(self.plan.graph, name, float)) for name in group}
             free_values = free if set(own) == set(region) else None
             evaluate_block(self.plan, own, cut, made, self.threads, free_values)
             outs |= {n: np.broadcast_to(out.reshape(-1), len(at)) for n, out in made.items()}
@@ -500,9 +500,9 @@ def _range(name: str, ends: Any) -> Range:
     check_free(name)
     if isinstance(ends, str) or not isinstance(ends, Sequence) or len(ends) != 2:
         raise InputError(f"between: {name} = {shown(ends)} is not a range; give [first, last]")
-    first, last = (values.number(PHYSICS, name, end) for end in ends)
+    first, last = (values.number(PHYSICS, PHYSICS, name, end) for end in ends)
     if not first < last < math.inf:
         raise InputError(f"between: {name} = {shown(ends)} does not increase; give [first, last]")
-    if values.is_whole(PHYSICS, name) and math.ceil(first) > math.floor(last):
+    if values.is_whole(PHYSICS, PHYSICS, name) and math.ceil(first) > math.floor(last):
         raise InputError(f"between: {name} = {shown(ends)} has no whole number; give a wider range")
     return Range(name, first, last)

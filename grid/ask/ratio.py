@@ -117,12 +117,12 @@ def base_of(sweep: Evaluation, relative_to: Any) -> dict[str, int]:
     if not isinstance(relative_to, Mapping):
         texts = check_texts("relative_to", relative_to)
         relative_to = dict(text.partition("=")[::2] for text in texts)
-    axes = make_axes(sweep.spec["axes"])
+    axes = make_axes(sweep.graph, sweep.spec["axes"])
     for name in relative_to:
         if name not in axes:
             hint = nearest(str(name), axes, f"choose from {', '.join(axes) or 'none'}")
             raise InputError(f"relative_to: {name!r} is not an axis; {hint}")
-    return {name: position(axes[name], value) for name, value in relative_to.items()}
+    return {name: position(sweep.graph, axes[name], value) for name, value in relative_to.items()}
 
 
 def relative(sweep: Evaluation, of: Any, values: Any, base: Mapping[str, int]) -> dict[str, Any]:
@@ -130,8 +130,8 @@ def relative(sweep: Evaluation, of: Any, values: Any, base: Mapping[str, int]) -
     the others, with their intervals, and the probability that each output is below that there."""
     names = [n for n in asked_of(sweep._plan("numpy"), of) if {*base} & {*values[n].dims}]
     known = _over_grid(sweep, names, base)
-    axes = make_axes(sweep.spec["axes"])
-    at = point_of({name: axes[name].cut(np.array([k])) for name, k in base.items()})
+    axes = make_axes(sweep.graph, sweep.spec["axes"])
+    at = point_of(sweep.graph, {name: axes[name].cut(np.array([k])) for name, k in base.items()})
     found: dict[str, Any] = {}
     for name in names:
         own, label = values[name], f"{name}_ratio"
@@ -153,7 +153,7 @@ def _over_grid(sweep: Evaluation, names: Sequence[str], base: Mapping[str, int])
     along which jobs, or what sets their coefficients, may differ are taken point by point."""
     import xarray
 
-    axes = make_axes(sweep.spec["axes"])
+    axes = make_axes(sweep.graph, sweep.spec["axes"])
     told = [axis for axis in axes.values() if not _TELLING.isdisjoint(axis.inputs)]
     rest = {name: axis for name, axis in axes.items() if _TELLING.isdisjoint(axis.inputs)}
     sizes = {axis.name: axis.size for axis in (*told, *rest.values())}

@@ -20,6 +20,7 @@ from ..spec.own_records import with_catalog
 from ..store.cube import spec_of
 from .interval import interval, is_predicted
 from .uncertainty import errors
+from ...kernels.physics.graph import PHYSICS
 
 if TYPE_CHECKING:
     import xarray
@@ -48,8 +49,8 @@ def _axis(name: str, entry: Any, cut: "xarray.Dataset") -> Axis:
     held = any(isinstance(e, Mapping) and e.get("values") == COORDINATE for e in parts.values())
     if held:  # long lists are in coordinates, which were cut like the axis
         points = {key: _points(cut, name if key == "labels" else key) for key in parts}
-        return make_axis(name, points if is_coupled(entry) else points[name])
-    whole = make_axis(name, entry)
+        return make_axis(PHYSICS, name, points if is_coupled(entry) else points[name])
+    whole = make_axis(PHYSICS, name, entry)
     if name not in cut.coords:
         if name in cut.dims:  # which of its points these are, and in what order, is unknown
             raise InputError(f"the cut does not tell its points of {name!r}; cut it by its labels")

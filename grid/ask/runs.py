@@ -51,7 +51,7 @@ class Target:
 
     def __str__(self) -> str:
         level = self.level if isinstance(self.level, str) else f"{self.level:g}"
-        unit = "" if isinstance(self.level, str) else values.unit_of(PHYSICS, self.of)
+        unit = "" if isinstance(self.level, str) else values.unit_of(PHYSICS, PHYSICS, self.of)
         return f"{self.of} {self.relation} {level} {'' if unit == '1' else unit}".strip()
 
 
@@ -67,21 +67,21 @@ def read_target(target: Any) -> Target:
             f"{shown(target)} is not a condition: an output, one of <=, >= and =, and a value; "
             'write "job_time <= 30 d"'
         )
-    if not isinstance(of, str) or not is_quantity(PHYSICS, of) or values.unit_of(PHYSICS, of) == "flag":
+    if not isinstance(of, str) or not is_quantity(PHYSICS, of) or values.unit_of(PHYSICS, PHYSICS, of) == "flag":
         if of in INPUTS:
             raise InputError(
                 f"target: {of} is an input, not an output; choose its values: {of}=..."
             )
-        known = [name for name in PHYSICS.quantities if values.unit_of(PHYSICS, name) != "flag"]
+        known = [name for name in PHYSICS.quantities if values.unit_of(PHYSICS, PHYSICS, name) != "flag"]
         raise InputError(f"target: {shown(of)} is not a numeric output; {nearest(str(of), known)}")
     if isinstance(level, str) and is_quantity(PHYSICS, level):
-        if values.unit_of(PHYSICS, level) != values.unit_of(PHYSICS, of):
+        if values.unit_of(PHYSICS, PHYSICS, level) != values.unit_of(PHYSICS, PHYSICS, of):
             raise InputError(
-                f"target: {of} is in {values.unit_of(PHYSICS, of)} and {level} in "
-                f"{values.unit_of(PHYSICS, level)}; compare like with like"
+                f"target: {of} is in {values.unit_of(PHYSICS, PHYSICS, of)} and {level} in "
+                f"{values.unit_of(PHYSICS, PHYSICS, level)}; compare like with like"
             )
         return Target(of, relation.replace("==", "="), level)
-    number = 0.0 if level == "0" else values.number(PHYSICS, of, level)
+    number = 0.0 if level == "0" else values.number(PHYSICS, PHYSICS, of, level)
     if not math.isfinite(number):
         raise InputError(f"target: {of} = {shown(level)} is not finite; give a finite target")
     return Target(of, relation.replace("==", "="), number)
@@ -168,7 +168,7 @@ def narrowed(sweep: Kind, over: Names | None) -> Kind:
     if plan.size(REASON) * _SHARE > sweep.points or _some_run(plan):
         return sweep
     searched = sweep._sizes if over is None else check_texts("over", over)
-    axes = make_axes(sweep.spec["axes"])
+    axes = make_axes(plan.graph, sweep.spec["axes"])
     one = {n: axis.cut(np.arange(1)) if n in searched else axis for n, axis in axes.items()}
     return sweep.replace(axes=one)
 

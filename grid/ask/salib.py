@@ -22,7 +22,7 @@ def salib(sweep: Evaluation, of: str) -> tuple[dict[str, Any], Callable[[Any], A
     plan = sweep.with_outputs([of])._plan("numpy")
     check_output(plan, of)
     known = plan.problem.distributions
-    ranges = {name: _axis(axis) for name, axis in make_axes(sweep.spec["axes"]).items()}
+    ranges = {name: _axis(axis) for name, axis in make_axes(plan.graph, sweep.spec["axes"]).items()}
     ranges |= {name: _distribution(name, distribution) for name, distribution in known.items()}
     if not ranges:
         raise InputError("the sweep has no axis and no distribution; give one to vary")
@@ -43,7 +43,7 @@ def salib(sweep: Evaluation, of: str) -> tuple[dict[str, Any], Callable[[Any], A
                 f"samples have the shape {points.shape}; give (samples, {len(ranges)})"
             )
         columns = {
-            name: np.rint(column) if is_whole(sweep.graph, name) else column
+            name: np.rint(column) if is_whole(plan.graph, sweep.graph, name) else column
             for name, column in zip(ranges, points.T, strict=True)
         }
         return outputs_at(frozen_problem, columns, of, Settings())

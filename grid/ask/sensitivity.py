@@ -52,9 +52,9 @@ def cut(sweep: Kind, at: Mapping[str, Any], free: Sequence[str] = ()) -> tuple[K
         if name not in spec["axes"]:
             known = ", ".join(spec["axes"]) or "none"
             raise InputError(f"{name!r} is not an axis; choose from {known}")
-    wanted = {n: without_unit(n, value) for n, value in at.items() if n not in free}
+    wanted = {n: without_unit(sweep.graph, n, value) for n, value in at.items() if n not in free}
     narrowed, _ = narrow(spec, [f"{name}={value}" for name, value in wanted.items()])
-    axes = make_axes(narrowed["axes"])
+    axes = make_axes(sweep.graph, narrowed["axes"])
     for name, axis in axes.items():
         if name in wanted and axis.size > 1:
             raise InputError(f"{name} = {wanted[name]} is more than one point; give one value")
@@ -62,11 +62,11 @@ def cut(sweep: Kind, at: Mapping[str, Any], free: Sequence[str] = ()) -> tuple[K
             axes[name] = axis.cut(np.array([axis.size // 2]))
     point = {name: axis for name, axis in axes.items() if name not in free}
     point |= {
-        n: make_axis(n, [wanted[n] if n == PHASE else narrowed["scenario"][n]])
+        n: make_axis(sweep.graph, n, [wanted[n] if n == PHASE else narrowed["scenario"][n]])
         for n in wanted
         if n not in axes
     }
-    return sweep.replace(scenario=narrowed["scenario"], axes=axes), point_of(point)
+    return sweep.replace(scenario=narrowed["scenario"], axes=axes), point_of(sweep.graph, point)
 
 
 def check_levers(plan: Plan, of: Any, wrt: str | Sequence[str] | None) -> list[str]:
@@ -106,7 +106,7 @@ def kind_of(name: str) -> str:
 
 def is_built(name: str) -> bool:
     """Whether a count comes as machines and networks are sold, such as the GPUs of a node."""
-    return is_whole(PHYSICS, name) and kind_of(name) in ("hardware", "fabric")
+    return is_whole(PHYSICS, PHYSICS, name) and kind_of(name) in ("hardware", "fabric")
 
 
 def among(
@@ -258,7 +258,7 @@ def rank_inputs(
         {
             "input": names,
             "units": ("input", [unit_of(sweep.graph, n) for n in names]),
-            "kind": ("input", ["difference" if is_whole(sweep.graph, n) else "derivative" for n in names]),
+            "kind": ("input", ["difference" if is_whole(plan.graph, sweep.graph, n) else "derivative" for n in names]),
             "topic": ("input", [kind_of(n) for n in names]),
         },
         {
@@ -280,7 +280,7 @@ def _sides(plan: Plan, name: str, value: float) -> tuple[float, float]:
     (case,) = plan.cases
     if is_built(name):
         return value, value
-    if not is_whole(plan.graph, name):
+    if not is_whole(plan.graph, plan.graph, name):
         row = INPUTS.get(without_phase(name))
         low, high = (row.low, row.high) if row else (-np.inf, np.inf)
         return max(value * (1 - STEP), low), min(value * (1 + STEP), high)
@@ -408,7 +408,7 @@ def _equal(sizes: Sequence[Array]) -> set[tuple[int, int]]:
 
 def _medians(sweep: Evaluation, names: Sequence[str], settings: Settings) -> Array:
     """Medians of elasticities over an evenly thinned grid of at most THIN points."""
-    axes = make_axes(sweep.spec["axes"])
+    axes = make_axes(sweep.graph, sweep.spec["axes"])
     while np.prod([axis.size for axis in axes.values()]) > THIN:
         longest = max(axes, key=lambda name: axes[name].size)
         axes[longest] = axes[longest].cut(np.arange(0, axes[longest].size, 2))

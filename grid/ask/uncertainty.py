@@ -227,7 +227,7 @@ def _differentiated(
 
 
 def _check_smooth(name: str, distribution: Distribution) -> None:
-    if is_whole(PHYSICS, name):
+    if is_whole(PHYSICS, PHYSICS, name):
         raise InputError(f"{name} is a whole number, without a slope; use method = 'sampled'")
     if not math.isfinite(distribution.deviation):
         raise InputError(f"{name} may be infinite; use method = 'sampled'")

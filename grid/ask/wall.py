@@ -28,6 +28,7 @@ from .layouts import WHOLE, best_layouts, candidates, inputs_of
 from .ratio import between, side
 from .runs import Names, Target, conditions_of, whole_unit
 from ...kernels.physics.graph import PHYSICS
+from ..spec.plugins import graph_of
 
 if TYPE_CHECKING:
     import xarray
@@ -150,7 +151,7 @@ def _one_point(spec: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]
     """A scenario and its axes, each of one value. Raises InputError."""
     scenario = dict(spec["scenario"])
     axes = {name: axis for name, axis in spec["axes"].items() if name != SIZE}
-    for name, axis in make_axes(axes).items():
+    for name, axis in make_axes(graph_of(spec["scenario"]), axes).items():
         if axis.size > 1:
             raise InputError(f"{name} has several values; give one ({name}=value)")
     if SIZE in phases.stated(scenario):
@@ -166,11 +167,11 @@ def _batch(scenario: Mapping[str, Any], phased: bool) -> float:
         )
     if _BATCH not in scenario:
         raise InputError(f"the scenario has no {_BATCH} to grow; state that of the first size")
-    return values.number(PHYSICS, _BATCH, scenario[_BATCH])
+    return values.number(PHYSICS, PHYSICS, _BATCH, scenario[_BATCH])
 
 
 def _positive(name: str, given: Any) -> float:
-    limit = values.number(PHYSICS, name, given)
+    limit = values.number(PHYSICS, PHYSICS, name, given)
     if not 0 < limit < math.inf:
         raise InputError(f"a limit of {shown(given)} on {name} is not above 0 and finite; give one")
     return limit
@@ -192,7 +193,7 @@ def _sizes(
     step = math.lcm(node, *(round(MOST / count) for count in counts.tolist()))
     if between is not None and (isinstance(between, str) or len(between) != 2):
         raise InputError(f"between = {shown(between)} is not a range; give [first, last]")
-    first, last = (step, MOST) if between is None else (values.number(PHYSICS, SIZE, v) for v in between)
+    first, last = (step, MOST) if between is None else (values.number(PHYSICS, PHYSICS, SIZE, v) for v in between)
     start = math.ceil(max(first, 1) / step) * step
     if not start <= last < math.inf:
         raise InputError(
@@ -315,7 +316,7 @@ def _gain_ends(
 ) -> dict[str, Any]:
     """Ends of the 90 % interval of what each doubling brought, where the ratio's is known."""
     said = dict(scenario)
-    for axis in make_axes(axes).values():
+    for axis in make_axes(PHYSICS, axes).values():
         said |= auto.at(axis, 0)
     gains = found["doubling_gain"]
     runs = np.isfinite(found[TIME].values)

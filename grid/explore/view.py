@@ -27,6 +27,7 @@ from ..plots.picture import words
 from ..show.tables import export, scale
 from ..spec.axes import make_axis
 from ..spec.axis import Array
+from ...kernels.physics.graph import PHYSICS
 
 if TYPE_CHECKING:
     import xarray
@@ -294,7 +295,7 @@ class View:
             return labels.index(text), ""
         plain = _plain(text)
         if without_phase(name) in INPUTS:
-            value = float(make_axis(name, [_number(plain)]).numbers[name][0])
+            value = float(make_axis(PHYSICS, name, [_number(plain)]).numbers[name][0])
         else:
             try:
                 value = float(plain.split()[0]) * axis.factor

@@ -49,8 +49,8 @@ def _in_base_units(scenario: Mapping[str, Any]) -> dict[str, Any]:
     """A scenario whose numbers are plain."""
     apart = {*KINDS, *TEXTS}
     return {
-        name: values.number(PHYSICS, name, value)
-        if isinstance(value, str) and name not in apart and not values.is_option(PHYSICS, name)
+        name: values.number(PHYSICS, PHYSICS, name, value)
+        if isinstance(value, str) and name not in apart and not values.is_option(PHYSICS, PHYSICS, name)
         else value
         for name, value in scenario.items()
     }

@@ -58,6 +58,7 @@ from ..spec.axis import Axis
 from ..store.places.durable import write_file
 from .still import parts
 from ...kernels.physics.graph import PHYSICS
+from ..spec.plugins import graph_of
 
 MOST_CHOICES = 128  # of labels, options and points of axes that set several inputs
 MOST_BYTES = 1_000_000  # of a page: mail programs do not open more
@@ -98,7 +99,7 @@ def page(
     """A page that computes a spec in the browser; see `Sweep.to_html`. `verb` is the command that
     gives its numbers of the spec `file`, with arguments `given`, which a slider may replace."""
     scenario = dict(spec["scenario"])
-    axes = list(make_axes(spec["axes"]).values())
+    axes = list(make_axes(graph_of(spec["scenario"]), spec["axes"]).values())
     sliders = [axis for axis in axes if is_slider(axis)]
     several = [axis for axis in axes if not is_slider(axis)]
     scenario |= {axis.name: axis.labels[axis.size // 2].item() for axis in sliders}

@@ -31,6 +31,8 @@ from ..spec import auto
 from ..spec.axes import make_axes, make_axis
 from ..spec.axis import Axis
 from .page import MOST_CHOICES, Planned, is_slider, page
+from ...kernels.physics.graph import PHYSICS
+from ..spec.plugins import graph_of
 
 if TYPE_CHECKING:
     import xarray
@@ -69,7 +71,7 @@ def report(asked: Question, found: "xarray.Dataset", spec: str, given: Sequence[
     if not value.notnull().any():
         raise InputError("no layout can run, so that there is nothing to report")
     scenario: Any = asked.sweep.spec["scenario"]
-    axes = make_axes(asked.sweep.spec["axes"])
+    axes = make_axes(graph_of(spec["scenario"]), asked.sweep.spec["axes"])
     at = {str(dim): int(place) for dim, place in value.argmin(...).items()}
     start = {name: axes[name].labels[at[name]].item() for name in axes if is_slider(axes[name])}
     rows = _choices(asked, found, at, start)
@@ -106,7 +108,7 @@ def _choices(
 ) -> list[_Choice]:
     """The layouts of each cluster, of the best first."""
     scenario: Any = asked.sweep.spec["scenario"]
-    apart = [a for a in make_axes(asked.sweep.spec["axes"]).values() if a.name not in start]
+    apart = [a for a in make_axes(PHYSICS, asked.sweep.spec["axes"]).values() if a.name not in start]
     first = tuple(at[axis.name] for axis in apart)
     places = itertools.product(*(range(axis.size) for axis in apart))
     won = {}
@@ -166,7 +168,7 @@ def _winners(
 def _nearby(asked: Question, scenario: Mapping[str, Any]) -> list[tuple[dict[str, Any], str]]:
     """The layouts that win as one size after the other is moved, and then as all are."""
     stated = {
-        name: make_axis(name, [scenario[name]]).numbers[name][0]
+        name: make_axis(PHYSICS, name, [scenario[name]]).numbers[name][0]
         for name in SIZES
         if name in scenario
     }

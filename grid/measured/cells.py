@@ -91,7 +91,7 @@ def check_once(names: Sequence[str]) -> None:
 def written(name: str, unit: str, text: str) -> Any:
     """A cell's content: a number in the base unit, or text."""
     text = text.strip()
-    if name in KINDS or values.is_option(PHYSICS, name) or not _PLAIN.fullmatch(text):
+    if name in KINDS or values.is_option(PHYSICS, PHYSICS, name) or not _PLAIN.fullmatch(text):
         return text
     return f"{text} {unit}" if unit not in ("", "1") else float(text)
 
@@ -101,8 +101,8 @@ def checked(name: str, value: Any) -> Any:
     if name in KINDS:
         record(name, value)
         return value
-    if not values.is_option(PHYSICS, name):
-        return values.number(PHYSICS, name, value)
+    if not values.is_option(PHYSICS, PHYSICS, name):
+        return values.number(PHYSICS, PHYSICS, name, value)
     choices = {str(choice).lower(): choice for choice in INPUTS[name].choices}
     known = isinstance(value, str) and value.lower() in choices
     return choices[value.lower()] if known else patterns.choice(name, value)

@@ -18,6 +18,7 @@ from ..formats.event_log import NO_FAILURE, Event, Log
 from ..spec.distributions import distribution, of_events
 from ..spec.scenario import resolve
 from .file import quoted
+from ...kernels.physics.graph import PHYSICS
 
 WINDOW = 600.0  # seconds: lines of one node that follow within are one event
 MOST_VALUES = 20  # of an empirical distribution that is written
@@ -37,7 +38,7 @@ class Rate:
     @property
     def quantiles(self) -> list[float]:
         """The mean time at ENDS. Its own mean is infinite after no event, and never shown."""
-        law = of_events(self.name, self.events, f"{self.seconds} s")
+        law = of_events(PHYSICS, self.name, self.events, f"{self.seconds} s")
         return [float(each) for each in law.at(np.array(ENDS))]
 
     @property
@@ -208,7 +209,7 @@ def _add_record(
     except CatalogError as error:
         raise InputError(str(error)) from None
     means = {
-        name: distribution(name, value).median if isinstance(value, Mapping) else value
+        name: distribution(PHYSICS, name, value).median if isinstance(value, Mapping) else value
         for name, value in held.items()
         if name in shares
     }

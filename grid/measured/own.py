@@ -105,7 +105,7 @@ def readings(entry: Any) -> tuple[list[Reading], list[str]]:
 @lru_cache(maxsize=cells.MOST_COLUMNS)  # such a column recurs in each of many rows
 def _refusal(name: str) -> str:
     try:
-        values.check_name(PHYSICS, name)
+        values.check_name(PHYSICS, PHYSICS, name)
     except InputError as error:
         return str(error)
     return ""
@@ -142,7 +142,7 @@ def _reading(inputs: Mapping[str, Any], of: str, value: Any, notes: tuple[str, .
     if of == _PER_GPU:
         if "n_gpus" not in inputs:
             raise InputError(f"{of} is compared by that of all GPUs; state n_gpus")
-        measured, of = measured * values.number(PHYSICS, "n_gpus", inputs["n_gpus"]), "tokens_per_second"
+        measured, of = measured * values.number(PHYSICS, PHYSICS, "n_gpus", inputs["n_gpus"]), "tokens_per_second"
     cells.check_measured(of, measured)
     return Reading(inputs, of, measured, notes)
 
@@ -162,7 +162,7 @@ def text_of(rows: Sequence[Row], ending: str) -> str:
 
 def _as_csv(rows: Sequence[Row]) -> str:
     stated = {name for row in rows for name in row.inputs}
-    names = [name for name in dict.fromkeys([*MESSAGES, *values.known_names(PHYSICS)]) if name in stated]
+    names = [name for name in dict.fromkeys([*MESSAGES, *values.known_names(PHYSICS, PHYSICS)]) if name in stated]
     out = io.StringIO()
     table = csv.writer(out, lineterminator="\n")
     texts = ["id", "group", "source", "where", "note"]
@@ -176,7 +176,7 @@ def _as_csv(rows: Sequence[Row]) -> str:
 
 def _heading(name: str) -> str:
     like = _LIKE.get(name, name)
-    unit = "1" if name in KINDS or values.is_option(PHYSICS, name) else values.unit_of(PHYSICS, like)
+    unit = "1" if name in KINDS or values.is_option(PHYSICS, PHYSICS, name) else values.unit_of(PHYSICS, PHYSICS, like)
     return name if unit == "1" else f"{name} [{unit}]"
 
 

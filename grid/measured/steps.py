@@ -107,10 +107,10 @@ def _read_rows(rows: list[list[str]], of: str) -> Table:
     table = Table({})
     for k, heading in enumerate(map(str.strip, rows[0])):
         name, unit = named(heading)
-        if name in values.known_names(PHYSICS) and (name not in PHYSICS.quantities or PHYSICS.quantities[name].unit != "flag"):
+        if name in values.known_names(PHYSICS, PHYSICS) and (name not in PHYSICS.quantities or PHYSICS.quantities[name].unit != "flag"):
             columns[k] = name, unit
         elif heading:
-            hint = nearest(name, values.known_names(PHYSICS), "it is not an input")
+            hint = nearest(name, values.known_names(PHYSICS, PHYSICS), "it is not an input")
             table.notes.append(f"the column {shown(heading)} is not used: {hint}")
     names = [name for name, _ in columns.values()]
     check_once(names)
@@ -326,7 +326,7 @@ def _start(name: str, scenario: Mapping[str, Any]) -> float:
     """The search's start: the scenario's value or the default, within the bounds."""
     row = INPUTS[name]
     value = scenario.get(name, row.default)
-    value = values.number(PHYSICS, name, value) if value is not None else 1e10
+    value = values.number(PHYSICS, PHYSICS, name, value) if value is not None else 1e10
     if row.high < math.inf:
         return value if 0.01 * row.high < value < 0.99 * row.high else 0.5 * row.high
     return value if value > 0 else {"s": 1e-3}.get(row.unit, 0.1)
@@ -373,7 +373,7 @@ class _Model:
             alike.setdefault(stated, []).append(place)
         self._parts = []
         for stated, places in alike.items():
-            named = [name for name in stated if name in KINDS or values.is_option(PHYSICS, name)]
+            named = [name for name in stated if name in KINDS or values.is_option(plan.graph, PHYSICS, name)]
             cells = {name: [table.inputs[name][rows[k]] for k in places] for name in stated}
             order = sorted(
                 range(len(places)), key=lambda k: [str(cells[name][k]) for name in named]

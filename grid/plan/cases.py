@@ -77,10 +77,10 @@ def choices(problem: Problem, free: Sequence[str]) -> list[Choice]:
         phases = []
         for k, key in enumerate(keys(problem.phases)):
             own = _of_phase(problem, k, free)
-            its = choose({**options, **_options_of(problem, k)}, stated | own.keys())
+            its = choose(problem.graph, {**options, **_options_of(problem, k)}, stated | own.keys())
             phases.append(Phase(key, tuple(its.items()), tuple({**given, **own}), tuple(own)))
         given |= _in_phases(problem, free)
-        known = choose(options, stated)
+        known = choose(problem.graph, options, stated)
         cases.append(Choice(chosen, known, rows, tuple(given), tuple(phases)))
     return cases
 

@@ -14,7 +14,7 @@ from .cases import Choice, Formulas
 Dims = Mapping[str, Collection[str]]
 
 
-def find_dims(
+def find_dims(graph: Graph, 
     axes: Sequence[Axis],
     choices: Sequence[Choice],
     formulas: Sequence[Formulas],
@@ -27,9 +27,9 @@ def find_dims(
     cutting = [axis for axis in axes if axis.name in choices[0].runs]
     distinct = list({id(row): row for row in formulas}.values())
     for name in {name: None for row in distinct for name in row}:
-        dims.setdefault(name, set()).update(a.name for a in cutting if _switches(a, name))
+        dims.setdefault(name, set()).update(a.name for a in cutting if _switches(graph, a, name))
     for axis in cutting:
-        for name in _made_differently(axis.name, choices, formulas):
+        for name in _made_differently(graph, axis.name, choices, formulas):
             dims[name].add(axis.name)
     for axis in axes:  # a swept input keeps its dimension, even with one value
         for name in axis.numbers:
@@ -51,7 +51,7 @@ def ordered(dims: Dims, axes: Sequence[Axis]) -> dict[str, tuple[str, ...]]:
     return {name: tuple(axis for axis in names if axis in own) for name, own in dims.items()}
 
 
-def differentiated(
+def differentiated(graph: Graph, 
     formulas: Sequence[Formulas],
     dims: Dims,
     wanted: Iterable[Derivative],
@@ -96,21 +96,21 @@ def depending(
     return frozenset(names)
 
 
-def option_of(name: str) -> str | None:
+def option_of(graph: Graph, name: str) -> str | None:
     """The option that selects among a quantity's formulas, in any phase."""
     known = graph.get(without_phase(name))
     return known.option if known else None
 
 
-def _switches(axis: Axis, name: str) -> bool:
+def _switches(graph: Graph, axis: Axis, name: str) -> bool:
     """Whether an axis selects a quantity's formula, or between computing it and giving it."""
-    option = option_of(name)
+    option = option_of(graph, name)
     implying = graph.inputs[option].implied_by if option else ()
     rows = [axis.numbers[each] for each in (name, *implying) if each in axis.numbers]
     return option in axis.options or any(bool(np.isnan(row).any()) for row in rows)
 
 
-def _made_differently(
+def _made_differently(graph: Graph, 
     axis: str, choices: Sequence[Choice], formulas: Sequence[Formulas]
 ) -> set[str]:
     """Derivatives whose formulas an axis changes, other cutting axes fixed: no option shows it."""

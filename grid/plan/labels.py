@@ -31,7 +31,7 @@ MOST_COMPARED = 1 << 16  # bytes of coordinates that plans may share
 END_OF = "interval_of"  # attribute of an interval's end: the variable of the interval
 
 
-def dtype_of(name: str, dtype: Any) -> Any:
+def dtype_of(graph: Graph, name: str, dtype: Any) -> Any:
     """Type of an output: flags are int8, numbers as requested."""
     return np.dtype(np.int8) if quantity(graph, name).unit == "flag" else np.dtype(dtype)
 
@@ -108,23 +108,23 @@ def coordinates(plan: Plan, dims: Iterable[str] | None = None) -> dict[str, Any]
     hidden = {*plan.outputs, *(plan.problem.found - plan.structure.used)}
     for axis in plan.problem.axes:
         if axis.name in used:
-            coords[axis.name] = (axis.name, _whole(axis), axis_attributes(plan, axis))
+            coords[axis.name] = (axis.name, _whole(plan.graph, axis), axis_attributes(plan, axis))
             for name, row in axis.numbers.items():
                 if name != axis.name and name not in hidden:
                     coords[name] = (axis.name, row.copy(), attributes(plan, name))
             for name, choices in {**axis.options, **axis.records}.items():
                 if name != axis.name:
-                    coords[name] = (axis.name, choice_labels(plan.graph, name, choices), {"long_name": name})
+                    coords[name] = (axis.name, choice_labels(plan.graph, plan.graph, name, choices), {"long_name": name})
     for name, (names, row) in plan.problem.tables.items():
         if {*names} <= {*coords} and name not in hidden and without_phase(name) == name:
             coords[name] = (names, row.copy(), attributes(plan, name))
     return coords
 
 
-def _whole(axis: Axis) -> Array:
+def _whole(graph: Graph, axis: Axis) -> Array:
     """The labels of an axis; counts as whole numbers."""
     labels = axis.labels
-    if axis.name not in axis.numbers or not is_whole(graph, axis.name) or labels.dtype.kind != "f":
+    if axis.name not in axis.numbers or not is_whole(graph, graph, axis.name) or labels.dtype.kind != "f":
         return labels
     counts = np.abs(labels) < 2.0**53
     return labels.astype(np.int64) if (counts & (labels == np.rint(labels))).all() else labels

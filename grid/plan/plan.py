@@ -175,7 +175,7 @@ class Plan(Grid):
         """Where formulas in use go beyond the runs that they were fitted to, a line each."""
         lines: dict[str, None] = {}
         for at, name, choice in self.structure.fitted:
-            case, option = self.cases[at], option_of(self.graph, name)
+            case, option = self.cases[at], option_of(graph, self.graph, name)
             quantity = without_phase(name)
             for operand, (low, high) in FITTED[quantity][choice].items():
                 own = operand + name.removeprefix(quantity)  # of the same phase, if it has one
@@ -248,7 +248,7 @@ class Structure:
         known: dict[int, frozenset[str]] = {}
         for row in {id(row): row for row in self.formulas}.values():
             own = [
-                {*parameters(formula), option_of(self.graph, n) or n} for n, formula in row.items()
+                {*parameters(formula), option_of(graph, self.graph, n) or n} for n, formula in row.items()
             ]
             known[id(row)] = frozenset(map(without_phase, set[str]().union(*own)))
         return [known[id(row)] for row in self.formulas]
@@ -315,7 +315,7 @@ def _made(
     formulas, dims = _formulas_and_dims(problem, chosen, outputs, free)
     # Before a reason is added: the order must not depend on whether the layout can be checked
     axes = fastest_order(problem.axes, chosen[0].runs, dims, formulas, outputs)
-    dependent = layout_dependent(formulas, outputs)
+    dependent = layout_dependent(problem.graph, formulas, outputs)
     reason = problem.graph.roles.reason
     if dependent and reason not in outputs:
         try:
@@ -359,11 +359,11 @@ def _formulas_and_dims(
     """Formulas of every case, and the dimensions of every name; derivatives need both first."""
     formulas = formulas_of(problem, chosen, outputs)
     tables = {name: names for name, (names, _) in problem.tables.items()}
-    dims = find_dims(problem.axes, chosen, formulas, free, tables)
+    dims = find_dims(problem.graph, problem.axes, chosen, formulas, free, tables)
     if wanted := [slope for name in outputs if (slope := derivative(problem.graph, name))]:
         phased = problem.phases.numbers if problem.phases else ()
-        formulas = differentiated(formulas, dims, wanted, [n for n in phased if n not in free])
-        dims = find_dims(problem.axes, chosen, formulas, free, tables)
+        formulas = differentiated(problem.graph, formulas, dims, wanted, [n for n in phased if n not in free])
+        dims = find_dims(problem.graph, problem.axes, chosen, formulas, free, tables)
     return formulas, dims
 
 

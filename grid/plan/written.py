@@ -35,10 +35,10 @@ def written(
     axes = spec["axes"].items()
     if plan.problem.auto_by_default:  # so that it means the same under another rule
         spec = {**spec, "scenario": {**spec["scenario"], _CALIBRATION: AUTO}}
-    return {**spec, "axes": {name: _entry(name, of, known.get(name), kept) for name, of in axes}}
+    return {**spec, "axes": {name: _entry(plan.graph, name, of, known.get(name), kept) for name, of in axes}}
 
 
-def _entry(name: str, entry: Any, axis: Axis | None, kept: Collection[str] | None) -> Any:
+def _entry(graph: Graph, name: str, entry: Any, axis: Axis | None, kept: Collection[str] | None) -> Any:
     if isinstance(entry, Mapping) and "design" in entry:
         return entry
     coupled = is_coupled(entry)
@@ -49,7 +49,7 @@ def _entry(name: str, entry: Any, axis: Axis | None, kept: Collection[str] | Non
     if not (isinstance(entry, np.ndarray) and entry.dtype.kind in "iuf"):
         size = len(next(iter(long.values())))
         if axis is None or axis.size != size:  # the plan covers only some points of the sweep
-            axis = make_axis(name, entry)
+            axis = make_axis(graph, name, entry)
         rows = {**axis.numbers, **axis.options, **axis.records, name: axis.labels}
         long = {key: rows[key] for key in long if key != _LABELS}
         if coupled:

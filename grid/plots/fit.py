@@ -59,7 +59,7 @@ def _collective(top: Any, below: Any, fit: CollectiveFit) -> None:
 
 
 def _steps(top: Any, below: Any, fit: StepFit) -> None:
-    factor, unit = scale(unit_of(PHYSICS, fit.of), fit.measured, fit.of)
+    factor, unit = scale(unit_of(PHYSICS, PHYSICS, fit.of), fit.measured, fit.of)
     ends = [min(fit.measured.min(), fit.fitted.min()), max(fit.measured.max(), fit.fitted.max())]
     ends = [ends[0] / factor / 1.05, ends[1] / factor * 1.05]
     top.plot(ends, ends, color=_LINE, linewidth=1.2, label="equal", zorder=1)

@@ -377,7 +377,7 @@ def title(
     fixed = []
     for key, coordinate in drawn.coords.items():
         name = str(key)
-        known = is_known(PHYSICS, name) or not is_number(coordinate)
+        known = is_known(PHYSICS, PHYSICS, name) or not is_number(coordinate)
         if coordinate.ndim == 0 and known and name in _axes_of(cube):
             unit = ""
             if is_number(coordinate):

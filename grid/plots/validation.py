@@ -42,7 +42,7 @@ def _panel(axes: Any, rows: list[Compared], of: str) -> None:
         return
     both = np.array([(row.predicted, row.measured) for row in rows])
     middle = math.sqrt(both.min() * both.max())
-    factor, unit = scale("s" if of == ALL_REDUCE else unit_of(PHYSICS, of), middle, of)
+    factor, unit = scale("s" if of == ALL_REDUCE else unit_of(PHYSICS, PHYSICS, of), middle, of)
     ends = np.array([both.min() / 1.4, both.max() * 1.4]) / factor
     axes.fill_between(ends, (1 - _BAND) * ends, (1 + _BAND) * ends, color=GREY, lw=0)
     axes.plot(ends, ends, color="black", linewidth=1)

@@ -14,6 +14,7 @@ from ..plan import memory
 from ..spec import values
 from ..spec.arguments import in_base_unit
 from ..spec.axis import Array
+from ..spec.plugins import graph_at
 
 if TYPE_CHECKING:
     import xarray
@@ -94,8 +95,8 @@ class _Place:
 
 
 def _place(cube: "xarray.Dataset", name: Any, value: Any) -> _Place:
-    labels = _labels(cube, name)
-    dims, points = _requested(name, value)
+    labels = _labels(graph_at(cube.attrs), cube, name)
+    dims, points = _requested(graph_at(cube.attrs), name, value)
     order = np.argsort(labels)
     nodes = labels[order]
     if (np.diff(nodes) <= 0).any():
@@ -135,18 +136,18 @@ def _selected(cube: "xarray.Dataset", name: str, label: Any) -> "xarray.Dataset"
     return cube.isel({name: known.index(label)})
 
 
-def _labels(cube: "xarray.Dataset", name: Any) -> Array:
+def _labels(graph: Graph, cube: "xarray.Dataset", name: Any) -> Array:
     """The coordinate of an axis along which values can be interpolated."""
     if name not in cube.dims:
         axes = [str(dim) for dim in cube.dims]
         hint = nearest(name, axes, f"choose from {', '.join(axes)}")
         raise InputError(f"{shown(name)} is not an axis of the cube; {hint}")
     labels: Array = cube[name].values if name in cube.coords else np.array(["?"])
-    if labels.dtype.kind not in "iuf" or values.is_option(graph, name):
+    if labels.dtype.kind not in "iuf" or values.is_option(graph_at(cube.attrs), graph, name):
         raise InputError(f"{name} holds no numbers; cut it first: cube.sel({name}=...)")
-    if not values.is_known(graph, name):
+    if not values.is_known(graph_at(cube.attrs), graph, name):
         raise InputError(f"{name} stands for several inputs; cut it first: cube.sel({name}=...)")
-    if (unit := cube[name].attrs.get("units", base := values.unit_of(graph, name))) != base:
+    if (unit := cube[name].attrs.get("units", base := values.unit_of(graph_at(cube.attrs), graph, name))) != base:
         hint = f"cube.fleetcube.to_units({{{name!r}: {base!r}}})"
         raise InputError(f"{name} is in {unit}; give the cube with it in {base}: {hint}")
     if not np.isfinite(labels).all():
@@ -154,14 +155,14 @@ def _labels(cube: "xarray.Dataset", name: Any) -> Array:
     return labels.astype(float)
 
 
-def _requested(name: str, value: Any) -> tuple[tuple[str, ...], Array]:
+def _requested(graph: Graph, name: str, value: Any) -> tuple[tuple[str, ...], Array]:
     """Dimensions and values of the requested points, in the base unit."""
-    value = values.without_unit(name, value)
+    value = values.without_unit(graph, name, value)
     many = hasattr(value, "__array__") or isinstance(value, Sequence)
     if isinstance(value, str | bytes) or not many:
-        return (), np.array(values.number(graph, name, value))
+        return (), np.array(values.number(graph, graph, name, value))
     if hasattr(value, "dims") and hasattr(value, "coords"):  # a DataArray
-        value = in_base_unit(name, value)
+        value = in_base_unit(graph, name, value)
         dims, array = tuple(map(str, value.dims)), value.values
     else:
         array = np.array(value, object if isinstance(value, Sequence) else None)
@@ -169,7 +170,7 @@ def _requested(name: str, value: Any) -> tuple[tuple[str, ...], Array]:
     if len(set(dims)) < len(dims):
         raise InputError(f"{name} has {len(dims)} dimensions; give a list or a DataArray")
     if array.dtype.kind not in "iuf":
-        flat = [values.number(graph, name, item) for item in array.reshape(-1).tolist()]
+        flat = [values.number(graph, graph, name, item) for item in array.reshape(-1).tolist()]
         array = np.array(flat).reshape(array.shape)
     return dims, array.astype(float)
 

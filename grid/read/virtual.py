@@ -25,7 +25,7 @@ class Output(BackendArray):
         self.recipe, self.name, self.number, self.engine = recipe, name, dtype, engine
         self.dims = plan.user_dims(name)
         self.shape = plan.shape(self.dims)
-        self.dtype = dtype_of(name, dtype)
+        self.dtype = dtype_of(plan.graph, name, dtype)
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
         if isinstance(key, indexing.VectorizedIndexer):

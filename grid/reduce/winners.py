@@ -172,7 +172,7 @@ class Winners:
             )
             others = {}
             for other, found in there.items():
-                others[other] = np.empty(found.shape, dtype_of(other, float))
+                others[other] = np.empty(found.shape, dtype_of(plan.graph, other, float))
                 store(others[other], found)
             best[name] = _Best(values, ranks, others)
         return best
@@ -214,7 +214,7 @@ class Winners:
 
 def nothing(plan: Plan, name: str, shape: tuple[int, ...]) -> Array:
     """An output without values: NaN, and -1 in flags."""
-    dtype = dtype_of(name, float)
+    dtype = dtype_of(plan.graph, name, float)
     return np.full(shape, -1 if dtype == np.int8 else np.nan, dtype)
 
 

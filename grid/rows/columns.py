@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     import pandas
 
 
-def numbers(frame: Frame, name: str) -> Array:
+def numbers(graph: Graph, frame: Frame, name: str) -> Array:
     """A column of an input in its base unit, checked; NaN where a cell is missing."""
     from pandas.api import types
 
     column = frame.column(name)
-    scale = _scale(name, getattr(column.dtype, "units", frame.unit(name)))  # pint-pandas sets them
+    scale = _scale(graph, name, getattr(column.dtype, "units", frame.unit(name)))  # pint-pandas sets them
     if types.is_any_real_numeric_dtype(column.dtype):
         row: Array = column.to_numpy(np.float64, na_value=np.nan)
         if scale != 1:
@@ -39,7 +39,7 @@ def numbers(frame: Frame, name: str) -> Array:
     def read(_: str, cell: Any) -> float:
         number = float(cell) if isinstance(cell, decimal.Decimal) else cell
         plain = isinstance(number, int | float) and not isinstance(number, bool)
-        return values.number(graph, name, number * scale if plain and scale != 1 else number)
+        return values.number(graph, graph, name, number * scale if plain and scale != 1 else number)
 
     codes, cells = _distinct(frame, name, column, read)
     return np.array([*cells, np.nan]).take(codes)  # the last one for -1
@@ -58,22 +58,22 @@ def _label(kind: str, cell: Any) -> Any:
     return cell
 
 
-def _option(name: str, cell: Any) -> Any:
+def _option(graph: Graph, name: str, cell: Any) -> Any:
     numbered = any(type(choice) is int for choice in graph.inputs[name].choices)
     if numbered and isinstance(cell, float) and cell.is_integer():
         cell = int(cell)  # most frames turn whole numbers with missing cells into floats
     return patterns.choice(name, cell)
 
 
-def _scale(name: str, unit: Any) -> float:
+def _scale(graph: Graph, name: str, unit: Any) -> float:
     """A column's stated unit in the base unit."""
     if unit is None:
         return 1.0
     try:
-        return factor(str(unit), values.unit_of(graph, name))
+        return factor(str(unit), values.unit_of(graph, graph, name))
     except UnitError as error:
         raise InputError(
-            f"column {name!r} {error}; state its unit, {values.unit_of(graph, name)}, or none"
+            f"column {name!r} {error}; state its unit, {values.unit_of(graph, graph, name)}, or none"
         ) from None
 
 

@@ -43,7 +43,7 @@ class Frame:
         """A column as a pandas Series; missing cells are NaN or None."""
         import pandas
 
-        values = without_unit(name, self.frame[name])
+        values = without_unit(graph, name, self.frame[name])
         if getattr(values, "ndim", 1) != 1:
             raise InputError(f"column {name!r} has {values.ndim} dimensions; give one cell a row")
         return values if isinstance(values, pandas.Series) else pandas.Series(values)

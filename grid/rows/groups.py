@@ -113,7 +113,7 @@ def classes(
             tell[name] = np.where(np.isnan(cells.numbers[name]), -1, codes), distinct
         if tell:
             return classes(frame, scenario, cells, sizes, {**by_value, **tell})
-        options = choose(problem.options, problem.constants)
+        options = choose(graph, problem.options, problem.constants)
         given = {**defaults(), **problem.constants}
         has = bool(problem.found)
         key = (has, *((type(choice), choice) for choice in options.values()), frozenset(given))

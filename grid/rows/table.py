@@ -96,13 +96,13 @@ def evaluate_table(
     asked = check_settings(settings, Settings())
     if not isinstance(scenario, Mapping | None):
         raise InputError(f"scenario = {shown(scenario)} is not a table of inputs; give one")
-    shared = values.without_unit("", scenario or {})
+    shared = values.without_unit(graph, "", scenario or {})
     check_outputs(wanted, resolve(shared, {}))  # errors here concern no row
     graph = graph_of(shared)
-    inputs = _inputs(source, keep)
-    named = {name for name in inputs if name in KINDS or values.is_option(graph, name)}
+    inputs = _inputs(graph, source, keep)
+    named = {name for name in inputs if name in KINDS or values.is_option(graph, graph, name)}
     cells = Cells(
-        {name: columns.numbers(source, name) for name in inputs if name not in named},
+        {name: columns.numbers(graph, source, name) for name in inputs if name not in named},
         {name: columns.choices(source, name) for name in inputs if name in named},
     )
     for sizes in (False, True):
@@ -121,7 +121,7 @@ def evaluate_table(
     for name in added:
         if name in source.names:
             raise InputError(f"the frame has a column {name!r} already; drop or rename it")
-    dtypes = {name: dtype_of(name, float) for name in added}
+    dtypes = {name: dtype_of(graph, name, float) for name in added}
     memory.check(source.rows * sum(d.itemsize for d in dtypes.values()), "give fewer rows at once")
     threads = asked._cores
     outs = {n: memory.allocate((source.rows,), d, threads) for n, d in dtypes.items()}
@@ -148,7 +148,7 @@ def _remarks(work: Iterable[tuple[Class, Any, Plan]]) -> list[str]:
     return lines[:MOST_SAID] + [f"and {more} more remarks"] * (more > 0)
 
 
-def _inputs(source: Frame, keep: str | Sequence[str]) -> list[str]:
+def _inputs(graph: Graph, source: Frame, keep: str | Sequence[str]) -> list[str]:
     """The columns to read. One that is neither an input nor kept may be a misspelt input."""
     if isinstance(keep, Mapping) or not hasattr(keep, "__iter__"):
         raise InputError(
@@ -163,7 +163,7 @@ def _inputs(source: Frame, keep: str | Sequence[str]) -> list[str]:
             hint = nearest(name, map(str, source.names), "choose one of its columns")
             raise InputError(f"keep: the frame has no column {name!r}; {hint}")
     inputs = [name for name in source.names if name not in kept]
-    known = values.known_names(graph)
+    known = values.known_names(graph, graph)
     if unknown := [name for name in inputs if name not in known]:
         meant = [(name, spelling.near(str(name), known, alike=0.8)) for name in unknown]
         told = ", ".join(f"{n!r}" + (f" ({spelling.hint(m, '')})" if m else "") for n, m in meant)
@@ -173,7 +173,7 @@ def _inputs(source: Frame, keep: str | Sequence[str]) -> list[str]:
         )
     for name in inputs:
         try:
-            values.check_name(graph, name)
+            values.check_name(graph, graph, name)
         except InputError:
             raise InputError(
                 f"column {name!r} is a result and cannot be given; drop or rename it"

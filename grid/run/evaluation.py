@@ -65,9 +65,9 @@ class Evaluation:
         if isinstance(scenario, Mapping):  # else `resolve` refuses them
             scenario = with_plugins(scenario, plugins)
         graph = graph_of(scenario)
-        scenario, axes = (owned(without_unit("", table)) for table in (scenario, axes))
+        scenario, axes = (owned(without_unit(graph, "", table)) for table in (scenario, axes))
         if isinstance(axes, dict):
-            axes = {name: plain(name, entry) for name, entry in axes.items()}
+            axes = {name: plain(graph, name, entry) for name, entry in axes.items()}
             scenario, axes = with_catalog(scenario, axes)
         self._spec = {"outputs": outputs, "scenario": scenario, "axes": axes}
         self._problem = resolve(scenario, axes)
@@ -221,7 +221,7 @@ class Evaluation:
     def _arrays(
         self, plan: Plan, dtype: str, out: "xarray.Dataset | None", threads: int
     ) -> dict[str, Array]:
-        types = {name: dtype_of(name, dtype) for name in plan.outputs}
+        types = {name: dtype_of(plan.graph, name, dtype) for name in plan.outputs}
         shapes = {name: plan.shape(plan.out_dims[name]) for name in plan.outputs}
         if out is not None:
             arrays = {name: _reused(plan, out, name, shapes[name], types[name]) for name in types}

@@ -100,7 +100,7 @@ def values_at(
     """
     whole = shape or (1,)
     places = {dim: at if shape else at.reshape(1) for dim, at in places.items()}
-    outs = _room({name: dtype_of(name, dtype) for name in names}, whole)
+    outs = _room({name: dtype_of(plan.graph, name, dtype) for name in names}, whole)
     if math.prod(whole):
         for case in plan.cases_of(tuple(places)):
             _fill(plan, case, places, outs, engine)

@@ -92,7 +92,7 @@ class Room:
 
     def arrays(self, plan: Plan, shape: tuple[int, ...]) -> dict[str, Array]:
         """One array for each name; flags are int8."""
-        dtypes = [dtype_of(name, float) for name in self.names]
+        dtypes = [dtype_of(plan.graph, name, float) for name in self.names]
         return dict(zip(self.names, self._memory.arrays(shape, dtypes), strict=True))
 
     def evaluate(self, plan: Plan, dims: tuple[str, ...], region: Region) -> dict[str, Array]:

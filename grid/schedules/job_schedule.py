@@ -13,6 +13,7 @@ from ..spec.scenario import choose
 from ..spec.values import is_known
 from ..store.cube import spec_of
 from .schedule import PlayedSchedule, simulate_schedule
+from ...kernels.physics.graph import PHYSICS
 
 if TYPE_CHECKING:
     import xarray
@@ -35,7 +36,7 @@ def job_schedule(scenario: Mapping[str, Any]) -> PlayedSchedule:
     gradient are a third each of the operations that are not recomputed. They include waits for
     tensor and context traffic, and for expert traffic that is not overlapped."""
     given = Evaluation(scenario, {}, ["num_microbatches"])._plan("numpy").problem
-    chosen = {**choose(given.options, given.constants), **given.constants}
+    chosen = {**choose(PHYSICS, given.options, given.constants), **given.constants}
     stated = {name: chosen.get(name, INPUTS[name].default) for name in _STATED}
     several = stated["virtual_stages"] > 1
     names = [*_TIMES, *(["microbatch_group_size"] if several else [])]

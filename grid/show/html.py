@@ -37,7 +37,7 @@ _STYLE = """<style>
 def sweep_html(plan: Plan, spec: Mapping[str, Any]) -> str:
     """Axes, outputs, scenario and plan of a sweep as HTML, with all text escaped."""
     points = math.prod(axis.size for axis in plan.problem.axes)
-    size = sum(plan.size(name) * dtype_of(name, float).itemsize for name in plan.outputs)
+    size = sum(plan.size(name) * dtype_of(plan.graph, name, float).itemsize for name in plan.outputs)
     head = f"{points:,} point{'s' * (points != 1)}, {_bytes(size)} as float64"
     parts = [
         f"<div><span class='obj-type'>fleetcube.Sweep</span> {head}</div>",
@@ -135,13 +135,13 @@ def _table(columns: Sequence[str], body: Sequence[Sequence[str]]) -> str:
     return f"<table>{top}<tbody>{lines}</tbody></table>"
 
 
-def _axis(axis: Axis) -> list[str]:
+def _axis(graph: Graph, axis: Axis) -> list[str]:
     first, last = axis.labels[0], axis.labels[-1]
     number = axis.name in axis.numbers
     ends, unit = [label(first), label(last)], ""
     meaning = ", ".join(name for name in axis.inputs if name != axis.name)
     if number:
-        factor, unit = scale(values.unit_of(graph, axis.name), axis.labels, axis.name)
+        factor, unit = scale(values.unit_of(graph, graph, axis.name), axis.labels, axis.name)
         ends = [numbers(np.array([end / factor]))[0] for end in (first, last)]
     if axis.name in graph.inputs:
         meaning = graph.inputs[axis.name].description
@@ -152,14 +152,14 @@ def _output(plan: Plan, name: str) -> list[str]:
     about = attributes(plan, name)
     unit = "flag" if "flag_meanings" in about else str(about["units"])
     points, dims = plan.size(name), ", ".join(plan.user_dims(name))
-    size = points * dtype_of(name, float).itemsize
+    size = points * dtype_of(plan.graph, name, float).itemsize
     long_name = str(about["long_name"])
     return [name, f"({dims})", f"{points:,}", _bytes(size), "" if unit == "1" else unit, long_name]
 
 
-def _set(name: str, value: Any) -> list[str]:
+def _set(graph: Graph, name: str, value: Any) -> list[str]:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    unit = values.unit_of(graph, name) if number and not values.is_option(graph, name) else ""
+    unit = values.unit_of(graph, graph, name) if number and not values.is_option(graph, graph, name) else ""
     return [name, _cut(f"{value:,.10g}" if number else label(value)), "" if unit == "1" else unit]
 
 

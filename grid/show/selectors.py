@@ -44,27 +44,27 @@ def select(cube: "xarray.Dataset", selectors: Sequence[str]) -> tuple["xarray.Da
             raise InputError(f"{name!r} is not an axis of the cube; {hint}")
         if name not in cube.coords:
             raise InputError(f"the cube has no coordinate {name!r} and cannot be cut along it")
-        cube = cube.isel({name: _index(name, cube[name].values, text, notes)})
+        cube = cube.isel({name: _index(graph, name, cube[name].values, text, notes)})
     return cube, notes
 
 
-def position(axis: Axis, value: Any) -> int:
+def position(graph: Graph, axis: Axis, value: Any) -> int:
     """Where on an axis one of its points is; without a value, its first."""
     notes: list[str] = []
     text = label(value)
-    found = _index(axis.name, axis.labels, text, notes) if text else 0
+    found = _index(graph, axis.name, axis.labels, text, notes) if text else 0
     if notes or np.ndim(found):
-        first = point_of({axis.name: axis.cut(np.array([0]))})
+        first = point_of(graph, {axis.name: axis.cut(np.array([0]))})
         raise InputError(f"{axis.name} = {text} is not one of its axis; name one, such as {first}")
     return int(found)
 
 
-def _index(name: str, points: Any, text: str, notes: list[str]) -> Any:
+def _index(graph: Graph, name: str, points: Any, text: str, notes: list[str]) -> Any:
     if points.dtype.kind not in "iuf" or (name in graph.inputs and graph.inputs[name].kind == "option"):
         return _named(name, [label(point) for point in points], text)
     if ":" in text:
-        return _between(name, points, text)
-    picks = [_nearest(name, points, part, notes) for part in _parts(name, text, notes)]
+        return _between(graph, name, points, text)
+    picks = [_nearest(graph, name, points, part, notes) for part in _parts(name, text, notes)]
     return picks if len(picks) > 1 else picks[0]
 
 
@@ -89,45 +89,45 @@ def _named(name: str, labels: list[str], text: str) -> Any:
     return picks if len(picks) > 1 else picks[0]
 
 
-def _between(name: str, points: Any, text: str) -> Any:
+def _between(graph: Graph, name: str, points: Any, text: str) -> Any:
     first, _, last = text.partition(":")
-    low = _wanted(name, first) if first else -np.inf
-    high = _wanted(name, last) if last else np.inf
+    low = _wanted(graph, name, first) if first else -np.inf
+    high = _wanted(graph, name, last) if last else np.inf
     inside = np.flatnonzero((points >= low * (1 - 1e-9)) & (points <= high * (1 + 1e-9)))
     if inside.size == 0:
         raise InputError(
-            f"{name} = {text!r} holds no point; the axis runs from {_shown(name, points.min())} "
-            f"to {_shown(name, points.max())}"
+            f"{name} = {text!r} holds no point; the axis runs from {_shown(graph, name, points.min())} "
+            f"to {_shown(graph, name, points.max())}"
         )
     return inside
 
 
-def _nearest(name: str, points: Any, text: str, notes: list[str]) -> int:
-    wanted = _wanted(name, text)
+def _nearest(graph: Graph, name: str, points: Any, text: str, notes: list[str]) -> int:
+    wanted = _wanted(graph, name, text)
     # unit conversion rounds, so a point may be a few bits away
     slack = 1e-9 * abs(wanted) if np.isfinite(wanted) else 0.0
     if not np.isfinite(wanted):
         if wanted in points:
             return int(np.argmax(points == wanted))
         raise InputError(f"{name} = {text} is not on the axis; choose a finite value")
-    number = _shown(name, wanted)
+    number = _shown(graph, name, wanted)
     same = number.replace(" ", "") == text.replace(" ", "")
     value = text if same else f"{text} ({number})"
     if wanted < points.min() - slack or wanted > points.max() + slack:
         raise InputError(
-            f"{name} = {value} is outside the axis, {_shown(name, points.min())} to "
-            f"{_shown(name, points.max())}; choose a value in it"
+            f"{name} = {value} is outside the axis, {_shown(graph, name, points.min())} to "
+            f"{_shown(graph, name, points.max())}; choose a value in it"
         )
     pick = int(np.argmin(np.abs(points - wanted)))
     if abs(points[pick] - wanted) > slack:
-        notes.append(f"{name} = {value} is not on the axis: taking {_shown(name, points[pick])}")
+        notes.append(f"{name} = {value} is not on the axis: taking {_shown(graph, name, points[pick])}")
     return pick
 
 
-def _wanted(name: str, text: str) -> float:
+def _wanted(graph: Graph, name: str, text: str) -> float:
     """The number to look up on an axis, in the base unit if the axis is an input."""
-    if _is_known(name):
-        return values.number(graph, name, _typed(text))
+    if _is_known(graph, name):
+        return values.number(graph, graph, name, _typed(text))
     try:
         return float(text)
     except ValueError:
@@ -136,8 +136,8 @@ def _wanted(name: str, text: str) -> float:
         ) from None
 
 
-def _is_known(name: str) -> bool:
-    return values.is_known(graph, name) and without_phase(name) not in KINDS
+def _is_known(graph: Graph, name: str) -> bool:
+    return values.is_known(graph, graph, name) and without_phase(name) not in KINDS
 
 
 def _typed(text: str) -> Any:
@@ -150,19 +150,19 @@ def _typed(text: str) -> Any:
         return text
 
 
-def _shown(name: str, value: float) -> str:
-    base = values.unit_of(graph, name) if _is_known(name) else "1"
+def _shown(graph: Graph, name: str, value: float) -> str:
+    base = values.unit_of(graph, graph, name) if _is_known(graph, name) else "1"
     factor, unit = scale(base, np.array([value]), name)
     return f"{value / factor:.6g} {unit}".strip()
 
 
-def point_of(axes: Mapping[str, Axis]) -> str:
+def point_of(graph: Graph, axes: Mapping[str, Axis]) -> str:
     """Axes of one point each, in words."""
     coordinates = []
     for name, axis in axes.items():
         value = axis.labels.item()
         number = isinstance(value, float | int) and not isinstance(value, bool)
-        coordinates.append(f"{name} = {_shown(name, value) if number else label(value)}")
+        coordinates.append(f"{name} = {_shown(graph, name, value) if number else label(value)}")
     return ", ".join(coordinates)
 
 
@@ -189,7 +189,7 @@ def narrow(
     scenario = dict(plugins.with_plugins(scenario, wanted.pop(plugins.NAME, ())))
     graph = plugins.graph_of(scenario)
     scenario, axes = map(dict, own_records.with_catalog(scenario, axes))
-    current = make_axes(axes)
+    current = make_axes(graph, axes)
     owners = {name: axis.name for axis in current.values() for name in axis.inputs}
     by_phase = phases.stated(scenario)
     notes: list[str] = []
@@ -199,7 +199,7 @@ def narrow(
                 f"{name} is sought; give its range: --search {name}=first:last, or --between"
             )
         if name in axes:
-            axes[name] = _changed(current[name], text, notes)
+            axes[name] = _changed(graph, current[name], text, notes)
         elif name in owners:
             raise InputError(
                 f"{name} is set by the axis {owners[name]!r}; choose one of its labels"
@@ -213,13 +213,13 @@ def narrow(
         elif name == patterns.NAME:
             scenario.pop(name, None)
             axes[name] = text.split(",")
-        elif not values.is_known(graph, name):
-            known = [*axes, *values.known_names(graph)]
+        elif not values.is_known(graph, graph, name):
+            known = [*axes, *values.known_names(graph, graph)]
             raise InputError(f"{name!r} is not an input or an axis; {nearest(name, known)}")
         else:
-            if ":" in text and _is_known(name) and not values.is_option(graph, name):
+            if ":" in text and _is_known(graph, name) and not values.is_option(graph, graph, name):
                 raise InputError(f"{name} = {text}: first:last is for an axis; list the values")
-            many = _values(name, text, notes)
+            many = _values(graph, name, text, notes)
             if len(many) > 1:
                 scenario.pop(name, None)
                 axes[name] = many
@@ -245,31 +245,31 @@ def _in_phases(
     return phases.one(scenario, chosen), {}
 
 
-def _changed(axis: Axis, text: str, notes: list[str]) -> Any:
+def _changed(graph: Graph, axis: Axis, text: str, notes: list[str]) -> Any:
     """The entry of an axis with other values."""
     if axis.inputs != (axis.name,):
-        return axis.cut(np.atleast_1d(_index(axis.name, axis.labels, text, notes)))
+        return axis.cut(np.atleast_1d(_index(graph, axis.name, axis.labels, text, notes)))
     if axis.numbers and ":" in text:
-        return axis.cut(_between(axis.name, axis.labels, text))
-    return _values(axis.name, text, notes)
+        return axis.cut(_between(graph, axis.name, axis.labels, text))
+    return _values(graph, axis.name, text, notes)
 
 
-def _values(name: str, text: str, notes: list[str]) -> list[Any]:
-    named = without_phase(name) in KINDS or values.is_option(graph, name)
+def _values(graph: Graph, name: str, text: str, notes: list[str]) -> list[Any]:
+    named = without_phase(name) in KINDS or values.is_option(graph, graph, name)
     parts = text.split(",") if named else _parts(name, text, notes)
-    return [_value(name, part) for part in parts]
+    return [_value(graph, name, part) for part in parts]
 
 
-def _value(name: str, text: str) -> Any:
+def _value(graph: Graph, name: str, text: str) -> Any:
     """The spec value of an input written as text."""
     plain = without_phase(name)
     if plain in KINDS:
         return text
-    if values.is_option(graph, plain):
+    if values.is_option(graph, graph, plain):
         written = {label(choice): choice for choice in graph.inputs[plain].choices}
         return patterns.choice(name, written.get(text, text))
     value = _typed(text)
-    values.number(graph, name, value)
+    values.number(graph, graph, name, value)
     return value
 
 
@@ -280,22 +280,22 @@ def remarks(spec: Mapping[str, Any]) -> list[str]:
     bare = {**scenario, **axes}
     bare.pop(phases.NAME, None)
     for name, entry in axes.items():
-        if isinstance(entry, Mapping) and not _is_known(name):
+        if isinstance(entry, Mapping) and not _is_known(graph, name):
             bare |= entry
     unitless = []
     for name, entry in bare.items():
-        if _is_known(name) and not values.is_option(graph, name):
+        if _is_known(graph, name) and not values.is_option(graph, graph, name):
             numbers = [n for n in _numbers(entry) if n not in (0, np.inf)]
-            unit = values.unit_of(graph, name)
+            unit = values.unit_of(graph, graph, name)
             if numbers and unit in _MANY:
-                unitless.append(f"{name} = {', '.join(_bare(name, n) for n in numbers[:3])}")
+                unitless.append(f"{name} = {', '.join(_bare(graph, name, n) for n in numbers[:3])}")
     notes = [f"without a unit, taken in base units: {'; '.join(unitless)}"] if unitless else []
     both = [name for name in axes if name in scenario and name != phases.NAME]
     return notes + [f"{name}: its axis overrides the scenario's value" for name in both]
 
 
-def _bare(name: str, number: float) -> str:
-    in_base_unit, scaled = f"{number:.10g} {values.unit_of(graph, name)}", _shown(name, number)
+def _bare(graph: Graph, name: str, number: float) -> str:
+    in_base_unit, scaled = f"{number:.10g} {values.unit_of(graph, graph, name)}", _shown(graph, name, number)
     return scaled if in_base_unit == scaled else f"{in_base_unit} ({scaled})"
 
 

@@ -22,6 +22,7 @@ from ..spec.axes import PHASE
 from ..spec.axis import Array
 from ..text import guarded, visible
 from ..spec.plugins import graph_of
+from ..spec.plugins import graph_at
 
 if TYPE_CHECKING:
     from datetime import date
@@ -409,7 +410,7 @@ def _told(cube: "xarray.Dataset", dims: Sequence[str], whole: bool) -> list[str]
     kept = [
         str(name)
         for name, coordinate in cube.coords.items()
-        if set(coordinate.dims) <= {*dims} and (whole or name in axes or not values.is_known(graph_of(cube), name))
+        if set(coordinate.dims) <= {*dims} and (whole or name in axes or not values.is_known(graph_at(cube.attrs), graph_of(cube), name))
     ]
     return list(dict.fromkeys([*kept, *_labelled(cube, dims)]))
 

@@ -28,14 +28,14 @@ def scenario_and_axes(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[s
     together: dict[str, dict[str, Any]] = {}
     labels: dict[str, Any] = {}
     graph = plugins.graph_of(plugins.with_plugins({}, inputs.get(plugins.NAME, ())))
-    for name, value in without_unit("", inputs).items():
+    for name, value in without_unit(graph, "", inputs).items():
         if name in (own_records.NAME, plugins.NAME):
             scenario[name] = value
             continue
         if hasattr(value, "dims") and hasattr(value, "coords"):  # a DataArray
             if not hasattr(value, "ndim") or value.ndim > 1:
                 raise InputError(f"{name} is a Dataset; give a DataArray")
-            value = in_base_unit(name, value)
+            value = in_base_unit(graph, name, value)
             if value.ndim == 0:
                 scenario[name] = value.values.item()
             else:
@@ -64,23 +64,23 @@ def scenario_and_axes(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[s
             raise InputError(
                 f"{dim!r} is both an input and the dimension of {min(moving)}; keep one"
             )
-        axes[dim] = _moving(dim, moving, labels.get(dim))
+        axes[dim] = _moving(graph, dim, moving, labels.get(dim))
     own = scenario.pop(plugins.NAME, ())  # whoever calls names them
     return {**plugins.with_plugins(scenario, own)}, axes
 
 
-def plain(name: str, entry: Any) -> Any:
+def plain(graph: Graph, name: str, entry: Any) -> Any:
     """An entry of axes as lists and NumPy arrays, also if pandas, xarray or JAX holds it."""
     if isinstance(entry, Mapping):
-        return {key: plain(key if is_known(graph, key) else name, part) for key, part in entry.items()}
+        return {key: plain(graph, key if is_known(graph, graph, key) else name, part) for key, part in entry.items()}
     if hasattr(entry, "dims") and hasattr(entry, "coords"):
         if entry.ndim != 1:
             raise InputError(f"axis {name!r} is not a DataArray of one dimension; give one")
-        return (in_base_unit(name, entry) if is_known(graph, name) else entry).values
+        return (in_base_unit(graph, name, entry) if is_known(graph, graph, name) else entry).values
     if not hasattr(entry, "__array__") or isinstance(entry, np.ndarray | np.generic):
         return entry
     stated = hasattr(getattr(entry, "dtype", None), "units")  # a column of pint-pandas
-    return without_unit(name, entry.array.quantity) if stated else np.asarray(entry)
+    return without_unit(graph, name, entry.array.quantity) if stated else np.asarray(entry)
 
 
 def stacked(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], "Unstack"]:
@@ -108,7 +108,7 @@ def stacked(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], "Unstack"]:
     sizes = [whole.sizes[dim] for dim in dims]
     flat = {}
     for name, given in own.items():
-        array = in_base_unit(name, given).drop_attrs()
+        array = in_base_unit(graph, name, given).drop_attrs()
         wide = array.expand_dims({d: n for d, n in whole.sizes.items() if d not in array.dims})
         values = wide.transpose(*dims).values.reshape(-1)
         flat[name] = xarray.DataArray(values, dims=POINTS)
@@ -132,23 +132,23 @@ def stacked(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], "Unstack"]:
     return {**inputs, **flat}, unstacked
 
 
-def in_base_unit(name: str, value: Any) -> Any:
+def in_base_unit(graph: Graph, name: str, value: Any) -> Any:
     """A DataArray in the base unit, from the unit of its array or its attribute `units`."""
-    if name in KINDS or is_option(graph, check_name(graph, name)):
+    if name in KINDS or is_option(graph, graph, check_name(graph, graph, name)):
         return value
-    if (data := without_unit(name, value.data)) is not value.data:
+    if (data := without_unit(graph, name, value.data)) is not value.data:
         return value.copy(data=data)
-    base, unit = unit_of(graph, check_name(graph, name)), value.attrs.get("units")
+    base, unit = unit_of(graph, graph, check_name(graph, graph, name)), value.attrs.get("units")
     if unit is None or str(unit) == base:
         return value
-    return value * number(graph, name, f"1 {unit}")
+    return value * number(graph, graph, name, f"1 {unit}")
 
 
-def _moving(dim: str, inputs: dict[str, Any], labels: Any) -> Any:
+def _moving(graph: Graph, dim: str, inputs: dict[str, Any], labels: Any) -> Any:
     """DataArrays along one dimension: a plain axis, or inputs that vary together."""
     if list(inputs) == [dim]:
         return inputs[dim]
     if dim in inputs:
         labels = inputs[dim]
     size = len(next(iter(inputs.values())))
-    return coupled_axis(dim, np.arange(size) if labels is None else labels, inputs)
+    return coupled_axis(graph, dim, np.arange(size) if labels is None else labels, inputs)

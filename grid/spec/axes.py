@@ -29,7 +29,7 @@ _GENERATORS = ("values", "linspace", "geomspace", "arange")
 _known: Memo[Axis] = Memo(128)  # about 32 kB for each input along them
 
 
-def make_axis(name: str, spec: Any) -> Axis:
+def make_axis(graph: Graph, name: str, spec: Any) -> Axis:
     """Read one entry of `axes`.
 
     `spec` is a list or array of values; a table that generates them ({linspace = [a, b], num = n},
@@ -44,7 +44,7 @@ def make_axis(name: str, spec: Any) -> Axis:
     known = None if key is None else _known.get(key)
     if known is not None:
         return known
-    axis = _read(name, spec)
+    axis = _read(graph, name, spec)
     if key is not None and not axis.records and axis.size <= LONGEST_KNOWN:
         for row in (axis.labels, *axis.numbers.values()):
             row.flags.writeable = False
@@ -67,24 +67,24 @@ def _content(name: str, spec: Any) -> bytes | None:
     return pickle.dumps((name, spec))  # distinguishes 1, 1.0 and True, and 0.0 from -0.0
 
 
-def _read(name: str, spec: Any) -> Axis:
+def _read(graph: Graph, name: str, spec: Any) -> Axis:
     if isinstance(spec, Mapping) and "design" in spec:
-        return design_axis(name, spec)
+        return design_axis(graph, name, spec)
     if is_coupled(spec):
-        return _coupled(name, spec)
+        return _coupled(graph, name, spec)
     if name == PHASE:
-        points = _points(name, spec)
+        points = _points(graph, name, spec)
         _check_distinct(name, points)
         return Axis(name, np.array(points, dtype=str))
     if name != patterns.NAME:
-        _check_swept(name)
-    return _single(name, name, _points(name, spec))
+        _check_swept(graph, name)
+    return _single(graph, name, name, _points(graph, name, spec))
 
 
-def _check_swept(name: str) -> str:
+def _check_swept(graph: Graph, name: str) -> str:
     """The name, if a spec may sweep it: for one phase only numbers can be swept."""
-    plain = without_phase(values.check_name(graph, name))
-    if plain != name and (plain in KINDS or values.is_option(graph, plain)):
+    plain = without_phase(values.check_name(graph, graph, name))
+    if plain != name and (plain in KINDS or values.is_option(graph, graph, plain)):
         raise InputError(f"axis {name!r}: {plain} of one phase takes one name; put it in the phase")
     return name
 
@@ -94,7 +94,7 @@ def is_coupled(spec: Any) -> bool:
     return isinstance(spec, Mapping) and not set(spec) & {*_GENERATORS, "num", "round", "design"}
 
 
-def make_axes(specs: Mapping[str, Any]) -> dict[str, Axis]:
+def make_axes(graph: Graph, specs: Mapping[str, Any]) -> dict[str, Axis]:
     """Read the entries of `axes`; refuse them if they have too many values in total."""
     axes: dict[str, Axis] = {}
     total = 0
@@ -104,7 +104,7 @@ def make_axes(specs: Mapping[str, Any]) -> dict[str, Axis]:
             "inputs with one value in the scenario, or several that move together as one axis"
         )
     for name, spec in specs.items():
-        axes[name] = make_axis(name, spec)
+        axes[name] = make_axis(graph, name, spec)
         if isinstance(spec, Mapping):  # arrays are in memory already
             total += axes[name].size * max(1, len(axes[name].inputs))
         if total > LONGEST:
@@ -115,9 +115,9 @@ def make_axes(specs: Mapping[str, Any]) -> dict[str, Axis]:
     return axes
 
 
-def coupled_axis(name: str, labels: Array, inputs: Mapping[str, Any]) -> Axis:
+def coupled_axis(graph: Graph, name: str, labels: Array, inputs: Mapping[str, Any]) -> Axis:
     """An axis of several inputs with its own coordinate."""
-    rows = _rows(name, inputs)
+    rows = _rows(graph, name, inputs)
     size = len(next(iter(rows.values())))
     check_length(name, size, MOST_GIVEN)
     if len(labels) != size:
@@ -127,13 +127,13 @@ def coupled_axis(name: str, labels: Array, inputs: Mapping[str, Any]) -> Axis:
     if labels.dtype.kind == "f" and np.isnan(labels).any():
         raise InputError(f"axis {name!r} has a coordinate that is not a number; fix it")
     _check_distinct(name, labels)
-    return _together(name, labels, rows)
+    return _together(graph, name, labels, rows)
 
 
-def _points(name: str, spec: Any) -> list[Any] | Array:
+def _points(graph: Graph, name: str, spec: Any) -> list[Any] | Array:
     """The values of an axis, generated if the spec says so."""
     if isinstance(spec, Mapping):
-        return _generate(name, spec)
+        return _generate(graph, name, spec)
     if isinstance(spec, np.ndarray):
         if np.ma.isMaskedArray(spec):
             raise InputError(f"axis {name!r} is a masked array; give its valid values")
@@ -146,7 +146,7 @@ def _points(name: str, spec: Any) -> list[Any] | Array:
     return list(spec)
 
 
-def _generate(name: str, spec: Mapping[str, Any]) -> list[Any] | Array:
+def _generate(graph: Graph, name: str, spec: Mapping[str, Any]) -> list[Any] | Array:
     chosen = [key for key in _GENERATORS if key in spec]
     unknown = set(spec) - {*_GENERATORS, "num", "round"}
     if len(chosen) != 1 or unknown:
@@ -156,17 +156,17 @@ def _generate(name: str, spec: Mapping[str, Any]) -> list[Any] | Array:
             "with num for linspace and geomspace and round if wanted"
         )
     kind = chosen[0]
-    if values.is_option(graph, name) or name in KINDS:
+    if values.is_option(graph, graph, name) or name in KINDS:
         if kind != "values":
             raise InputError(f"axis {name!r} takes named values; write {name} = [...]")
-        return _points(name, spec["values"])
+        return _points(graph, name, spec["values"])
     ends = spec[kind]
     if not isinstance(ends, Sequence) or isinstance(ends, str):
         raise InputError(f"axis {name!r}: {kind} = {ends!r} is not a list")
     if kind == "values":
-        points = np.array([values.number(graph, name, value) for value in ends])
+        points = np.array([values.number(graph, graph, name, value) for value in ends])
     else:
-        points = _space(name, kind, [values.number(graph, name, end) for end in ends], spec)
+        points = _space(name, kind, [values.number(graph, graph, name, end) for end in ends], spec)
     if not isinstance(spec.get("round", False), bool):
         raise InputError(f"axis {name!r}: round = {spec['round']!r} is not true or false")
     if spec.get("round", False):
@@ -210,11 +210,11 @@ def _geomspace(first: float, last: float, number: int) -> Array:
         return np.array([float(point) for point in points])
 
 
-def _single(name: str, target: str, points: list[Any] | Array) -> Axis:
+def _single(graph: Graph, name: str, target: str, points: list[Any] | Array) -> Axis:
     """An axis of one input, option or catalog kind."""
     if len(points) == 0:
         raise InputError(f"axis {name!r} is empty; give at least one value")
-    if target in KINDS or values.is_option(graph, target):
+    if target in KINDS or values.is_option(graph, graph, target):
         check_length(name, len(points), MOST_SPELLED)
     if target in KINDS:
         _check_distinct(name, _named(target, points))
@@ -225,26 +225,26 @@ def _single(name: str, target: str, points: list[Any] | Array) -> Axis:
         rows = [patterns.counts(point) for point in points]
         if any(row.keys() != rows[0].keys() for row in rows):
             raise InputError(f"axis {name!r} has patterns with E and without; sweep them apart")
-        return _together(name, np.array(points), {key: [r[key] for r in rows] for key in rows[0]})
+        return _together(graph, name, np.array(points), {key: [r[key] for r in rows] for key in rows[0]})
     if target == patterns.RECOMPUTED and any(map(patterns.modules, points)):
-        made = _by_module(points)
+        made = _by_module(graph, points)
         ways = [dict(zip(made, row, strict=True)) for row in zip(*made.values(), strict=True)]
         _check_distinct(name, [patterns.policy(row) for row in ways])  # in any order of words
-        return _together(name, values.choice_labels(graph, target, list(points)), {target: points})
-    if values.is_option(graph, target):
-        choices = tuple(values.option(graph, target, point) for point in points)
+        return _together(graph, name, values.choice_labels(graph, graph, target, list(points)), {target: points})
+    if values.is_option(graph, graph, target):
+        choices = tuple(values.option(graph, graph, target, point) for point in points)
         _check_distinct(name, choices)
-        return Axis(name, values.choice_labels(graph, target, choices), options={target: choices})
+        return Axis(name, values.choice_labels(graph, graph, target, choices), options={target: choices})
     check_length(name, len(points), MOST_GIVEN)
-    numbers = _numbers(target, points)
+    numbers = _numbers(graph, target, points)
     _check_distinct(name, numbers)
     return Axis(name, numbers, numbers={target: numbers})
 
 
-def _by_module(points: Sequence[Any] | Array) -> dict[str, list[Any]]:
+def _by_module(graph: Graph, points: Sequence[Any] | Array) -> dict[str, list[Any]]:
     """The inputs set by choices of what runs again, some of them modules by their names."""
     target = patterns.RECOMPUTED
-    made = [patterns.modules(p) or {target: values.option(graph, target, p)} for p in points]
+    made = [patterns.modules(p) or {target: values.option(graph, graph, target, p)} for p in points]
     named = dict.fromkeys(key for row in made for key, value in row.items() if value)
     return {key: [row.get(key, 0.0) for row in made] for key in named}
 
@@ -257,13 +257,13 @@ def _named(kind: str, labels: Iterable[Any]) -> list[str]:
         raise InputError(str(error)) from None
 
 
-def _numbers(name: str, points: list[Any] | Array) -> Array:
+def _numbers(graph: Graph, name: str, points: list[Any] | Array) -> Array:
     """Values of an input in its base unit."""
     if not isinstance(points, np.ndarray):
-        return np.array([values.number(graph, name, point) for point in points])
+        return np.array([values.number(graph, graph, name, point) for point in points])
     numbers = points.astype(np.float64)
     for extreme in (numbers.min(), numbers.max()) if numbers.size else ():
-        values.number(graph, name, float(extreme))  # NaN is an extreme, too, and is refused
+        values.number(graph, graph, name, float(extreme))  # NaN is an extreme, too, and is refused
     return numbers
 
 
@@ -281,10 +281,10 @@ def _repeated(points: Any) -> Sequence[Any] | Array:
     return [point for point, count in Counter(points).items() if count > 1][:1]
 
 
-def _coupled(name: str, spec: Mapping[str, Any]) -> Axis:
+def _coupled(graph: Graph, name: str, spec: Mapping[str, Any]) -> Axis:
     """An axis of several inputs, with points named by their values or by `labels`."""
     labels = spec.get("labels")
-    rows = _rows(name, {key: entry for key, entry in spec.items() if key != "labels"})
+    rows = _rows(graph, name, {key: entry for key, entry in spec.items() if key != "labels"})
     size = len(next(iter(rows.values())))
     check_length(name, size, MOST_SPELLED)
     if labels is None:
@@ -293,14 +293,14 @@ def _coupled(name: str, spec: Mapping[str, Any]) -> Axis:
         texts = _labels(name, labels, size)
     if same := _repeated(texts):
         raise InputError(f"axis {name!r} holds ({same[0]}) twice; remove the duplicate")
-    return _together(name, np.array(texts), rows)
+    return _together(graph, name, np.array(texts), rows)
 
 
-def _rows(name: str, spec: Mapping[str, Any]) -> dict[str, list[Any] | Array]:
+def _rows(graph: Graph, name: str, spec: Mapping[str, Any]) -> dict[str, list[Any] | Array]:
     """The points of inputs that vary together, the same number of each."""
     if not isinstance(name, str) or not name.isidentifier():
         raise InputError(f"axis {name!r} is not a name; use letters, digits and underscores")
-    if values.is_known(graph, name):
+    if values.is_known(graph, graph, name):
         raise InputError(
             f"axis {name!r} has the name of an input but is a table of "
             f"{', '.join(map(str, spec)) or 'nothing'}; give a list, one of "
@@ -308,11 +308,11 @@ def _rows(name: str, spec: Mapping[str, Any]) -> dict[str, list[Any] | Array]:
         )
     if not spec:
         raise InputError(f"axis {name!r} is empty; give lists of inputs that move together")
-    unknown = [key for key in spec if not values.is_known(graph, key)]
+    unknown = [key for key in spec if not values.is_known(graph, graph, key)]
     if unknown:
-        hint = nearest(unknown[0], [*values.known_names(graph), *_GENERATORS])
+        hint = nearest(unknown[0], [*values.known_names(graph, graph), *_GENERATORS])
         raise InputError(f"axis {name!r}: {unknown[0]!r} is not an input; {hint}")
-    rows = {_check_swept(key): _points(key, entry) for key, entry in spec.items()}
+    rows = {_check_swept(graph, key): _points(graph, key, entry) for key, entry in spec.items()}
     sizes = {key: len(row) for key, row in rows.items()}
     if len(set(sizes.values())) != 1:
         lengths = ", ".join(f"{key} has {size}" for key, size in sizes.items())
@@ -324,21 +324,21 @@ def _rows(name: str, spec: Mapping[str, Any]) -> dict[str, list[Any] | Array]:
     return rows
 
 
-def _together(name: str, labels: Array, rows: Mapping[str, list[Any] | Array]) -> Axis:
+def _together(graph: Graph, name: str, labels: Array, rows: Mapping[str, list[Any] | Array]) -> Axis:
     """An axis along which inputs vary together."""
     numbers: dict[str, Array] = {}
     options: dict[str, tuple[Any, ...]] = {}
     records: dict[str, tuple[str, ...]] = {}
     if any(map(patterns.modules, rows.get(patterns.RECOMPUTED, ()))):
-        rows = {**rows, **_by_module(rows[patterns.RECOMPUTED])}
+        rows = {**rows, **_by_module(graph, rows[patterns.RECOMPUTED])}
     for key, row in rows.items():
         if key in KINDS:
             _named(key, row)
             records[key] = tuple(row)
-        elif values.is_option(graph, key):
-            options[key] = tuple(values.option(graph, key, point) for point in row)
+        elif values.is_option(graph, graph, key):
+            options[key] = tuple(values.option(graph, graph, key, point) for point in row)
         else:
-            numbers[key] = _numbers(key, row)
+            numbers[key] = _numbers(graph, key, row)
     return Axis(name, labels, numbers, options, records)
 
 

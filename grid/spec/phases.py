@@ -77,7 +77,7 @@ def with_phases(
             f"{sought[0]} is of a phase of a whole job; ask for {without_phase(sought[0])} where "
             "there is one phase"
         )
-    each = make_axis(NAME, axes[NAME]) if NAME in axes else None
+    each = make_axis(graph, NAME, axes[NAME]) if NAME in axes else None
     if each and each.inputs:
         if tables is not None:
             raise InputError("phase is a table of the scenario and of axes; keep one")
@@ -86,20 +86,20 @@ def with_phases(
         if each:
             raise InputError("axis 'phase' names phases, and the scenario has none; add [[phase]]")
         return shared, dict(axes), False
-    own = _checked(shared, tables)
+    own = _checked(graph, shared, tables)
     by_key = dict(zip([key_of(name, k) for k, name in enumerate(own)], own, strict=True))
     for name in sought:  # a value that replaces those of the axis, or values tried
         if (plain := without_phase(name)) == PHASED and PHASED in shared:
             raise InputError(f"{name} varies, and [scenario] says {PHASED}; leave that out")
         own[by_key[_known_key(name, by_key)]].setdefault(plain, 1.0)
-    axis = _axis(shared, own)
+    axis = _axis(graph, shared, own)
     if each is None:
         if said := sorted(SUMS.intersection({*shared, *axes}) - {PHASED}):
             raise InputError(f"{said[0]} adds up over phases; say it in each of them")
         return shared, {NAME: axis, **axes}, True
     labels = axis.labels.tolist()
     chosen = np.array([labels.index(named(name, labels)) for name in each.labels.tolist()])
-    return shared, {**axes, NAME: following(axis, shared).cut(chosen)}, False
+    return shared, {**axes, NAME: following(graph, axis, shared).cut(chosen)}, False
 
 
 def are_tables(value: Any) -> bool:
@@ -111,20 +111,20 @@ def one(scenario: Mapping[str, Any], name: str) -> dict[str, Any]:
     """The scenario of a single phase. Raises InputError."""
     shared, tables = apart(scenario)
     graph = plugins.graph_of(scenario)
-    phases = _checked(shared, tables)
+    phases = _checked(graph, shared, tables)
     k = list(phases).index(named(name, list(phases)))
     earlier = [own[PHASED] for own in list(phases.values())[:k]]
-    before = values.number(graph, EARLIER, shared.get(EARLIER, 0))
-    before += sum(values.number(graph, PHASED, own) for own in earlier)
+    before = values.number(graph, graph, EARLIER, shared.get(EARLIER, 0))
+    before += sum(values.number(graph, graph, PHASED, own) for own in earlier)
     if k:  # it starts where earlier phases end
         shared = {key: value for key, value in shared.items() if key != dates.NAME}
     return {**shared, **phases[name], **({EARLIER: before} if k else {})}
 
 
-def following(axis: Axis, shared: Mapping[str, Any]) -> Axis:
+def following(graph: Graph, axis: Axis, shared: Mapping[str, Any]) -> Axis:
     """An axis of phases with the tokens trained before each."""
     own = axis.numbers[PHASED]
-    before = values.number(graph, EARLIER, shared.get(EARLIER, 0)) + np.cumsum(own) - own
+    before = values.number(graph, graph, EARLIER, shared.get(EARLIER, 0)) + np.cumsum(own) - own
     return replace(axis, numbers={**axis.numbers, EARLIER: before})
 
 
@@ -132,7 +132,7 @@ def names(scenario: Mapping[str, Any]) -> list[str]:
     """The names of a scenario's phases, in order; empty if it has none."""
     shared, tables = apart(scenario)
     graph = plugins.graph_of(scenario)
-    return [] if tables is None else list(_checked(shared, tables))
+    return [] if tables is None else list(_checked(graph, shared, tables))
 
 
 def stated(scenario: Mapping[str, Any]) -> frozenset[str]:
@@ -140,7 +140,7 @@ def stated(scenario: Mapping[str, Any]) -> frozenset[str]:
     graph = plugins.graph_of(scenario)
     if tables is None:
         return frozenset()
-    return frozenset(key for own in _checked(shared, tables).values() for key in own)
+    return frozenset(key for own in _checked(graph, shared, tables).values() for key in own)
 
 
 def named(name: Any, known: Sequence[str]) -> str:
@@ -151,7 +151,7 @@ def named(name: Any, known: Sequence[str]) -> str:
     return str(name)
 
 
-def _checked(shared: Mapping[str, Any], tables: Any) -> dict[str, dict[str, Any]]:
+def _checked(graph: Graph, shared: Mapping[str, Any], tables: Any) -> dict[str, dict[str, Any]]:
     """The entries of each phase, by its name."""
     if not isinstance(tables, Sequence) or isinstance(tables, str) or not tables:
         raise InputError(f"phase = {shown(tables)} is not a list of tables; write [[phase]]")
@@ -175,9 +175,9 @@ def _checked(shared: Mapping[str, Any], tables: Any) -> dict[str, dict[str, Any]
                 "first in [scenario]"
             )
         for key, value in own.items():
-            values.check_name(graph, key)
+            values.check_name(graph, graph, key)
             if value is None:  # it would hide the value in [scenario]
-                off = f"; {OFF}" if values.is_option(graph, key) else ""
+                off = f"; {OFF}" if values.is_option(graph, graph, key) else ""
                 raise InputError(f"phase {name!r}: {key} = None is no value; leave it out{off}")
             if isinstance(value, Mapping):
                 raise InputError(
@@ -195,7 +195,7 @@ def _checked(shared: Mapping[str, Any], tables: Any) -> dict[str, dict[str, Any]
         )
     if EVERY in phases:
         raise InputError(f"phase = {EVERY} tells all phases apart; give phase {EVERY!r} a name")
-    _check_total(shared, phases)
+    _check_total(graph, shared, phases)
     return phases
 
 
@@ -205,11 +205,11 @@ def _inputs(name: str, spec: Any) -> tuple[str, ...]:
     return (name, *spec) if isinstance(spec, Mapping) else (name,)
 
 
-def _check_total(shared: Mapping[str, Any], phases: Mapping[str, Mapping[str, Any]]) -> None:
+def _check_total(graph: Graph, shared: Mapping[str, Any], phases: Mapping[str, Mapping[str, Any]]) -> None:
     """Compare a total stated by the scenario with the sum over its phases."""
     if PHASED in shared:
-        total = sum(values.number(graph, PHASED, own[PHASED]) for own in phases.values())
-        said = values.number(graph, PHASED, shared[PHASED])
+        total = sum(values.number(graph, graph, PHASED, own[PHASED]) for own in phases.values())
+        said = values.number(graph, graph, PHASED, shared[PHASED])
         if not np.isclose(total, said, rtol=1e-6, atol=0):
             raise InputError(
                 f"{PHASED} of the phases add up to {total:.6g}, and [scenario] says {said:.6g}; "
@@ -217,7 +217,7 @@ def _check_total(shared: Mapping[str, Any], phases: Mapping[str, Mapping[str, An
             )
 
 
-def _axis(shared: Mapping[str, Any], phases: Mapping[str, dict[str, Any]]) -> Axis:
+def _axis(graph: Graph, shared: Mapping[str, Any], phases: Mapping[str, dict[str, Any]]) -> Axis:
     """An axis of everything that any phase sets; other phases use the shared values."""
     spelled = {name: _spelled(shared, own) for name, own in phases.items()}
     keys = dict.fromkeys(key for own in spelled.values() for key in own)
@@ -233,11 +233,11 @@ def _axis(shared: Mapping[str, Any], phases: Mapping[str, dict[str, Any]]) -> Ax
             if None in row:
                 lacking = next(name for name, value in zip(spelled, row, strict=True) if not value)
                 raise InputError(f"phase {lacking!r} names no {key}; name one in [scenario], too")
-            records |= make_axis(NAME, {key: row, "labels": list(spelled)}).records
-        elif values.is_option(graph, key):
-            options[key] = tuple(None if v is None else values.option(graph, key, v) for v in row)
+            records |= make_axis(graph, NAME, {key: row, "labels": list(spelled)}).records
+        elif values.is_option(graph, graph, key):
+            options[key] = tuple(None if v is None else values.option(graph, graph, key, v) for v in row)
         else:
-            numbers[key] = np.array([np.nan if v is None else values.number(graph, key, v) for v in row])
+            numbers[key] = np.array([np.nan if v is None else values.number(graph, graph, key, v) for v in row])
     return Axis(NAME, np.array(list(spelled)), numbers, options, records)
 
 

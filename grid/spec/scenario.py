@@ -105,7 +105,7 @@ def resolve(
     graph = plugins.graph_of(scenario)
     scenario, axes = own_records.with_catalog(scenario, axes)
     scenario, axes, added_up = phases.with_phases(scenario, axes, free)
-    swept = list(make_axes(axes).values())
+    swept = list(make_axes(graph, axes).values())
     owner: dict[str, str] = {}
     for axis in swept:
         for name in axis.inputs:
@@ -120,7 +120,7 @@ def resolve(
             owner[name] = axis.name
     models = [label for axis in swept for label in axis.records.get("model", ())]
     scenario = patterns.spelled_out(scenario, owner, models)
-    constants, options, labels, distributions = _constants(scenario, owner)
+    constants, options, labels, distributions = _constants(graph, scenario, owner)
     stated = frozenset({*constants, *options})
     explicit = {*stated, *owner}
     for whole, parts in MEASURED.items():
@@ -146,14 +146,14 @@ def resolve(
     remarks: list[str] = []
     found: set[str] = set()
     notes |= _recounted(labels, swept, explicit) | dict(torus.notes)
-    swept, per_decade = _set_by_labels(
+    swept, per_decade = _set_by_labels(graph, 
         swept, labels, constants, options, explicit, free, used, tables, remarks, found, torus.rows
     )
     distributions |= {
-        name: distribution(name, value)
+        name: distribution(graph, name, value)
         for entry in (record(kind, label) for kind, label in labels.items())
         for name, value in entry.values.items()
-        if isinstance(value, Mapping) and name not in explicit and values.is_known(graph, name)
+        if isinstance(value, Mapping) and name not in explicit and values.is_known(graph, graph, name)
     }
     counted = hardware.counted(swept, constants, free)
     if hardware.CHIPS in free or hardware.CHIPS in counted.notes:
@@ -222,13 +222,13 @@ def _calibrations(labels: Mapping[str, str], axes: Sequence[Axis]) -> list[str]:
 def said_by(scenario: Mapping[str, Any]) -> dict[str, Any]:
     """Labels, options, and numbers in base units, as the scenario itself states them."""
     graph = plugins.graph_of(scenario)
-    constants, options, labels, _ = _constants(
+    constants, options, labels, _ = _constants(graph, 
         patterns.spelled_out(phases.apart(scenario)[0], {}), {}
     )
     return {**labels, **constants, **options}
 
 
-def _constants(
+def _constants(graph: Graph, 
     scenario: Mapping[str, Any], swept: Mapping[str, str]
 ) -> tuple[dict[str, float], dict[str, Any], dict[str, str], dict[str, Distribution]]:
     constants: dict[str, float] = {}
@@ -238,11 +238,11 @@ def _constants(
     for name, value in scenario.items():
         if name in (dates.NAME, own_records.NAME, plugins.NAME):
             continue  # not an input of any formula
-        values.check_name(graph, name)
+        values.check_name(graph, graph, name)
         if name == CONFIGURED:
-            value = values.without_unit(name, value)  # a table of a file, as one label
+            value = values.without_unit(graph, name, value)  # a table of a file, as one label
         if isinstance(value, Mapping):
-            law = distribution(name, value)  # read even if overridden: errors show
+            law = distribution(graph, name, value)  # read even if overridden: errors show
             if name not in swept:
                 distributions[name], constants[name] = law, law.median
         elif name in KINDS:
@@ -252,19 +252,19 @@ def _constants(
                 raise InputError(str(error)) from None
             if name not in swept:
                 labels[name] = value
-        elif values.is_option(graph, name):
+        elif values.is_option(graph, graph, name):
             if name not in swept:
-                options[name] = values.option(graph, name, value)
+                options[name] = values.option(graph, graph, name, value)
             else:
-                values.option(graph, name, value)
+                values.option(graph, graph, name, value)
         else:
-            number = values.number(graph, name, value)
+            number = values.number(graph, graph, name, value)
             if name not in swept:
                 constants[name] = number
     return constants, options, labels, distributions
 
 
-def _set_by_labels(
+def _set_by_labels(graph: Graph, 
     axes: list[Axis],
     labels: Mapping[str, str],
     constants: dict[str, float],
@@ -286,25 +286,25 @@ def _set_by_labels(
     open_on = {name: k for k, axis in enumerate(axes) for name in phases.left_open(axis)}
     void, partly = _void_totals(axes, explicit, open_on)
     taken = explicit | void
-    taken |= _set_rows(first, axes, chosen, constants, options, taken, tables)
+    taken |= _set_rows(graph, first, axes, chosen, constants, options, taken, tables)
     for kind in _PRECEDENCE:
         if kind == "calibration" and labels.get(kind) == AUTO:
             made = auto.find(axes, labels, constants, options, free)
             if left := sorted(made.rows.keys() & open_on.keys()):
                 raise InputError(f"{left[0]} is found by calibration; say it in every phase")
             found |= made.rows.keys() - taken
-            taken |= _set_rows(made.rows, axes, chosen, constants, options, taken, tables)
+            taken |= _set_rows(graph, made.rows, axes, chosen, constants, options, taken, tables)
             used |= {(kind, name): entry for name, entry in made.records.items()}
             remarks += made.remarks
             per_decade = made.per_decade
         elif kind in labels:
-            label_values = _values_of(kind, labels[kind], used, own)
+            label_values = _values_of(graph, kind, labels[kind], used, own)
             if kind == "calibration":
                 said = {**labels, **constants, **options}
                 remarks += filter(None, [auto.doubt(labels[kind], axes, said, explicit)])
                 rows, told = auto.factors_of_job(labels[kind], axes, said, explicit, free)
                 remarks += told
-                taken |= _set_rows(rows, axes, chosen, constants, options, taken, tables)
+                taken |= _set_rows(graph, rows, axes, chosen, constants, options, taken, tables)
             for name in sorted(label_values.keys() & open_on.keys() - void - partly.keys()):
                 k = open_on.pop(name)
                 axes[k] = phases.filled(axes[k], name, [label_values[name]] * axes[k].size)
@@ -316,12 +316,12 @@ def _set_by_labels(
                 axes[k] = replace(axes[k], numbers={**axes[k].numbers, name: row})
                 taken.add(name)
             for name in label_values.keys() - taken:
-                (options if values.is_option(graph, name) else constants)[name] = label_values[name]
+                (options if values.is_option(graph, graph, name) else constants)[name] = label_values[name]
             taken |= set(label_values)
         for k, axis in enumerate(axes):
             if kind not in axis.records:
                 continue
-            by_point = [_values_of(kind, label, used, own) for label in axis.records[kind]]
+            by_point = [_values_of(graph, kind, label, used, own) for label in axis.records[kind]]
             if kind == "calibration" and AUTO in axis.records[kind]:
                 _check_alone(axis, axes)
                 said = {**labels, **constants, **options}
@@ -361,7 +361,7 @@ def _set_by_labels(
             chosen[k] |= {
                 name: tuple(point.get(name) for point in by_point)
                 for name in sorted(names)
-                if values.is_option(graph, name)
+                if values.is_option(graph, graph, name)
             }
             numbers = {
                 name: np.array([point.get(name, np.nan) for point in by_point])
@@ -371,20 +371,20 @@ def _set_by_labels(
             taken |= names
             if kind == "calibration":  # other labels set what it leaves open
                 open_on |= {name: k for name, row in numbers.items() if np.isnan(row).any()}
-    axes = [_with_defaults(axis) for axis in axes]
+    axes = [_with_defaults(graph, axis) for axis in axes]
     return [
         replace(
             axis,
             options={
                 **axis.options,
-                **_closed(axis, {**choices, **phases.implied_rows(axis)}, axes, constants),
+                **_closed(graph, axis, {**choices, **phases.implied_rows(axis)}, axes, constants),
             },
         )
         for axis, choices in zip(axes, chosen, strict=True)
     ], per_decade
 
 
-def _set_rows(
+def _set_rows(graph: Graph, 
     rows: Mapping[str, tuple[tuple[str, ...], Array]],
     axes: list[Axis],
     chosen: list[dict[str, tuple[Any, ...]]],
@@ -397,7 +397,7 @@ def _set_rows(
     place = {axis.name: k for k, axis in enumerate(axes)}
     for name in sorted(rows.keys() - taken):
         names, array = rows[name]
-        is_option = values.is_option(graph, name)
+        is_option = values.is_option(graph, graph, name)
         if not names:
             (options if is_option else constants)[name] = array.item()
         elif len(names) > 1 and is_option:
@@ -430,7 +430,7 @@ def _check_alone(axis: Axis, axes: Iterable[Axis]) -> None:
             )
 
 
-def _with_defaults(axis: Axis) -> Axis:
+def _with_defaults(graph: Graph, axis: Axis) -> Axis:
     """An axis with defaults where labels set nothing, except for inputs that imply an option."""
     implying = {name for row in graph.inputs.values() for name in row.implied_by}
     numbers = dict(axis.numbers)
@@ -447,7 +447,7 @@ def _with_defaults(axis: Axis) -> Axis:
     return replace(axis, numbers=numbers, defaults=open_ | chosen)
 
 
-def _closed(
+def _closed(graph: Graph, 
     axis: Axis,
     choices: Mapping[str, tuple[Any, ...]],
     axes: Iterable[Axis],
@@ -463,14 +463,14 @@ def _closed(
     ]
     return {
         option: tuple(
-            choose({}, names)[option] if choice is None else choice
+            choose(graph, {}, names)[option] if choice is None else choice
             for choice, names in zip(row, by_point, strict=True)
         )
         for option, row in choices.items()
     }
 
 
-def _values_of(
+def _values_of(graph: Graph, 
     kind: str, label: str, used: dict[tuple[str, str], Record], own_gpu: bool
 ) -> dict[str, Any]:
     """What a label sets; for a node also its GPU's inputs, unless the scenario names a GPU."""
@@ -479,7 +479,7 @@ def _values_of(
         used.setdefault((kind, label), entry)
     spelled = patterns.spelled_out({**entry.values, **entry.values.get("own", {})}, {})
     own = {
-        key: distribution(key, value).median if isinstance(value, Mapping) else value
+        key: distribution(graph, key, value).median if isinstance(value, Mapping) else value
         for key, value in spelled.items()
         if key in graph.inputs or graph.get(key)
     }
@@ -490,7 +490,7 @@ def _values_of(
             beside = own.pop(whole) - own[count] * each_gpu
             own |= {rest: beside} if beside >= 0 else {}
     if isinstance(gpu, str) and not own_gpu:
-        return {**_values_of("gpu", gpu, used, own_gpu), **own}
+        return {**_values_of(graph, "gpu", gpu, used, own_gpu), **own}
     return own
 
 
@@ -544,7 +544,7 @@ def _recounted(
     }
 
 
-def choose(given_options: Mapping[str, Any], given: Iterable[str]) -> dict[str, Any]:
+def choose(graph: Graph, given_options: Mapping[str, Any], given: Iterable[str]) -> dict[str, Any]:
     """The choice of every option: as given, else implied by a given input, else the default."""
     names = frozenset(given)
     return {

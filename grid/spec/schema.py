@@ -86,11 +86,11 @@ def schema() -> Schema:
 
 def _given() -> list[str]:
     """Names that a scenario may set: all but results that are codes."""
-    return [name for name in known_names(PHYSICS) if name not in PHYSICS.quantities or PHYSICS.quantities[name].unit != "flag"]
+    return [name for name in known_names(PHYSICS, PHYSICS) if name not in PHYSICS.quantities or PHYSICS.quantities[name].unit != "flag"]
 
 
 def _is_named(name: str) -> bool:
-    return name in KINDS or is_option(PHYSICS, name)
+    return name in KINDS or is_option(PHYSICS, PHYSICS, name)
 
 
 def _ref(name: str) -> Schema:
@@ -149,7 +149,7 @@ _SHARED: Schema = {
 
 def _row(name: str) -> Input:
     """An input, or a given quantity."""
-    return INPUTS.get(name) or replace(row_of(PHYSICS, name), unit=unit_of(PHYSICS, name))
+    return INPUTS.get(name) or replace(row_of(PHYSICS, PHYSICS, name), unit=unit_of(PHYSICS, PHYSICS, name))
 
 
 def _about(name: str) -> str:
@@ -157,7 +157,7 @@ def _about(name: str) -> str:
         return f"a {name} of the catalog"
     row = _row(name)
     about = row.description or PHYSICS.quantities[name].doc.summary.rstrip(".")
-    if is_option(PHYSICS, name) or row.unit == "1":
+    if is_option(PHYSICS, PHYSICS, name) or row.unit == "1":
         return about
     return f"{about} (a number in {row.unit}, or {spelling(row.unit)})"
 
@@ -179,7 +179,7 @@ def _value(name: str) -> Schema:
             labels += [{"type": "string", "pattern": r"\.json$|/|^\{"}, {"type": "object"}]
         return {"anyOf": labels}
     row = _row(name)
-    if is_option(PHYSICS, name):
+    if is_option(PHYSICS, PHYSICS, name):
         choices: list[Schema] = [{"const": choice} for choice in row.choices]
         if name == RECOMPUTED:
             word = f"({'|'.join(MODULE_WORDS)})"
@@ -208,7 +208,7 @@ def _scenario(name: str, value: str) -> Schema:
     """A value, or a distribution of one."""
     if _is_named(name):
         return {"allOf": [_ref(value)]}
-    whole = is_whole(PHYSICS, name)
+    whole = is_whole(PHYSICS, PHYSICS, name)
     return {"anyOf": [_ref(value), _ref("sample" if whole else "distribution")]}
 
 

@@ -24,41 +24,41 @@ DTYPES = ("float64", "float32")
 MOST_EXACT = 2**53  # whole numbers below are exact as floats
 
 
-def known_names() -> list[str]:
+def known_names(graph: Graph) -> list[str]:
     """Every name that a scenario may set: inputs, quantities and catalog kinds."""
     return [*graph.inputs, *graph.quantities, *KINDS]
 
 
-def is_known(name: Any) -> bool:
+def is_known(graph: Graph, name: Any) -> bool:
     plain = without_phase(name) if isinstance(name, str) else name
     return plain in graph.inputs or graph.get(plain) is not None or plain in KINDS
 
 
-def check_name(name: Any) -> str:
+def check_name(graph: Graph, name: Any) -> str:
     """The name, if a scenario may set it. Raises InputError."""
     if not isinstance(name, str):
         raise InputError(f"{shown(name)} is not a name; write it as text")
     if name in TEXTS:
         raise InputError(f"{name} is one text of the scenario; {TEXTS[name]}")
-    if not is_known(graph, name):
-        raise InputError(f"{shown(name)} is not an input; {nearest(name, known_names(graph))}")
+    if not is_known(graph, graph, name):
+        raise InputError(f"{shown(name)} is not an input; {nearest(name, known_names(graph, graph))}")
     found = graph.get(without_phase(name))
     if found is not None and found.unit == "flag":
         raise InputError(f"{name!r} is a result and cannot be given; remove it from the scenario")
     return name
 
 
-def is_option(name: str) -> bool:
+def is_option(graph: Graph, name: str) -> bool:
     """Whether an input takes one of a few named choices."""
     plain = without_phase(name)
     return plain in graph.inputs and graph.inputs[plain].kind == "option"
 
 
-def is_whole(name: str) -> bool:
-    return row_of(graph, name).kind == "count"
+def is_whole(graph: Graph, name: str) -> bool:
+    return row_of(graph, graph, name).kind == "count"
 
 
-def option(name: str, value: Any) -> Any:
+def option(graph: Graph, name: str, value: Any) -> Any:
     """The choice as spelled in the table of inputs."""
     name = without_phase(name)
     value = value.item() if isinstance(value, np.generic) else value
@@ -78,7 +78,7 @@ def option(name: str, value: Any) -> Any:
     raise InputError(f"{name} = {shown(value)} is not one of {choices}; {hint}")
 
 
-def choice_labels(name: str, choices: Sequence[Any]) -> "np.ndarray[Any, Any]":
+def choice_labels(graph: Graph, name: str, choices: Sequence[Any]) -> "np.ndarray[Any, Any]":
     """Choices of an option, or labels, as a coordinate: text if any possible choice is a word."""
     plain = without_phase(name)
     worded = plain in KINDS or any(map(_is_text, graph.inputs[plain].choices))
@@ -89,7 +89,7 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def row_of(name: str) -> Input:
+def row_of(graph: Graph, name: str) -> Input:
     """The bounds of an input, or of a given quantity."""
     plain = without_phase(name)
     if plain in (counts := graph.roles.counts):
@@ -100,7 +100,7 @@ def row_of(name: str) -> Input:
     return row
 
 
-def unit_of(name: str) -> str:
+def unit_of(graph: Graph, name: str) -> str:
     return derivatives.unit_of(graph, name)
 
 
@@ -110,7 +110,7 @@ def is_traced(value: Any) -> bool:
     return jax is not None and isinstance(value, jax.core.Tracer)
 
 
-def without_unit(name: Any, entry: Any) -> Any:
+def without_unit(graph: Graph, name: Any, entry: Any) -> Any:
     """A spec entry in base units; numbers, also in lists, may have units (pint, astropy, unyt)."""
     if entry is None or isinstance(entry, int | float | str):
         return entry
@@ -123,10 +123,10 @@ def without_unit(name: Any, entry: Any) -> Any:
             raise InputError(str(error)) from None
     if isinstance(entry, Mapping):
         return {
-            key: without_unit(key if is_known(graph, key) else name, part) for key, part in entry.items()
+            key: without_unit(graph, key if is_known(graph, graph, key) else name, part) for key, part in entry.items()
         }
     if isinstance(entry, list | tuple):
-        return [without_unit(name, part) for part in entry]
+        return [without_unit(graph, name, part) for part in entry]
     if is_traced(entry):
         raise InputError(
             f"{name or 'a value'} is traced by JAX, and has no value while a sweep is planned; "
@@ -135,14 +135,14 @@ def without_unit(name: Any, entry: Any) -> Any:
     if isinstance(entry, datetime.timedelta) or (
         getattr(getattr(entry, "dtype", None), "kind", "") == "m" and not hasattr(entry, "dims")
     ):
-        return _seconds(name, entry)
+        return _seconds(graph, name, entry)
     carried_pair = carried(entry)
-    if carried_pair is None or not is_known(graph, name):
+    if carried_pair is None or not is_known(graph, graph, name):
         return entry
-    if name in KINDS or is_option(graph, name):
+    if name in KINDS or is_option(graph, graph, name):
         raise InputError(f"{name} = {shown(entry)} has a unit but takes names; give one")
     magnitude, unit = np.asanyarray(carried_pair[0]), carried_pair[1]
-    base = unit_of(graph, name)
+    base = unit_of(graph, graph, name)
     remedy = "give a plain number" if base == "1" else f"give it in {base}"
     if magnitude.dtype.kind not in "iuf":
         raise InputError(f"{name} = {shown(entry)} is not a plain number of {unit}; give one")
@@ -154,11 +154,11 @@ def without_unit(name: Any, entry: Any) -> Any:
         raise InputError(f"{name} = {shown(entry)} {error}; {remedy}") from None
 
 
-def _seconds(name: Any, entry: Any) -> Any:
+def _seconds(graph: Graph, name: Any, entry: Any) -> Any:
     """Durations of Python, NumPy or pandas in seconds."""
-    if not is_known(graph, name) or name in KINDS or is_option(graph, name):
+    if not is_known(graph, graph, name) or name in KINDS or is_option(graph, graph, name):
         return entry
-    if (base := unit_of(graph, name)) != "s":
+    if (base := unit_of(graph, graph, name)) != "s":
         raise InputError(f"{name} = {shown(entry)} is a duration; give it in {base}")
     if isinstance(entry, datetime.timedelta):
         return entry.total_seconds()
@@ -176,18 +176,18 @@ def owned(entry: Any) -> Any:
     return entry.copy() if isinstance(entry, np.ndarray) else entry
 
 
-def number(name: str, value: Any) -> float:
+def number(graph: Graph, name: str, value: Any) -> float:
     """The value in the base unit, checked against the input's bounds."""
-    value = without_unit(name, value)
+    value = without_unit(graph, name, value)
     if isinstance(value, str):
         try:
-            result = parse(value, unit_of(graph, name), name, _example(name))
+            result = parse(value, unit_of(graph, graph, name), name, _example(graph, name))
         except UnitError as error:
             raise InputError(str(error)) from None
     elif isinstance(value, bool | np.bool_ | np.timedelta64 | np.complexfloating) or not isinstance(
         value, int | float | np.number
     ):
-        unit = unit_of(graph, name)
+        unit = unit_of(graph, graph, name)
         kind = "a plain number" if unit == "1" else f"a number in {unit} or text with a unit"
         raise InputError(f"{name} = {shown(value)} is not {kind}; write one")
     else:
@@ -197,11 +197,11 @@ def number(name: str, value: Any) -> float:
             raise InputError(
                 f"{name} = {shown(value)} is not a floating-point number; give a smaller one"
             ) from None
-    _check_bounds(name, value, result)
+    _check_bounds(graph, name, value, result)
     return result
 
 
-def _example(name: str) -> str:
+def _example(graph: Graph, name: str) -> str:
     """An example value for a plain number, its default; other units are self-explanatory."""
     row = graph.inputs.get(name)
     if row is None or row.unit != "1":
@@ -210,8 +210,8 @@ def _example(name: str) -> str:
     return f"{row.default:,.12g}" if row.default else low
 
 
-def _check_bounds(name: str, written: Any, value: float) -> None:
-    row = row_of(graph, name)
+def _check_bounds(graph: Graph, name: str, written: Any, value: float) -> None:
+    row = row_of(graph, graph, name)
     if math.isnan(value) or (math.isinf(value) and not row.may_be_infinite):
         raise InputError(f"{name} = {shown(written)} is not finite; give a finite number")
     if row.positive and value <= 0:

@@ -196,7 +196,7 @@ class Writer:
     def write(self, place: Target, dims: tuple[str, ...], region: Region) -> Block:
         """Evaluate one chunk of every output over some dimensions and write it."""
         names = self.plan.groups()[dims]
-        dtypes = [dtype_of(name, self.dtype) for name in names]
+        dtypes = [dtype_of(self.plan.graph, name, self.dtype) for name in names]
         shape = extent(region, dims, dims)
         with self.cores:
             outs = dict(zip(names, self._values.arrays(shape, dtypes), strict=True))

@@ -30,6 +30,7 @@ from fleetcube.commands.table import (
     write_table,
 )
 from fleetcube.grid.text import WIDTH
+from fleetcube.kernels.physics.graph import PHYSICS
 
 if TYPE_CHECKING:
     from fleetcube.grid.run.settings import Engine, Infeasible
@@ -323,7 +324,7 @@ def simulate(
     if output is not None:
         write_table(variables(outcome, variable), output)
         return
-    axes = make_axes(own["axes"]).values()
+    axes = make_axes(PHYSICS, own["axes"]).values()
     given = {*own["scenario"], *(name for axis in axes for name in axis.inputs)}
     added_up = names(own["scenario"]) and NAME not in own["axes"]  # each states its length
     if not added_up and "job_duration" not in given and {*variable} & {*_SIMULATED["job_duration"]}:

@@ -21,6 +21,7 @@ from fleetcube.grid.spec.distributions import distribution
 
 from ..draws import generator, scaled
 from .common import cases, on_h100, refused, written
+from fleetcube.kernels.physics.graph import PHYSICS
 
 HOUR = 3600.0
 # Llama 3 (arXiv:2407.21783), table 5
@@ -182,7 +183,7 @@ def test_a_record_counts_as_some_events_more() -> None:
 def test_the_mean_time_is_of_the_inverse_gamma_distribution() -> None:
     shares = np.array([0.01, 0.05, 0.5, 0.95])
     for events in (0, 1, 40, 419):
-        law = distribution("gpu_mttf", {"events": events, "hours": "2.1e7 h"})
+        law = distribution(PHYSICS, "gpu_mttf", {"events": events, "hours": "2.1e7 h"})
         known = stats.invgamma(events + 0.5, scale=2.1e7 * HOUR)
         np.testing.assert_allclose(law.at(shares), known.ppf(shares), rtol=1e-9)
         assert law.median == pytest.approx(known.median(), rel=1e-9)
@@ -190,7 +191,7 @@ def test_the_mean_time_is_of_the_inverse_gamma_distribution() -> None:
     zero = of("time,node\n", gpus=1)
     assert zero.rates[0].quantiles[0] == pytest.approx(1000 * HOUR / 1.9207, rel=1e-4)
     assert f"above {1000 / 2.9957:,.4g} GPU hours (rule of three)" in " ".join(zero.notes)
-    edge = distribution("gpu_mttf", {"events": 0, "hours": "1 h"}).at(np.array([0.0, 1.0]))
+    edge = distribution(PHYSICS, "gpu_mttf", {"events": 0, "hours": "1 h"}).at(np.array([0.0, 1.0]))
     assert edge[0] > 0
     assert edge[1] == math.inf
 
@@ -201,7 +202,7 @@ def test_nine_of_ten_intervals_hold_the_true_rate(events: float) -> None:
     draws = np.random.default_rng(7)
     rates = events * 3 ** draws.uniform(-0.5, 0.5, 4000)
     seen, which = np.unique(draws.poisson(rates), return_inverse=True)
-    laws = [distribution("gpu_mttf", {"events": int(k), "hours": "1 s"}) for k in seen]
+    laws = [distribution(PHYSICS, "gpu_mttf", {"events": int(k), "hours": "1 s"}) for k in seen]
     ends = np.array([law.at(np.array([0.05, 0.95])) for law in laws])[which]
     inside = ((ends[:, 0] <= 1 / rates) & (1 / rates <= ends[:, 1])).mean()
     # 3 binomial deviations are 0.014. Few events are coarse counts, and then more are inside

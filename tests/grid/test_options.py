@@ -56,7 +56,7 @@ def test_off_is_false_in_every_option() -> None:
 
 
 def test_off_among_words_is_text_along_an_axis(tmp_path: Path) -> None:
-    assert make_axes({"recompute": [False]})["recompute"].labels.tolist() == ["false"]
+    assert make_axes(PHYSICS, {"recompute": [False]})["recompute"].labels.tolist() == ["false"]
     path = tmp_path / "cube.zarr"
     Sweep(JOB, {"recompute": [False, "full"]}, ["memory_per_gpu"]).to_zarr(path)
     cube = fleetcube.open_cube(path)
@@ -70,7 +70,7 @@ def test_off_among_words_is_text_along_an_axis(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("written", [False, np.bool_(False), "false", np.array([False, "full"])[0]])
 def test_off_is_read_as_files_tables_and_arrays_spell_it(written: Any) -> None:
-    assert option(PHYSICS, "recompute", written) is False
+    assert option(PHYSICS, PHYSICS, "recompute", written) is False
 
 
 # Cases are cut in the same way whatever the option: one will do for `make test`

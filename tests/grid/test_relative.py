@@ -25,7 +25,7 @@ LAYOUTS = {"tensor_parallel": [8, 4], "micro_batch_size": [2, 1]}
 
 
 def scenario_at(sweep: Sweep, place: dict[str, int]) -> dict[str, Any]:
-    axes = make_axes(sweep.spec["axes"])
+    axes = make_axes(sweep.graph, sweep.spec["axes"])
     said = dict(sweep.spec["scenario"])
     for name, k in place.items():
         said |= auto.at(axes[name], k)

@@ -86,7 +86,7 @@ def test_defaults_choices_and_labels_are_valid() -> None:
 @each(("text", "unit", "value"), TEXTS)
 def test_texts_that_are_numbers_are_valid(text: str, unit: str, value: float) -> None:
     del value
-    names = [name for name in [*INPUTS, *PHYSICS.quantities] if unit_of(PHYSICS, name) == unit]
+    names = [name for name in [*INPUTS, *PHYSICS.quantities] if unit_of(PHYSICS, PHYSICS, name) == unit]
     numbers = [name for name in names if name not in INPUTS or INPUTS[name].kind != "option"]
     for name in numbers[:1]:
         assert wrong({"scenario": {name: text}}) == ""

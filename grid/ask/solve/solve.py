@@ -76,9 +76,9 @@ def solve_spec(
 
     check_free(unknown)
     problem = resolve(spec["scenario"], spec["axes"], (unknown,))
-    round_ = values.is_whole(PHYSICS, unknown) if whole is None else bool(whole)
+    round_ = values.is_whole(plan.graph, PHYSICS, unknown) if whole is None else bool(whole)
     # a count that is not rounded is a relaxation, which no reason judges
-    runs = settings._answers_run and (round_ or not values.is_whole(PHYSICS, unknown))
+    runs = settings._answers_run and (round_ or not values.is_whole(plan.graph, PHYSICS, unknown))
     search = Solver(problem, unknown, target, between, settings.engine, runs)
     plan, dims = search.plan, tuple(search.plan.sizes)
     shape = plan.shape(dims)
@@ -135,7 +135,7 @@ def _about(search: "Solver") -> dict[str, dict[str, Any]]:
 
 def check_free(name: Any) -> None:
     """Refuse an input that takes no numbers."""
-    if values.is_option(PHYSICS, values.check_name(PHYSICS, name)) or name in KINDS:
+    if values.is_option(PHYSICS, PHYSICS, values.check_name(PHYSICS, PHYSICS, name)) or name in KINDS:
         raise InputError(f"{name} takes names, not numbers; compare several: {name}=a,b")
 
 

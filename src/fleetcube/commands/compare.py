@@ -126,7 +126,7 @@ def _two_values(
         raise InputError(
             "compare takes two specs, or one and two values of one name: gpu=h100-sxm,b200-sxm"
         )
-    axis = make_axes(both.spec["axes"])[two[0]]
+    axis = make_axes(PHYSICS, both.spec["axes"])[two[0]]
     rest = {name: own for name, own in both.spec["axes"].items() if name != axis.name}
     sweeps = [
         both.replace(scenario={**both.spec["scenario"], **at(axis, k)}, axes=rest) for k in (0, 1)
@@ -236,7 +236,7 @@ def _inputs(comparison: Any) -> None:
     if comparison.inputs:
         say("\nset by these labels")
         rows = [
-            [name, *("-" if v != v else with_unit(v, unit_of(PHYSICS, name), name) for v in ends)]
+            [name, *("-" if v != v else with_unit(v, unit_of(PHYSICS, PHYSICS, name), name) for v in ends)]
             for name, *ends in comparison.inputs
         ]
         print_table(["input", "A", "B"], rows)
@@ -264,7 +264,7 @@ def _entry(name: str, value: Any) -> str:
     if value is None:
         return "-"
     if isinstance(value, float):
-        return with_unit(value, unit_of(PHYSICS, name), name)
+        return with_unit(value, unit_of(PHYSICS, PHYSICS, name), name)
     return written(value)
 
 
