@@ -14,11 +14,11 @@ from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.spec.axes import coupled_axis
 from fleetcube.grid.sweep import Sweep
 from fleetcube.kernels.inputs import INPUTS
+from fleetcube.kernels.physics.graph import PHYSICS
 
 from .measure import interleave, ratio, say
 from .peers.contenders import dense_jax
 from .tables import Row, Table
-from fleetcube.kernels.physics.graph import PHYSICS
 
 OF = "job_time"
 AT_MOST = 4.0  # JAX evaluations, or fills of the gradients
@@ -95,7 +95,9 @@ def drawn(points: int) -> Sweep:
         for name in names
     }
     inputs["n_gpus"] = np.exp(random.uniform(np.log(64), np.log(16384), points))
-    return Sweep(SCENARIO, {"point": coupled_axis(PHYSICS, "point", np.arange(points), inputs)}, [OF])
+    return Sweep(
+        SCENARIO, {"point": coupled_axis(PHYSICS, "point", np.arange(points), inputs)}, [OF]
+    )
 
 
 def compare(name: str, sweep: Sweep, rounds: int) -> list[Row]:

@@ -11,11 +11,10 @@ from typing import Any
 import fleetcube
 from fleetcube import Settings
 from fleetcube.grid.errors import InputError
-from fleetcube.kernels.graph.formulas import load
+from fleetcube.kernels.physics.graph import PHYSICS
 
 from .measure import python
 from .tables import Row, Table
-from fleetcube.kernels.physics.graph import PHYSICS
 
 LIMIT_MB = 700
 PARTS = 4  # parts of the count, after each of which memory is read

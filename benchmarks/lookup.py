@@ -9,10 +9,10 @@ import numpy as np
 from fleetcube.grid.read.lookup import interp
 from fleetcube.grid.spec.axes import coupled_axis
 from fleetcube.grid.sweep import Sweep
+from fleetcube.kernels.physics.graph import PHYSICS
 
 from .measure import interleave, ratio, say
 from .tables import Row, Table
-from fleetcube.kernels.physics.graph import PHYSICS
 
 OUTPUTS = ("goodput", "job_time")
 SCENARIO = {

@@ -13,7 +13,6 @@ from docs._formulas import typeset
 from fleetcube.grid.plan.citations import cited
 from fleetcube.kernels import inputs
 from fleetcube.kernels.graph.docstrings import read
-from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.physics.graph import PHYSICS
 
 _CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")

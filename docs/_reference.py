@@ -32,7 +32,7 @@ from fleetcube.grid.plan.citations import cited, references
 from fleetcube.kernels import declare, inputs
 from fleetcube.kernels.alternatives import is_row, source_of
 from fleetcube.kernels.graph.docstrings import read
-from fleetcube.kernels.graph.formulas import Quantity, load, units
+from fleetcube.kernels.graph.formulas import Quantity
 from fleetcube.kernels.physics.graph import PHYSICS
 
 HERE = Path(__file__).parents[1]
@@ -296,7 +296,9 @@ def units_page() -> Iterable[str]:
         "| --- | --- | --- | --- |",
     )
     rows = list(inputs.INPUTS.values())
-    for base in dict.fromkeys([row.unit for row in rows] + [q.unit for q in PHYSICS.quantities.values()]):
+    for base in dict.fromkeys(
+        [row.unit for row in rows] + [q.unit for q in PHYSICS.quantities.values()]
+    ):
         if base != "flag":
             taken = sum(row.unit == base for row in rows)
             given = sum(quantity.unit == base for quantity in PHYSICS.quantities.values())

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from fleetcube.kernels.graph.docstrings import read
-from fleetcube.kernels.graph.formulas import units
 from fleetcube.kernels.physics.graph import PHYSICS
 
 _GREEK = "alpha|beta|delta|eta|lambda|rho|sigma|tau"

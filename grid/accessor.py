@@ -226,7 +226,7 @@ def _explained(name: Any, cube: xarray.Dataset) -> "Explanation":
     from .spec.values import known_names
 
     graph = graph_at(cube.attrs)
-    if name not in cube.variables or name in known_names(graph, graph) or is_quantity(graph, name):
+    if name not in cube.variables or name in known_names(graph) or is_quantity(graph, name):
         return explain(name)
     about = cube.variables[name].attrs
     meaning = about.get("long_name", "It states no meaning.")
@@ -352,7 +352,7 @@ class Pictures:
 
         names = [name for name in (*ROOFLINE, NETWORK) if name in self._cube.data_vars]
         graph = graph_at(self._cube.attrs)
-        in_base_units = in_units(self._cube, {name: unit_of(graph, graph, name) for name in names})
+        in_base_units = in_units(self._cube, {name: unit_of(graph, name) for name in names})
         with looking(**look):
             return roofline(in_base_units, _path(path), by)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..catalog import CatalogError, pooled
 from ..kernels.inputs import INPUTS
+from ..kernels.physics.graph import PHYSICS
 from ..kernels.roles import REASON
 from .ask.interval import interval
 from .ask.layouts import (
@@ -37,7 +38,6 @@ from .show.tables import meanings
 from .spec import auto, values
 from .spec.scenario import said_by
 from .sweep import Sweep
-from ..kernels.physics.graph import PHYSICS
 
 STEP, MFU = "step_time", "mfu"
 # What may be measured of a step: of twice the time, half of these
@@ -186,7 +186,7 @@ def _one(measured: Mapping[str, Any]) -> tuple[str, str, dict[str, float]]:
     for name, given in measured.items():
         if name not in known:
             raise InputError(f"{name} is not measured of a step; {nearest(name, known, known[0])}")
-        rows[name] = values.number(PHYSICS, PHYSICS, name, given)
+        rows[name] = values.number(PHYSICS, name, given)
         if not 0 < rows[name] < math.inf or (name in RATES[:2] and rows[name] > 1):
             said = f"{name} = {given} is no measured value"
             raise InputError(f"{said}; give it above 0, shares up to 1")
@@ -343,7 +343,7 @@ def _kind(inputs: Mapping[str, Any]) -> tuple[str, bool]:
 
 
 def _gpus(inputs: Mapping[str, Any]) -> float:
-    return values.number(PHYSICS, PHYSICS, "n_gpus", inputs["n_gpus"])
+    return values.number(PHYSICS, "n_gpus", inputs["n_gpus"])
 
 
 def _sizes(all_inputs: Sequence[Mapping[str, Any]]) -> list[float]:

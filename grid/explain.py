@@ -14,9 +14,10 @@ from ..kernels.alternatives import is_row, is_twin
 from ..kernels.calculus.derivatives import derivative
 from ..kernels.declare import Input
 from ..kernels.graph.docstrings import Doc, read
-from ..kernels.graph.formulas import Function, Quantity, load, parameters, select, units
+from ..kernels.graph.formulas import Function, Quantity, parameters
 from ..kernels.graph.plugins import Plugin
 from ..kernels.inputs import BY_TOPIC, INPUTS, TOPIC_OF
+from ..kernels.physics.graph import PHYSICS
 from ..kernels.roles import MEANT
 from .ask.traffic import TIMES, crossings, duration
 from .errors import InputError, nearest, shown
@@ -27,7 +28,6 @@ from .spec.plugins import NAME as PLUGINS
 from .spec.plugins import named, with_plugins
 from .spec.scenario import choose
 from .text import WIDTH
-from ..kernels.physics.graph import PHYSICS
 
 MOST_MATCHES = 15  # names listed by a word search
 _PATTERNS = {
@@ -246,7 +246,11 @@ def _explain_quantity(
     lines = [f"{quantity.name} [{'flag' if doc.flags else _unit(doc.unit)}]"]
     for each in own:
         if quantity.name in each.formulas:
-            done = f"replaces {quantity.name} of" if quantity.name in PHYSICS.quantities else "is added to"
+            done = (
+                f"replaces {quantity.name} of"
+                if quantity.name in PHYSICS.quantities
+                else "is added to"
+            )
             lines += ["", *_wrapped(f"{done} fleetcube by the plugin {each.pinned}")]
     choices: dict[Function, list[Any]] = {}
     known: Sequence[Any] = INPUTS[quantity.option].choices if quantity.option else (None,)

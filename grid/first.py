@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..kernels.inputs import INPUTS
+from ..kernels.physics.graph import PHYSICS
 from ..kernels.roles import DECIDING
 from .ask.layouts import OPEN, layout_at
 from .explain import readable
@@ -11,7 +12,6 @@ from .formats.trees import toml_value
 from .run.evaluation import Evaluation, is_known
 from .spec import values
 from .spec.scenario import resolve
-from ..kernels.physics.graph import PHYSICS
 
 _OUTPUTS = ("step_time", "mfu", "memory_per_gpu", "goodput", "job_time")
 _ABOUT = {
@@ -75,5 +75,5 @@ def _comment(key: str, now: Mapping[str, Any]) -> str:
     elif row.kind == "option" or row.unit == "1":
         said = toml_value(value)
     else:
-        said = f'"{readable(float(value), values.unit_of(PHYSICS, PHYSICS, key), key)}"'
+        said = f'"{readable(float(value), values.unit_of(PHYSICS, key), key)}"'
     return f"# {key} = {said}  # {about}"

@@ -20,7 +20,7 @@ from ..kernels.engines.program import Program, fold
 from ..kernels.graph.bind import definitions
 from ..kernels.graph.docstrings import read
 from ..kernels.graph.formulas import Function as Formula
-from ..kernels.graph.formulas import known, parameters
+from ..kernels.graph.formulas import Graph, parameters
 from .errors import InputError, nearest, shown
 from .plan.cases import choices, formulas_of, leaves
 from .plan.dims import differentiated
@@ -28,6 +28,7 @@ from .plan.engine import check_engine
 from .plan.execute import RUN
 from .plan.plan import check_outputs
 from .spec.axis import Axis
+from .spec.plugins import graph_of
 from .spec.scenario import Problem, resolve
 from .spec.values import check_name, is_option, is_traced, row_of, without_unit
 
@@ -84,8 +85,8 @@ def function(
         >>> round(float(mtbf(n_gpus=1024)) / 3600, 1)
         36.6
     """
-    scenario = without_unit(graph, "", scenario)
     graph = graph_of(scenario)
+    scenario = without_unit(graph, "", scenario)
     names = _check_inputs(graph, inputs)
     if engine not in ENGINES:
         raise InputError(f"engine = {shown(engine)} is unknown; choose one of {', '.join(ENGINES)}")
@@ -108,8 +109,8 @@ def _check_inputs(graph: Graph, inputs: Any) -> tuple[str, ...]:
     if not isinstance(names, Sequence) or isinstance(names, bytes) or not names:
         raise InputError(f"inputs = {shown(inputs)} is not a list of names; name at least one")
     for name in names:
-        check_name(graph, graph, name)
-        if is_option(graph, graph, name) or without_phase(name) in KINDS:
+        check_name(graph, name)
+        if is_option(graph, name) or without_phase(name) in KINDS:
             raise InputError(
                 f"inputs: {name!r} takes names, not numbers; choose one in the scenario, and make "
                 "a function of each choice"
@@ -259,7 +260,10 @@ class Function(Generic[Result]):
 
     def _docstring(self) -> str:
         def listed(names: tuple[str, ...]) -> str:
-            return "\n".join(f"    {name} [{self.units[name]}]: {_meaning(self._problem.graph, name)}" for name in names)
+            return "\n".join(
+                f"    {name} [{self.units[name]}]: {_meaning(self._problem.graph, name)}"
+                for name in names
+            )
 
         return (
             f"{', '.join(self.outputs)}, as a function of {', '.join(self.inputs)}.\n\n"
@@ -419,11 +423,11 @@ def _program(
                     f"{name_of('d', slope.of, slope.wrt)}, or see Sweep.derivatives"
                 )
         dims: dict[str, tuple[str, ...]] = dict.fromkeys([*formulas, *chosen[0].given], ())
-        formulas = differentiated(problem.graph, problem.graph, [formulas], dims, wanted)[0]
+        formulas = differentiated(problem.graph, [formulas], dims, wanted)[0]
     values = leaves(problem, chosen, problem.axes, inputs)[0]
     given = {name: row.item() for name, row in values.items() if name not in inputs}
     flags = [name for name in outputs if unit_of(problem.graph, name) == "flag"]
-    bounds = [row_of(problem.graph, problem.graph, name) for name in inputs]
+    bounds = [row_of(problem.graph, name) for name in inputs]
     return formulas, fold(problem.graph, outputs, formulas, given, inputs, bounds, flags)
 
 

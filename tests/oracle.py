@@ -19,15 +19,14 @@ from typing import Any
 from fleetcube import Settings, Sweep
 from fleetcube.grid.errors import InputError
 from fleetcube.kernels.engines import numpy as numpy_engine
-from fleetcube.kernels.graph import formulas as graph
 from fleetcube.kernels.graph.docstrings import read
-from fleetcube.kernels.graph.formulas import parameters, units
+from fleetcube.kernels.graph.formulas import parameters
 from fleetcube.kernels.graph.trace import Trace, Value, written
 from fleetcube.kernels.inputs import INPUTS
+from fleetcube.kernels.physics.graph import PHYSICS
 
 from .grid.bits import AXES, EXAMPLES, JOB, hashed
 from .kernels.test_engines import operands
-from fleetcube.kernels.physics.graph import PHYSICS
 
 Found = Iterator[tuple[str, Any]]
 OPTIONS = {name: row.choices for name, row in INPUTS.items() if row.kind == "option"}

@@ -20,9 +20,9 @@ from fleetcube.kernels.alternatives import is_row
 from fleetcube.kernels.graph import formulas as graph
 from fleetcube.kernels.graph.bind import dependencies
 from fleetcube.kernels.inputs import INPUTS, TOPIC_OF
+from fleetcube.kernels.physics.graph import PHYSICS
 
 from .table import each
-from fleetcube.kernels.physics.graph import PHYSICS
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = {

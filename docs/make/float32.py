@@ -5,12 +5,12 @@ from functools import cache
 
 import numpy as np
 
-from fleetcube.kernels.graph.formulas import load, parameters, select
+from fleetcube.kernels.graph.formulas import parameters
 from fleetcube.kernels.inputs import INPUTS
+from fleetcube.kernels.physics.graph import PHYSICS
 from tests.kernels.test_engines import POINTS, points
 
 from .text import DOCS, table
-from fleetcube.kernels.physics.graph import PHYSICS
 
 PAGE = DOCS / "float32.md"
 Array = np.ndarray
@@ -54,7 +54,9 @@ def errors() -> dict[str, tuple[float, float]]:
     for options in cases:
         exact, short = (evaluated(options, kind) for kind in (np.float64, np.float32))
         for name, right in exact.items():
-            found = _errors(right, short[name].astype(float), PHYSICS.quantities[name].unit == "flag")
+            found = _errors(
+                right, short[name].astype(float), PHYSICS.quantities[name].unit == "flag"
+            )
             known = pairs.get(name, (0.0, 0.0))
             pairs[name] = (max(known[0], found[0]), max(known[1], found[1]))
     return pairs

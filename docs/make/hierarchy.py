@@ -185,7 +185,7 @@ class Steps:
         for j, name in enumerate(inputs):
             for k, row in enumerate(rows):
                 if name in row.inputs and name not in scaled:
-                    self._stated[j, k] = values.number(PHYSICS, PHYSICS, name, row.inputs[name])
+                    self._stated[j, k] = values.number(PHYSICS, name, row.inputs[name])
 
     def times(self, count: int) -> "Steps":
         """The rows repeated `count` times, as most of an evaluation is overhead."""

@@ -4,12 +4,11 @@ import re
 from collections import Counter
 
 from fleetcube.kernels import physics
-from fleetcube.kernels.graph.formulas import load
+from fleetcube.kernels.physics.graph import PHYSICS
 from tests.laws.check import Check, checks
 from tests.laws.law import LAWS
 
 from .text import DOCS, filled, table
-from fleetcube.kernels.physics.graph import PHYSICS
 
 PAGE = DOCS / "laws.md"
 CHECKS = checks()

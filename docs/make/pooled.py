@@ -22,6 +22,7 @@ from fleetcube.catalog.pooled import NORMAL, STEP, STUDENT, seal
 from fleetcube.grid.measured.predict import evaluate
 from fleetcube.grid.measured.row import Row
 from fleetcube.grid.spec import values
+from fleetcube.kernels.physics.graph import PHYSICS
 
 from . import given as given_steps
 from .given import Fold, elsewhere, given, grouped, pairs_of, ratios, smallest
@@ -41,7 +42,6 @@ from .labels import CONTAINER, STACK_BY_GROUP
 from .text import DOCS, ROOT, between
 from .text import table as table_text
 from .training import APART, NOT_FITTED, _labels, labelled
-from fleetcube.kernels.physics.graph import PHYSICS
 
 Array = np.ndarray[Any, Any]
 CATALOG = ROOT / "catalog" / "data" / "pooled.json"
@@ -188,7 +188,7 @@ def _sheet(row: Row, name: str) -> float | None:
     node = record("node", row.inputs["node"]).values if "node" in row.inputs else {}
     sheet = record("gpu", str(row.inputs.get("gpu", node.get("gpu")))).values
     value = row.inputs.get(name, node.get(name, sheet.get(name)))
-    return None if value is None else values.number(PHYSICS, PHYSICS, name, value)
+    return None if value is None else values.number(PHYSICS, name, value)
 
 
 def _peak(row: Row, bits: str) -> float:
@@ -566,7 +566,7 @@ def about(of: Sequence[Row]) -> dict[str, Any]:
     def span(name: str) -> list[float]:
         models = [kind("model")[row.inputs["model"]].values for row in of if "model" in row.inputs]
         sheets = [*(row.inputs for row in of), *(models if name in _MODEL_SIZES else ())]
-        found = [values.number(PHYSICS, PHYSICS, name, sheet[name]) for sheet in sheets if name in sheet]
+        found = [values.number(PHYSICS, name, sheet[name]) for sheet in sheets if name in sheet]
         return [min(found), max(found)]
 
     bandwidths = [float(_sheet(row, "hbm_bandwidth") or math.nan) for row in of]

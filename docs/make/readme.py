@@ -4,13 +4,12 @@ import re
 
 from fleetcube.catalog import NONE, kind
 from fleetcube.grid.measured.records import read_records
-from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
+from fleetcube.kernels.physics.graph import PHYSICS
 
 from .accuracy import own
 from .claims.conflicts import DOCUMENTS
 from .text import ROOT
-from fleetcube.kernels.physics.graph import PHYSICS
 
 PAGE = ROOT / "README.md"
 

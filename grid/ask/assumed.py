@@ -4,13 +4,13 @@ from collections.abc import Collection
 
 import numpy as np
 
+from ...kernels.physics.graph import PHYSICS
 from ...kernels.roles import DECIDING
 from ..run.evaluation import Evaluation
 from ..show.tables import label, numbers, scale
 from ..spec import framework
 from ..spec.axes import make_axes
 from ..spec.values import unit_of
-from ...kernels.physics.graph import PHYSICS
 
 ASSUMED = "fleetcube_assumed"  # the attribute that holds the line
 
@@ -41,7 +41,7 @@ def assumed(sweep: Evaluation, of: str, layout: Collection[str]) -> str:
 
 
 def _shown(name: str, value: float) -> str:
-    if value >= 1e12 and unit_of(PHYSICS, PHYSICS, name) == "1":
+    if value >= 1e12 and unit_of(PHYSICS, name) == "1":
         return f"{value / 1e12:g}T"
-    factor, unit = scale(unit_of(PHYSICS, PHYSICS, name), [value], name)
+    factor, unit = scale(unit_of(PHYSICS, name), [value], name)
     return f"{numbers([value / factor])[0]} {unit}".rstrip()

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...catalog import AUTO, kind
+from ...kernels.physics.graph import PHYSICS
 from ..run.evaluation import Evaluation
 from ..run.settings import Settings
 from ..spec import auto
 from ..spec.axes import make_axes
 from ..spec.scenario import resolve, said_by
-from ...kernels.physics.graph import PHYSICS
 
 _KIND = "calibration"
 _TIMES = ("step_time", "step_time_low", "step_time_high")
@@ -37,7 +37,9 @@ def calibrations(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> list[C
     """Calibrations of the catalog for a job, auto first, then by similarity of their steps. The
     scenario's own calibration is ignored; axes are cut in the middle. Raises InputError."""
     said = {name: value for name, value in scenario.items() if name != _KIND}
-    for axis in make_axes(PHYSICS, {name: row for name, row in axes.items() if name != _KIND}).values():
+    for axis in make_axes(
+        PHYSICS, {name: row for name, row in axes.items() if name != _KIND}
+    ).values():
         said |= auto.at(axis, axis.size // 2)
     said.pop(_KIND, None)
     own = auto.cell_of(said_by(said))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...catalog import KINDS, FileLabel
+from ...kernels.physics.graph import PHYSICS
 from ...kernels.roles import REASON, TEXTS
 from ..errors import InputError, nearest
 from ..plan.labels import plain
@@ -26,7 +27,6 @@ from .layouts import DEGREES, LAYOUT, WHOLE, best_layouts, inputs_of
 from .ratio import Ratio, between, side
 from .sensitivity import check_levers, cut
 from .terms import DECOMPOSED, USUAL, quantities, term_names, terms
-from ...kernels.physics.graph import PHYSICS
 
 if TYPE_CHECKING:
     import xarray
@@ -125,7 +125,7 @@ def _shared(
 
 
 def _check_axes(a: Evaluation, b: Evaluation, at: Mapping[str, Any], over: Sequence[str]) -> None:
-    known = [*a._sizes, *b._sizes, *values.known_names(PHYSICS, PHYSICS)]
+    known = [*a._sizes, *b._sizes, *values.known_names(PHYSICS)]
     for name in at:
         if name not in known:
             raise InputError(f"{name!r} is not an input or an axis; {nearest(name, known)}")
@@ -142,7 +142,7 @@ def _check_axes(a: Evaluation, b: Evaluation, at: Mapping[str, Any], over: Seque
 
 
 def _at(sweep: Evaluation, at: Mapping[str, Any]) -> dict[str, Any]:
-    known = [*sweep._sizes, *values.known_names(sweep.graph, sweep.graph)]
+    known = [*sweep._sizes, *values.known_names(sweep.graph)]
     return {name: value for name, value in at.items() if name in known}
 
 
@@ -161,7 +161,7 @@ def _outputs(pair: Sequence[Evaluation]) -> list[str]:
     """Numeric outputs of both specs, and decomposed quantities that both can compute."""
     plans = [sweep._plan("numpy") for sweep in pair]
     shared = [name for name in plans[0].outputs if name in plans[1].outputs and name != REASON]
-    numbers = [name for name in shared if values.unit_of(sweep.graph, PHYSICS, name) != "flag"]
+    numbers = [name for name in shared if values.unit_of(pair[0].graph, name) != "flag"]
     specs = [sweep.spec for sweep in pair]
     more = [n for n in DECOMPOSED if all(is_known(s["scenario"], s["axes"], [n]) for s in specs)]
     return list(dict.fromkeys([*more, *numbers]))
@@ -174,7 +174,7 @@ def _attributed(of: str | None, names: Sequence[str], pair: Sequence[Evaluation]
         return USUAL if USUAL in names else names[0]
     for sweep in pair:
         plan = sweep.with_outputs([of])._plan("numpy")
-        if values.unit_of(plan.graph, PHYSICS, plan.outputs[0]) == "flag":
+        if values.unit_of(plan.graph, plan.outputs[0]) == "flag":
             raise InputError(f"{of} is a flag; name a numeric output")
     return of
 
@@ -283,7 +283,11 @@ def _planned(entries: dict[str, Any], over: Sequence[str]) -> tuple[dict[str, An
 def _entry(name: str, value: Any) -> Any:
     if isinstance(value, Mapping) or name in {*KINDS, *TEXTS, PHASE}:
         return value
-    return patterns.choice(name, value) if values.is_option(PHYSICS, PHYSICS, name) else values.number(PHYSICS, PHYSICS, name, value)
+    return (
+        patterns.choice(name, value)
+        if values.is_option(PHYSICS, name)
+        else values.number(PHYSICS, name, value)
+    )
 
 
 def _differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:

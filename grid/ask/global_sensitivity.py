@@ -9,6 +9,7 @@ import numpy as np
 from ...kernels.calculus.derivatives import unit_of
 from ...kernels.calculus.phases import without_phase
 from ...kernels.inputs import INPUTS
+from ...kernels.physics.graph import PHYSICS
 from ..errors import InputError, check_count, imported
 from ..plan import memory
 from ..plan.labels import attributes, root_attributes
@@ -21,7 +22,6 @@ from ..spec.values import is_whole
 from .gradient import uncounted
 from .sensitivity import check_levers, cut, frozen, outputs_at
 from .uncertainty import sobol_points
-from ...kernels.physics.graph import PHYSICS
 
 if TYPE_CHECKING:
     import xarray
@@ -127,11 +127,11 @@ def _ranges(
         high = INPUTS[plain].high if plain in INPUTS else math.inf
         if name in known:
             ranges[name] = known[name]
-        elif not is_whole(PHYSICS, PHYSICS, name) and 0 < value < math.inf:
+        elif not is_whole(PHYSICS, name) and 0 < value < math.inf:
             ends = (value * (1 - spread), min(value * (1 + spread), high))
             ranges[name] = Distribution("uniform", ends)
         elif by_user:
-            why = "a whole number" if is_whole(PHYSICS, PHYSICS, name) else f"{value:g}"
+            why = "a whole number" if is_whole(PHYSICS, name) else f"{value:g}"
             raise InputError(f"{name} is {why} and has no range; give it a distribution")
     return ranges
 

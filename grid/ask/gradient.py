@@ -9,10 +9,10 @@ import numpy as np
 from ...catalog import KINDS
 from ...kernels.calculus.derivatives import Derivative, name_of, reaches
 from ...kernels.calculus.phases import phase_of, without_phase
-from ...kernels.graph import formulas as graph
 from ...kernels.graph.bind import definitions
 from ...kernels.graph.formulas import parameters
 from ...kernels.inputs import INPUTS
+from ...kernels.physics.graph import PHYSICS
 from ...kernels.roles import REASON, UNCOUNTED
 from ..errors import InputError, check_texts, nearest, shown
 from ..plan import memory
@@ -22,7 +22,6 @@ from ..run.evaluation import Evaluation
 from ..run.settings import Settings
 from ..spec.auto import TOLD_BY
 from ..spec.values import is_known, is_option, is_whole
-from ...kernels.physics.graph import PHYSICS
 
 if TYPE_CHECKING:
     import xarray
@@ -53,7 +52,7 @@ def continuous(plan: Plan, outputs: Sequence[str]) -> list[str]:
     """Continuous inputs that any of the outputs depends on, in the table's order."""
     felt = reached(plan, outputs)
     plain = [name for name, row in INPUTS.items() if row.kind == "real" and name in felt]
-    return plain + [name for name in of_phases(plan, felt) if not is_whole(plan.graph, plan.graph, name)]
+    return plain + [name for name in of_phases(plan, felt) if not is_whole(plan.graph, name)]
 
 
 def of_phases(plan: Plan, felt: Collection[str]) -> list[str]:
@@ -108,9 +107,9 @@ def check_inputs(plan: Plan, wrt: Any) -> list[str]:
 
 
 def _check_input(plan: Plan, name: Any) -> str:
-    if not isinstance(name, str) or not is_known(plan.graph, plan.graph, name) or name in KINDS:
+    if not isinstance(name, str) or not is_known(plan.graph, name) or name in KINDS:
         raise InputError(f"{shown(name)} is not an input; {nearest(str(name), INPUTS)}")
-    if is_option(plan.graph, plan.graph, name):
+    if is_option(plan.graph, name):
         raise InputError(f"{name!r} is an option, not a number; sweep it as an axis")
     for case in plan.cases:
         if name in case.formulas:
@@ -123,7 +122,7 @@ def _check_input(plan: Plan, name: Any) -> str:
 
 def derivative_of(of: str, wrt: str, elasticity: bool) -> Derivative:
     """The derivative by an input; for a whole-numbered one the difference between neighbours."""
-    kind = ("delta" if is_whole(PHYSICS, PHYSICS, wrt) else "d") + ("ln" if elasticity else "")
+    kind = ("delta" if is_whole(PHYSICS, wrt) else "d") + ("ln" if elasticity else "")
     return Derivative(name_of(kind, of, wrt), kind, of, wrt)
 
 
@@ -152,7 +151,11 @@ def derivatives(
     views: dict[str, Any] = {}
     for name, own in plan.out_dims.items():
         direct = name in targets and set(own) == wanted
-        empty = targets[name] if direct else np.empty(plan.shape(own), dtype_of(plan.graph, name, float))
+        empty = (
+            targets[name]
+            if direct
+            else np.empty(plan.shape(own), dtype_of(plan.graph, name, float))
+        )
         views[name] = (own, empty)
     out = xarray.Dataset(views)
     result = sweep.evaluate(out, settings=replace(settings, infeasible="include"))
@@ -165,7 +168,7 @@ def derivatives(
     coords["input"] = [slope.wrt for slope in rows[0]]
     coords["kind"] = (
         "input",
-        ["difference" if is_whole(plan.graph, sweep.graph, slope.wrt) else "derivative" for slope in rows[0]],
+        ["difference" if is_whole(plan.graph, slope.wrt) else "derivative" for slope in rows[0]],
         {"long_name": "exact derivative, or difference between neighbouring whole numbers"},
     )
     coords["units"] = (("output", "input"), [[slope.unit for slope in row] for row in rows])

@@ -16,6 +16,7 @@ import numpy as np
 
 from ...kernels.calculus.phases import without_phase
 from ...kernels.inputs import INPUTS
+from ...kernels.physics.graph import PHYSICS
 from ...kernels.roles import HEADROOM, LARGEST, LOSSES, MEANS, MONEY, NEAR, REASON, SUMS
 from ..errors import InputError, nearest, shown
 from ..plan.labels import REMARKS, attributes, coordinates, root_attributes
@@ -29,13 +30,12 @@ from ..show.tables import label, meanings, numbers, scale
 from ..spec import auto, framework, patterns, phases, values
 from ..spec.axes import make_axes
 from ..spec.axis import Array, Axis
+from ..spec.plugins import graph_of
 from .assumed import ASSUMED, assumed
 from .gradient import check_quantity, is_held, uncounted
 from .interval import chances, interval
 from .runs import Target, conditions_of
 from .sensitivity import Kind, frozen, is_built, kind_of, rank_inputs
-from ...kernels.physics.graph import PHYSICS
-from ..spec.plugins import graph_of
 
 if TYPE_CHECKING:
     import xarray
@@ -156,7 +156,7 @@ def _together(
         along = xarray.Variable(axis.name, axis.labels)
         rows = (parts[k : k + axis.size] for k in range(0, len(parts), axis.size))
         parts = [xarray.concat(row, along, combine_attrs="override") for row in rows]
-    plan, axes = sweep.with_outputs([of])._plan("numpy"), make_axes(plan.graph, sweep.spec["axes"])
+    plan, axes = sweep.with_outputs([of])._plan("numpy"), make_axes(sweep.graph, sweep.spec["axes"])
     own = {n: c for n, c in coordinates(plan, axes).items() if n not in parts[0].data_vars}
     attrs = {**root_attributes(plan, sweep._spec_of([of])), "fleetcube_tried": tried}
     attrs[REMARKS] = "\n".join(filter(None, dict.fromkeys(said)))
@@ -237,7 +237,9 @@ def candidates(
         row = _candidates(name, known)
         if name in _OF_REPLICA:  # others do not divide the cluster
             row = [k for k in row if known.divides(_GPUS, k)]
-        if name not in _CHOICES and values.is_option(plan.graph, sweep.graph, name):  # a precision needs its peak
+        if name not in _CHOICES and values.is_option(
+            plan.graph, name
+        ):  # a precision needs its peak
             row = [k for k in row if is_known({**spec["scenario"], name: k}, spec["axes"], [of])]
         row = framework.kept(plan.problem.records, name, row, known.divides_all)
         if len(row) > 1:
@@ -290,7 +292,14 @@ def point(sweep: Evaluation, at: Mapping[str, int] = MappingProxyType({})) -> di
 
 
 def _stated(spec: Mapping[str, Any]) -> set[str]:
-    return {*spec["scenario"], *(n for a in make_axes(graph_of(spec["scenario"]), spec["axes"]).values() for n in a.inputs)}
+    return {
+        *spec["scenario"],
+        *(
+            n
+            for a in make_axes(graph_of(spec["scenario"]), spec["axes"]).values()
+            for n in a.inputs
+        ),
+    }
 
 
 class _Known:
@@ -348,7 +357,7 @@ def _candidates(name: str, known: _Known) -> list[Any]:
         return _powers(min(known.most("experts"), gpus, _MOST_EXPERT_RANKS)) if routed else [1.0]
     if name == "micro_batch_size":
         return _powers(min(_MOST_MICRO_BATCH, known.most("global_batch_size")))
-    if values.is_option(PHYSICS, PHYSICS, name):
+    if values.is_option(PHYSICS, name):
         return [*INPUTS[name].choices]
     if name in INPUTS:
         raise InputError(f"no values of {name} are known to try; make it an axis: {name}=a,b")
@@ -599,7 +608,7 @@ def in_command(value: Any) -> str:
 
 def _value(name: str, told: Any) -> Any:
     """A value of an open input as a spec writes it."""
-    if not values.is_option(PHYSICS, PHYSICS, name):
+    if not values.is_option(PHYSICS, name):
         return float(told)
     return patterns.choice(name, told)
 

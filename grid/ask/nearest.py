@@ -61,8 +61,8 @@ def nearest_of_ranges(sweep: Evaluation, of: str, ranges: Mapping[str, Sequence[
     """The same for the last values of ranges, or the first if none can run near these."""
     lines = []
     for end in (-1, 0):
-        at = {name: values.number(sweep.graph, sweep.graph, name, row[end]) for name, row in ranges.items()}
-        ends = {n: math.floor(v) if values.is_whole(sweep.graph, sweep.graph, n) else v for n, v in at.items()}
+        at = {name: values.number(sweep.graph, name, row[end]) for name, row in ranges.items()}
+        ends = {n: math.floor(v) if values.is_whole(sweep.graph, n) else v for n, v in at.items()}
         lines.append(nearest({**point(sweep), **ends}, of))
     return next((line for line in lines if line and _NONE not in line), lines[0])
 

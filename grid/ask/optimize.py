@@ -17,6 +17,7 @@ import numpy as np
 
 from ...kernels.calculus.derivatives import name_of
 from ...kernels.graph.formulas import parameters
+from ...kernels.physics.graph import PHYSICS
 from ...kernels.roles import LIMITS, NEAR, REASON, RUN_STEPS, STEPS
 from ..errors import InputError, imported, shown
 from ..plan.execute import evaluate_block
@@ -36,7 +37,6 @@ from .extrapolation import FACTOR, extrapolation_error, remarks, with_remarks
 from .gradient import check_quantity, uncounted
 from .runs import Target, conditions_of, whole_unit
 from .solve.solve import check_free, without
-from ...kernels.physics.graph import PHYSICS
 
 if TYPE_CHECKING:
     import xarray
@@ -231,7 +231,7 @@ class Search:
         self.rated = rated
         self.units = [whole_unit(problem, name) if judged else 1 for name in names]
         self.dims = tuple(dim for dim in self.plan.sizes if dim != _START)
-        self.whole = [values.is_whole(problem.graph, problem.graph, name) for name in names]
+        self.whole = [values.is_whole(problem.graph, name) for name in names]
         # the valid numbers of these depend on the others
         last = {name: k for k, name in enumerate(self.steps, 1)}
         counts = [k for k, whole in enumerate(self.whole) if whole]
@@ -500,9 +500,9 @@ def _range(name: str, ends: Any) -> Range:
     check_free(name)
     if isinstance(ends, str) or not isinstance(ends, Sequence) or len(ends) != 2:
         raise InputError(f"between: {name} = {shown(ends)} is not a range; give [first, last]")
-    first, last = (values.number(PHYSICS, PHYSICS, name, end) for end in ends)
+    first, last = (values.number(PHYSICS, name, end) for end in ends)
     if not first < last < math.inf:
         raise InputError(f"between: {name} = {shown(ends)} does not increase; give [first, last]")
-    if values.is_whole(PHYSICS, PHYSICS, name) and math.ceil(first) > math.floor(last):
+    if values.is_whole(PHYSICS, name) and math.ceil(first) > math.floor(last):
         raise InputError(f"between: {name} = {shown(ends)} has no whole number; give a wider range")
     return Range(name, first, last)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...kernels.physics.graph import PHYSICS
 from ..errors import InputError, nearest
 from ..plan.citations import records
 from ..plan.labels import own_version
@@ -20,7 +21,6 @@ from ..spec.own_records import with_catalog
 from ..store.cube import spec_of
 from .interval import interval, is_predicted
 from .uncertainty import errors
-from ...kernels.physics.graph import PHYSICS
 
 if TYPE_CHECKING:
     import xarray

@@ -16,8 +16,8 @@ import numpy as np
 
 from ...kernels.calculus.derivatives import is_quantity
 from ...kernels.calculus.phases import without_phase
-from ...kernels.graph import formulas as graph
 from ...kernels.inputs import INPUTS
+from ...kernels.physics.graph import PHYSICS
 from ...kernels.roles import ALSO_REASONS, HEADROOM, NEAR, REASON, UNITS
 from ..errors import InputError, check_texts, nearest, shown
 from ..plan import tiles
@@ -29,7 +29,6 @@ from ..run.stream import Room
 from ..spec import dates, values
 from ..spec.axes import make_axes
 from ..spec.scenario import Problem
-from ...kernels.physics.graph import PHYSICS
 
 Kind = TypeVar("Kind", bound=Evaluation)
 Names = str | Sequence[str]
@@ -51,7 +50,7 @@ class Target:
 
     def __str__(self) -> str:
         level = self.level if isinstance(self.level, str) else f"{self.level:g}"
-        unit = "" if isinstance(self.level, str) else values.unit_of(PHYSICS, PHYSICS, self.of)
+        unit = "" if isinstance(self.level, str) else values.unit_of(PHYSICS, self.of)
         return f"{self.of} {self.relation} {level} {'' if unit == '1' else unit}".strip()
 
 
@@ -67,21 +66,25 @@ def read_target(target: Any) -> Target:
             f"{shown(target)} is not a condition: an output, one of <=, >= and =, and a value; "
             'write "job_time <= 30 d"'
         )
-    if not isinstance(of, str) or not is_quantity(PHYSICS, of) or values.unit_of(PHYSICS, PHYSICS, of) == "flag":
+    if (
+        not isinstance(of, str)
+        or not is_quantity(PHYSICS, of)
+        or values.unit_of(PHYSICS, of) == "flag"
+    ):
         if of in INPUTS:
             raise InputError(
                 f"target: {of} is an input, not an output; choose its values: {of}=..."
             )
-        known = [name for name in PHYSICS.quantities if values.unit_of(PHYSICS, PHYSICS, name) != "flag"]
+        known = [name for name in PHYSICS.quantities if values.unit_of(PHYSICS, name) != "flag"]
         raise InputError(f"target: {shown(of)} is not a numeric output; {nearest(str(of), known)}")
     if isinstance(level, str) and is_quantity(PHYSICS, level):
-        if values.unit_of(PHYSICS, PHYSICS, level) != values.unit_of(PHYSICS, PHYSICS, of):
+        if values.unit_of(PHYSICS, level) != values.unit_of(PHYSICS, of):
             raise InputError(
-                f"target: {of} is in {values.unit_of(PHYSICS, PHYSICS, of)} and {level} in "
-                f"{values.unit_of(PHYSICS, PHYSICS, level)}; compare like with like"
+                f"target: {of} is in {values.unit_of(PHYSICS, of)} and {level} in "
+                f"{values.unit_of(PHYSICS, level)}; compare like with like"
             )
         return Target(of, relation.replace("==", "="), level)
-    number = 0.0 if level == "0" else values.number(PHYSICS, PHYSICS, of, level)
+    number = 0.0 if level == "0" else values.number(PHYSICS, of, level)
     if not math.isfinite(number):
         raise InputError(f"target: {of} = {shown(level)} is not finite; give a finite target")
     return Target(of, relation.replace("==", "="), number)

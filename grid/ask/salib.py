@@ -43,7 +43,7 @@ def salib(sweep: Evaluation, of: str) -> tuple[dict[str, Any], Callable[[Any], A
                 f"samples have the shape {points.shape}; give (samples, {len(ranges)})"
             )
         columns = {
-            name: np.rint(column) if is_whole(plan.graph, sweep.graph, name) else column
+            name: np.rint(column) if is_whole(plan.graph, name) else column
             for name, column in zip(ranges, points.T, strict=True)
         }
         return outputs_at(frozen_problem, columns, of, Settings())

@@ -11,6 +11,7 @@ from ...kernels.calculus.phases import without_phase
 from ...kernels.declare import CHANGERS
 from ...kernels.graph import formulas as graph
 from ...kernels.inputs import BY_TOPIC, INPUTS
+from ...kernels.physics.graph import PHYSICS
 from ...kernels.roles import DECIDING, MONEY, NEAR, REASON
 from ..errors import InputError, nearest, shown
 from ..plan import memory, tiles
@@ -29,7 +30,6 @@ from ..spec.axis import Array, Axis
 from ..spec.scenario import Problem
 from ..spec.values import is_whole, without_unit
 from .gradient import check_inputs, check_quantity, derivative_of, of_phases, reached, uncounted
-from ...kernels.physics.graph import PHYSICS
 
 if TYPE_CHECKING:
     import xarray
@@ -80,7 +80,9 @@ def check_levers(plan: Plan, of: Any, wrt: str | Sequence[str] | None) -> list[s
     reaching = reached(plan, [of])
     known = [name for name, row in INPUTS.items() if row.kind != "option"]
     felt = [name for name in known if name in reaching] + of_phases(plan, reaching)
-    return felt + [n for n in (*plan.graph.quantities, *graph.plugged) if n in reaching & given - {of}]
+    return felt + [
+        n for n in (*plan.graph.quantities, *graph.plugged) if n in reaching & given - {of}
+    ]
 
 
 GIVEN = "given"  # the kind of quantities stated by a spec or a label
@@ -106,7 +108,7 @@ def kind_of(name: str) -> str:
 
 def is_built(name: str) -> bool:
     """Whether a count comes as machines and networks are sold, such as the GPUs of a node."""
-    return is_whole(PHYSICS, PHYSICS, name) and kind_of(name) in ("hardware", "fabric")
+    return is_whole(PHYSICS, name) and kind_of(name) in ("hardware", "fabric")
 
 
 def among(
@@ -258,7 +260,10 @@ def rank_inputs(
         {
             "input": names,
             "units": ("input", [unit_of(sweep.graph, n) for n in names]),
-            "kind": ("input", ["difference" if is_whole(plan.graph, sweep.graph, n) else "derivative" for n in names]),
+            "kind": (
+                "input",
+                ["difference" if is_whole(plan.graph, n) else "derivative" for n in names],
+            ),
             "topic": ("input", [kind_of(n) for n in names]),
         },
         {
@@ -280,7 +285,7 @@ def _sides(plan: Plan, name: str, value: float) -> tuple[float, float]:
     (case,) = plan.cases
     if is_built(name):
         return value, value
-    if not is_whole(plan.graph, plan.graph, name):
+    if not is_whole(plan.graph, name):
         row = INPUTS.get(without_phase(name))
         low, high = (row.low, row.high) if row else (-np.inf, np.inf)
         return max(value * (1 - STEP), low), min(value * (1 + STEP), high)

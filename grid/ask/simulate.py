@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS
 from ...kernels.roles import ENDING, UNPLAYED
 from ..errors import InputError
@@ -22,6 +21,7 @@ from ..show.tables import check_rows, check_variables
 from ..spec import phases
 from ..spec.arguments import scenario_and_axes
 from ..spec.axis import Array
+from ..spec.plugins import graph_of
 from ..spec.scenario import Problem, resolve
 from ..spec.values import check_threads
 from .extrapolation import with_remarks
@@ -209,7 +209,7 @@ def simulate_spec(
     threads = check_threads(threads)
     shared, all_axes, added_up = phases.with_phases(scenario, axes)
     if added_up:
-        all_axes[phases.NAME] = phases.following(plan.graph, all_axes[phases.NAME], shared)
+        all_axes[phases.NAME] = phases.following(graph_of(scenario), all_axes[phases.NAME], shared)
     problem = resolve(shared, all_axes)
     tiered = "tiered" in _chosen(problem, "checkpoint_mode")
     further = dict(OF_KINDS) if "kinds" in _chosen(problem, "recovery_model") else {}

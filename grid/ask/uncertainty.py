@@ -9,6 +9,7 @@ import numpy as np
 
 from ...kernels.calculus.derivatives import name_of
 from ...kernels.calculus.phases import without_phase
+from ...kernels.physics.graph import PHYSICS
 from ...kernels.roles import ERRORS, RATIOS_OF_PARTS, REASON
 from ...kernels.statistics import normal_quantile
 from ..errors import InputError, check_count, check_texts, imported
@@ -24,7 +25,6 @@ from ..spec.axis import Array, Axis
 from ..spec.distributions import ERROR, Distribution
 from ..spec.values import is_whole
 from .gradient import reached
-from ...kernels.physics.graph import PHYSICS
 
 if TYPE_CHECKING:
     import xarray
@@ -227,7 +227,7 @@ def _differentiated(
 
 
 def _check_smooth(name: str, distribution: Distribution) -> None:
-    if is_whole(PHYSICS, PHYSICS, name):
+    if is_whole(PHYSICS, name):
         raise InputError(f"{name} is a whole number, without a slope; use method = 'sampled'")
     if not math.isfinite(distribution.deviation):
         raise InputError(f"{name} may be infinite; use method = 'sampled'")

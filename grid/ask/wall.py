@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...kernels.physics.graph import PHYSICS
 from ...kernels.roles import HEADROOM, NEAR, REASON
 from ..errors import InputError, shown
 from ..reduce.kept import met
@@ -21,14 +22,13 @@ from ..show.tables import meanings, numbers, scale
 from ..spec import auto, phases, values
 from ..spec.axes import make_axes
 from ..spec.axis import Array
+from ..spec.plugins import graph_of
 from ..spec.scenario import resolve
 from .gradient import uncounted
 from .interval import SIDES, end_of
 from .layouts import WHOLE, best_layouts, candidates, inputs_of
 from .ratio import between, side
 from .runs import Names, Target, conditions_of, whole_unit
-from ...kernels.physics.graph import PHYSICS
-from ..spec.plugins import graph_of
 
 if TYPE_CHECKING:
     import xarray
@@ -167,11 +167,11 @@ def _batch(scenario: Mapping[str, Any], phased: bool) -> float:
         )
     if _BATCH not in scenario:
         raise InputError(f"the scenario has no {_BATCH} to grow; state that of the first size")
-    return values.number(PHYSICS, PHYSICS, _BATCH, scenario[_BATCH])
+    return values.number(PHYSICS, _BATCH, scenario[_BATCH])
 
 
 def _positive(name: str, given: Any) -> float:
-    limit = values.number(PHYSICS, PHYSICS, name, given)
+    limit = values.number(PHYSICS, name, given)
     if not 0 < limit < math.inf:
         raise InputError(f"a limit of {shown(given)} on {name} is not above 0 and finite; give one")
     return limit
@@ -193,7 +193,9 @@ def _sizes(
     step = math.lcm(node, *(round(MOST / count) for count in counts.tolist()))
     if between is not None and (isinstance(between, str) or len(between) != 2):
         raise InputError(f"between = {shown(between)} is not a range; give [first, last]")
-    first, last = (step, MOST) if between is None else (values.number(PHYSICS, PHYSICS, SIZE, v) for v in between)
+    first, last = (
+        (step, MOST) if between is None else (values.number(PHYSICS, SIZE, v) for v in between)
+    )
     start = math.ceil(max(first, 1) / step) * step
     if not start <= last < math.inf:
         raise InputError(

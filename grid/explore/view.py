@@ -20,6 +20,7 @@ import numpy as np
 from ...kernels.calculus.phases import without_phase
 from ...kernels.declare import written
 from ...kernels.inputs import INPUTS
+from ...kernels.physics.graph import PHYSICS
 from ...kernels.roles import REASON
 from ..errors import ChangedError, InputError, check_path, nearest, shown
 from ..plan.labels import own_version
@@ -27,7 +28,6 @@ from ..plots.picture import words
 from ..show.tables import export, scale
 from ..spec.axes import make_axis
 from ..spec.axis import Array
-from ...kernels.physics.graph import PHYSICS
 
 if TYPE_CHECKING:
     import xarray

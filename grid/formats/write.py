@@ -5,13 +5,13 @@ from typing import Any
 
 from ...catalog import KINDS, record
 from ...kernels.inputs import INPUTS
+from ...kernels.physics.graph import PHYSICS
 from ...kernels.roles import TEXTS
 from ..errors import InputError, nearest
 from ..spec import values
 from . import deepspeed, maxtext, megatron_bridge, megatron_lm, torchtitan
 from .read import spec_of
 from .table import Job, values_of
-from ...kernels.physics.graph import PHYSICS
 
 _WRITTEN = (megatron_lm, megatron_bridge, torchtitan, maxtext, deepspeed)
 WRITERS: Mapping[str, Any] = {each.NAME: each for each in _WRITTEN}
@@ -49,8 +49,8 @@ def _in_base_units(scenario: Mapping[str, Any]) -> dict[str, Any]:
     """A scenario whose numbers are plain."""
     apart = {*KINDS, *TEXTS}
     return {
-        name: values.number(PHYSICS, PHYSICS, name, value)
-        if isinstance(value, str) and name not in apart and not values.is_option(PHYSICS, PHYSICS, name)
+        name: values.number(PHYSICS, name, value)
+        if isinstance(value, str) and name not in apart and not values.is_option(PHYSICS, name)
         else value
         for name, value in scenario.items()
     }

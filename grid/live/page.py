@@ -21,6 +21,7 @@ from ...kernels.engines import javascript
 from ...kernels.engines.program import fold
 from ...kernels.graph.formulas import Function, parameters
 from ...kernels.inputs import INPUTS, TOPIC_OF
+from ...kernels.physics.graph import PHYSICS
 from ...kernels.roles import (
     BEST_HIGH,
     CROSSING,
@@ -55,10 +56,9 @@ from ..show.tables import check_new, counted, scale
 from ..spec import auto, dates
 from ..spec.axes import make_axes
 from ..spec.axis import Axis
+from ..spec.plugins import graph_of
 from ..store.places.durable import write_file
 from .still import parts
-from ...kernels.physics.graph import PHYSICS
-from ..spec.plugins import graph_of
 
 MOST_CHOICES = 128  # of labels, options and points of axes that set several inputs
 MOST_BYTES = 1_000_000  # of a page: mail programs do not open more

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...kernels.physics.graph import PHYSICS
 from ...kernels.roles import SIZES, TIME
 from ..ask.layouts import (
     LAYOUT,
@@ -30,9 +31,8 @@ from ..run.settings import Settings
 from ..spec import auto
 from ..spec.axes import make_axes, make_axis
 from ..spec.axis import Axis
-from .page import MOST_CHOICES, Planned, is_slider, page
-from ...kernels.physics.graph import PHYSICS
 from ..spec.plugins import graph_of
+from .page import MOST_CHOICES, Planned, is_slider, page
 
 if TYPE_CHECKING:
     import xarray
@@ -108,7 +108,9 @@ def _choices(
 ) -> list[_Choice]:
     """The layouts of each cluster, of the best first."""
     scenario: Any = asked.sweep.spec["scenario"]
-    apart = [a for a in make_axes(PHYSICS, asked.sweep.spec["axes"]).values() if a.name not in start]
+    apart = [
+        a for a in make_axes(PHYSICS, asked.sweep.spec["axes"]).values() if a.name not in start
+    ]
     first = tuple(at[axis.name] for axis in apart)
     places = itertools.product(*(range(axis.size) for axis in apart))
     won = {}

@@ -9,12 +9,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...catalog import KINDS, record
-from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS
+from ...kernels.physics.graph import PHYSICS
 from ..errors import InputError
 from ..spec import patterns, values
 from ..text import unguarded
-from ...kernels.physics.graph import PHYSICS
 
 LARGEST = 1 << 26  # bytes of a table
 MOST_ROWS = 100_000
@@ -91,7 +90,7 @@ def check_once(names: Sequence[str]) -> None:
 def written(name: str, unit: str, text: str) -> Any:
     """A cell's content: a number in the base unit, or text."""
     text = text.strip()
-    if name in KINDS or values.is_option(PHYSICS, PHYSICS, name) or not _PLAIN.fullmatch(text):
+    if name in KINDS or values.is_option(PHYSICS, name) or not _PLAIN.fullmatch(text):
         return text
     return f"{text} {unit}" if unit not in ("", "1") else float(text)
 
@@ -101,8 +100,8 @@ def checked(name: str, value: Any) -> Any:
     if name in KINDS:
         record(name, value)
         return value
-    if not values.is_option(PHYSICS, PHYSICS, name):
-        return values.number(PHYSICS, PHYSICS, name, value)
+    if not values.is_option(PHYSICS, name):
+        return values.number(PHYSICS, name, value)
     choices = {str(choice).lower(): choice for choice in INPUTS[name].choices}
     known = isinstance(value, str) and value.lower() in choices
     return choices[value.lower()] if known else patterns.choice(name, value)
@@ -112,5 +111,9 @@ def check_measured(of: str, value: float) -> None:
     """Refuse impossible measurements: times that are not finite and above 0, shares above 1."""
     if not 0 < value < math.inf:
         raise InputError(f"{of} = {value:g} is not finite and above 0; give what was measured")
-    if value > 1 and of in PHYSICS.quantities and PHYSICS.quantities[of].doc.returns.startswith(_SHARES):
+    if (
+        value > 1
+        and of in PHYSICS.quantities
+        and PHYSICS.quantities[of].doc.returns.startswith(_SHARES)
+    ):
         raise InputError(f"{of} is a share, not above 1: write 35 % or 0.35")

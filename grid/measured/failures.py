@@ -12,13 +12,13 @@ import numpy as np
 from ...catalog import CatalogError, record
 from ...kernels.declare import HOUR
 from ...kernels.inputs import INPUTS
+from ...kernels.physics.graph import PHYSICS
 from ...kernels.roles import ALL_CAUSES, LOST, PARTS_MTTF, SHARED_BY
 from ..errors import InputError, imported, nearest, shown
 from ..formats.event_log import NO_FAILURE, Event, Log
 from ..spec.distributions import distribution, of_events
 from ..spec.scenario import resolve
 from .file import quoted
-from ...kernels.physics.graph import PHYSICS
 
 WINDOW = 600.0  # seconds: lines of one node that follow within are one event
 MOST_VALUES = 20  # of an empirical distribution that is written

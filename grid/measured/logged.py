@@ -4,13 +4,13 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...kernels.physics.graph import PHYSICS
 from ..errors import InputError
 from ..formats import training_log as logs
 from ..formats.training_log import TrainingLog
 from ..spec import values
 from ..spec.bounded import read_text
 from .predict import evaluate
-from ...kernels.physics.graph import PHYSICS
 
 _BATCH, _GPUS, _TOKENS = "global_batch_size", "n_gpus", "tokens_per_step"
 
@@ -30,7 +30,7 @@ def step_of(log: TrainingLog, scenario: Mapping[str, Any]) -> tuple[float, dict[
     """Seconds of the median step, and the inputs that the log states. Raises InputError."""
     inputs = {} if log.batch is None else {_BATCH: log.batch}
     if log.batch is not None and _BATCH in scenario:
-        stated = values.number(PHYSICS, PHYSICS, _BATCH, scenario[_BATCH])
+        stated = values.number(PHYSICS, _BATCH, scenario[_BATCH])
         if stated != log.batch:
             raise InputError(
                 f"the log's global batch is {log.batch:.0f}, the spec's {_BATCH} = {stated:.0f}; "
@@ -45,8 +45,8 @@ def step_of(log: TrainingLog, scenario: Mapping[str, Any]) -> tuple[float, dict[
             f"the log prints rates per {log.per}; state {' and '.join(missing)} in the spec"
         )
     if log.per == logs.SAMPLE:
-        return log.time * values.number(PHYSICS, PHYSICS, _BATCH, scenario[_BATCH]), inputs
+        return log.time * values.number(PHYSICS, _BATCH, scenario[_BATCH]), inputs
     (tokens,) = evaluate([((_TOKENS,), scenario)])
     if isinstance(tokens, str):
         raise InputError(tokens)
-    return log.time * tokens[0] / values.number(PHYSICS, PHYSICS, _GPUS, scenario[_GPUS]), inputs
+    return log.time * tokens[0] / values.number(PHYSICS, _GPUS, scenario[_GPUS]), inputs

@@ -12,14 +12,13 @@ from functools import lru_cache
 from typing import Any
 
 from ...catalog import KINDS
-from ...kernels.graph.formulas import load
+from ...kernels.physics.graph import PHYSICS
 from ...kernels.roles import COUNTS, RUN_STEPS, STEPS
 from ..errors import InputError, nearest, shown
 from ..spec import values
 from ..text import guarded
 from . import cells
 from .row import Reading, Row
-from ...kernels.physics.graph import PHYSICS
 
 ENDINGS = (".csv", ".json")
 LONGEST = 2000  # characters of a text
@@ -43,7 +42,9 @@ def is_table(text: str) -> bool:
 def _is_output(name: str) -> bool:
     if name in (*MESSAGES, *_LAID_OUT):
         return False
-    return name in (_ALL_REDUCE, _PER_GPU) or (name in PHYSICS.quantities and PHYSICS.quantities[name].unit != "flag")
+    return name in (_ALL_REDUCE, _PER_GPU) or (
+        name in PHYSICS.quantities and PHYSICS.quantities[name].unit != "flag"
+    )
 
 
 def from_csv(path: str, text: str) -> list[Any]:
@@ -105,7 +106,7 @@ def readings(entry: Any) -> tuple[list[Reading], list[str]]:
 @lru_cache(maxsize=cells.MOST_COLUMNS)  # such a column recurs in each of many rows
 def _refusal(name: str) -> str:
     try:
-        values.check_name(PHYSICS, PHYSICS, name)
+        values.check_name(PHYSICS, name)
     except InputError as error:
         return str(error)
     return ""
@@ -135,14 +136,19 @@ def _parts(entry: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _reading(inputs: Mapping[str, Any], of: str, value: Any, notes: tuple[str, ...]) -> Reading:
     if not _is_output(of):
-        raise InputError(f"of = {shown(of)} is not a measured quantity; {nearest(of, PHYSICS.quantities)}")
+        raise InputError(
+            f"of = {shown(of)} is not a measured quantity; {nearest(of, PHYSICS.quantities)}"
+        )
     if value is None:
         raise InputError(f"measured has no value of {of}; give one")
     measured: float = _value(of, value)
     if of == _PER_GPU:
         if "n_gpus" not in inputs:
             raise InputError(f"{of} is compared by that of all GPUs; state n_gpus")
-        measured, of = measured * values.number(PHYSICS, PHYSICS, "n_gpus", inputs["n_gpus"]), "tokens_per_second"
+        measured, of = (
+            measured * values.number(PHYSICS, "n_gpus", inputs["n_gpus"]),
+            "tokens_per_second",
+        )
     cells.check_measured(of, measured)
     return Reading(inputs, of, measured, notes)
 
@@ -162,7 +168,9 @@ def text_of(rows: Sequence[Row], ending: str) -> str:
 
 def _as_csv(rows: Sequence[Row]) -> str:
     stated = {name for row in rows for name in row.inputs}
-    names = [name for name in dict.fromkeys([*MESSAGES, *values.known_names(PHYSICS, PHYSICS)]) if name in stated]
+    names = [
+        name for name in dict.fromkeys([*MESSAGES, *values.known_names(PHYSICS)]) if name in stated
+    ]
     out = io.StringIO()
     table = csv.writer(out, lineterminator="\n")
     texts = ["id", "group", "source", "where", "note"]
@@ -176,7 +184,9 @@ def _as_csv(rows: Sequence[Row]) -> str:
 
 def _heading(name: str) -> str:
     like = _LIKE.get(name, name)
-    unit = "1" if name in KINDS or values.is_option(PHYSICS, PHYSICS, name) else values.unit_of(PHYSICS, PHYSICS, like)
+    unit = (
+        "1" if name in KINDS or values.is_option(PHYSICS, name) else values.unit_of(PHYSICS, like)
+    )
     return name if unit == "1" else f"{name} [{unit}]"
 
 

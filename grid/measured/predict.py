@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...catalog import KINDS, CatalogError, record
-from ...kernels.graph.formulas import load
+from ...kernels.physics.graph import PHYSICS
 from ..errors import InputError
 from ..progress import expected
 from ..run.evaluation import Evaluation
@@ -17,7 +17,6 @@ from ..run.settings import Settings
 from ..spec import values
 from ..spec.scenario import resolve
 from .row import LeftOut, Row
-from ...kernels.physics.graph import PHYSICS
 
 STEP, ALL_REDUCE = "step_time", "all_reduce_time"
 _IDEAL, _COUNTED = ("ideal_compute_time", "tokens_per_step"), {"flops_counting": "parameters"}
@@ -79,7 +78,11 @@ def _compared(row: Row, answer: tuple[float, ...], ideal: tuple[float, ...] | st
     predicted, *ends = answer
     low, high = ends if ends and ends[0] < ends[1] else (math.nan, math.nan)
     time, tokens = (math.nan, math.nan) if isinstance(ideal, str) else ideal
-    n_gpus = values.number(PHYSICS, PHYSICS, "n_gpus", row.inputs["n_gpus"]) if "n_gpus" in row.inputs else math.nan
+    n_gpus = (
+        values.number(PHYSICS, "n_gpus", row.inputs["n_gpus"])
+        if "n_gpus" in row.inputs
+        else math.nan
+    )
     return Compared(
         row.id, row.group, row.of, row.measured, predicted, low, high, time, tokens / n_gpus
     )
@@ -121,7 +124,7 @@ def _alone(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 def _count(name: str, value: Any) -> float:
     try:
-        return values.number(PHYSICS, PHYSICS, "n_gpus", value)
+        return values.number(PHYSICS, "n_gpus", value)
     except InputError as error:
         raise InputError(str(error).replace("n_gpus", name)) from None
 
@@ -139,7 +142,7 @@ def evaluate(questions: Sequence[Question]) -> list[tuple[float, ...] | str]:
             answers[k] = str(error)
             done(1)
     for (outputs, names), members in alike.items():
-        choices = sorted(n for n in names if n in KINDS or values.is_option(PHYSICS, PHYSICS, n))
+        choices = sorted(n for n in names if n in KINDS or values.is_option(PHYSICS, n))
         chosen = {k: [str(questions[k][1][n]) for n in choices] for k in members}
         # Sorted: each run of equal choices is one set of formulas
         members.sort(key=chosen.__getitem__)

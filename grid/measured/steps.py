@@ -11,8 +11,8 @@ import numpy as np
 
 from ...catalog import KINDS, NONE, CatalogError, pooled, record
 from ...kernels.calculus.derivatives import name_of
-from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS
+from ...kernels.physics.graph import PHYSICS
 from ..errors import InputError, imported, nearest, shown
 from ..plan.execute import evaluate_block
 from ..plan.plan import Plan
@@ -22,7 +22,6 @@ from ..spec.bounded import read_bytes
 from ..spec.scenario import resolve
 from .cells import LARGEST, check_measured, check_once, checked, named, rows_of, written
 from .fit import Fit, covariance_of, quantile, variance_of, weakest, weights_of
-from ...kernels.physics.graph import PHYSICS
 
 FITTED = tuple(
     name
@@ -98,7 +97,9 @@ def read_table(path: str | Path, of: str = "step_time") -> Table:
 def parse_table(path: str, text: str, of: str = "step_time") -> Table:
     """The table in a CSV's text, as `read_table` does."""
     if of not in PHYSICS.quantities or PHYSICS.quantities[of].unit == "flag":
-        raise InputError(f"{shown(of)} is not a measured quantity; {nearest(of, PHYSICS.quantities)}")
+        raise InputError(
+            f"{shown(of)} is not a measured quantity; {nearest(of, PHYSICS.quantities)}"
+        )
     return _read_rows(rows_of(path, text), of)
 
 
@@ -107,10 +108,12 @@ def _read_rows(rows: list[list[str]], of: str) -> Table:
     table = Table({})
     for k, heading in enumerate(map(str.strip, rows[0])):
         name, unit = named(heading)
-        if name in values.known_names(PHYSICS, PHYSICS) and (name not in PHYSICS.quantities or PHYSICS.quantities[name].unit != "flag"):
+        if name in values.known_names(PHYSICS) and (
+            name not in PHYSICS.quantities or PHYSICS.quantities[name].unit != "flag"
+        ):
             columns[k] = name, unit
         elif heading:
-            hint = nearest(name, values.known_names(PHYSICS, PHYSICS), "it is not an input")
+            hint = nearest(name, values.known_names(PHYSICS), "it is not an input")
             table.notes.append(f"the column {shown(heading)} is not used: {hint}")
     names = [name for name, _ in columns.values()]
     check_once(names)
@@ -326,7 +329,7 @@ def _start(name: str, scenario: Mapping[str, Any]) -> float:
     """The search's start: the scenario's value or the default, within the bounds."""
     row = INPUTS[name]
     value = scenario.get(name, row.default)
-    value = values.number(PHYSICS, PHYSICS, name, value) if value is not None else 1e10
+    value = values.number(PHYSICS, name, value) if value is not None else 1e10
     if row.high < math.inf:
         return value if 0.01 * row.high < value < 0.99 * row.high else 0.5 * row.high
     return value if value > 0 else {"s": 1e-3}.get(row.unit, 0.1)
@@ -373,7 +376,7 @@ class _Model:
             alike.setdefault(stated, []).append(place)
         self._parts = []
         for stated, places in alike.items():
-            named = [name for name in stated if name in KINDS or values.is_option(plan.graph, PHYSICS, name)]
+            named = [name for name in stated if name in KINDS or values.is_option(PHYSICS, name)]
             cells = {name: [table.inputs[name][rows[k]] for k in places] for name in stated}
             order = sorted(
                 range(len(places)), key=lambda k: [str(cells[name][k]) for name in named]

@@ -14,7 +14,8 @@ from .cases import Choice, Formulas
 Dims = Mapping[str, Collection[str]]
 
 
-def find_dims(graph: Graph, 
+def find_dims(
+    graph: Graph,
     axes: Sequence[Axis],
     choices: Sequence[Choice],
     formulas: Sequence[Formulas],
@@ -51,7 +52,8 @@ def ordered(dims: Dims, axes: Sequence[Axis]) -> dict[str, tuple[str, ...]]:
     return {name: tuple(axis for axis in names if axis in own) for name, own in dims.items()}
 
 
-def differentiated(graph: Graph, 
+def differentiated(
+    graph: Graph,
     formulas: Sequence[Formulas],
     dims: Dims,
     wanted: Iterable[Derivative],
@@ -110,8 +112,8 @@ def _switches(graph: Graph, axis: Axis, name: str) -> bool:
     return option in axis.options or any(bool(np.isnan(row).any()) for row in rows)
 
 
-def _made_differently(graph: Graph, 
-    axis: str, choices: Sequence[Choice], formulas: Sequence[Formulas]
+def _made_differently(
+    graph: Graph, axis: str, choices: Sequence[Choice], formulas: Sequence[Formulas]
 ) -> set[str]:
     """Derivatives whose formulas an axis changes, other cutting axes fixed: no option shows it."""
     names: set[str] = set()

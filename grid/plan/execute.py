@@ -140,7 +140,9 @@ def _mask(
     own = plan.out_dims[plan.reason]
     reason = np.empty(extent(region, own, own), np.int8)
     values = free if own == dims else None  # free inputs have all dimensions: it reads none
-    evaluate_block(plan, own, {dim: region[dim] for dim in own}, {plan.reason: reason}, threads, values)
+    evaluate_block(
+        plan, own, {dim: region[dim] for dim in own}, {plan.reason: reason}, threads, values
+    )
     where = (reason != 0).reshape(extent(region, own, dims))
     for name in masked:
         np.copyto(outs[name], -1 if outs[name].dtype == np.int8 else np.nan, where=where)

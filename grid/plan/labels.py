@@ -49,7 +49,10 @@ def attributes(plan: Plan, name: str) -> dict[str, Any]:
         plain = without_phase(name)
         if plain not in plan.graph.inputs:
             return attributes(plan, plain)
-        return {"units": plan.graph.inputs[plain].unit, "long_name": plan.graph.inputs[plain].description}
+        return {
+            "units": plan.graph.inputs[plain].unit,
+            "long_name": plan.graph.inputs[plain].description,
+        }
     notes = plan.structure.notes
     if ("attributes", name) not in notes:
         notes["attributes", name] = _attributes(plan, name)
@@ -114,7 +117,11 @@ def coordinates(plan: Plan, dims: Iterable[str] | None = None) -> dict[str, Any]
                     coords[name] = (axis.name, row.copy(), attributes(plan, name))
             for name, choices in {**axis.options, **axis.records}.items():
                 if name != axis.name:
-                    coords[name] = (axis.name, choice_labels(plan.graph, plan.graph, name, choices), {"long_name": name})
+                    coords[name] = (
+                        axis.name,
+                        choice_labels(plan.graph, name, choices),
+                        {"long_name": name},
+                    )
     for name, (names, row) in plan.problem.tables.items():
         if {*names} <= {*coords} and name not in hidden and without_phase(name) == name:
             coords[name] = (names, row.copy(), attributes(plan, name))
@@ -124,7 +131,7 @@ def coordinates(plan: Plan, dims: Iterable[str] | None = None) -> dict[str, Any]
 def _whole(graph: Graph, axis: Axis) -> Array:
     """The labels of an axis; counts as whole numbers."""
     labels = axis.labels
-    if axis.name not in axis.numbers or not is_whole(graph, graph, axis.name) or labels.dtype.kind != "f":
+    if axis.name not in axis.numbers or not is_whole(graph, axis.name) or labels.dtype.kind != "f":
         return labels
     counts = np.abs(labels) < 2.0**53
     return labels.astype(np.int64) if (counts & (labels == np.rint(labels))).all() else labels

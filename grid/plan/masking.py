@@ -9,7 +9,9 @@ from .cases import Formulas
 from .dims import depending
 
 
-def layout_dependent(graph: Graph, formulas: Iterable[Formulas], outputs: Iterable[str]) -> list[str]:
+def layout_dependent(
+    graph: Graph, formulas: Iterable[Formulas], outputs: Iterable[str]
+) -> list[str]:
     """Outputs affected by the job's layout, which infeasible_reason checks; not that itself."""
     touched = depending(formulas, computed=graph.roles.layout)
     sources = {name: slope.of if (slope := derivative(graph, name)) else name for name in outputs}

@@ -98,7 +98,9 @@ class Plan(Grid):
         stated, used, inputs = self.problem.stated, self.structure.used, self.graph.inputs
         implied = (used & inputs.keys()) - stated
         read = used.union(*(inputs[name].implied_by for name in implied))
-        return sorted(stated - read - {*self.graph.roles.before})  # those that a phase takes from earlier phases
+        return sorted(
+            stated - read - {*self.graph.roles.before}
+        )  # those that a phase takes from earlier phases
 
     def defaults(self, varied: Collection[str] = ()) -> tuple[dict[str, Any], list[str]]:
         """Inputs of `DECIDED` left to a default, with values; and those so at some points only.
@@ -175,7 +177,7 @@ class Plan(Grid):
         """Where formulas in use go beyond the runs that they were fitted to, a line each."""
         lines: dict[str, None] = {}
         for at, name, choice in self.structure.fitted:
-            case, option = self.cases[at], option_of(graph, self.graph, name)
+            case, option = self.cases[at], option_of(self.graph, name)
             quantity = without_phase(name)
             for operand, (low, high) in FITTED[quantity][choice].items():
                 own = operand + name.removeprefix(quantity)  # of the same phase, if it has one
@@ -248,7 +250,7 @@ class Structure:
         known: dict[int, frozenset[str]] = {}
         for row in {id(row): row for row in self.formulas}.values():
             own = [
-                {*parameters(formula), option_of(graph, self.graph, n) or n} for n, formula in row.items()
+                {*parameters(formula), option_of(self.graph, n) or n} for n, formula in row.items()
             ]
             known[id(row)] = frozenset(map(without_phase, set[str]().union(*own)))
         return [known[id(row)] for row in self.formulas]
@@ -362,7 +364,9 @@ def _formulas_and_dims(
     dims = find_dims(problem.graph, problem.axes, chosen, formulas, free, tables)
     if wanted := [slope for name in outputs if (slope := derivative(problem.graph, name))]:
         phased = problem.phases.numbers if problem.phases else ()
-        formulas = differentiated(problem.graph, formulas, dims, wanted, [n for n in phased if n not in free])
+        formulas = differentiated(
+            problem.graph, formulas, dims, wanted, [n for n in phased if n not in free]
+        )
         dims = find_dims(problem.graph, problem.axes, chosen, formulas, free, tables)
     return formulas, dims
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...catalog import AUTO, NONE
+from ...kernels.graph.formulas import Graph
 from ..spec.axes import is_coupled, make_axis
 from ..spec.axis import Axis
 from ..spec.phases import stated
@@ -35,10 +36,15 @@ def written(
     axes = spec["axes"].items()
     if plan.problem.auto_by_default:  # so that it means the same under another rule
         spec = {**spec, "scenario": {**spec["scenario"], _CALIBRATION: AUTO}}
-    return {**spec, "axes": {name: _entry(plan.graph, name, of, known.get(name), kept) for name, of in axes}}
+    return {
+        **spec,
+        "axes": {name: _entry(plan.graph, name, of, known.get(name), kept) for name, of in axes},
+    }
 
 
-def _entry(graph: Graph, name: str, entry: Any, axis: Axis | None, kept: Collection[str] | None) -> Any:
+def _entry(
+    graph: Graph, name: str, entry: Any, axis: Axis | None, kept: Collection[str] | None
+) -> Any:
     if isinstance(entry, Mapping) and "design" in entry:
         return entry
     coupled = is_coupled(entry)

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from ...kernels.physics.graph import PHYSICS
 from ..measured.fit import CollectiveFit
 from ..measured.steps import StepFit
 from ..show.tables import scale
 from ..show.theme import LINES
 from ..spec.values import unit_of
 from .picture import blank, check_picture, headed, labelled, plain, saved, styled, words
-from ...kernels.physics.graph import PHYSICS
 
 _OUT, _IN, _LINE = *LINES[:2], "black"
 
@@ -59,7 +59,7 @@ def _collective(top: Any, below: Any, fit: CollectiveFit) -> None:
 
 
 def _steps(top: Any, below: Any, fit: StepFit) -> None:
-    factor, unit = scale(unit_of(PHYSICS, PHYSICS, fit.of), fit.measured, fit.of)
+    factor, unit = scale(unit_of(PHYSICS, fit.of), fit.measured, fit.of)
     ends = [min(fit.measured.min(), fit.fitted.min()), max(fit.measured.max(), fit.fitted.max())]
     ends = [ends[0] / factor / 1.05, ends[1] / factor * 1.05]
     top.plot(ends, ends, color=_LINE, linewidth=1.2, label="equal", zorder=1)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 import numpy as np
 
 from ...kernels.calculus.phases import phase_of, without_phase
+from ...kernels.physics.graph import PHYSICS
 from ...kernels.roles import REASON
 from ..ask.layouts import SHORT
 from ..ask.layouts import text as layout_text
@@ -23,7 +24,6 @@ from ..errors import InputError, check_path, imported
 from ..show.tables import scale
 from ..show.theme import GREY, LINES
 from ..spec.values import is_known
-from ...kernels.physics.graph import PHYSICS
 
 if TYPE_CHECKING:
     import xarray
@@ -377,7 +377,7 @@ def title(
     fixed = []
     for key, coordinate in drawn.coords.items():
         name = str(key)
-        known = is_known(PHYSICS, PHYSICS, name) or not is_number(coordinate)
+        known = is_known(PHYSICS, name) or not is_number(coordinate)
         if coordinate.ndim == 0 and known and name in _axes_of(cube):
             unit = ""
             if is_number(coordinate):

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...kernels.physics.graph import PHYSICS
 from ..measured.predict import ALL_REDUCE, Compared
 from ..show.tables import scale
 from ..show.theme import GREY, LINES
 from ..spec.values import unit_of
 from .picture import blank, check_picture, labelled, plain, saved, styled, words
-from ...kernels.physics.graph import PHYSICS
 
 if TYPE_CHECKING:
     from ..measured.validate import Validation
@@ -42,7 +42,7 @@ def _panel(axes: Any, rows: list[Compared], of: str) -> None:
         return
     both = np.array([(row.predicted, row.measured) for row in rows])
     middle = math.sqrt(both.min() * both.max())
-    factor, unit = scale("s" if of == ALL_REDUCE else unit_of(PHYSICS, PHYSICS, of), middle, of)
+    factor, unit = scale("s" if of == ALL_REDUCE else unit_of(PHYSICS, of), middle, of)
     ends = np.array([both.min() / 1.4, both.max() * 1.4]) / factor
     axes.fill_between(ends, (1 - _BAND) * ends, (1 + _BAND) * ends, color=GREY, lw=0)
     axes.plot(ends, ends, color="black", linewidth=1)

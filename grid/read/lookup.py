@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...kernels.graph.formulas import Graph
 from ..datasets import load_accessor
 from ..errors import InputError, nearest, shown
 from ..plan import memory
@@ -143,11 +144,13 @@ def _labels(graph: Graph, cube: "xarray.Dataset", name: Any) -> Array:
         hint = nearest(name, axes, f"choose from {', '.join(axes)}")
         raise InputError(f"{shown(name)} is not an axis of the cube; {hint}")
     labels: Array = cube[name].values if name in cube.coords else np.array(["?"])
-    if labels.dtype.kind not in "iuf" or values.is_option(graph_at(cube.attrs), graph, name):
+    if labels.dtype.kind not in "iuf" or values.is_option(graph_at(cube.attrs), name):
         raise InputError(f"{name} holds no numbers; cut it first: cube.sel({name}=...)")
-    if not values.is_known(graph_at(cube.attrs), graph, name):
+    if not values.is_known(graph_at(cube.attrs), name):
         raise InputError(f"{name} stands for several inputs; cut it first: cube.sel({name}=...)")
-    if (unit := cube[name].attrs.get("units", base := values.unit_of(graph_at(cube.attrs), graph, name))) != base:
+    if (
+        unit := cube[name].attrs.get("units", base := values.unit_of(graph_at(cube.attrs), name))
+    ) != base:
         hint = f"cube.fleetcube.to_units({{{name!r}: {base!r}}})"
         raise InputError(f"{name} is in {unit}; give the cube with it in {base}: {hint}")
     if not np.isfinite(labels).all():
@@ -160,7 +163,7 @@ def _requested(graph: Graph, name: str, value: Any) -> tuple[tuple[str, ...], Ar
     value = values.without_unit(graph, name, value)
     many = hasattr(value, "__array__") or isinstance(value, Sequence)
     if isinstance(value, str | bytes) or not many:
-        return (), np.array(values.number(graph, graph, name, value))
+        return (), np.array(values.number(graph, name, value))
     if hasattr(value, "dims") and hasattr(value, "coords"):  # a DataArray
         value = in_base_unit(graph, name, value)
         dims, array = tuple(map(str, value.dims)), value.values
@@ -170,7 +173,7 @@ def _requested(graph: Graph, name: str, value: Any) -> tuple[tuple[str, ...], Ar
     if len(set(dims)) < len(dims):
         raise InputError(f"{name} has {len(dims)} dimensions; give a list or a DataArray")
     if array.dtype.kind not in "iuf":
-        flat = [values.number(graph, graph, name, item) for item in array.reshape(-1).tolist()]
+        flat = [values.number(graph, name, item) for item in array.reshape(-1).tolist()]
         array = np.array(flat).reshape(array.shape)
     return dims, array.astype(float)
 

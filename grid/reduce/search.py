@@ -52,8 +52,11 @@ def search(
     dims = tuple(dim for dim in plan.sizes if dim in kept or dim in reduced)
     ranked = math.prod(plan.shape(dims)) * (1 if k == 1 else RANKED)
     read = {name, *(each for condition in where or () for each in condition.outputs)}
-    if ranked < WORTH or not reduced or plan.engine in JAX or any(
-        derivative(plan.graph, each) for each in read
+    if (
+        ranked < WORTH
+        or not reduced
+        or plan.engine in JAX
+        or any(derivative(plan.graph, each) for each in read)
     ):
         return None
     cases, cells = plan.cases_of(dims), math.prod(plan.shape(dim for dim in dims if dim in kept))

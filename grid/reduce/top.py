@@ -72,7 +72,9 @@ def top(
     coords = {name: gridded(column) for name, column in labels.items() if name not in kept}
     coords |= {**stays, RANK: (RANK, np.arange(1, shape[-1] + 1), about)}
     whole = xarray.Dataset({n: gridded(column) for n, column in variables.items()}, coords, attrs)
-    return whole.set_coords([name for name in (plan.reason, plan.graph.roles.near) if name in whole])
+    return whole.set_coords(
+        [name for name in (plan.reason, plan.graph.roles.near) if name in whole]
+    )
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,9 @@ class _Top(Fronts):
                 for dim in step
             }
             for k, name in enumerate(self.names):
-                if k != self.lead and not (name == plan.reason and plan.mask):  # what is kept can run
+                if k != self.lead and not (
+                    name == plan.reason and plan.mask
+                ):  # what is kept can run
                     own, shape = {d: places[d] for d in plan.out_dims[name]}, cell[part].shape
                     found_there = values_at(plan, [name], own, shape, "float64", plan.engine)
                     points[k, part] = self.signs[k] * found_there[name]

@@ -109,7 +109,7 @@ class Winners:
         shape = plan.shape(self.kept)
         memory.check(16 * len(self.room.names) * math.prod(shape))
         whole = plan.whole(self.dims)
-        best = self.start(shape)
+        best = self.start(plan, shape)
         for bundle, new in map_(self.part, tiles.bundles(whole, self.kept)):
             self.fold(best, tiles.inside(whole, bundle, self.kept), new)
         return best
@@ -124,7 +124,7 @@ class Winners:
             self.fold(best, tiles.inside(bundle, block, self.kept), new)
         return best
 
-    def start(self, shape: tuple[int, ...]) -> dict[str, _Best]:
+    def start(self, plan: Plan, shape: tuple[int, ...]) -> dict[str, _Best]:
         riders = self.room.names[len(self.leads) :]
         return {
             name: _Best(

@@ -4,6 +4,7 @@ Each distinct text is read once, and numbers never one by one.
 """
 
 import decimal
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -25,29 +26,32 @@ def numbers(graph: Graph, frame: Frame, name: str) -> Array:
     """A column of an input in its base unit, checked; NaN where a cell is missing."""
     from pandas.api import types
 
-    column = frame.column(name)
-    scale = _scale(graph, name, getattr(column.dtype, "units", frame.unit(name)))  # pint-pandas sets them
+    column = frame.column(graph, name)
+    scale = _scale(
+        graph, name, getattr(column.dtype, "units", frame.unit(name))
+    )  # pint-pandas sets them
     if types.is_any_real_numeric_dtype(column.dtype):
         row: Array = column.to_numpy(np.float64, na_value=np.nan)
         if scale != 1:
             row = row * scale
         there = row if not np.isnan(row).any() else row[~np.isnan(row)]
         for extreme in (float(there.min()), float(there.max())) if there.size else ():
-            _read(frame, row, extreme, partial(values.number, graph), name, extreme)
+            _read(frame, row, extreme, functools.partial(values.number, graph), name, extreme)
         return row
 
     def read(_: str, cell: Any) -> float:
         number = float(cell) if isinstance(cell, decimal.Decimal) else cell
         plain = isinstance(number, int | float) and not isinstance(number, bool)
-        return values.number(graph, graph, name, number * scale if plain and scale != 1 else number)
+        return values.number(graph, name, number * scale if plain and scale != 1 else number)
 
     codes, cells = _distinct(frame, name, column, read)
     return np.array([*cells, np.nan]).take(codes)  # the last one for -1
 
 
-def choices(frame: Frame, name: str) -> tuple[Array, list[Any]]:
+def choices(graph: Graph, frame: Frame, name: str) -> tuple[Array, list[Any]]:
     """A column of an option or catalog kind: codes, and the distinct choices."""
-    return _distinct(frame, name, frame.column(name), _label if name in KINDS else _option)
+    read = _label if name in KINDS else functools.partial(_option, graph)
+    return _distinct(frame, name, frame.column(graph, name), read)
 
 
 def _label(kind: str, cell: Any) -> Any:
@@ -70,10 +74,10 @@ def _scale(graph: Graph, name: str, unit: Any) -> float:
     if unit is None:
         return 1.0
     try:
-        return factor(str(unit), values.unit_of(graph, graph, name))
+        return factor(str(unit), values.unit_of(graph, name))
     except UnitError as error:
         raise InputError(
-            f"column {name!r} {error}; state its unit, {values.unit_of(graph, graph, name)}, or none"
+            f"column {name!r} {error}; state its unit, {values.unit_of(graph, name)}, or none"
         ) from None
 
 

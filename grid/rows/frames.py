@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...kernels.calculus.derivatives import quantity
+from ...kernels.graph.formulas import Graph
 from ..errors import InputError, shown
 from ..plan.labels import REMARKS
 from ..spec.axis import Array
@@ -39,7 +40,7 @@ class Frame:
             )
         return len(column)
 
-    def column(self, name: str) -> Any:
+    def column(self, graph: Graph, name: str) -> Any:
         """A column as a pandas Series; missing cells are NaN or None."""
         import pandas
 
@@ -64,7 +65,7 @@ class _Pandas(Frame):
     def __init__(self, frame: Any) -> None:
         self.frame, self.names, self.rows = frame, list(frame.columns), len(frame)
 
-    def column(self, name: str) -> Any:
+    def column(self, graph: Graph, name: str) -> Any:
         return self.frame[name]
 
     def unit(self, name: str) -> Any:
@@ -109,7 +110,7 @@ class _Arrow(Frame):
     def chunks(self, name: str) -> Any:
         return self.table.column(name)
 
-    def column(self, name: str) -> Any:
+    def column(self, graph: Graph, name: str) -> Any:
         import pyarrow
         from pyarrow import types
 
@@ -167,7 +168,9 @@ class _Polars(_Arrow):
     def beside(self, graph: Graph, outputs: Mapping[str, Array], remarks: str = "") -> Any:
         import polars
 
-        columns = [polars.Series(name, _arrow(graph, name, array)) for name, array in outputs.items()]
+        columns = [
+            polars.Series(name, _arrow(graph, name, array)) for name, array in outputs.items()
+        ]
         return self.frame.with_columns(
             column.cast(polars.Enum(meanings)) if (meanings := _meanings(column.name)) else column
             for column in columns

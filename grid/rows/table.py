@@ -8,7 +8,7 @@ import numpy as np
 
 from ...catalog import KINDS, spelling
 from ...kernels.engines.tiles import cuts
-from ...kernels.graph.formulas import parameters
+from ...kernels.graph.formulas import Graph, parameters
 from ..errors import InputError, nearest, shown
 from ..plan import memory, tiles
 from ..plan.execute import evaluate_block
@@ -18,6 +18,7 @@ from ..progress import expected
 from ..run.settings import Settings, check_settings
 from ..spec import auto, values
 from ..spec.axis import Array, Axis
+from ..spec.plugins import graph_of
 from ..spec.scenario import Problem, resolve
 from . import columns
 from .frames import Frame, frame_of
@@ -96,14 +97,14 @@ def evaluate_table(
     asked = check_settings(settings, Settings())
     if not isinstance(scenario, Mapping | None):
         raise InputError(f"scenario = {shown(scenario)} is not a table of inputs; give one")
+    graph = graph_of(scenario or {})
     shared = values.without_unit(graph, "", scenario or {})
     check_outputs(wanted, resolve(shared, {}))  # errors here concern no row
-    graph = graph_of(shared)
     inputs = _inputs(graph, source, keep)
-    named = {name for name in inputs if name in KINDS or values.is_option(graph, graph, name)}
+    named = {name for name in inputs if name in KINDS or values.is_option(graph, name)}
     cells = Cells(
         {name: columns.numbers(graph, source, name) for name in inputs if name not in named},
-        {name: columns.choices(source, name) for name in inputs if name in named},
+        {name: columns.choices(graph, source, name) for name in inputs if name in named},
     )
     for sizes in (False, True):
         work = []
@@ -163,7 +164,7 @@ def _inputs(graph: Graph, source: Frame, keep: str | Sequence[str]) -> list[str]
             hint = nearest(name, map(str, source.names), "choose one of its columns")
             raise InputError(f"keep: the frame has no column {name!r}; {hint}")
     inputs = [name for name in source.names if name not in kept]
-    known = values.known_names(graph, graph)
+    known = values.known_names(graph)
     if unknown := [name for name in inputs if name not in known]:
         meant = [(name, spelling.near(str(name), known, alike=0.8)) for name in unknown]
         told = ", ".join(f"{n!r}" + (f" ({spelling.hint(m, '')})" if m else "") for n, m in meant)
@@ -173,7 +174,7 @@ def _inputs(graph: Graph, source: Frame, keep: str | Sequence[str]) -> list[str]
         )
     for name in inputs:
         try:
-            values.check_name(graph, graph, name)
+            values.check_name(graph, name)
         except InputError:
             raise InputError(
                 f"column {name!r} is a result and cannot be given; drop or rename it"

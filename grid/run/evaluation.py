@@ -13,6 +13,7 @@ import numpy as np
 
 from ...kernels import log
 from ...kernels.calculus.phases import without_phase
+from ...kernels.graph.formulas import Graph
 from ..errors import InputError
 from ..plan import memory, tiles
 from ..plan.engine import compiles

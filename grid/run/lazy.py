@@ -37,7 +37,9 @@ def evaluate_task(
         for dim, k, size in zip(user, block_id, sizes, strict=True)
     }
     shape = [region[dim].stop - region[dim].start for dim in dims]
-    outs: dict[str, Array] = {name: np.empty(shape, dtype_of(plan.graph, name, number)) for name in names}
+    outs: dict[str, Array] = {
+        name: np.empty(shape, dtype_of(plan.graph, name, number)) for name in names
+    }
     evaluate_block(plan, dims, region, outs, 1)
     order = [dims.index(dim) for dim in user]
     return {name: out.transpose(order) for name, out in outs.items()}

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...catalog import KINDS
 from ...kernels.inputs import INPUTS
+from ...kernels.physics.graph import PHYSICS
 from ..errors import InputError
 from ..plan.written import as_it_was
 from ..run.evaluation import Evaluation
@@ -13,7 +14,6 @@ from ..spec.scenario import choose
 from ..spec.values import is_known
 from ..store.cube import spec_of
 from .schedule import PlayedSchedule, simulate_schedule
-from ...kernels.physics.graph import PHYSICS
 
 if TYPE_CHECKING:
     import xarray

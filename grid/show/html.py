@@ -37,13 +37,19 @@ _STYLE = """<style>
 def sweep_html(plan: Plan, spec: Mapping[str, Any]) -> str:
     """Axes, outputs, scenario and plan of a sweep as HTML, with all text escaped."""
     points = math.prod(axis.size for axis in plan.problem.axes)
-    size = sum(plan.size(name) * dtype_of(plan.graph, name, float).itemsize for name in plan.outputs)
+    size = sum(
+        plan.size(name) * dtype_of(plan.graph, name, float).itemsize for name in plan.outputs
+    )
     head = f"{points:,} point{'s' * (points != 1)}, {_bytes(size)} as float64"
     parts = [
         f"<div><span class='obj-type'>fleetcube.Sweep</span> {head}</div>",
-        _section("Axes", _AXES, map(_axis, plan.problem.axes), opened=True),
+        _section(
+            "Axes", _AXES, (_axis(plan.graph, axis) for axis in plan.problem.axes), opened=True
+        ),
         _section("Outputs", _OUTPUTS, (_output(plan, name) for name in plan.outputs), opened=True),
-        _section("Scenario", _SCENARIO, map(_set, spec["scenario"], spec["scenario"].values())),
+        _section(
+            "Scenario", _SCENARIO, (_set(plan.graph, *entry) for entry in spec["scenario"].items())
+        ),
         _section("Plan", _PLAN, _planned(plan)),
         *_lines(remarks(root_attributes(plan, spec))),
     ]
@@ -141,7 +147,7 @@ def _axis(graph: Graph, axis: Axis) -> list[str]:
     ends, unit = [label(first), label(last)], ""
     meaning = ", ".join(name for name in axis.inputs if name != axis.name)
     if number:
-        factor, unit = scale(values.unit_of(graph, graph, axis.name), axis.labels, axis.name)
+        factor, unit = scale(values.unit_of(graph, axis.name), axis.labels, axis.name)
         ends = [numbers(np.array([end / factor]))[0] for end in (first, last)]
     if axis.name in graph.inputs:
         meaning = graph.inputs[axis.name].description
@@ -159,7 +165,7 @@ def _output(plan: Plan, name: str) -> list[str]:
 
 def _set(graph: Graph, name: str, value: Any) -> list[str]:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    unit = values.unit_of(graph, graph, name) if number and not values.is_option(graph, graph, name) else ""
+    unit = values.unit_of(graph, name) if number and not values.is_option(graph, name) else ""
     return [name, _cut(f"{value:,.10g}" if number else label(value)), "" if unit == "1" else unit]
 
 

@@ -60,7 +60,9 @@ def position(graph: Graph, axis: Axis, value: Any) -> int:
 
 
 def _index(graph: Graph, name: str, points: Any, text: str, notes: list[str]) -> Any:
-    if points.dtype.kind not in "iuf" or (name in graph.inputs and graph.inputs[name].kind == "option"):
+    if points.dtype.kind not in "iuf" or (
+        name in graph.inputs and graph.inputs[name].kind == "option"
+    ):
         return _named(name, [label(point) for point in points], text)
     if ":" in text:
         return _between(graph, name, points, text)
@@ -120,14 +122,16 @@ def _nearest(graph: Graph, name: str, points: Any, text: str, notes: list[str]) 
         )
     pick = int(np.argmin(np.abs(points - wanted)))
     if abs(points[pick] - wanted) > slack:
-        notes.append(f"{name} = {value} is not on the axis: taking {_shown(graph, name, points[pick])}")
+        notes.append(
+            f"{name} = {value} is not on the axis: taking {_shown(graph, name, points[pick])}"
+        )
     return pick
 
 
 def _wanted(graph: Graph, name: str, text: str) -> float:
     """The number to look up on an axis, in the base unit if the axis is an input."""
     if _is_known(graph, name):
-        return values.number(graph, graph, name, _typed(text))
+        return values.number(graph, name, _typed(text))
     try:
         return float(text)
     except ValueError:
@@ -137,7 +141,7 @@ def _wanted(graph: Graph, name: str, text: str) -> float:
 
 
 def _is_known(graph: Graph, name: str) -> bool:
-    return values.is_known(graph, graph, name) and without_phase(name) not in KINDS
+    return values.is_known(graph, name) and without_phase(name) not in KINDS
 
 
 def _typed(text: str) -> Any:
@@ -151,7 +155,7 @@ def _typed(text: str) -> Any:
 
 
 def _shown(graph: Graph, name: str, value: float) -> str:
-    base = values.unit_of(graph, graph, name) if _is_known(graph, name) else "1"
+    base = values.unit_of(graph, name) if _is_known(graph, name) else "1"
     factor, unit = scale(base, np.array([value]), name)
     return f"{value / factor:.6g} {unit}".strip()
 
@@ -213,11 +217,11 @@ def narrow(
         elif name == patterns.NAME:
             scenario.pop(name, None)
             axes[name] = text.split(",")
-        elif not values.is_known(graph, graph, name):
-            known = [*axes, *values.known_names(graph, graph)]
+        elif not values.is_known(graph, name):
+            known = [*axes, *values.known_names(graph)]
             raise InputError(f"{name!r} is not an input or an axis; {nearest(name, known)}")
         else:
-            if ":" in text and _is_known(graph, name) and not values.is_option(graph, graph, name):
+            if ":" in text and _is_known(graph, name) and not values.is_option(graph, name):
                 raise InputError(f"{name} = {text}: first:last is for an axis; list the values")
             many = _values(graph, name, text, notes)
             if len(many) > 1:
@@ -255,7 +259,7 @@ def _changed(graph: Graph, axis: Axis, text: str, notes: list[str]) -> Any:
 
 
 def _values(graph: Graph, name: str, text: str, notes: list[str]) -> list[Any]:
-    named = without_phase(name) in KINDS or values.is_option(graph, graph, name)
+    named = without_phase(name) in KINDS or values.is_option(graph, name)
     parts = text.split(",") if named else _parts(name, text, notes)
     return [_value(graph, name, part) for part in parts]
 
@@ -265,11 +269,11 @@ def _value(graph: Graph, name: str, text: str) -> Any:
     plain = without_phase(name)
     if plain in KINDS:
         return text
-    if values.is_option(graph, graph, plain):
+    if values.is_option(graph, plain):
         written = {label(choice): choice for choice in graph.inputs[plain].choices}
         return patterns.choice(name, written.get(text, text))
     value = _typed(text)
-    values.number(graph, graph, name, value)
+    values.number(graph, name, value)
     return value
 
 
@@ -284,9 +288,9 @@ def remarks(spec: Mapping[str, Any]) -> list[str]:
             bare |= entry
     unitless = []
     for name, entry in bare.items():
-        if _is_known(graph, name) and not values.is_option(graph, graph, name):
+        if _is_known(graph, name) and not values.is_option(graph, name):
             numbers = [n for n in _numbers(entry) if n not in (0, np.inf)]
-            unit = values.unit_of(graph, graph, name)
+            unit = values.unit_of(graph, name)
             if numbers and unit in _MANY:
                 unitless.append(f"{name} = {', '.join(_bare(graph, name, n) for n in numbers[:3])}")
     notes = [f"without a unit, taken in base units: {'; '.join(unitless)}"] if unitless else []
@@ -295,7 +299,10 @@ def remarks(spec: Mapping[str, Any]) -> list[str]:
 
 
 def _bare(graph: Graph, name: str, number: float) -> str:
-    in_base_unit, scaled = f"{number:.10g} {values.unit_of(graph, graph, name)}", _shown(graph, name, number)
+    in_base_unit, scaled = (
+        f"{number:.10g} {values.unit_of(graph, name)}",
+        _shown(graph, name, number),
+    )
     return scaled if in_base_unit == scaled else f"{in_base_unit} ({scaled})"
 
 

@@ -20,9 +20,8 @@ from ..plan.labels import END_OF
 from ..spec import dates, phases, values
 from ..spec.axes import PHASE
 from ..spec.axis import Array
-from ..text import guarded, visible
-from ..spec.plugins import graph_of
 from ..spec.plugins import graph_at
+from ..text import guarded, visible
 
 if TYPE_CHECKING:
     from datetime import date
@@ -410,7 +409,8 @@ def _told(cube: "xarray.Dataset", dims: Sequence[str], whole: bool) -> list[str]
     kept = [
         str(name)
         for name, coordinate in cube.coords.items()
-        if set(coordinate.dims) <= {*dims} and (whole or name in axes or not values.is_known(graph_at(cube.attrs), graph_of(cube), name))
+        if set(coordinate.dims) <= {*dims}
+        and (whole or name in axes or not values.is_known(graph_at(cube.attrs), name))
     ]
     return list(dict.fromkeys([*kept, *_labelled(cube, dims)]))
 

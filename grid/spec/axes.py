@@ -83,8 +83,8 @@ def _read(graph: Graph, name: str, spec: Any) -> Axis:
 
 def _check_swept(graph: Graph, name: str) -> str:
     """The name, if a spec may sweep it: for one phase only numbers can be swept."""
-    plain = without_phase(values.check_name(graph, graph, name))
-    if plain != name and (plain in KINDS or values.is_option(graph, graph, plain)):
+    plain = without_phase(values.check_name(graph, name))
+    if plain != name and (plain in KINDS or values.is_option(graph, plain)):
         raise InputError(f"axis {name!r}: {plain} of one phase takes one name; put it in the phase")
     return name
 
@@ -156,7 +156,7 @@ def _generate(graph: Graph, name: str, spec: Mapping[str, Any]) -> list[Any] | A
             "with num for linspace and geomspace and round if wanted"
         )
     kind = chosen[0]
-    if values.is_option(graph, graph, name) or name in KINDS:
+    if values.is_option(graph, name) or name in KINDS:
         if kind != "values":
             raise InputError(f"axis {name!r} takes named values; write {name} = [...]")
         return _points(graph, name, spec["values"])
@@ -164,9 +164,9 @@ def _generate(graph: Graph, name: str, spec: Mapping[str, Any]) -> list[Any] | A
     if not isinstance(ends, Sequence) or isinstance(ends, str):
         raise InputError(f"axis {name!r}: {kind} = {ends!r} is not a list")
     if kind == "values":
-        points = np.array([values.number(graph, graph, name, value) for value in ends])
+        points = np.array([values.number(graph, name, value) for value in ends])
     else:
-        points = _space(name, kind, [values.number(graph, graph, name, end) for end in ends], spec)
+        points = _space(name, kind, [values.number(graph, name, end) for end in ends], spec)
     if not isinstance(spec.get("round", False), bool):
         raise InputError(f"axis {name!r}: round = {spec['round']!r} is not true or false")
     if spec.get("round", False):
@@ -214,7 +214,7 @@ def _single(graph: Graph, name: str, target: str, points: list[Any] | Array) -> 
     """An axis of one input, option or catalog kind."""
     if len(points) == 0:
         raise InputError(f"axis {name!r} is empty; give at least one value")
-    if target in KINDS or values.is_option(graph, graph, target):
+    if target in KINDS or values.is_option(graph, target):
         check_length(name, len(points), MOST_SPELLED)
     if target in KINDS:
         _check_distinct(name, _named(target, points))
@@ -225,16 +225,20 @@ def _single(graph: Graph, name: str, target: str, points: list[Any] | Array) -> 
         rows = [patterns.counts(point) for point in points]
         if any(row.keys() != rows[0].keys() for row in rows):
             raise InputError(f"axis {name!r} has patterns with E and without; sweep them apart")
-        return _together(graph, name, np.array(points), {key: [r[key] for r in rows] for key in rows[0]})
+        return _together(
+            graph, name, np.array(points), {key: [r[key] for r in rows] for key in rows[0]}
+        )
     if target == patterns.RECOMPUTED and any(map(patterns.modules, points)):
         made = _by_module(graph, points)
         ways = [dict(zip(made, row, strict=True)) for row in zip(*made.values(), strict=True)]
         _check_distinct(name, [patterns.policy(row) for row in ways])  # in any order of words
-        return _together(graph, name, values.choice_labels(graph, graph, target, list(points)), {target: points})
-    if values.is_option(graph, graph, target):
-        choices = tuple(values.option(graph, graph, target, point) for point in points)
+        return _together(
+            graph, name, values.choice_labels(graph, target, list(points)), {target: points}
+        )
+    if values.is_option(graph, target):
+        choices = tuple(values.option(graph, target, point) for point in points)
         _check_distinct(name, choices)
-        return Axis(name, values.choice_labels(graph, graph, target, choices), options={target: choices})
+        return Axis(name, values.choice_labels(graph, target, choices), options={target: choices})
     check_length(name, len(points), MOST_GIVEN)
     numbers = _numbers(graph, target, points)
     _check_distinct(name, numbers)
@@ -244,7 +248,7 @@ def _single(graph: Graph, name: str, target: str, points: list[Any] | Array) -> 
 def _by_module(graph: Graph, points: Sequence[Any] | Array) -> dict[str, list[Any]]:
     """The inputs set by choices of what runs again, some of them modules by their names."""
     target = patterns.RECOMPUTED
-    made = [patterns.modules(p) or {target: values.option(graph, graph, target, p)} for p in points]
+    made = [patterns.modules(p) or {target: values.option(graph, target, p)} for p in points]
     named = dict.fromkeys(key for row in made for key, value in row.items() if value)
     return {key: [row.get(key, 0.0) for row in made] for key in named}
 
@@ -260,10 +264,10 @@ def _named(kind: str, labels: Iterable[Any]) -> list[str]:
 def _numbers(graph: Graph, name: str, points: list[Any] | Array) -> Array:
     """Values of an input in its base unit."""
     if not isinstance(points, np.ndarray):
-        return np.array([values.number(graph, graph, name, point) for point in points])
+        return np.array([values.number(graph, name, point) for point in points])
     numbers = points.astype(np.float64)
     for extreme in (numbers.min(), numbers.max()) if numbers.size else ():
-        values.number(graph, graph, name, float(extreme))  # NaN is an extreme, too, and is refused
+        values.number(graph, name, float(extreme))  # NaN is an extreme, too, and is refused
     return numbers
 
 
@@ -300,7 +304,7 @@ def _rows(graph: Graph, name: str, spec: Mapping[str, Any]) -> dict[str, list[An
     """The points of inputs that vary together, the same number of each."""
     if not isinstance(name, str) or not name.isidentifier():
         raise InputError(f"axis {name!r} is not a name; use letters, digits and underscores")
-    if values.is_known(graph, graph, name):
+    if values.is_known(graph, name):
         raise InputError(
             f"axis {name!r} has the name of an input but is a table of "
             f"{', '.join(map(str, spec)) or 'nothing'}; give a list, one of "
@@ -308,9 +312,9 @@ def _rows(graph: Graph, name: str, spec: Mapping[str, Any]) -> dict[str, list[An
         )
     if not spec:
         raise InputError(f"axis {name!r} is empty; give lists of inputs that move together")
-    unknown = [key for key in spec if not values.is_known(graph, graph, key)]
+    unknown = [key for key in spec if not values.is_known(graph, key)]
     if unknown:
-        hint = nearest(unknown[0], [*values.known_names(graph, graph), *_GENERATORS])
+        hint = nearest(unknown[0], [*values.known_names(graph), *_GENERATORS])
         raise InputError(f"axis {name!r}: {unknown[0]!r} is not an input; {hint}")
     rows = {_check_swept(graph, key): _points(graph, key, entry) for key, entry in spec.items()}
     sizes = {key: len(row) for key, row in rows.items()}
@@ -324,7 +328,9 @@ def _rows(graph: Graph, name: str, spec: Mapping[str, Any]) -> dict[str, list[An
     return rows
 
 
-def _together(graph: Graph, name: str, labels: Array, rows: Mapping[str, list[Any] | Array]) -> Axis:
+def _together(
+    graph: Graph, name: str, labels: Array, rows: Mapping[str, list[Any] | Array]
+) -> Axis:
     """An axis along which inputs vary together."""
     numbers: dict[str, Array] = {}
     options: dict[str, tuple[Any, ...]] = {}
@@ -335,8 +341,8 @@ def _together(graph: Graph, name: str, labels: Array, rows: Mapping[str, list[An
         if key in KINDS:
             _named(key, row)
             records[key] = tuple(row)
-        elif values.is_option(graph, graph, key):
-            options[key] = tuple(values.option(graph, graph, key, point) for point in row)
+        elif values.is_option(graph, key):
+            options[key] = tuple(values.option(graph, key, point) for point in row)
         else:
             numbers[key] = _numbers(graph, key, row)
     return Axis(name, labels, numbers, options, records)

@@ -26,7 +26,7 @@ def design_axis(graph: Graph, name: str, spec: Mapping[str, Any]) -> Axis:
     round = true for whole numbers, or a list of equally likely entries. The same spec draws the
     same points, sorted by labels and options so that equal formulas run together, and numbered.
     """
-    if not isinstance(name, str) or not name.isidentifier() or name in values.known_names(graph, graph):
+    if not isinstance(name, str) or not name.isidentifier() or name in values.known_names(graph):
         raise InputError(f"axis {name!r} holds drawn points; give it a name that is not an input's")
     design, num, seed = spec["design"], spec.get("num"), spec.get("seed", 0)
     if design not in DESIGNS:
@@ -36,7 +36,7 @@ def design_axis(graph: Graph, name: str, spec: Mapping[str, Any]) -> Axis:
         )
     num = check_count(f"axis {name!r}: num", num)
     drawn = [key for key in spec if key not in _SETTINGS]
-    named = any(key in KINDS or values.is_option(graph, graph, key) for key in drawn)
+    named = any(key in KINDS or values.is_option(graph, key) for key in drawn)
     check_length(name, num, MOST_SPELLED if named else LONGEST // max(1, len(drawn)))
     if design == "sobol" and num & (num - 1):
         raise InputError(
@@ -47,10 +47,10 @@ def design_axis(graph: Graph, name: str, spec: Mapping[str, Any]) -> Axis:
     if not drawn:
         raise InputError(f"axis {name!r} draws nothing; give the range of at least one input")
     for key in drawn:
-        if not values.is_known(graph, graph, key):
-            hint = nearest(key, [*values.known_names(graph, graph), *_SETTINGS])
+        if not values.is_known(graph, key):
+            hint = nearest(key, [*values.known_names(graph), *_SETTINGS])
             raise InputError(f"axis {name!r}: {str(key)[:40]!r} is not an input; {hint}")
-        values.check_name(graph, graph, key)
+        values.check_name(graph, key)
     pick = {key: _range(graph, name, key, spec[key]) for key in drawn}
     unit = _unit_cube(design, num, len(drawn), seed)
     numbers: dict[str, Array] = {}
@@ -60,7 +60,7 @@ def design_axis(graph: Graph, name: str, spec: Mapping[str, Any]) -> Axis:
         points = pick[key](column)
         if key in KINDS:
             records[key] = tuple(points)
-        elif values.is_option(graph, graph, key):
+        elif values.is_option(graph, key):
             options[key] = tuple(points)
         else:
             numbers[key] = np.asarray(points, float)
@@ -102,10 +102,10 @@ def _range(graph: Graph, axis: str, key: str, spec: Any) -> Any:
         except CatalogError as error:
             raise InputError(str(error)) from None
         choices = list(spec)
-    elif values.is_option(graph, graph, key):
-        choices = [values.option(graph, graph, key, choice) for choice in spec]
+    elif values.is_option(graph, key):
+        choices = [values.option(graph, key, choice) for choice in spec]
     else:
-        choices = [values.number(graph, graph, key, choice) for choice in spec]
+        choices = [values.number(graph, key, choice) for choice in spec]
     return lambda u: [
         choices[k] for k in np.minimum(u * len(choices), len(choices) - 1).astype(int)
     ]
@@ -121,13 +121,13 @@ def _continuous(graph: Graph, axis: str, key: str, spec: Mapping[str, Any]) -> A
         or len(ends) != 2
         or not isinstance(spec.get("round", False), bool)
         or key in KINDS
-        or values.is_option(graph, graph, key)
+        or values.is_option(graph, key)
     ):
         raise InputError(
             f"axis {axis!r}: {key} = {str(dict(spec))[:60]} is not a range; "
             "give {linspace = [a, b]} or {geomspace = [a, b]}, or a list of choices"
         )
-    low, high = (values.number(graph, graph, key, end) for end in ends)
+    low, high = (values.number(graph, key, end) for end in ends)
     if not (math.isfinite(low) and math.isfinite(high)) or low >= high:
         raise InputError(
             f"axis {axis!r}: {key} from {low:g} to {high:g} is not a range; give a < b"

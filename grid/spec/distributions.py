@@ -123,7 +123,7 @@ def is_distribution(value: Any) -> bool:
 
 def distribution(graph: Graph, name: str, spec: Mapping[str, Any]) -> Distribution:
     """Read a distribution of an input: a table of its kind and numbers. Raises InputError."""
-    if name in LABELS or values.is_option(graph, graph, name):
+    if name in LABELS or values.is_option(graph, name):
         raise InputError(f"{name} takes names, not a distribution; sweep it as an axis")
     if spec.keys() == {"events", "hours"}:
         return of_events(graph, name, spec["events"], spec["hours"])
@@ -138,11 +138,13 @@ def distribution(graph: Graph, name: str, spec: Mapping[str, Any]) -> Distributi
     listed = isinstance(numbers, Sequence | np.ndarray) and not isinstance(numbers, str | bytes)
     if not listed or len(numbers) < 1 or (kind != "empirical" and len(numbers) != 2):
         raise InputError(f"{name}: {kind} = {shown(numbers)} is not {KINDS[kind]}; give that list")
-    if kind != "empirical" and values.is_whole(graph, graph, name):
+    if kind != "empirical" and values.is_whole(graph, name):
         raise InputError(f"{name} is a whole number; give {{empirical = [value, value, ...]}}")
-    first = values.number(graph, graph, name, numbers[0])
+    first = values.number(graph, name, numbers[0])
     if kind == "empirical":
-        return Distribution(kind, tuple(sorted(values.number(graph, graph, name, value) for value in numbers)))
+        return Distribution(
+            kind, tuple(sorted(values.number(graph, name, value) for value in numbers))
+        )
     if not math.isfinite(first):
         raise InputError(f"{name}: {kind} = {shown(numbers)} is not finite; give finite numbers")
     return _continuous(graph, name, kind, first, numbers)
@@ -150,7 +152,7 @@ def distribution(graph: Graph, name: str, spec: Mapping[str, Any]) -> Distributi
 
 def of_events(graph: Graph, name: str, events: Any, hours: Any) -> Distribution:
     """A mean time between events, as a number of events in a component time leave it."""
-    if not name.endswith(LIFETIMES) or values.unit_of(graph, graph, name) != "s":
+    if not name.endswith(LIFETIMES) or values.unit_of(graph, name) != "s":
         raise InputError(f"{name} is no mean time between failures; give another distribution")
     number = isinstance(events, int | float | np.number) and not isinstance(events, bool)
     if not number or not 0 <= events <= MOST_EVENTS:
@@ -160,7 +162,7 @@ def of_events(graph: Graph, name: str, events: Any, hours: Any) -> Distribution:
         )
     if not isinstance(hours, str):
         raise InputError(f'{name}: hours = {shown(hours)} has no unit; write it as "2.1e7 h"')
-    time = values.number(graph, graph, name, hours)
+    time = values.number(graph, name, hours)
     if not math.isfinite(time):
         raise InputError(f"{name}: hours = {shown(hours)} is not finite; give a finite time")
     low, high = _bounds(graph, name)
@@ -174,7 +176,9 @@ def _bounds(graph: Graph, name: str) -> tuple[float, float]:
     return (max(low, float(np.nextafter(0, 1))) if row and row.positive else low), high
 
 
-def _continuous(graph: Graph, name: str, kind: str, first: float, numbers: Sequence[Any]) -> Distribution:
+def _continuous(
+    graph: Graph, name: str, kind: str, first: float, numbers: Sequence[Any]
+) -> Distribution:
     row = graph.inputs.get(name)
     if kind == "lognormal":
         last = numbers[1]
@@ -186,7 +190,7 @@ def _continuous(graph: Graph, name: str, kind: str, first: float, numbers: Seque
         if first <= 0:
             raise InputError(f"{name}: lognormal has the median {first:g}; give one above 0")
     else:
-        last = values.number(graph, graph, name, numbers[1])
+        last = values.number(graph, name, numbers[1])
         if kind == "normal" and not 0 < last < math.inf:
             raise InputError(
                 f"{name}: normal has the standard deviation {shown(numbers[1])}; give one above 0"

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...catalog import CatalogError, record
 from ...kernels.calculus.phases import without_phase
+from ...kernels.physics.graph import PHYSICS
 from ...kernels.roles import (
     FOLDED_SCHEDULES,
     GROUP,
@@ -23,7 +24,6 @@ from ...kernels.roles import (
 )
 from ..errors import InputError, shown
 from . import values
-from ...kernels.physics.graph import PHYSICS
 
 NAME = "layer_pattern"
 _MEANT = "M Mamba-2, G gated DeltaNet, * attention, - feed-forward, E experts"
@@ -97,7 +97,7 @@ def modules(text: Any) -> dict[str, Any]:
 def choice(name: str, value: Any) -> Any:
     """A choice as spelled in the table of inputs, or modules that run again by their names."""
     words = without_phase(name) == RECOMPUTED and bool(modules(value))
-    return value if words else values.option(PHYSICS, PHYSICS, name, value)
+    return value if words else values.option(PHYSICS, name, value)
 
 
 def policy(known: Mapping[str, Any]) -> Any:
@@ -232,7 +232,7 @@ def _of_layout(
         if name in swept:
             raise InputError(f"{LAYOUT} holds for one {name}; take its axis away")
     folded = schedule in FOLDED_SCHEDULES
-    number = 2.0 if folded else values.number(PHYSICS, PHYSICS, SPLIT["chunks"], chunks)
+    number = 2.0 if folded else values.number(PHYSICS, SPLIT["chunks"], chunks)
     if schedule in UNCHUNKED_SCHEDULES:
         number = 1.0
     if not number.is_integer():

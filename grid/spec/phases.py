@@ -9,8 +9,8 @@ import numpy as np
 from ...catalog import KINDS
 from ...kernels.calculus.phases import in_phase, key_of, phase_of, without_phase
 from ...kernels.declare import OFF
-from ...kernels.roles import BEFORE, PHASED, SUMS
 from ...kernels.graph.formulas import Graph
+from ...kernels.roles import BEFORE, PHASED, SUMS
 from ..errors import InputError, nearest, shown
 from . import dates, patterns, plugins, values
 from .axes import PHASE, make_axis
@@ -114,8 +114,8 @@ def one(scenario: Mapping[str, Any], name: str) -> dict[str, Any]:
     phases = _checked(graph, shared, tables)
     k = list(phases).index(named(name, list(phases)))
     earlier = [own[PHASED] for own in list(phases.values())[:k]]
-    before = values.number(graph, graph, EARLIER, shared.get(EARLIER, 0))
-    before += sum(values.number(graph, graph, PHASED, own) for own in earlier)
+    before = values.number(graph, EARLIER, shared.get(EARLIER, 0))
+    before += sum(values.number(graph, PHASED, own) for own in earlier)
     if k:  # it starts where earlier phases end
         shared = {key: value for key, value in shared.items() if key != dates.NAME}
     return {**shared, **phases[name], **({EARLIER: before} if k else {})}
@@ -124,7 +124,7 @@ def one(scenario: Mapping[str, Any], name: str) -> dict[str, Any]:
 def following(graph: Graph, axis: Axis, shared: Mapping[str, Any]) -> Axis:
     """An axis of phases with the tokens trained before each."""
     own = axis.numbers[PHASED]
-    before = values.number(graph, graph, EARLIER, shared.get(EARLIER, 0)) + np.cumsum(own) - own
+    before = values.number(graph, EARLIER, shared.get(EARLIER, 0)) + np.cumsum(own) - own
     return replace(axis, numbers={**axis.numbers, EARLIER: before})
 
 
@@ -175,9 +175,9 @@ def _checked(graph: Graph, shared: Mapping[str, Any], tables: Any) -> dict[str, 
                 "first in [scenario]"
             )
         for key, value in own.items():
-            values.check_name(graph, graph, key)
+            values.check_name(graph, key)
             if value is None:  # it would hide the value in [scenario]
-                off = f"; {OFF}" if values.is_option(graph, graph, key) else ""
+                off = f"; {OFF}" if values.is_option(graph, key) else ""
                 raise InputError(f"phase {name!r}: {key} = None is no value; leave it out{off}")
             if isinstance(value, Mapping):
                 raise InputError(
@@ -205,11 +205,13 @@ def _inputs(name: str, spec: Any) -> tuple[str, ...]:
     return (name, *spec) if isinstance(spec, Mapping) else (name,)
 
 
-def _check_total(graph: Graph, shared: Mapping[str, Any], phases: Mapping[str, Mapping[str, Any]]) -> None:
+def _check_total(
+    graph: Graph, shared: Mapping[str, Any], phases: Mapping[str, Mapping[str, Any]]
+) -> None:
     """Compare a total stated by the scenario with the sum over its phases."""
     if PHASED in shared:
-        total = sum(values.number(graph, graph, PHASED, own[PHASED]) for own in phases.values())
-        said = values.number(graph, graph, PHASED, shared[PHASED])
+        total = sum(values.number(graph, PHASED, own[PHASED]) for own in phases.values())
+        said = values.number(graph, PHASED, shared[PHASED])
         if not np.isclose(total, said, rtol=1e-6, atol=0):
             raise InputError(
                 f"{PHASED} of the phases add up to {total:.6g}, and [scenario] says {said:.6g}; "
@@ -234,10 +236,12 @@ def _axis(graph: Graph, shared: Mapping[str, Any], phases: Mapping[str, dict[str
                 lacking = next(name for name, value in zip(spelled, row, strict=True) if not value)
                 raise InputError(f"phase {lacking!r} names no {key}; name one in [scenario], too")
             records |= make_axis(graph, NAME, {key: row, "labels": list(spelled)}).records
-        elif values.is_option(graph, graph, key):
-            options[key] = tuple(None if v is None else values.option(graph, graph, key, v) for v in row)
+        elif values.is_option(graph, key):
+            options[key] = tuple(None if v is None else values.option(graph, key, v) for v in row)
         else:
-            numbers[key] = np.array([np.nan if v is None else values.number(graph, graph, key, v) for v in row])
+            numbers[key] = np.array(
+                [np.nan if v is None else values.number(graph, key, v) for v in row]
+            )
     return Axis(NAME, np.array(list(spelled)), numbers, options, records)
 
 

@@ -146,14 +146,25 @@ def resolve(
     remarks: list[str] = []
     found: set[str] = set()
     notes |= _recounted(labels, swept, explicit) | dict(torus.notes)
-    swept, per_decade = _set_by_labels(graph, 
-        swept, labels, constants, options, explicit, free, used, tables, remarks, found, torus.rows
+    swept, per_decade = _set_by_labels(
+        graph,
+        swept,
+        labels,
+        constants,
+        options,
+        explicit,
+        free,
+        used,
+        tables,
+        remarks,
+        found,
+        torus.rows,
     )
     distributions |= {
         name: distribution(graph, name, value)
         for entry in (record(kind, label) for kind, label in labels.items())
         for name, value in entry.values.items()
-        if isinstance(value, Mapping) and name not in explicit and values.is_known(graph, graph, name)
+        if isinstance(value, Mapping) and name not in explicit and values.is_known(graph, name)
     }
     counted = hardware.counted(swept, constants, free)
     if hardware.CHIPS in free or hardware.CHIPS in counted.notes:
@@ -222,14 +233,14 @@ def _calibrations(labels: Mapping[str, str], axes: Sequence[Axis]) -> list[str]:
 def said_by(scenario: Mapping[str, Any]) -> dict[str, Any]:
     """Labels, options, and numbers in base units, as the scenario itself states them."""
     graph = plugins.graph_of(scenario)
-    constants, options, labels, _ = _constants(graph, 
-        patterns.spelled_out(phases.apart(scenario)[0], {}), {}
+    constants, options, labels, _ = _constants(
+        graph, patterns.spelled_out(phases.apart(scenario)[0], {}), {}
     )
     return {**labels, **constants, **options}
 
 
-def _constants(graph: Graph, 
-    scenario: Mapping[str, Any], swept: Mapping[str, str]
+def _constants(
+    graph: Graph, scenario: Mapping[str, Any], swept: Mapping[str, str]
 ) -> tuple[dict[str, float], dict[str, Any], dict[str, str], dict[str, Distribution]]:
     constants: dict[str, float] = {}
     options: dict[str, Any] = {}
@@ -238,7 +249,7 @@ def _constants(graph: Graph,
     for name, value in scenario.items():
         if name in (dates.NAME, own_records.NAME, plugins.NAME):
             continue  # not an input of any formula
-        values.check_name(graph, graph, name)
+        values.check_name(graph, name)
         if name == CONFIGURED:
             value = values.without_unit(graph, name, value)  # a table of a file, as one label
         if isinstance(value, Mapping):
@@ -252,19 +263,20 @@ def _constants(graph: Graph,
                 raise InputError(str(error)) from None
             if name not in swept:
                 labels[name] = value
-        elif values.is_option(graph, graph, name):
+        elif values.is_option(graph, name):
             if name not in swept:
-                options[name] = values.option(graph, graph, name, value)
+                options[name] = values.option(graph, name, value)
             else:
-                values.option(graph, graph, name, value)
+                values.option(graph, name, value)
         else:
-            number = values.number(graph, graph, name, value)
+            number = values.number(graph, name, value)
             if name not in swept:
                 constants[name] = number
     return constants, options, labels, distributions
 
 
-def _set_by_labels(graph: Graph, 
+def _set_by_labels(
+    graph: Graph,
     axes: list[Axis],
     labels: Mapping[str, str],
     constants: dict[str, float],
@@ -316,7 +328,7 @@ def _set_by_labels(graph: Graph,
                 axes[k] = replace(axes[k], numbers={**axes[k].numbers, name: row})
                 taken.add(name)
             for name in label_values.keys() - taken:
-                (options if values.is_option(graph, graph, name) else constants)[name] = label_values[name]
+                (options if values.is_option(graph, name) else constants)[name] = label_values[name]
             taken |= set(label_values)
         for k, axis in enumerate(axes):
             if kind not in axis.records:
@@ -361,7 +373,7 @@ def _set_by_labels(graph: Graph,
             chosen[k] |= {
                 name: tuple(point.get(name) for point in by_point)
                 for name in sorted(names)
-                if values.is_option(graph, graph, name)
+                if values.is_option(graph, name)
             }
             numbers = {
                 name: np.array([point.get(name, np.nan) for point in by_point])
@@ -384,7 +396,8 @@ def _set_by_labels(graph: Graph,
     ], per_decade
 
 
-def _set_rows(graph: Graph, 
+def _set_rows(
+    graph: Graph,
     rows: Mapping[str, tuple[tuple[str, ...], Array]],
     axes: list[Axis],
     chosen: list[dict[str, tuple[Any, ...]]],
@@ -397,7 +410,7 @@ def _set_rows(graph: Graph,
     place = {axis.name: k for k, axis in enumerate(axes)}
     for name in sorted(rows.keys() - taken):
         names, array = rows[name]
-        is_option = values.is_option(graph, graph, name)
+        is_option = values.is_option(graph, name)
         if not names:
             (options if is_option else constants)[name] = array.item()
         elif len(names) > 1 and is_option:
@@ -447,7 +460,8 @@ def _with_defaults(graph: Graph, axis: Axis) -> Axis:
     return replace(axis, numbers=numbers, defaults=open_ | chosen)
 
 
-def _closed(graph: Graph, 
+def _closed(
+    graph: Graph,
     axis: Axis,
     choices: Mapping[str, tuple[Any, ...]],
     axes: Iterable[Axis],
@@ -470,8 +484,8 @@ def _closed(graph: Graph,
     }
 
 
-def _values_of(graph: Graph, 
-    kind: str, label: str, used: dict[tuple[str, str], Record], own_gpu: bool
+def _values_of(
+    graph: Graph, kind: str, label: str, used: dict[tuple[str, str], Record], own_gpu: bool
 ) -> dict[str, Any]:
     """What a label sets; for a node also its GPU's inputs, unless the scenario names a GPU."""
     entry = record(kind, label)

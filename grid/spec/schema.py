@@ -15,8 +15,8 @@ from ...catalog import AUTO, CONFIGURED, FROM_FILES, KINDS, NONE, kind
 from ...catalog.units import spelling
 from ...kernels.calculus import derivatives
 from ...kernels.declare import Input
-from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS
+from ...kernels.physics.graph import PHYSICS
 from ...kernels.roles import PHASED
 from . import dates, own_records, phases, plugins
 from .axes import PHASE
@@ -24,7 +24,6 @@ from .designs import DESIGNS
 from .distributions import KINDS as DISTRIBUTIONS
 from .patterns import ABOUT, MODULE_WORDS, NAME, RECOMPUTED
 from .values import is_option, is_whole, known_names, row_of, unit_of
-from ...kernels.physics.graph import PHYSICS
 
 Schema = dict[str, Any]
 # Draft 7: supported by TOML editors
@@ -86,11 +85,15 @@ def schema() -> Schema:
 
 def _given() -> list[str]:
     """Names that a scenario may set: all but results that are codes."""
-    return [name for name in known_names(PHYSICS, PHYSICS) if name not in PHYSICS.quantities or PHYSICS.quantities[name].unit != "flag"]
+    return [
+        name
+        for name in known_names(PHYSICS)
+        if name not in PHYSICS.quantities or PHYSICS.quantities[name].unit != "flag"
+    ]
 
 
 def _is_named(name: str) -> bool:
-    return name in KINDS or is_option(PHYSICS, PHYSICS, name)
+    return name in KINDS or is_option(PHYSICS, name)
 
 
 def _ref(name: str) -> Schema:
@@ -149,7 +152,7 @@ _SHARED: Schema = {
 
 def _row(name: str) -> Input:
     """An input, or a given quantity."""
-    return INPUTS.get(name) or replace(row_of(PHYSICS, PHYSICS, name), unit=unit_of(PHYSICS, PHYSICS, name))
+    return INPUTS.get(name) or replace(row_of(PHYSICS, name), unit=unit_of(PHYSICS, name))
 
 
 def _about(name: str) -> str:
@@ -157,7 +160,7 @@ def _about(name: str) -> str:
         return f"a {name} of the catalog"
     row = _row(name)
     about = row.description or PHYSICS.quantities[name].doc.summary.rstrip(".")
-    if is_option(PHYSICS, PHYSICS, name) or row.unit == "1":
+    if is_option(PHYSICS, name) or row.unit == "1":
         return about
     return f"{about} (a number in {row.unit}, or {spelling(row.unit)})"
 
@@ -179,7 +182,7 @@ def _value(name: str) -> Schema:
             labels += [{"type": "string", "pattern": r"\.json$|/|^\{"}, {"type": "object"}]
         return {"anyOf": labels}
     row = _row(name)
-    if is_option(PHYSICS, PHYSICS, name):
+    if is_option(PHYSICS, name):
         choices: list[Schema] = [{"const": choice} for choice in row.choices]
         if name == RECOMPUTED:
             word = f"({'|'.join(MODULE_WORDS)})"
@@ -208,7 +211,7 @@ def _scenario(name: str, value: str) -> Schema:
     """A value, or a distribution of one."""
     if _is_named(name):
         return {"allOf": [_ref(value)]}
-    whole = is_whole(PHYSICS, PHYSICS, name)
+    whole = is_whole(PHYSICS, name)
     return {"anyOf": [_ref(value), _ref("sample" if whole else "distribution")]}
 
 

@@ -40,8 +40,8 @@ def check_name(graph: Graph, name: Any) -> str:
         raise InputError(f"{shown(name)} is not a name; write it as text")
     if name in TEXTS:
         raise InputError(f"{name} is one text of the scenario; {TEXTS[name]}")
-    if not is_known(graph, graph, name):
-        raise InputError(f"{shown(name)} is not an input; {nearest(name, known_names(graph, graph))}")
+    if not is_known(graph, name):
+        raise InputError(f"{shown(name)} is not an input; {nearest(name, known_names(graph))}")
     found = graph.get(without_phase(name))
     if found is not None and found.unit == "flag":
         raise InputError(f"{name!r} is a result and cannot be given; remove it from the scenario")
@@ -55,7 +55,7 @@ def is_option(graph: Graph, name: str) -> bool:
 
 
 def is_whole(graph: Graph, name: str) -> bool:
-    return row_of(graph, graph, name).kind == "count"
+    return row_of(graph, name).kind == "count"
 
 
 def option(graph: Graph, name: str, value: Any) -> Any:
@@ -123,7 +123,8 @@ def without_unit(graph: Graph, name: Any, entry: Any) -> Any:
             raise InputError(str(error)) from None
     if isinstance(entry, Mapping):
         return {
-            key: without_unit(graph, key if is_known(graph, graph, key) else name, part) for key, part in entry.items()
+            key: without_unit(graph, key if is_known(graph, key) else name, part)
+            for key, part in entry.items()
         }
     if isinstance(entry, list | tuple):
         return [without_unit(graph, name, part) for part in entry]
@@ -137,12 +138,12 @@ def without_unit(graph: Graph, name: Any, entry: Any) -> Any:
     ):
         return _seconds(graph, name, entry)
     carried_pair = carried(entry)
-    if carried_pair is None or not is_known(graph, graph, name):
+    if carried_pair is None or not is_known(graph, name):
         return entry
-    if name in KINDS or is_option(graph, graph, name):
+    if name in KINDS or is_option(graph, name):
         raise InputError(f"{name} = {shown(entry)} has a unit but takes names; give one")
     magnitude, unit = np.asanyarray(carried_pair[0]), carried_pair[1]
-    base = unit_of(graph, graph, name)
+    base = unit_of(graph, name)
     remedy = "give a plain number" if base == "1" else f"give it in {base}"
     if magnitude.dtype.kind not in "iuf":
         raise InputError(f"{name} = {shown(entry)} is not a plain number of {unit}; give one")
@@ -156,9 +157,9 @@ def without_unit(graph: Graph, name: Any, entry: Any) -> Any:
 
 def _seconds(graph: Graph, name: Any, entry: Any) -> Any:
     """Durations of Python, NumPy or pandas in seconds."""
-    if not is_known(graph, graph, name) or name in KINDS or is_option(graph, graph, name):
+    if not is_known(graph, name) or name in KINDS or is_option(graph, name):
         return entry
-    if (base := unit_of(graph, graph, name)) != "s":
+    if (base := unit_of(graph, name)) != "s":
         raise InputError(f"{name} = {shown(entry)} is a duration; give it in {base}")
     if isinstance(entry, datetime.timedelta):
         return entry.total_seconds()
@@ -181,13 +182,13 @@ def number(graph: Graph, name: str, value: Any) -> float:
     value = without_unit(graph, name, value)
     if isinstance(value, str):
         try:
-            result = parse(value, unit_of(graph, graph, name), name, _example(graph, name))
+            result = parse(value, unit_of(graph, name), name, _example(graph, name))
         except UnitError as error:
             raise InputError(str(error)) from None
     elif isinstance(value, bool | np.bool_ | np.timedelta64 | np.complexfloating) or not isinstance(
         value, int | float | np.number
     ):
-        unit = unit_of(graph, graph, name)
+        unit = unit_of(graph, name)
         kind = "a plain number" if unit == "1" else f"a number in {unit} or text with a unit"
         raise InputError(f"{name} = {shown(value)} is not {kind}; write one")
     else:
@@ -211,7 +212,7 @@ def _example(graph: Graph, name: str) -> str:
 
 
 def _check_bounds(graph: Graph, name: str, written: Any, value: float) -> None:
-    row = row_of(graph, graph, name)
+    row = row_of(graph, name)
     if math.isnan(value) or (math.isinf(value) and not row.may_be_infinite):
         raise InputError(f"{name} = {shown(written)} is not finite; give a finite number")
     if row.positive and value <= 0:

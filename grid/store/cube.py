@@ -121,7 +121,8 @@ def _check_room(place: Place, partial: Place, writer: Writer, append: bool, resu
     """Refuse a cube that would not fit on the disk, estimated from how some chunks compress."""
     plan, free = writer.plan, place.room()
     dense = sum(
-        math.prod(plan.shape(plan.out_dims[name])) * dtype_of(plan.graph, name, writer.dtype).itemsize
+        math.prod(plan.shape(plan.out_dims[name]))
+        * dtype_of(plan.graph, name, writer.dtype).itemsize
         for name in plan.outputs
     )
     if dense <= free:

@@ -33,7 +33,10 @@ def empty_cube(
     for name, (dims, labels, attrs) in coords.items():
         arrays[name] = _coordinate((dims,) if isinstance(dims, str) else dims, labels, attrs)
         files["/".join((name, "c", *"0" * labels.ndim))] = encode_labels(labels)
-    arrays |= {name: _output(plan, name, dtype_of(plan.graph, name, dtype), chunks[name]) for name in chunks}
+    arrays |= {
+        name: _output(plan, name, dtype_of(plan.graph, name, dtype), chunks[name])
+        for name in chunks
+    }
     arrays = dict(sorted(arrays.items()))
     said = {KEY: LAYOUT, **origin(plan, spec, coords)}
     plain = [name for name in coords if name not in plan.sizes]

@@ -7,11 +7,10 @@ import pytest
 
 import fleetcube
 from fleetcube.catalog import kind, record
-from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
+from fleetcube.kernels.physics.graph import PHYSICS
 
 from ..table import each
-from fleetcube.kernels.physics.graph import PHYSICS
 
 
 def of(kind_name: str, label: str) -> Any:
@@ -505,7 +504,8 @@ def counted(label: str, quantity: str = "parameters") -> float:
     shape = {
         key: value
         for key, value in of("model", label).items()
-        if key not in STATED and (key in INPUTS or key in PHYSICS.quantities or key == "layer_pattern")
+        if key not in STATED
+        and (key in INPUTS or key in PHYSICS.quantities or key == "layer_pattern")
     }
     return float(fleetcube.evaluate(quantity, **shape))
 

@@ -6,7 +6,6 @@ from docs.make import glossary as page
 from fleetcube import InputError, explain
 from fleetcube.catalog import KINDS
 from fleetcube.catalog.glossary import glossary, word
-from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
 from fleetcube.kernels.physics.graph import PHYSICS
 

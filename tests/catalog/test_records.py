@@ -8,11 +8,10 @@ import pytest
 import fleetcube
 from fleetcube.catalog import KINDS, CatalogError, editions, kind, record
 from fleetcube.catalog.records import file_of, read
-from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
+from fleetcube.kernels.physics.graph import PHYSICS
 
 from ..table import each
-from fleetcube.kernels.physics.graph import PHYSICS
 
 ABOUT = {
     "title": '"A link"',

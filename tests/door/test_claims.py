@@ -14,11 +14,10 @@ from docs.make.claims.numbers import NUMBERS, Number, computed
 from docs.make.claims.page import PAGE, page
 from fleetcube import Settings
 from fleetcube.kernels.declare import written
-from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
+from fleetcube.kernels.physics.graph import PHYSICS
 
 from ..table import each
-from fleetcube.kernels.physics.graph import PHYSICS
 
 CLAIMS = {claim.number: claim for document in DOCUMENTS for claim in document.claims}
 FIGURES = [

@@ -31,9 +31,9 @@ from fleetcube.grid.explore import view as views
 from fleetcube.grid.explore.server import PAGE, Server
 from fleetcube.grid.explore.view import View, number, spacing
 from fleetcube.kernels.calculus.derivatives import quantity
+from fleetcube.kernels.physics.graph import PHYSICS
 from tests.door import command, load
 from tests.door.wait import until
-from fleetcube.kernels.physics.graph import PHYSICS
 
 HOSTILE = "<img src=x onerror=document.title=1>"
 # Only GPUs fail: the cluster MTBF is that of one GPU over their number.

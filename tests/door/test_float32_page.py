@@ -7,11 +7,10 @@ import numpy as np
 
 from docs.make import float32
 from fleetcube import function
-from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
+from fleetcube.kernels.physics.graph import PHYSICS
 
 from ..draws import generator
-from fleetcube.kernels.physics.graph import PHYSICS
 
 ROWS = re.findall(r"^\| `(\w+)` \| (\S+) \| (\S+) \|$", float32.PAGE.read_text(), re.MULTILINE)
 WORST = {name: np.inf if worst == "infinite" else float(worst) for name, _, worst in ROWS}

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from fleetcube import Sweep
-from fleetcube.kernels.graph import formulas as graph
 from fleetcube.kernels.graph.bind import dependencies
 from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.physics.graph import PHYSICS

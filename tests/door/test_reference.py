@@ -19,7 +19,6 @@ from fleetcube.grid.explain import topics
 from fleetcube.grid.plan.citations import references
 from fleetcube.kernels import checkpoint
 from fleetcube.kernels.graph.docstrings import read
-from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
 from fleetcube.kernels.physics import TOPICS
 from fleetcube.kernels.physics.graph import PHYSICS

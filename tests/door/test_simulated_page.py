@@ -3,7 +3,6 @@
 import re
 
 from docs.make import simulated
-from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.physics.graph import PHYSICS
 
 PAGE = simulated.PAGE.read_text(encoding="utf-8")

@@ -26,12 +26,11 @@ from fleetcube.grid.plots.picture import looking
 from fleetcube.grid.plots.plot import plot
 from fleetcube.grid.read.elementwise import is_read_when_sliced
 from fleetcube.kernels.calculus.derivatives import derivative
-from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
+from fleetcube.kernels.physics.graph import PHYSICS
 
 from ..table import each
 from .common import Patch, cases, on_h100, refused
-from fleetcube.kernels.physics.graph import PHYSICS
 
 HOUR = 3600.0
 HOURS = [5_000.0, 50_000.0, 500_000.0]
@@ -365,7 +364,9 @@ def test_pint_and_back(cubes: dict[str, xarray.Dataset], kind: str) -> None:
 
 def test_every_unit_is_read_by_pint_and_written_as_it_was() -> None:
     registry = unit_registry()
-    known = {row.unit for row in INPUTS.values()} | {each.unit for each in PHYSICS.quantities.values()}
+    known = {row.unit for row in INPUTS.values()} | {
+        each.unit for each in PHYSICS.quantities.values()
+    }
     for unit in known - {"flag"}:
         assert str(registry.parse_units(unit)) == unit
     slopes = [f"d_job_cost_d_{row.name}" for row in INPUTS.values() if row.kind == "real"]

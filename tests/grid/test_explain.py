@@ -17,12 +17,12 @@ from fleetcube.cli import cli
 from fleetcube.grid.explain import readable, unused
 from fleetcube.kernels.declare import Input
 from fleetcube.kernels.graph.docstrings import read
-from fleetcube.kernels.graph.formulas import load, parameters
+from fleetcube.kernels.graph.formulas import parameters
 from fleetcube.kernels.inputs import BY_TOPIC, INPUTS
+from fleetcube.kernels.physics.graph import PHYSICS
 
 from ..table import each
 from .common import cases, refused
-from fleetcube.kernels.physics.graph import PHYSICS
 
 GRAPH = PHYSICS.quantities
 DEFAULTS = {name: row.default for name, row in INPUTS.items() if row.kind == "option"}

@@ -18,10 +18,10 @@ from fleetcube.cli import cli
 from fleetcube.grid.formats.event_log import Log, part_of, recognized, time_of
 from fleetcube.grid.measured.failures import failures, kinds_of, text
 from fleetcube.grid.spec.distributions import distribution
+from fleetcube.kernels.physics.graph import PHYSICS
 
 from ..draws import generator, scaled
 from .common import cases, on_h100, refused, written
-from fleetcube.kernels.physics.graph import PHYSICS
 
 HOUR = 3600.0
 # Llama 3 (arXiv:2407.21783), table 5

@@ -13,11 +13,11 @@ from scipy.stats import norm
 from fleetcube import InputError, Settings, Sweep, evaluate
 from fleetcube.cli import cli
 from fleetcube.grid.plots.plot import plot
-from fleetcube.kernels.graph.formulas import load, parameters
+from fleetcube.kernels.graph.formulas import parameters
+from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.roles import ENDS, ERRORS, RATIOS_OF_PARTS
 
 from .common import cases, on_h100, refused, written
-from fleetcube.kernels.physics.graph import PHYSICS
 
 matplotlib.use("Agg")
 JOB = on_h100(calibration="none", gpu_hour_price="2 USD/h", electricity_price=0.1 / 3.6e6)
@@ -32,7 +32,9 @@ def up(name: str, cut: frozenset[str] = frozenset()) -> set[str]:
     seen: set[str] = set()
     level = [name]
     for current in level:
-        formulas = PHYSICS.quantities[current].formulas.values() if current in PHYSICS.quantities else ()
+        formulas = (
+            PHYSICS.quantities[current].formulas.values() if current in PHYSICS.quantities else ()
+        )
         new = {p for f in formulas for p in parameters(f)} - seen - cut
         seen |= new
         level += new
@@ -61,7 +63,9 @@ def test_what_sets_parts_of_a_step_beside_the_whole_has_no_interval() -> None:
 def test_a_jobs_factor_scales_all_parts_of_its_step() -> None:
     """Nothing reads a part beside the whole and leaves it as computed, and shares stay shares."""
     scaled = {"step_time_ratio"}
-    parts = {n for n in up("step_time") if n in PHYSICS.quantities and PHYSICS.quantities[n].unit == "s"}
+    parts = {
+        n for n in up("step_time") if n in PHYSICS.quantities and PHYSICS.quantities[n].unit == "s"
+    }
     parts |= {"serial_time_per_step", "communication_time"}
     for name in RATIOS_OF_PARTS - {"sync_wall_gpus"}:  # reads shared_step_time, as computed
         formulas = PHYSICS.quantities[name].formulas
@@ -109,7 +113,9 @@ def test_the_ends_are_those_of_a_step_that_takes_as_long() -> None:
 
 def test_outputs_rise_or_fall_all_along_the_interval() -> None:
     apart = RATIOS_OF_PARTS | {"batch_independent_time"} - {"step_time_low"}
-    whole = {name: {name, *up(name)} for name, of in PHYSICS.quantities.items() if of.unit != "flag"}
+    whole = {
+        name: {name, *up(name)} for name, of in PHYSICS.quantities.items() if of.unit != "flag"
+    }
     names = sorted(name for name, of in whole.items() if "step_time" in of and not of & apart)
     assert {"step_time", "tokens_per_second", "mfu", "hfu"} <= {*names}
     more = ["job_time", "job_cost", "gpu_hours", "energy", "expected_failures", "carbon_emissions"]

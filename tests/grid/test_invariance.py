@@ -14,13 +14,12 @@ from fleetcube.grid.plan.execute import evaluate_block
 from fleetcube.grid.run import evaluation
 from fleetcube.grid.sweep import Sweep
 from fleetcube.kernels.engines import tiles as engine_tiles
-from fleetcube.kernels.graph import formulas as graph
 from fleetcube.kernels.graph.formulas import parameters
 from fleetcube.kernels.inputs import INPUTS
+from fleetcube.kernels.physics.graph import PHYSICS
 
 from ..draws import TIMES, scaled
 from .common import on_h100
-from fleetcube.kernels.physics.graph import PHYSICS
 
 SCENARIO = on_h100(
     n_gpus=512, global_batch_size=512, straggler_slowdown=0.03, data_parallel_overlap=0.5

@@ -15,11 +15,10 @@ from fleetcube.cli import cli
 from fleetcube.grid.spec.axes import make_axes
 from fleetcube.grid.spec.values import option
 from fleetcube.kernels.declare import WORDS_FOR_OFF
-from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
+from fleetcube.kernels.physics.graph import PHYSICS
 
 from .common import cases
-from fleetcube.kernels.physics.graph import PHYSICS
 
 ENGINES = ("numba", "jax")
 OPTIONS = [name for name, row in INPUTS.items() if row.kind == "option"]
@@ -70,7 +69,7 @@ def test_off_among_words_is_text_along_an_axis(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("written", [False, np.bool_(False), "false", np.array([False, "full"])[0]])
 def test_off_is_read_as_files_tables_and_arrays_spell_it(written: Any) -> None:
-    assert option(PHYSICS, PHYSICS, "recompute", written) is False
+    assert option(PHYSICS, "recompute", written) is False
 
 
 # Cases are cut in the same way whatever the option: one will do for `make test`

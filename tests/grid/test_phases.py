@@ -16,11 +16,10 @@ import fleetcube
 from fleetcube import InputError, Settings, Sweep
 from fleetcube.grid.ask.gradient import uncounted
 from fleetcube.grid.spec.phases import one
-from fleetcube.kernels.graph.formulas import load
+from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.roles import FIRST, LARGEST, LEAST, MEANS, OF_WHOLES, SUMS
 
 from .common import on_h100, refused
-from fleetcube.kernels.physics.graph import PHYSICS
 
 JOB = on_h100(
     "llama-3-405b", calibration="none", n_gpus=8192, tensor_parallel=8, pipeline_parallel=16
@@ -90,7 +89,9 @@ def test_every_quantity_of_a_whole_is_one_and_has_one_rule() -> None:
     rules = [SUMS, MEANS.keys(), LARGEST, LEAST, FIRST, OF_WHOLES]
     named = [name for rule in rules for name in rule]
     assert len({*named}) == len(named)
-    assert {*named, *(w for row in MEANS.values() for w in row)} - {"n_gpus"} <= PHYSICS.quantities.keys()
+    assert {*named, *(w for row in MEANS.values() for w in row)} - {
+        "n_gpus"
+    } <= PHYSICS.quantities.keys()
 
 
 def test_one_phase_that_changes_nothing_is_the_job() -> None:

@@ -28,11 +28,10 @@ from fleetcube.grid.store.names import JOURNAL, LOCK, PLAN
 from fleetcube.grid.store.places import durable
 from fleetcube.grid.store.places.place import Folder
 from fleetcube.kernels.graph.docstrings import read
-from fleetcube.kernels.graph.formulas import load
+from fleetcube.kernels.physics.graph import PHYSICS
 
 from .common import Patch, cases, refused
 from .kill import contents
-from fleetcube.kernels.physics.graph import PHYSICS
 
 ROOT = Path(__file__).parents[2]
 SCENARIO: dict[str, Any] = {"model": "llama-3-8b", "node": "dgx-h100", "tensor_parallel": 8}

@@ -7,9 +7,9 @@ import pytest
 
 from fleetcube import Sweep
 from fleetcube.grid.spec.distributions import distribution
+from fleetcube.kernels.physics.graph import PHYSICS
 
 from .common import cases, on_h100, refused
-from fleetcube.kernels.physics.graph import PHYSICS
 
 SALib = pytest.importorskip("SALib")
 SCENARIO = on_h100("llama-3-70b", tensor_parallel=8)

@@ -15,14 +15,13 @@ from fleetcube.cli import cli
 from fleetcube.grid.spec.schema import schema
 from fleetcube.grid.spec.values import unit_of
 from fleetcube.kernels import roles
-from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
+from fleetcube.kernels.physics.graph import PHYSICS
 
 from ..catalog.test_units import GOOD as TEXTS
 from ..table import each
 from .common import cases
 from .test_bad_input import CASES, GOOD
-from fleetcube.kernels.physics.graph import PHYSICS
 
 ROOT = Path(__file__).parents[2]
 VALIDATOR = jsonschema.Draft7Validator(schema())
@@ -60,7 +59,10 @@ def test_it_is_a_schema_that_a_command_prints() -> None:
     assert len(done.output) < 15 << 16  # editors reread it often
     known = schema()["properties"]["scenario"]["properties"].keys()
     results = {name for name, quantity in PHYSICS.quantities.items() if quantity.unit == "flag"}
-    assert known == {*INPUTS, *PHYSICS.quantities, *KINDS, *roles.TEXTS} - {"pipeline_layout"} - results
+    assert (
+        known
+        == {*INPUTS, *PHYSICS.quantities, *KINDS, *roles.TEXTS} - {"pipeline_layout"} - results
+    )
 
 
 @each("text", SPECS.values(), SPECS)
@@ -86,7 +88,7 @@ def test_defaults_choices_and_labels_are_valid() -> None:
 @each(("text", "unit", "value"), TEXTS)
 def test_texts_that_are_numbers_are_valid(text: str, unit: str, value: float) -> None:
     del value
-    names = [name for name in [*INPUTS, *PHYSICS.quantities] if unit_of(PHYSICS, PHYSICS, name) == unit]
+    names = [name for name in [*INPUTS, *PHYSICS.quantities] if unit_of(PHYSICS, name) == unit]
     numbers = [name for name in names if name not in INPUTS or INPUTS[name].kind != "option"]
     for name in numbers[:1]:
         assert wrong({"scenario": {name: text}}) == ""

@@ -15,9 +15,9 @@ from fleetcube.grid.plan import execute, fingerprint
 from fleetcube.grid.plan.engine import ENGINES
 from fleetcube.grid.plan.tiles import AT_ONCE
 from fleetcube.grid.spec.axes import make_axis
+from fleetcube.kernels.physics.graph import PHYSICS
 
 from .common import cases, on_h100, written
-from fleetcube.kernels.physics.graph import PHYSICS
 
 TRAINING = on_h100("llama-3-70b", n_gpus=512, tensor_parallel=8, sequence_parallel=True)
 
@@ -28,7 +28,10 @@ def test_generated_axes() -> None:
     assert halves.tolist() == [1, 1.5, 2, 2.5, 3]
     rounded = make_axis(PHYSICS, "n_gpus", {"geomspace": [1, 4], "num": 5, "round": True})
     assert rounded.labels.tolist() == [1, 2, 3, 4]  # 1, 1.41, 2, 2.83, 4: duplicates dropped
-    assert make_axis(PHYSICS, "gpu_mttf", {"values": ["1 h", "2 h"]}).labels.tolist() == [3600, 7200]
+    assert make_axis(PHYSICS, "gpu_mttf", {"values": ["1 h", "2 h"]}).labels.tolist() == [
+        3600,
+        7200,
+    ]
 
 
 def test_every_output_has_its_own_dimensions_in_the_order_of_the_axes() -> None:

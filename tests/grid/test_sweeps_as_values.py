@@ -113,7 +113,7 @@ def test_pickles_are_small_and_mean_the_same() -> None:
         Sweep(TRAINING, {"model": ["llama-3-8b", "llama-3-70b"]}, ["job_time"]),
         Sweep(
             {"n_gpus": 8, "gpu_mttf": {"lognormal": ["50_000 h", 1.5]}},
-            {"k": coupled_axis(sweep.graph, "k", np.arange(2), {"psu_mttf": np.array([3e6, 4e6])})},
+            {"k": coupled_axis(PHYSICS, "k", np.arange(2), {"psu_mttf": np.array([3e6, 4e6])})},
             ["cluster_mtbf"],
         ),
     ):
@@ -137,7 +137,7 @@ def test_pickles_bring_calibration_files_along(tmp_path: Path) -> None:
     text += 'node = "dgx-h100"\nfabric = "infiniband-ndr"\ncalibration = "a.toml"\n'
     written(tmp_path / "spec.toml", text)
     paths = [str(tmp_path / name) for name in ("a.toml", "b.toml")]
-    moving = coupled_axis(sweep.graph, "k", np.arange(2), {"calibration": paths})
+    moving = coupled_axis(PHYSICS, "k", np.arange(2), {"calibration": paths})
     sweeps = [
         Sweep.from_file(tmp_path / "spec.toml"),
         Sweep(TRAINING, {"calibration": paths}, ["job_time"]),

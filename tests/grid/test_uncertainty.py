@@ -11,9 +11,9 @@ from scipy.stats import norm, truncnorm
 from fleetcube import Settings, Sweep, evaluate
 from fleetcube.commands.uncertainty import _shares
 from fleetcube.grid.spec.distributions import distribution
+from fleetcube.kernels.physics.graph import PHYSICS
 
 from .common import Patch, cases, on_h100, refused
-from fleetcube.kernels.physics.graph import PHYSICS
 
 HOUR = 3600.0
 Q = (0.05, 0.3, 0.5, 0.95)

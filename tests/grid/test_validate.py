@@ -10,10 +10,9 @@ from fleetcube.catalog import record
 from fleetcube.grid.measured.predict import Compared
 from fleetcube.grid.measured.row import LeftOut, Row
 from fleetcube.grid.measured.validate import accuracy, validate
-from fleetcube.kernels.graph.formulas import load
+from fleetcube.kernels.physics.graph import PHYSICS
 
 from .common import cases, on_h100
-from fleetcube.kernels.physics.graph import PHYSICS
 
 JOB: dict[str, Any] = {"parameters": 1e9, "layers": 10, "hidden_size": 2048}
 JOB |= {"kernel_flops_per_token": 6e9, "recompute_flops_factor": 1.0}  # no attention

@@ -9,10 +9,9 @@ from fleetcube import Sweep
 from fleetcube.grid.ask.gradient import continuous
 from fleetcube.kernels.calculus.derivatives import Derivative, Differentiator, name_of
 from fleetcube.kernels.engines import numpy as numpy_engine
-from fleetcube.kernels.graph import formulas as graph
+from fleetcube.kernels.physics.graph import PHYSICS
 
 from .precise import Graph
-from fleetcube.kernels.physics.graph import PHYSICS
 
 NUMBERS = [name for name, quantity in PHYSICS.quantities.items() if quantity.unit != "flag"]
 

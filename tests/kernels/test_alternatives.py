@@ -8,11 +8,11 @@ import pytest
 
 from fleetcube.kernels.alternatives import alternative, family, row, same_as, source_of
 from fleetcube.kernels.graph.docstrings import read
-from fleetcube.kernels.graph.formulas import load, parameters, units
+from fleetcube.kernels.graph.formulas import parameters
+from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.topology import flat_latency
 
 from .. import formulas
-from fleetcube.kernels.physics.graph import PHYSICS
 
 
 def test_a_law_is_registered_by_a_docstring() -> None:

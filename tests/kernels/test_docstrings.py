@@ -17,9 +17,9 @@ from fleetcube.kernels.alternatives import is_row, is_twin
 from fleetcube.kernels.graph import formulas as graph
 from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.inputs import INPUTS
+from fleetcube.kernels.physics.graph import PHYSICS
 
 from ..table import each
-from fleetcube.kernels.physics.graph import PHYSICS
 
 Function = Callable[..., Any]
 

@@ -25,18 +25,17 @@ from fleetcube.kernels.engines import numpy as numpy_engine
 from fleetcube.kernels.engines.codegen import kernel_source
 from fleetcube.kernels.engines.job import Job, pool
 from fleetcube.kernels.engines.program import Program
-from fleetcube.kernels.graph import formulas as graph
 from fleetcube.kernels.graph import trace
 from fleetcube.kernels.graph.bind import Binding, dependencies
 from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.graph.formulas import Function, parameters
 from fleetcube.kernels.inputs import INPUTS
+from fleetcube.kernels.physics.graph import PHYSICS
 
 from .. import table
 from ..draws import generator
 from ..table import each
 from . import javascript as node
-from fleetcube.kernels.physics.graph import PHYSICS
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 

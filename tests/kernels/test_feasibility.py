@@ -8,7 +8,6 @@ import pytest
 
 import fleetcube
 from fleetcube.kernels.engines import numpy as numpy_engine
-from fleetcube.kernels.graph import formulas as graph
 from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.inputs import INPUTS
 from fleetcube.kernels.physics.graph import PHYSICS

@@ -17,11 +17,11 @@ from fleetcube.kernels import physics, roles, vocabulary
 from fleetcube.kernels.alternatives import alternative
 from fleetcube.kernels.declare import CHANGERS
 from fleetcube.kernels.graph import formulas as graph
-from fleetcube.kernels.graph.formulas import MissingInputError, UnknownNameError, parameters, select
+from fleetcube.kernels.graph.formulas import MissingInputError, UnknownNameError, parameters
 from fleetcube.kernels.inputs import INPUTS
+from fleetcube.kernels.physics.graph import PHYSICS
 
 from .graph_checks import check
-from fleetcube.kernels.physics.graph import PHYSICS
 
 OPTIONS = {name: row.default for name, row in INPUTS.items() if row.kind == "option"}
 DEFAULTS = {name for name, row in INPUTS.items() if row.default is not None}

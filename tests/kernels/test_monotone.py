@@ -12,10 +12,10 @@ from fleetcube.kernels import roles
 from fleetcube.kernels.engines import numpy as numpy_engine
 from fleetcube.kernels.graph import formulas as graph
 from fleetcube.kernels.inputs import INPUTS
+from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.memory.inputs import MODULES as OFFLOADED
 
 from ..draws import scaled
-from fleetcube.kernels.physics.graph import PHYSICS
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 

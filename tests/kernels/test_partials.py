@@ -14,14 +14,14 @@ from fleetcube.kernels.calculus.made import Partial
 from fleetcube.kernels.engines import jax as jax_engine
 from fleetcube.kernels.engines.job import Job
 from fleetcube.kernels.graph.docstrings import read
-from fleetcube.kernels.graph.formulas import parameters, units
+from fleetcube.kernels.graph.formulas import parameters
+from fleetcube.kernels.physics.graph import PHYSICS
 
 from .. import table
 from ..draws import TIMES, generator
 from ..table import each
 from .precise import slopes
 from .test_engines import FORMULAS, POINTS, RUN, operands
-from fleetcube.kernels.physics.graph import PHYSICS
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 

@@ -8,13 +8,12 @@ import pytest
 
 from fleetcube.kernels.calculus import ranges
 from fleetcube.kernels.calculus.ranges import Range
-from fleetcube.kernels.graph import formulas as graph
 from fleetcube.kernels.graph.bind import NUMPY
 from fleetcube.kernels.graph.formulas import parameters
+from fleetcube.kernels.physics.graph import PHYSICS
 
 from ..draws import generator
 from ..table import each
-from fleetcube.kernels.physics.graph import PHYSICS
 
 Array = np.ndarray[Any, Any]
 BOXES, POINTS = 40, 9

@@ -13,10 +13,9 @@ import pytest
 from fleetcube import kernels
 from fleetcube.grid.plan.citations import SELF_EVIDENT, cited, references
 from fleetcube.kernels.graph.docstrings import read
-from fleetcube.kernels.graph.formulas import load
+from fleetcube.kernels.physics.graph import PHYSICS
 
 from ..table import each
-from fleetcube.kernels.physics.graph import PHYSICS
 
 MODULES = [
     importlib.import_module(module.name)

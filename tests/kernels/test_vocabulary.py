@@ -15,10 +15,10 @@ from fleetcube.kernels.calculus.derivatives import Differentiator, derivative, i
 from fleetcube.kernels.declare import declared, option, real
 from fleetcube.kernels.engines.job import Job
 from fleetcube.kernels.graph import formulas as graph
+from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.vocabulary import Vocabulary
 
 from .test_engines import RUN
-from fleetcube.kernels.physics.graph import PHYSICS
 
 INPUTS = declared(
     "job",

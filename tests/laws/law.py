@@ -27,7 +27,7 @@ from fleetcube.grid.plan.citations import SELF_EVIDENT
 from fleetcube.kernels import physics
 from fleetcube.kernels.alternatives import is_row
 from fleetcube.kernels.graph.docstrings import Doc, read
-from fleetcube.kernels.graph.formulas import load, parameters
+from fleetcube.kernels.graph.formulas import parameters
 from fleetcube.kernels.physics.graph import PHYSICS
 
 Function = Callable[..., Any]
@@ -44,7 +44,9 @@ OF_KERNELS = [
     and not name.startswith("_")
     and re.search(r"^Source:", inspect.getdoc(function) or "", re.MULTILINE)
 ]
-OF_GRAPH = dict.fromkeys(f for quantity in PHYSICS.quantities.values() for f in quantity.formulas.values())
+OF_GRAPH = dict.fromkeys(
+    f for quantity in PHYSICS.quantities.values() for f in quantity.formulas.values()
+)
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,13 @@ import pytest
 
 from docs.make import laws
 from docs.make.laws import CHECKS, PAGE, name_of, page
-from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
+from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.roles import TEXTS
 
 from ..table import each
 from .check import Check
 from .law import LAWS, OF_GRAPH, Function, Law, why_none
-from fleetcube.kernels.physics.graph import PHYSICS
 
 CHOICES = {str(choice) for row in INPUTS.values() for choice in row.choices}
 REASONS = set(PHYSICS.quantities["infeasible_reason"].doc.flags.values())

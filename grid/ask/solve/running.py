@@ -46,7 +46,7 @@ class Counts:
     def __init__(self, problem: Problem, unknown: str) -> None:
         self.unknown = unknown
         self.plan: Plan | None = None
-        if not values.is_whole(problem.graph, problem.graph, unknown):
+        if not values.is_whole(problem.graph, unknown):
             return
         tried = Axis(_TRIED, np.arange(1.0, MULTIPLES + 1))
         for self.reason in (LAYOUT_REASON, REASON):  # of phases, only the second is known

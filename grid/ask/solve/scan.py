@@ -26,7 +26,7 @@ def scan_values(unknown: str, between: Any, problem: Problem) -> Array:
         between = values.without_unit(problem.graph, unknown, between)
         if isinstance(between, str) or not hasattr(between, "__len__") or len(between) != 2:
             raise InputError(f"between = {shown(between)} is not a range; give [first, last]")
-        first, last = (values.number(problem.graph, problem.graph, unknown, end) for end in between)
+        first, last = (values.number(problem.graph, unknown, end) for end in between)
         if not first < last < math.inf:
             raise InputError(f"between = {shown(between)} does not increase; give [first, last]")
     elif row.kind == "count":

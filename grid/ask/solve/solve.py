@@ -17,6 +17,7 @@ import numpy as np
 from ....catalog import KINDS
 from ....kernels.calculus.derivatives import derivative, name_of
 from ....kernels.engines.job import pool
+from ....kernels.physics.graph import PHYSICS
 from ....kernels.roles import ALSO_REASONS, NEAR, REASON, RUN_STEPS, STEPS
 from ...errors import InputError
 from ...plan import memory, tiles
@@ -38,7 +39,6 @@ from .bracket import Bracket, Near, Solution, box, put, within
 from .running import Counts, bisected, nothing
 from .running import nearest as nearest_of
 from .scan import scan_values
-from ....kernels.physics.graph import PHYSICS
 
 if TYPE_CHECKING:
     import xarray
@@ -76,9 +76,9 @@ def solve_spec(
 
     check_free(unknown)
     problem = resolve(spec["scenario"], spec["axes"], (unknown,))
-    round_ = values.is_whole(plan.graph, PHYSICS, unknown) if whole is None else bool(whole)
+    round_ = values.is_whole(problem.graph, unknown) if whole is None else bool(whole)
     # a count that is not rounded is a relaxation, which no reason judges
-    runs = settings._answers_run and (round_ or not values.is_whole(plan.graph, PHYSICS, unknown))
+    runs = settings._answers_run and (round_ or not values.is_whole(problem.graph, unknown))
     search = Solver(problem, unknown, target, between, settings.engine, runs)
     plan, dims = search.plan, tuple(search.plan.sizes)
     shape = plan.shape(dims)
@@ -135,7 +135,7 @@ def _about(search: "Solver") -> dict[str, dict[str, Any]]:
 
 def check_free(name: Any) -> None:
     """Refuse an input that takes no numbers."""
-    if values.is_option(PHYSICS, PHYSICS, values.check_name(PHYSICS, PHYSICS, name)) or name in KINDS:
+    if values.is_option(PHYSICS, values.check_name(PHYSICS, name)) or name in KINDS:
         raise InputError(f"{name} takes names, not numbers; compare several: {name}=a,b")
 
 
@@ -183,7 +183,9 @@ class Solver:
             )
         self.scan = Plan(scanned, target.outputs, engine)
         self.slopes = {
-            of: name_of("d", of, unknown) for of in target.outputs if derivative(problem.graph, of) is None
+            of: name_of("d", of, unknown)
+            for of in target.outputs
+            if derivative(problem.graph, of) is None
         }
         steps = STEPS[unknown][1] if unknown in STEPS else None
         self.steps = steps if steps in scan.cases[0].formulas else None

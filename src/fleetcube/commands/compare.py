@@ -236,7 +236,10 @@ def _inputs(comparison: Any) -> None:
     if comparison.inputs:
         say("\nset by these labels")
         rows = [
-            [name, *("-" if v != v else with_unit(v, unit_of(PHYSICS, PHYSICS, name), name) for v in ends)]
+            [
+                name,
+                *("-" if v != v else with_unit(v, unit_of(PHYSICS, name), name) for v in ends),
+            ]
             for name, *ends in comparison.inputs
         ]
         print_table(["input", "A", "B"], rows)
@@ -264,7 +267,7 @@ def _entry(name: str, value: Any) -> str:
     if value is None:
         return "-"
     if isinstance(value, float):
-        return with_unit(value, unit_of(PHYSICS, PHYSICS, name), name)
+        return with_unit(value, unit_of(PHYSICS, name), name)
     return written(value)
 
 

@@ -6,6 +6,7 @@ from importlib import resources
 from typing import Any, TypeVar
 
 import click
+
 from fleetcube.kernels.physics.graph import PHYSICS
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -46,7 +47,6 @@ def _beginning(found: Callable[[], Iterable[str]]) -> Complete:
 
 
 def _quantities() -> Iterable[str]:
-    from fleetcube.kernels.graph.formulas import load
 
     return PHYSICS.quantities
 

@@ -116,7 +116,7 @@ def _print_causes(found: Any) -> None:
     what = "slower" if gap > 0 else "faster"
     size = with_unit(abs(gap), "s", "")
     near = [(part, "s") for part in found.parts if part.needed < _MOST * part.now][:_PARTS]
-    near += [(cause, unit_of(PHYSICS, PHYSICS, cause.name)) for cause in found.causes[:_CAUSES]]
+    near += [(cause, unit_of(PHYSICS, cause.name)) for cause in found.causes[:_CAUSES]]
     rows = []
     for cause, unit in sorted(near, key=lambda row: row[0].deviations):
         ends = (with_unit(number, unit, "") for number in (cause.now, cause.needed))

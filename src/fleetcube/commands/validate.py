@@ -156,7 +156,6 @@ def _print_rows(compared: Sequence["Compared"], rows: Sequence["Row"]) -> None:
     """Print measured and predicted, why some could not run by this model, and the sources."""
     from fleetcube.grid.measured.predict import evaluate
     from fleetcube.grid.show.tables import estimate
-    from fleetcube.kernels.graph.formulas import load
     from fleetcube.kernels.roles import REASON
 
     named = {(row.id, row.of): row for row in rows}
@@ -187,7 +186,6 @@ def _ends(row: "Compared", own: "Row") -> tuple[float, float]:
     """The ends of a prediction's interval, NaN if unknown."""
     from fleetcube.grid.run.settings import Settings
     from fleetcube.grid.sweep import Sweep
-    from fleetcube.kernels.graph.formulas import load
 
     if not math.isnan(row.low) or row.of not in PHYSICS.quantities:
         return row.low, row.high

@@ -2,12 +2,11 @@
 
 import math
 
-from fleetcube.kernels.graph.formulas import load
+from fleetcube.kernels.physics.graph import PHYSICS
 
 from ... import formulas
 from ...evaluated import computed
 from ..check import Pairs, check
-from fleetcube.kernels.physics.graph import PHYSICS
 
 
 @check(
@@ -114,7 +113,9 @@ def budgets() -> Pairs:
 )
 def hours_left() -> Pairs:
     """losses of 0 to all of the time, none to all replicas stopped, a job that does not fit"""
-    codes = {reason: code for code, reason in PHYSICS.quantities["infeasible_reason"].doc.flags.items()}
+    codes = {
+        reason: code for code, reason in PHYSICS.quantities["infeasible_reason"].doc.flags.items()
+    }
     stops, fits_not = codes["makes_no_progress"], codes["out_of_memory"]
     for losses in (
         (0, 0, 0, 0, 0),

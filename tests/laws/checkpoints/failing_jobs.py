@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 
 from fleetcube.kernels import checkpoint
-from fleetcube.kernels.graph.formulas import load
+from fleetcube.kernels.physics.graph import PHYSICS
 
 from ... import formulas
 from ...draws import generator
 from ...evaluated import computed, value
 from ..check import Pairs, check
-from fleetcube.kernels.physics.graph import PHYSICS
 
 
 def _job(
@@ -218,7 +217,9 @@ def kept_copies() -> Pairs:
 )
 def memory_after_a_corruption() -> Pairs:
     """copies each 600 s, safe 60 s later; a corruption after one, found in 0 to 900 s"""
-    codes = {reason: code for code, reason in PHYSICS.quantities["infeasible_reason"].doc.flags.items()}
+    codes = {
+        reason: code for code, reason in PHYSICS.quantities["infeasible_reason"].doc.flags.items()
+    }
     for late in (0.0, 500.0, 659.0, 661.0, 900.0):
         safe, struck = 0.0, 0.0  # the state that memory holds, and when the corruption struck
         for written in np.arange(600.0, 3000.0, 600.0):
