@@ -14,8 +14,7 @@ from ..kernels.alternatives import is_row, is_twin
 from ..kernels.calculus.derivatives import derivative
 from ..kernels.declare import Input
 from ..kernels.graph.docstrings import Doc, read
-from ..kernels.graph.formulas import Function, Quantity, parameters
-from ..kernels.graph.plugins import Plugin
+from ..kernels.graph.formulas import Function, Graph, Quantity, parameters
 from ..kernels.inputs import BY_TOPIC, INPUTS, TOPIC_OF
 from ..kernels.physics.graph import PHYSICS
 from ..kernels.roles import MEANT
@@ -25,7 +24,7 @@ from .show.tables import cannot_run, label, memory_use, scale
 from .spec import dates, own_records, patterns
 from .spec.plugins import ABOUT as ABOUT_PLUGINS
 from .spec.plugins import NAME as PLUGINS
-from .spec.plugins import named, with_plugins
+from .spec.plugins import graph_of, with_plugins
 from .spec.scenario import choose
 from .text import WIDTH
 
@@ -68,8 +67,8 @@ def explain(
         return Explanation(_list_all())
     if not isinstance(name, str):
         raise InputError(f"{name!r} is not a name; write it as text")
-    own = named(with_plugins({}, plugins))
-    if (options or own) and name not in PHYSICS.quantities:
+    graph = graph_of(with_plugins({}, plugins))
+    if (options or graph.plugins) and name not in graph.quantities:
         raise InputError(f"{shown(name)} is not a quantity, whose formulas options choose")
     written, name = name, MEANT.get(name.lower(), name.lower())
     if name in KINDS:
@@ -82,9 +81,9 @@ def explain(
         lines = _wrapped(f"{name}: {_NAMED[name]}")
     elif name in INPUTS:
         lines = _explain_input(INPUTS[name])
-    elif name in PHYSICS.quantities:
-        lines = _explain_quantity(PHYSICS.quantities[name], _chosen(options), own)
-    elif slope := derivative(PHYSICS, name):
+    elif name in graph.quantities:
+        lines = _explain_quantity(graph, graph.quantities[name], _chosen(options))
+    elif slope := derivative(graph, name):
         lines = [f"{name} [{_unit(slope.unit)}]", "", *_wrapped(slope.doc.summary)]
         lines += ["", *_wrapped("Exact, by the chain rule; docs/gradients.md lists the kinks.")]
         lines += ["", f"See `fleetcube explain {slope.of}` and `fleetcube explain {slope.wrt}`."]
@@ -239,12 +238,10 @@ def _chosen(options: Mapping[str, Any]) -> dict[str, Any]:
     return chosen
 
 
-def _explain_quantity(
-    quantity: Quantity, options: Mapping[str, Any], own: Sequence[Plugin]
-) -> list[str]:
+def _explain_quantity(graph: Graph, quantity: Quantity, options: Mapping[str, Any]) -> list[str]:
     doc = quantity.doc
     lines = [f"{quantity.name} [{'flag' if doc.flags else _unit(doc.unit)}]"]
-    for each in own:
+    for each in graph.plugins:
         if quantity.name in each.formulas:
             done = (
                 f"replaces {quantity.name} of"
@@ -253,7 +250,7 @@ def _explain_quantity(
             )
             lines += ["", *_wrapped(f"{done} fleetcube by the plugin {each.pinned}")]
     choices: dict[Function, list[Any]] = {}
-    known: Sequence[Any] = INPUTS[quantity.option].choices if quantity.option else (None,)
+    known: Sequence[Any] = graph.inputs[quantity.option].choices if quantity.option else (None,)
     if quantity.option and quantity.option in options:
         known = (options[quantity.option],)
     for choice in known:
@@ -261,28 +258,28 @@ def _explain_quantity(
     for formula, values in choices.items():
         lines.append("")
         if quantity.option:
-            usual = INPUTS[quantity.option].default
+            usual = graph.inputs[quantity.option].default
             chosen = [label(v) + (" (default)" if v == usual else "") for v in values]
             lines += _wrapped(f"where {quantity.option} = {' or '.join(chosen)}:")
-        lines += _explain_formula(quantity.name, formula)
-    lines += ["", *_feeds(quantity.name, "nothing: it is a result", own=own)]
-    formulas = PHYSICS.select([quantity.name], choose(PHYSICS, options, ()), INPUTS, own)
+        lines += _explain_formula(graph, quantity.name, formula)
+    lines += ["", *_feeds(quantity.name, "nothing: it is a result", graph=graph)]
+    formulas = graph.select([quantity.name], choose(graph, options, ()), graph.inputs)
     if len(formulas) > 1:
         how = "these options" if options else "default options"
         lines += ["", f"Computed from, with {how} (each name once, where first needed):"]
-        lines += _tree(quantity.name, formulas, options, own)
+        lines += _tree(graph, quantity.name, formulas, options)
     names = {p for formula in formulas.values() for p in parameters(formula)}
-    names |= {option for needed in formulas if (option := PHYSICS.quantities[needed].option)}
-    rows = [row for row in INPUTS.values() if row.name in names]
+    names |= {option for needed in formulas if (option := graph.quantities[needed].option)}
+    rows = [row for row in graph.inputs.values() if row.name in names]
     return [*lines, *(["", "Inputs of these, with defaults:", *_defaults(rows)] if rows else [])]
 
 
-def _explain_formula(quantity: str, formula: Function) -> list[str]:
+def _explain_formula(graph: Graph, quantity: str, formula: Function) -> list[str]:
     doc = read(formula)
     lines = [*_wrapped(doc.summary), "", *_maths(doc), ""]
     if doc.flags:
         lines += _field("flags", (f"{code} {name}" for code, name in doc.flags.items()))
-    needs = [f"{name} [{_unit(unit)}]" for name, unit in PHYSICS.units(formula).items()]
+    needs = [f"{name} [{_unit(unit)}]" for name, unit in graph.units(formula).items()]
     lines += _field("needs", needs or ["nothing"])
     if doc.range:
         lines += _wrapped(f"holds:   {doc.range}", "         ")
@@ -310,10 +307,7 @@ def _maths(doc: Doc) -> list[str]:
 
 
 def _tree(
-    name: str,
-    formulas: Mapping[str, Function],
-    options: Mapping[str, Any],
-    own: Sequence[Plugin],
+    graph: Graph, name: str, formulas: Mapping[str, Function], options: Mapping[str, Any]
 ) -> list[str]:
     """The tree of quantities below `name`, each once, at its least depth."""
     below: dict[str, list[str]] = {}
@@ -325,8 +319,8 @@ def _tree(
         level += new
 
     def written(current: str, depth: int) -> Iterable[str]:
-        option = PHYSICS.quantities[current].option
-        chosen = label(options.get(option, INPUTS[option].default)) if option else ""
+        option = graph.quantities[current].option
+        chosen = label(options.get(option, graph.inputs[option].default)) if option else ""
         choice = f" {_whole(f'({option} = {chosen})')}" if option else ""
         yield from _wrapped(f"{'  ' * depth}{current}{choice}", "  " * (depth + 2))
         for needed in below[current]:
@@ -361,29 +355,29 @@ def _defaults(rows: Sequence[Input]) -> list[str]:
 
 
 @functools.cache
-def feeds(name: str, *own: Plugin) -> tuple[str, ...]:
+def feeds(name: str, graph: Graph = PHYSICS) -> tuple[str, ...]:
     """Quantities whose formula, or choice of formula, uses a name."""
     return tuple(
         quantity.name
-        for quantity in PHYSICS.quantities.values()
+        for quantity in graph.quantities.values()
         if quantity.option == name
         or any(name in parameters(formula) for formula in quantity.formulas.values())
     )
 
 
-def downstream(name: str, *own: Plugin) -> set[str]:
+def downstream(name: str, graph: Graph = PHYSICS) -> set[str]:
     """Every quantity that a name affects, directly or through others."""
     reached: set[str] = set()
     level = [name]
     for current in level:
-        new = [fed for fed in feeds(current, *own) if fed not in reached]
+        new = [fed for fed in feeds(current, graph) if fed not in reached]
         reached.update(new)
         level += new
     return reached
 
 
-def _feeds(name: str, nothing: str, title: str = "feeds", own: Sequence[Plugin] = ()) -> list[str]:
-    direct, count = feeds(name, *own), len(downstream(name, *own))
+def _feeds(name: str, nothing: str, title: str = "feeds", graph: Graph = PHYSICS) -> list[str]:
+    direct, count = feeds(name, graph), len(downstream(name, graph))
     more = [f"and through these {count - len(direct)} others"] if count > len(direct) else []
     return _field(title, [*direct, *more] or [nothing])
 

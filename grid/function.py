@@ -428,7 +428,7 @@ def _program(
     given = {name: row.item() for name, row in values.items() if name not in inputs}
     flags = [name for name in outputs if unit_of(problem.graph, name) == "flag"]
     bounds = [row_of(problem.graph, name) for name in inputs]
-    return formulas, fold(problem.graph, outputs, formulas, given, inputs, bounds, flags)
+    return formulas, fold(outputs, formulas, given, inputs, bounds, flags)
 
 
 def _meaning(graph: Graph, name: str) -> str:

@@ -9,7 +9,6 @@ import numpy as np
 from ...kernels.calculus.derivatives import unit_of
 from ...kernels.calculus.phases import without_phase
 from ...kernels.declare import CHANGERS
-from ...kernels.graph import formulas as graph
 from ...kernels.inputs import BY_TOPIC, INPUTS
 from ...kernels.physics.graph import PHYSICS
 from ...kernels.roles import DECIDING, MONEY, NEAR, REASON
@@ -80,9 +79,7 @@ def check_levers(plan: Plan, of: Any, wrt: str | Sequence[str] | None) -> list[s
     reaching = reached(plan, [of])
     known = [name for name, row in INPUTS.items() if row.kind != "option"]
     felt = [name for name in known if name in reaching] + of_phases(plan, reaching)
-    return felt + [
-        n for n in (*plan.graph.quantities, *graph.plugged) if n in reaching & given - {of}
-    ]
+    return felt + [n for n in plan.graph.quantities if n in reaching & given - {of}]
 
 
 GIVEN = "given"  # the kind of quantities stated by a spec or a label

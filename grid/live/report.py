@@ -31,7 +31,6 @@ from ..run.settings import Settings
 from ..spec import auto
 from ..spec.axes import make_axes, make_axis
 from ..spec.axis import Axis
-from ..spec.plugins import graph_of
 from .page import MOST_CHOICES, Planned, is_slider, page
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ def report(asked: Question, found: "xarray.Dataset", spec: str, given: Sequence[
     if not value.notnull().any():
         raise InputError("no layout can run, so that there is nothing to report")
     scenario: Any = asked.sweep.spec["scenario"]
-    axes = make_axes(graph_of(spec["scenario"]), asked.sweep.spec["axes"])
+    axes = make_axes(asked.sweep.graph, asked.sweep.spec["axes"])
     at = {str(dim): int(place) for dim, place in value.argmin(...).items()}
     start = {name: axes[name].labels[at[name]].item() for name in axes if is_slider(axes[name])}
     rows = _choices(asked, found, at, start)

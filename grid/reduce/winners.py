@@ -120,7 +120,7 @@ class Winners:
             new = self.best(plan, block)
             if block == bundle:
                 return new
-            best = best or self.start(extent(bundle, self.kept, self.kept))
+            best = best or self.start(plan, extent(bundle, self.kept, self.kept))
             self.fold(best, tiles.inside(bundle, block, self.kept), new)
         return best
 

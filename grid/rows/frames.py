@@ -172,8 +172,9 @@ class _Polars(_Arrow):
             polars.Series(name, _arrow(graph, name, array)) for name, array in outputs.items()
         ]
         return self.frame.with_columns(
-            column.cast(polars.Enum(meanings)) if (meanings := _meanings(column.name)) else column
+            column.cast(polars.Enum(meanings)) if meanings else column
             for column in columns
+            for meanings in [_meanings(graph, column.name)]
         )
 
 

@@ -109,6 +109,10 @@ def schedule_at(point: "xarray.Dataset") -> PlayedSchedule:
             f"a picture of a schedule is of one point; give axis=value for {', '.join(several)}"
         )
     spec = spec_of(point.attrs)
-    along = {*INPUTS, *KINDS, *filter(is_known, spec["axes"])}  # neither flags nor names of points
+    along = {
+        *INPUTS,
+        *KINDS,
+        *(n for n in spec["axes"] if is_known(PHYSICS, n)),
+    }  # neither flags nor names of points
     at = {str(name): point[name].values.item() for name in point.coords if name in along}
     return job_schedule({**as_it_was(spec), **at})

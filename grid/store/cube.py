@@ -23,7 +23,7 @@ from ..plan import memory
 from ..plan.fingerprint import difference
 from ..plan.labels import dtype_of
 from ..plan.plan import Plan
-from ..spec.plugins import named
+from ..spec.plugins import graph_of
 from . import journal
 from .append import check_grows, fitting, stored_record
 from .chunks import Stored
@@ -429,7 +429,7 @@ def open_cube(
         cube: xarray.Dataset = xarray.open_zarr(source, consolidated=False, chunks=chunks)
         spec = spec_of(cube.attrs)
         try:
-            named(spec["scenario"])
+            graph_of(spec["scenario"])
         except InputError as error:
             warnings.warn(f"what is stored can be read, and not computed: {error}", stacklevel=2)
         foreign = set(map(str, cube.dims)) - set(spec["axes"])

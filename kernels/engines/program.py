@@ -10,7 +10,7 @@ import numpy as np
 from ..calculus.derivatives import Derivative, Differentiator, name_of
 from ..declare import Input
 from ..graph.bind import Binding, Made
-from ..graph.formulas import Function, Graph, parameters
+from ..graph.formulas import NO_GRAPH, Function, parameters
 from ..graph.trace import Trace, Value
 from .numpy import evaluate
 
@@ -49,7 +49,6 @@ class Program:
     bounds, `flags` the outputs that are codes.
     """
 
-    graph: Graph
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     formulas: tuple[tuple[str, Function], ...]
@@ -65,9 +64,8 @@ class Program:
         ]
         names = [slope.name for slope in wanted]
         return fold(
-            self.graph,
             dict.fromkeys([*extra, *names]),
-            {**formulas, **differentiated(self.graph, formulas, wanted)},
+            {**formulas, **differentiated(formulas, wanted)},
             dict(self.constants),
             self.inputs,
             self.bounds,
@@ -89,7 +87,6 @@ class Program:
 
 
 def fold(
-    graph: Graph,
     outputs: Iterable[str],
     formulas: Mapping[str, Function],
     given: Mapping[str, float],
@@ -118,12 +115,12 @@ def fold(
     read = {*outputs, *(p for formula in used.values() for p in parameters(formula))}
     constants = tuple((name, values[name]) for name in values if name in read - moving)
     steps = tuple(used.items())
-    return Program(graph, inputs, outputs, steps, constants, tuple(bounds), frozenset(flags))
+    return Program(inputs, outputs, steps, constants, tuple(bounds), frozenset(flags))
 
 
 def differentiated(
-    graph: Graph, formulas: Mapping[str, Function], wanted: Iterable[Derivative]
+    formulas: Mapping[str, Function], wanted: Iterable[Derivative]
 ) -> dict[str, Function]:
     """The formulas of derivatives at a point, where no name has dimensions."""
     names = {*formulas, *(p for formula in formulas.values() for p in parameters(formula))}
-    return Differentiator(graph, formulas, dict.fromkeys(names, ())).add(wanted)
+    return Differentiator(NO_GRAPH, formulas, dict.fromkeys(names, ())).add(wanted)

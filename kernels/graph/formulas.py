@@ -98,7 +98,8 @@ class Graph:
             rows = [row for plugin in self.plugins for row in plugin.formulas.items()]
             added = {name: Quantity(name, None, {None: formula}) for name, formula in rows}
             return {**replace(self, plugins=()).quantities, **added}
-        return _quantities(self.modules, tuple(self.options.items()))
+        found: Mapping[str, Quantity] = _quantities(self.modules, tuple(self.options.items()))
+        return found
 
     @functools.cached_property
     def options(self) -> Mapping[str, Any]:
@@ -154,6 +155,9 @@ class Graph:
         see = f"fleetcube catalog {row.labels.partition(' ')[0].rstrip(':')}"
         hint = f", or a {row.labels} ({see})" if row.labels else ""
         return MissingInputError(f"{name} is missing: {wanted} needs it{via}; give {give}{hint}")
+
+
+NO_GRAPH = Graph("none", {}, ())
 
 
 @functools.cache

@@ -13,6 +13,7 @@ import xarray
 
 from fleetcube import Settings, Sweep, catalog
 from fleetcube.grid.spec.axes import coupled_axis
+from fleetcube.kernels.physics.graph import PHYSICS
 
 from ..table import each
 from .common import on_h100, refused, written

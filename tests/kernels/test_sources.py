@@ -21,7 +21,7 @@ MODULES = [
     importlib.import_module(module.name)
     for module in pkgutil.walk_packages(kernels.__path__, "fleetcube.kernels.")
 ]
-PHYSICS.quantities  # alternatives take what they do not say from the first
+assert PHYSICS.quantities  # alternatives take what they do not say from the first
 SOURCED = {
     f"{module.__name__.removeprefix('fleetcube.kernels.')}.{name}": function
     for module in MODULES
