@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ..kernels.declare import OFF, written
-from ..kernels.inputs import INPUTS
+from ..kernels.physics.inputs import INPUTS
 from .units import UnitError, parse
 
 # Quantities that a label may set: the graph is cut there

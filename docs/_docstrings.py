@@ -11,8 +11,8 @@ import fleetcube
 from docs import checks
 from docs._formulas import typeset
 from fleetcube.grid.plan.citations import cited
-from fleetcube.kernels import inputs
 from fleetcube.kernels.graph.docstrings import read
+from fleetcube.kernels.physics import inputs
 from fleetcube.kernels.physics.graph import PHYSICS
 
 _CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")

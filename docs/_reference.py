@@ -29,10 +29,11 @@ from fleetcube.grid.ask.played import Pass
 from fleetcube.grid.explain import bounds, default_of, feeds, topics
 from fleetcube.grid.function import Gradient
 from fleetcube.grid.plan.citations import cited, references
-from fleetcube.kernels import declare, inputs
+from fleetcube.kernels import declare
 from fleetcube.kernels.alternatives import is_row, source_of
 from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.graph.formulas import Quantity
+from fleetcube.kernels.physics import inputs
 from fleetcube.kernels.physics.graph import PHYSICS
 
 HERE = Path(__file__).parents[1]
@@ -106,7 +107,8 @@ def index() -> Iterable[str]:
 def quantities() -> Iterable[str]:
     """The topics of quantities, and all their names."""
     yield from ("# Quantities and laws", "")
-    yield f"{len(PHYSICS.quantities)} quantities. Each is an output by its name, and an input where it is given"
+    count = len(PHYSICS.quantities)
+    yield f"{count} quantities. Each is an output by its name, and an input where it is given"
     yield "instead of computed. Its [derivatives](../gradients.md) are outputs, too. Units are SI;"
     yield "a plain number has the unit -. An entry has the formula in the symbols of its source,"
     yield "the code that is run, and what it needs; `fleetcube explain NAME` prints it. With them"

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..catalog import CatalogError, pooled
-from ..kernels.inputs import INPUTS
 from ..kernels.physics.graph import PHYSICS
-from ..kernels.roles import REASON
+from ..kernels.physics.inputs import INPUTS
+from ..kernels.physics.roles import REASON
 from .ask.interval import interval
 from .ask.layouts import (
     LAYOUT,

@@ -15,9 +15,9 @@ from ..kernels.calculus.derivatives import derivative
 from ..kernels.declare import Input
 from ..kernels.graph.docstrings import Doc, read
 from ..kernels.graph.formulas import Function, Graph, Quantity, parameters
-from ..kernels.inputs import BY_TOPIC, INPUTS, TOPIC_OF
 from ..kernels.physics.graph import PHYSICS
-from ..kernels.roles import MEANT
+from ..kernels.physics.inputs import BY_TOPIC, INPUTS, TOPIC_OF
+from ..kernels.physics.roles import MEANT
 from .ask.traffic import TIMES, crossings, duration
 from .errors import InputError, nearest, shown
 from .show.tables import cannot_run, label, memory_use, scale

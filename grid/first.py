@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..kernels.inputs import INPUTS
 from ..kernels.physics.graph import PHYSICS
-from ..kernels.roles import DECIDING
+from ..kernels.physics.inputs import INPUTS
+from ..kernels.physics.roles import DECIDING
 from .ask.layouts import OPEN, layout_at
 from .explain import readable
 from .formats.trees import toml_value

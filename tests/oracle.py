@@ -22,8 +22,8 @@ from fleetcube.kernels.engines import numpy as numpy_engine
 from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.graph.formulas import parameters
 from fleetcube.kernels.graph.trace import Trace, Value, written
-from fleetcube.kernels.inputs import INPUTS
 from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.kernels.physics.inputs import INPUTS
 
 from .grid.bits import AXES, EXAMPLES, JOB, hashed
 from .kernels.test_engines import operands

@@ -19,8 +19,8 @@ from fleetcube.kernels import ops, physics, reasons
 from fleetcube.kernels.alternatives import is_row
 from fleetcube.kernels.graph import formulas as graph
 from fleetcube.kernels.graph.bind import dependencies
-from fleetcube.kernels.inputs import INPUTS, TOPIC_OF
 from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.kernels.physics.inputs import INPUTS, TOPIC_OF
 
 from .table import each
 
@@ -109,12 +109,10 @@ FLOORS = {
             *("statistics", "topology"),
         },
         {"reduce_scatter", "reliability", "repair", "scaling", "stragglers", "torus"},
-        {"physics"},
-        {"inputs", "roles"},
-        {"vocabulary"},
         {"graph"},
         {"calculus"},
         {"engines"},
+        {"physics"},
         {"monte_carlo"},
     ),
 }

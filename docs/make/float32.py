@@ -6,8 +6,8 @@ from functools import cache
 import numpy as np
 
 from fleetcube.kernels.graph.formulas import parameters
-from fleetcube.kernels.inputs import INPUTS
 from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.kernels.physics.inputs import INPUTS
 from tests.kernels.test_engines import POINTS, points
 
 from .text import DOCS, table

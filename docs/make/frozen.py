@@ -22,7 +22,7 @@ from fleetcube.grid.errors import InputError
 from fleetcube.grid.measured import own
 from fleetcube.grid.measured.cells import checked
 from fleetcube.grid.run.evaluation import Evaluation
-from fleetcube.kernels.inputs import INPUTS
+from fleetcube.kernels.physics.inputs import INPUTS
 
 from .text import DOCS, between, table
 

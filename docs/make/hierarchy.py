@@ -23,8 +23,8 @@ from fleetcube.grid.measured.steps import STEP, Table, _Model
 from fleetcube.grid.measured.update import FREEDOM
 from fleetcube.grid.spec import values
 from fleetcube.grid.spec.axis import Array
-from fleetcube.kernels.inputs import INPUTS
 from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.kernels.physics.inputs import INPUTS
 
 ROUNDS = 30
 _INNER = 2  # steps per set of derivatives

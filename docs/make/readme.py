@@ -4,8 +4,8 @@ import re
 
 from fleetcube.catalog import NONE, kind
 from fleetcube.grid.measured.records import read_records
-from fleetcube.kernels.inputs import INPUTS
 from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.kernels.physics.inputs import INPUTS
 
 from .accuracy import own
 from .claims.conflicts import DOCUMENTS

@@ -28,7 +28,7 @@ from fleetcube.grid.measured.steps import (
     fit_steps,
 )
 from fleetcube.grid.spec.auto import cell_of
-from fleetcube.kernels.inputs import INPUTS
+from fleetcube.kernels.physics.inputs import INPUTS
 
 from . import all_reduces
 from .labels import STACK_BY_GROUP, calibration_for

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ...kernels.roles import (
+from ...kernels.physics.roles import (
     ACCOUNT,
     MEMORY,
     PARTS,

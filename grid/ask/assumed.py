@@ -5,7 +5,7 @@ from collections.abc import Collection
 import numpy as np
 
 from ...kernels.physics.graph import PHYSICS
-from ...kernels.roles import DECIDING
+from ...kernels.physics.roles import DECIDING
 from ..run.evaluation import Evaluation
 from ..show.tables import label, numbers, scale
 from ..spec import framework

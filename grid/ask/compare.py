@@ -12,7 +12,7 @@ import numpy as np
 
 from ...catalog import KINDS, FileLabel
 from ...kernels.physics.graph import PHYSICS
-from ...kernels.roles import REASON, TEXTS
+from ...kernels.physics.roles import REASON, TEXTS
 from ..errors import InputError, nearest
 from ..plan.labels import plain
 from ..plan.plan import Plan

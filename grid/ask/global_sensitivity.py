@@ -8,8 +8,8 @@ import numpy as np
 
 from ...kernels.calculus.derivatives import unit_of
 from ...kernels.calculus.phases import without_phase
-from ...kernels.inputs import INPUTS
 from ...kernels.physics.graph import PHYSICS
+from ...kernels.physics.inputs import INPUTS
 from ..errors import InputError, check_count, imported
 from ..plan import memory
 from ..plan.labels import attributes, root_attributes

@@ -11,9 +11,9 @@ from ...kernels.calculus.derivatives import Derivative, name_of, reaches
 from ...kernels.calculus.phases import phase_of, without_phase
 from ...kernels.graph.bind import definitions
 from ...kernels.graph.formulas import parameters
-from ...kernels.inputs import INPUTS
 from ...kernels.physics.graph import PHYSICS
-from ...kernels.roles import REASON, UNCOUNTED
+from ...kernels.physics.inputs import INPUTS
+from ...kernels.physics.roles import REASON, UNCOUNTED
 from ..errors import InputError, check_texts, nearest, shown
 from ..plan import memory
 from ..plan.labels import coordinates, dtype_of

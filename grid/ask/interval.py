@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...catalog.pooled import NORMAL
-from ...kernels.roles import ENDS, FAILURES
+from ...kernels.physics.roles import ENDS, FAILURES
 from ...kernels.statistics import poisson_at_most
 from ..plan.labels import END_OF, UNUSED
 from ..plan.plan import Plan

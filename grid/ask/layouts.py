@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.calculus.phases import without_phase
-from ...kernels.inputs import INPUTS
 from ...kernels.physics.graph import PHYSICS
-from ...kernels.roles import HEADROOM, LARGEST, LOSSES, MEANS, MONEY, NEAR, REASON, SUMS
+from ...kernels.physics.inputs import INPUTS
+from ...kernels.physics.roles import HEADROOM, LARGEST, LOSSES, MEANS, MONEY, NEAR, REASON, SUMS
 from ..errors import InputError, nearest, shown
 from ..plan.labels import REMARKS, attributes, coordinates, root_attributes
 from ..plan.plan import Plan

@@ -18,7 +18,7 @@ import numpy as np
 from ...kernels.calculus.derivatives import name_of
 from ...kernels.graph.formulas import parameters
 from ...kernels.physics.graph import PHYSICS
-from ...kernels.roles import LIMITS, NEAR, REASON, RUN_STEPS, STEPS
+from ...kernels.physics.roles import LIMITS, NEAR, REASON, RUN_STEPS, STEPS
 from ..errors import InputError, imported, shown
 from ..plan.execute import evaluate_block
 from ..plan.grid import by_dims

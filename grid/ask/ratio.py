@@ -14,7 +14,7 @@ import numpy as np
 
 from ...catalog import AUTO, pooled, record
 from ...kernels.calculus.derivatives import name_of
-from ...kernels.roles import ERRORS, OF_JOB, RATIOS_OF_PARTS
+from ...kernels.physics.roles import ERRORS, OF_JOB, RATIOS_OF_PARTS
 from ..errors import InputError, check_texts, nearest
 from ..plan import memory
 from ..run.evaluation import Evaluation

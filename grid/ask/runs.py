@@ -16,9 +16,9 @@ import numpy as np
 
 from ...kernels.calculus.derivatives import is_quantity
 from ...kernels.calculus.phases import without_phase
-from ...kernels.inputs import INPUTS
 from ...kernels.physics.graph import PHYSICS
-from ...kernels.roles import ALSO_REASONS, HEADROOM, NEAR, REASON, UNITS
+from ...kernels.physics.inputs import INPUTS
+from ...kernels.physics.roles import ALSO_REASONS, HEADROOM, NEAR, REASON, UNITS
 from ..errors import InputError, check_texts, nearest, shown
 from ..plan import tiles
 from ..plan.plan import Plan

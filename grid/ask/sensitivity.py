@@ -9,9 +9,9 @@ import numpy as np
 from ...kernels.calculus.derivatives import unit_of
 from ...kernels.calculus.phases import without_phase
 from ...kernels.declare import CHANGERS
-from ...kernels.inputs import BY_TOPIC, INPUTS
 from ...kernels.physics.graph import PHYSICS
-from ...kernels.roles import DECIDING, MONEY, NEAR, REASON
+from ...kernels.physics.inputs import BY_TOPIC, INPUTS
+from ...kernels.physics.roles import DECIDING, MONEY, NEAR, REASON
 from ..errors import InputError, nearest, shown
 from ..plan import memory, tiles
 from ..plan.cases import choices

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.inputs import INPUTS
-from ...kernels.roles import ENDING, UNPLAYED
+from ...kernels.physics.inputs import INPUTS
+from ...kernels.physics.roles import ENDING, UNPLAYED
 from ..errors import InputError
 from ..plan import memory
 from ..plan.grid import Case

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ...kernels.graph.formulas import parameters
-from ...kernels.inputs import INPUTS
+from ...kernels.physics.inputs import INPUTS
 from ..run.evaluation import Evaluation
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 from ...kernels.calculus.derivatives import name_of
 from ...kernels.calculus.phases import without_phase
 from ...kernels.physics.graph import PHYSICS
-from ...kernels.roles import ERRORS, RATIOS_OF_PARTS, REASON
+from ...kernels.physics.roles import ERRORS, RATIOS_OF_PARTS, REASON
 from ...kernels.statistics import normal_quantile
 from ..errors import InputError, check_count, check_texts, imported
 from ..plan import memory, tiles

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.physics.graph import PHYSICS
-from ...kernels.roles import HEADROOM, NEAR, REASON
+from ...kernels.physics.roles import HEADROOM, NEAR, REASON
 from ..errors import InputError, shown
 from ..reduce.kept import met
 from ..run.evaluation import Evaluation, is_known

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ...catalog.units import UnitError, parse
-from ...kernels.roles import LOST
+from ...kernels.physics.roles import LOST
 from ..errors import InputError, shown
 from ..spec.bounded import read_text
 from ..text import unguarded

@@ -8,7 +8,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from ...kernels.inputs import INPUTS
+from ...kernels.physics.inputs import INPUTS
 from ..errors import InputError, nearest
 from ..spec import file
 from ..spec.bounded import read_bytes

@@ -11,7 +11,7 @@ from ...catalog import record
 from ...catalog.files import parse_toml
 from ...catalog.huggingface import COUNTS
 from ...catalog.records import json_label
-from ...kernels.inputs import INPUTS
+from ...kernels.physics.inputs import INPUTS
 from ..errors import InputError, shown
 
 # A variable that nobody set, or a place to fill in

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...catalog import KINDS, record
-from ...kernels.inputs import INPUTS
 from ...kernels.physics.graph import PHYSICS
-from ...kernels.roles import TEXTS
+from ...kernels.physics.inputs import INPUTS
+from ...kernels.physics.roles import TEXTS
 from ..errors import InputError, nearest
 from ..spec import values
 from . import deepspeed, maxtext, megatron_bridge, megatron_lm, torchtitan

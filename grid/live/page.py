@@ -20,9 +20,9 @@ from ...kernels.calculus.derivatives import derivative
 from ...kernels.engines import javascript
 from ...kernels.engines.program import fold
 from ...kernels.graph.formulas import Function, parameters
-from ...kernels.inputs import INPUTS, TOPIC_OF
 from ...kernels.physics.graph import PHYSICS
-from ...kernels.roles import (
+from ...kernels.physics.inputs import INPUTS, TOPIC_OF
+from ...kernels.physics.roles import (
     BEST_HIGH,
     CROSSING,
     ENDS,

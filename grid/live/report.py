@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.physics.graph import PHYSICS
-from ...kernels.roles import SIZES, TIME
+from ...kernels.physics.roles import SIZES, TIME
 from ..ask.layouts import (
     LAYOUT,
     OPEN,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...kernels.roles import MEMORY, REASON, SIZES
+from ...kernels.physics.roles import MEMORY, REASON, SIZES
 from ..ask.interval import interval
 from ..plots.picture import words
 from ..run.evaluation import Evaluation

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...catalog import KINDS, record
-from ...kernels.inputs import INPUTS
 from ...kernels.physics.graph import PHYSICS
+from ...kernels.physics.inputs import INPUTS
 from ..errors import InputError
 from ..spec import patterns, values
 from ..text import unguarded

@@ -11,9 +11,9 @@ import numpy as np
 
 from ...catalog import CatalogError, record
 from ...kernels.declare import HOUR
-from ...kernels.inputs import INPUTS
 from ...kernels.physics.graph import PHYSICS
-from ...kernels.roles import ALL_CAUSES, LOST, PARTS_MTTF, SHARED_BY
+from ...kernels.physics.inputs import INPUTS
+from ...kernels.physics.roles import ALL_CAUSES, LOST, PARTS_MTTF, SHARED_BY
 from ..errors import InputError, imported, nearest, shown
 from ..formats.event_log import NO_FAILURE, Event, Log
 from ..spec.distributions import distribution, of_events

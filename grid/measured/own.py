@@ -13,7 +13,7 @@ from typing import Any
 
 from ...catalog import KINDS
 from ...kernels.physics.graph import PHYSICS
-from ...kernels.roles import COUNTS, RUN_STEPS, STEPS
+from ...kernels.physics.roles import COUNTS, RUN_STEPS, STEPS
 from ..errors import InputError, nearest, shown
 from ..spec import values
 from ..text import guarded

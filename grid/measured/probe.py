@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ...catalog import pooled
-from ...kernels.inputs import INPUTS
 from ...kernels.layer import gemm_time
+from ...kernels.physics.inputs import INPUTS
 from ..errors import InputError
 from ..run.evaluation import Evaluation
 from ..run.settings import Settings

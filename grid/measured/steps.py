@@ -11,8 +11,8 @@ import numpy as np
 
 from ...catalog import KINDS, NONE, CatalogError, pooled, record
 from ...kernels.calculus.derivatives import name_of
-from ...kernels.inputs import INPUTS
 from ...kernels.physics.graph import PHYSICS
+from ...kernels.physics.inputs import INPUTS
 from ..errors import InputError, imported, nearest, shown
 from ..plan.execute import evaluate_block
 from ..plan.plan import Plan

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...catalog import AUTO, pooled, record
-from ...kernels.inputs import INPUTS
+from ...kernels.physics.inputs import INPUTS
 from ..errors import InputError, imported
 from ..spec import auto
 from ..spec.axis import Array

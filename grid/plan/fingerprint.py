@@ -31,8 +31,8 @@ ENGINE_CODE = {
     **dict.fromkeys(JAX, ("engines.jax",)),
 }
 _COMMON_CODE = (
-    *("elementary", "ops", "alternatives", "reasons", "roles", "graph.bind"),
-    *("graph.formulas", "graph.plugins", "graph.readable", "engines.job"),
+    *("elementary", "ops", "alternatives", "reasons", "physics.roles", "graph.bind"),
+    *("graph.formulas", "graph.plugins", "graph.roles", "graph.readable", "engines.job"),
     "engines.tiles",
     *("calculus.derivatives", "calculus.dual", "calculus.made", "calculus.phases"),
     "calculus.slopes",

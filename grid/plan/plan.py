@@ -21,7 +21,7 @@ from ...kernels.declare import HOUR
 from ...kernels.engines.numpy import Point
 from ...kernels.graph.bind import definitions
 from ...kernels.graph.formulas import Graph, parameters
-from ...kernels.roles import BESIDE_IT, DECIDED, EXCEEDED, FITTED, LEFT_OUT
+from ...kernels.physics.roles import BESIDE_IT, DECIDED, EXCEEDED, FITTED, LEFT_OUT
 from ..errors import InputError, nearest
 from ..spec import plugins
 from ..spec.hardware import NODES_PER_RACK, oversized, powered

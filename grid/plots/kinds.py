@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.roles import LOSSES
+from ...kernels.physics.roles import LOSSES
 from ..errors import InputError
 from ..reduce.pareto import SENSES, unbeaten
 from ..show.tables import scale

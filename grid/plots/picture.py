@@ -17,7 +17,7 @@ import numpy as np
 
 from ...kernels.calculus.phases import phase_of, without_phase
 from ...kernels.physics.graph import PHYSICS
-from ...kernels.roles import REASON
+from ...kernels.physics.roles import REASON
 from ..ask.layouts import SHORT
 from ..ask.layouts import text as layout_text
 from ..errors import InputError, check_path, imported

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.calculus.phases import without_phase
-from ...kernels.roles import BEST_HIGH, BEST_LOW
+from ...kernels.physics.roles import BEST_HIGH, BEST_LOW
 from ..errors import InputError
 from ..show.tables import scale
 from ..show.theme import LINES

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.roles import LOSSES
+from ...kernels.physics.roles import LOSSES
 from ..errors import InputError
 from ..show.tables import scale, started
 from ..show.theme import GREY

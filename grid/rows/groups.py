@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.inputs import INPUTS
-from ...kernels.roles import WHOLES
+from ...kernels.physics.inputs import INPUTS
+from ...kernels.physics.roles import WHOLES
 from ..errors import InputError
 from ..plan.cases import MOST_CASES, defaults
 from ..spec import auto

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...catalog import KINDS
-from ...kernels.inputs import INPUTS
 from ...kernels.physics.graph import PHYSICS
+from ...kernels.physics.inputs import INPUTS
 from ..errors import InputError
 from ..plan.written import as_it_was
 from ..run.evaluation import Evaluation

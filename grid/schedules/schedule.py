@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...kernels.inputs import INPUTS
+from ...kernels.physics.inputs import INPUTS
 from ..ask.played import Pass, Played
 from ..errors import InputError, nearest, shown
 

@@ -98,8 +98,8 @@ def _between(graph: Graph, name: str, points: Any, text: str) -> Any:
     inside = np.flatnonzero((points >= low * (1 - 1e-9)) & (points <= high * (1 + 1e-9)))
     if inside.size == 0:
         raise InputError(
-            f"{name} = {text!r} holds no point; the axis runs from {_shown(graph, name, points.min())} "
-            f"to {_shown(graph, name, points.max())}"
+            f"{name} = {text!r} holds no point; the axis runs from "
+            f"{_shown(graph, name, points.min())} to {_shown(graph, name, points.max())}"
         )
     return inside
 

@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...kernels.roles import EFFICIENCIES, ENDING, FAILURES, RULES, TIME
+from ...kernels.physics.roles import EFFICIENCIES, ENDING, FAILURES, RULES, TIME
 from ..plan.labels import DEFAULTS, PARTLY, REMARKS
 from ..text import WIDTH
 from .tables import label

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.declare import written
-from ...kernels.inputs import INPUTS
-from ...kernels.roles import IN_HOURS, MEMORY, NEAR, REASON, TIME
+from ...kernels.physics.inputs import INPUTS
+from ...kernels.physics.roles import IN_HOURS, MEMORY, NEAR, REASON, TIME
 from ..errors import EXTRA, InputError, check_path, nearest
 from ..plan.labels import END_OF
 from ..spec import dates, phases, values

@@ -18,8 +18,8 @@ from ...catalog import AUTO, CatalogError, Record, is_path, kind, pooled, record
 from ...catalog.entry import CLUSTER, SHAPE
 from ...kernels import elementary
 from ...kernels.calculus.phases import in_phase
-from ...kernels.inputs import INPUTS
-from ...kernels.roles import OF_JOB
+from ...kernels.physics.inputs import INPUTS
+from ...kernels.physics.roles import OF_JOB
 from ..errors import InputError
 from . import patterns, phases
 from .axes import PHASE

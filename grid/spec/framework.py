@@ -5,7 +5,7 @@ from itertools import product
 from typing import Any
 
 from ...catalog import Record
-from ...kernels.roles import RECOMPUTED
+from ...kernels.physics.roles import RECOMPUTED
 from . import patterns
 from .axis import Axis
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...catalog import NONE, record
 from ...catalog import kind as catalog_kind
-from ...kernels.inputs import INPUTS
+from ...kernels.physics.inputs import INPUTS
 from ..errors import InputError
 from . import auto
 from .axis import Array, Axis

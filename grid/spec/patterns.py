@@ -8,7 +8,7 @@ from typing import Any
 from ...catalog import CatalogError, record
 from ...kernels.calculus.phases import without_phase
 from ...kernels.physics.graph import PHYSICS
-from ...kernels.roles import (
+from ...kernels.physics.roles import (
     FOLDED_SCHEDULES,
     GROUP,
     LETTER_SETS,
@@ -19,7 +19,7 @@ from ...kernels.roles import (
     SPLIT,
     UNCHUNKED_SCHEDULES,
 )
-from ...kernels.roles import (
+from ...kernels.physics.roles import (
     RECOMPUTED as RECOMPUTED,
 )
 from ..errors import InputError, shown

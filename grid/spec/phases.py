@@ -10,7 +10,7 @@ from ...catalog import KINDS
 from ...kernels.calculus.phases import in_phase, key_of, phase_of, without_phase
 from ...kernels.declare import OFF
 from ...kernels.graph.formulas import Graph
-from ...kernels.roles import BEFORE, PHASED, SUMS
+from ...kernels.physics.roles import BEFORE, PHASED, SUMS
 from ..errors import InputError, nearest, shown
 from . import dates, patterns, plugins, values
 from .axes import PHASE, make_axis

@@ -15,7 +15,7 @@ from ...kernels.graph.docstrings import read
 from ...kernels.graph.formulas import Graph
 from ...kernels.graph.plugins import Plugin, PluginError
 from ...kernels.physics.graph import PHYSICS
-from ...kernels.roles import TEXTS
+from ...kernels.physics.roles import TEXTS
 from ..errors import InputError, check_texts
 
 NAME = "plugins"

@@ -11,7 +11,7 @@ from ...catalog import AUTO, CONFIGURED, KINDS, CatalogError, Record, record
 from ...kernels.calculus.phases import in_phase, without_phase
 from ...kernels.graph.formulas import Graph
 from ...kernels.physics.graph import PHYSICS
-from ...kernels.roles import BESIDE_GPUS, ERRORS, GROWING, HEADS, MEASURED, SHARES, WHOLES
+from ...kernels.physics.roles import BESIDE_GPUS, ERRORS, GROWING, HEADS, MEASURED, SHARES, WHOLES
 from ..errors import InputError
 from . import auto, dates, framework, hardware, own_records, patterns, phases, plugins, values
 from .axes import make_axes

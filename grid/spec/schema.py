@@ -15,9 +15,9 @@ from ...catalog import AUTO, CONFIGURED, FROM_FILES, KINDS, NONE, kind
 from ...catalog.units import spelling
 from ...kernels.calculus import derivatives
 from ...kernels.declare import Input
-from ...kernels.inputs import INPUTS
 from ...kernels.physics.graph import PHYSICS
-from ...kernels.roles import PHASED
+from ...kernels.physics.inputs import INPUTS
+from ...kernels.physics.roles import PHASED
 from . import dates, own_records, phases, plugins
 from .axes import PHASE
 from .designs import DESIGNS

@@ -17,7 +17,7 @@ from ...kernels.calculus.phases import without_phase
 from ...kernels.declare import OFF, Input, written
 from ...kernels.engines.job import default_threads
 from ...kernels.graph.formulas import Graph
-from ...kernels.roles import CHOSEN, TEXTS
+from ...kernels.physics.roles import CHOSEN, TEXTS
 from ..errors import InputError, check_count, nearest, shown
 
 DTYPES = ("float64", "float32")

@@ -1,14 +1,14 @@
 """The physics of large training jobs as a graph."""
 
-from .. import physics, roles
 from ..graph.formulas import Graph
 from ..graph.roles import Roles
-from ..inputs import INPUTS
+from . import MODULES, roles
+from .inputs import INPUTS
 
 PHYSICS = Graph(
     "fleetcube",
     INPUTS,
-    tuple(f"{physics.__name__}.{module}" for module in physics.MODULES),
+    tuple(f"{__package__}.{module}" for module in MODULES),
     Roles(
         reason=roles.REASON,
         near=roles.NEAR,

@@ -227,7 +227,7 @@ def run_spec(
 def _near(sweep: Any, most: float = math.inf) -> dict[str, Any]:
     """A coordinate that marks points near the memory limit; empty without a limit."""
     from fleetcube.grid.run.settings import Settings
-    from fleetcube.kernels.roles import NEAR
+    from fleetcube.kernels.physics.roles import NEAR
 
     if sweep._with_memory_margin is sweep:
         return {}

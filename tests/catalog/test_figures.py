@@ -7,8 +7,8 @@ import pytest
 
 import fleetcube
 from fleetcube.catalog import kind, record
-from fleetcube.kernels.inputs import INPUTS
 from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.kernels.physics.inputs import INPUTS
 
 from ..table import each
 

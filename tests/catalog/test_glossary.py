@@ -6,8 +6,8 @@ from docs.make import glossary as page
 from fleetcube import InputError, explain
 from fleetcube.catalog import KINDS
 from fleetcube.catalog.glossary import glossary, word
-from fleetcube.kernels.inputs import INPUTS
 from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.kernels.physics.inputs import INPUTS
 
 
 def test_words_lead_to_names_and_are_none() -> None:

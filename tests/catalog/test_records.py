@@ -8,8 +8,8 @@ import pytest
 import fleetcube
 from fleetcube.catalog import KINDS, CatalogError, editions, kind, record
 from fleetcube.catalog.records import file_of, read
-from fleetcube.kernels.inputs import INPUTS
 from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.kernels.physics.inputs import INPUTS
 
 from ..table import each
 

@@ -11,7 +11,7 @@ from docs.make.pooled import CEILINGS
 from fleetcube.catalog import kind, record
 from fleetcube.grid.measured.records import read_records
 from fleetcube.grid.measured.validate import validate
-from fleetcube.kernels.inputs import INPUTS
+from fleetcube.kernels.physics.inputs import INPUTS
 
 HELD = tomllib.loads(training.CATALOG.read_text(encoding="utf-8"))
 LINKS = {name: f"{name}-sxm" for name in ("h100", "h200", "b200", "b300")}

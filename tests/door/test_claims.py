@@ -14,8 +14,8 @@ from docs.make.claims.numbers import NUMBERS, Number, computed
 from docs.make.claims.page import PAGE, page
 from fleetcube import Settings
 from fleetcube.kernels.declare import written
-from fleetcube.kernels.inputs import INPUTS
 from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.kernels.physics.inputs import INPUTS
 
 from ..table import each
 

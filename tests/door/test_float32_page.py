@@ -7,8 +7,8 @@ import numpy as np
 
 from docs.make import float32
 from fleetcube import function
-from fleetcube.kernels.inputs import INPUTS
 from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.kernels.physics.inputs import INPUTS
 
 from ..draws import generator
 

@@ -23,7 +23,7 @@ from fleetcube.grid.live.page import page
 from fleetcube.grid.live.report import Question, report
 from fleetcube.grid.spec import dates
 from fleetcube.grid.spec.file import read_spec
-from fleetcube.kernels.roles import CROSSING
+from fleetcube.kernels.physics.roles import CROSSING
 
 from ..draws import generator
 from ..kernels import javascript as node

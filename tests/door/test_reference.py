@@ -19,9 +19,9 @@ from fleetcube.grid.explain import topics
 from fleetcube.grid.plan.citations import references
 from fleetcube.kernels import checkpoint
 from fleetcube.kernels.graph.docstrings import read
-from fleetcube.kernels.inputs import INPUTS
 from fleetcube.kernels.physics import TOPICS
 from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.kernels.physics.inputs import INPUTS
 
 KERNELS = Path(__file__).parents[2] / "kernels"
 INVENTORIES = Path(__file__).parents[2] / "docs" / "inventories"

@@ -26,8 +26,8 @@ from fleetcube.grid.plots.picture import looking
 from fleetcube.grid.plots.plot import plot
 from fleetcube.grid.read.elementwise import is_read_when_sliced
 from fleetcube.kernels.calculus.derivatives import derivative
-from fleetcube.kernels.inputs import INPUTS
 from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.kernels.physics.inputs import INPUTS
 
 from ..table import each
 from .common import Patch, cases, on_h100, refused

@@ -28,7 +28,7 @@ from fleetcube.grid.spec import auto
 from fleetcube.grid.spec.auto import compressed
 from fleetcube.grid.spec.scenario import resolve
 from fleetcube.grid.store.verify import verify
-from fleetcube.kernels.roles import MEMORY
+from fleetcube.kernels.physics.roles import MEMORY
 
 from ..draws import generator
 from .common import Patch, cases, on_h100, refused, solve, written

@@ -18,8 +18,8 @@ from fleetcube.grid.explain import readable, unused
 from fleetcube.kernels.declare import Input
 from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.graph.formulas import parameters
-from fleetcube.kernels.inputs import BY_TOPIC, INPUTS
 from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.kernels.physics.inputs import BY_TOPIC, INPUTS
 
 from ..table import each
 from .common import cases, refused

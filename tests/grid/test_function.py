@@ -20,7 +20,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import fleetcube
 from fleetcube import InputError, Settings, Sweep, function
-from fleetcube.kernels.inputs import INPUTS as INPUTS_OF_ALL
+from fleetcube.kernels.physics.inputs import INPUTS as INPUTS_OF_ALL
 
 from ..draws import generator
 from ..kernels import javascript as node

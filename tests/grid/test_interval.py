@@ -15,7 +15,7 @@ from fleetcube.cli import cli
 from fleetcube.grid.plots.plot import plot
 from fleetcube.kernels.graph.formulas import parameters
 from fleetcube.kernels.physics.graph import PHYSICS
-from fleetcube.kernels.roles import ENDS, ERRORS, RATIOS_OF_PARTS
+from fleetcube.kernels.physics.roles import ENDS, ERRORS, RATIOS_OF_PARTS
 
 from .common import cases, on_h100, refused, written
 

@@ -15,8 +15,8 @@ from fleetcube.grid.run import evaluation
 from fleetcube.grid.sweep import Sweep
 from fleetcube.kernels.engines import tiles as engine_tiles
 from fleetcube.kernels.graph.formulas import parameters
-from fleetcube.kernels.inputs import INPUTS
 from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.kernels.physics.inputs import INPUTS
 
 from ..draws import TIMES, scaled
 from .common import on_h100

@@ -15,8 +15,8 @@ from fleetcube.cli import cli
 from fleetcube.grid.spec.axes import make_axes
 from fleetcube.grid.spec.values import option
 from fleetcube.kernels.declare import WORDS_FOR_OFF
-from fleetcube.kernels.inputs import INPUTS
 from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.kernels.physics.inputs import INPUTS
 
 from .common import cases
 

@@ -17,7 +17,7 @@ from fleetcube import InputError, Settings, Sweep
 from fleetcube.grid.ask.gradient import uncounted
 from fleetcube.grid.spec.phases import one
 from fleetcube.kernels.physics.graph import PHYSICS
-from fleetcube.kernels.roles import FIRST, LARGEST, LEAST, MEANS, OF_WHOLES, SUMS
+from fleetcube.kernels.physics.roles import FIRST, LARGEST, LEAST, MEANS, OF_WHOLES, SUMS
 
 from .common import on_h100, refused
 

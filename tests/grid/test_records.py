@@ -21,7 +21,7 @@ from fleetcube.grid.measured.predict import evaluate
 from fleetcube.grid.measured.records import read_records
 from fleetcube.grid.measured.row import Row
 from fleetcube.grid.measured.validate import validate
-from fleetcube.kernels.inputs import INPUTS
+from fleetcube.kernels.physics.inputs import INPUTS
 
 from .common import JUNK, Patch, cases, refused, written
 

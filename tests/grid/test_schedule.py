@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import fleetcube
 from fleetcube import InputError, Settings, simulate_schedule
-from fleetcube.kernels.inputs import INPUTS
+from fleetcube.kernels.physics.inputs import INPUTS
 
 from .common import cases
 

@@ -14,9 +14,9 @@ from fleetcube.catalog import KINDS, kind
 from fleetcube.cli import cli
 from fleetcube.grid.spec.schema import schema
 from fleetcube.grid.spec.values import unit_of
-from fleetcube.kernels import roles
-from fleetcube.kernels.inputs import INPUTS
+from fleetcube.kernels.physics import roles
 from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.kernels.physics.inputs import INPUTS
 
 from ..catalog.test_units import GOOD as TEXTS
 from ..table import each

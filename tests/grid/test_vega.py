@@ -17,7 +17,7 @@ from fleetcube.grid.plots.picture import point_labels
 from fleetcube.grid.plots.vega import box_spec, pareto_spec, roofline_spec, vega_lite
 from fleetcube.grid.show.theme import PARTS
 from fleetcube.grid.sweep import Sweep
-from fleetcube.kernels.roles import LOSSES
+from fleetcube.kernels.physics.roles import LOSSES
 
 JOB = {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "infiniband-ndr", "tensor_parallel": 8}
 AXES = {"n_gpus": [32, 64, 200_000], "gpu_mttf": ["10_000 h", "20_000 h"], "micro_batch_size": [1]}

@@ -2,32 +2,32 @@
 
 from collections.abc import Mapping
 
-from fleetcube.kernels import vocabulary
-from fleetcube.kernels.graph.formulas import Quantity, parameters
+from fleetcube.kernels.declare import Input
+from fleetcube.kernels.graph.formulas import Graph, Quantity, parameters
 
 
-def check(graph: Mapping[str, Quantity]) -> None:
+def check(graph: Graph) -> None:
     """Raise ValueError for names that nothing defines, missing choices and cycles."""
-    inputs = vocabulary.PHYSICS.inputs
-    for quantity in graph.values():
+    inputs, quantities = graph.inputs, graph.quantities
+    for quantity in quantities.values():
         if quantity.name in inputs:
             raise ValueError(f"{quantity.name} is both an input and a quantity: rename one")
         if quantity.option:
-            _check_choices(quantity, quantity.option)
+            _check_choices(quantity, inputs.get(quantity.option))
         for function in quantity.formulas.values():
             for parameter in parameters(function):
-                if parameter not in graph and parameter not in inputs:
+                if parameter not in quantities and parameter not in inputs:
                     raise ValueError(
                         f"{function.__name__} needs {parameter}, which nothing defines: "
                         "write its formula, or declare it in the inputs.py of its topic"
                     )
     done: set[str] = set()
-    for name in graph:
-        _find_cycle(graph, name, [], done)
+    for name in quantities:
+        _find_cycle(quantities, name, [], done)
 
 
-def _check_choices(quantity: Quantity, option: str) -> None:
-    row, name = vocabulary.PHYSICS.inputs.get(option), quantity.name
+def _check_choices(quantity: Quantity, row: Input | None) -> None:
+    name, option = quantity.name, quantity.option
     if row is None or row.kind != "option":
         raise ValueError(
             f"{name} is chosen by {option}, which is not an option: declare it in inputs.py"

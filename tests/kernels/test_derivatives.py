@@ -14,8 +14,8 @@ from fleetcube.kernels import checkpoint, reliability, scaling
 from fleetcube.kernels.calculus import derivatives
 from fleetcube.kernels.calculus.made import Partial
 from fleetcube.kernels.graph.formulas import parameters
-from fleetcube.kernels.inputs import INPUTS
-from fleetcube.kernels.roles import MEASURED
+from fleetcube.kernels.physics.inputs import INPUTS
+from fleetcube.kernels.physics.roles import MEASURED
 
 from ..draws import scaled
 from .differentiated import NUMBERS, Point

@@ -29,8 +29,8 @@ from fleetcube.kernels.graph import trace
 from fleetcube.kernels.graph.bind import Binding, dependencies
 from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.graph.formulas import Function, parameters
-from fleetcube.kernels.inputs import INPUTS
 from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.kernels.physics.inputs import INPUTS
 
 from .. import table
 from ..draws import generator

@@ -9,8 +9,8 @@ import pytest
 import fleetcube
 from fleetcube.kernels.engines import numpy as numpy_engine
 from fleetcube.kernels.graph.docstrings import read
-from fleetcube.kernels.inputs import INPUTS
 from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.kernels.physics.inputs import INPUTS
 
 LAYOUT: dict[str, Any] = {
     "n_gpus": 64, "tensor_parallel": 4, "pipeline_parallel": 2, "global_batch_size": 64,

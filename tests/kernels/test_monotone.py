@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetcube.kernels import roles
 from fleetcube.kernels.engines import numpy as numpy_engine
 from fleetcube.kernels.graph import formulas as graph
-from fleetcube.kernels.inputs import INPUTS
+from fleetcube.kernels.physics import roles
 from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.kernels.physics.inputs import INPUTS
 from fleetcube.kernels.physics.memory.inputs import MODULES as OFFLOADED
 
 from ..draws import scaled

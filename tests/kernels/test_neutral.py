@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetcube import InputError, Settings, Sweep
-from fleetcube.kernels.inputs import BY_TOPIC
+from fleetcube.kernels.physics.inputs import BY_TOPIC
 
 OUTPUTS = (
     *("step_time", "memory_per_gpu", "job_time", "tensor_parallel_time", "context_parallel_time"),

@@ -7,9 +7,9 @@ import pytest
 
 from docs.make import laws
 from docs.make.laws import CHECKS, PAGE, name_of, page
-from fleetcube.kernels.inputs import INPUTS
 from fleetcube.kernels.physics.graph import PHYSICS
-from fleetcube.kernels.roles import TEXTS
+from fleetcube.kernels.physics.inputs import INPUTS
+from fleetcube.kernels.physics.roles import TEXTS
 
 from ..table import each
 from .check import Check

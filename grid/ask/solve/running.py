@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ....kernels.roles import LAYOUT_REASON, REASON
+from ....kernels.physics.roles import LAYOUT_REASON, REASON
 from ...errors import InputError
 from ...plan.execute import evaluate_block
 from ...plan.plan import Plan

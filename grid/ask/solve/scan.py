@@ -7,7 +7,7 @@ import numpy as np
 
 from ....kernels.calculus.phases import without_phase
 from ....kernels.declare import Input
-from ....kernels.inputs import INPUTS
+from ....kernels.physics.inputs import INPUTS
 from ...errors import InputError, shown
 from ...spec import values
 from ...spec.axis import Array

@@ -18,7 +18,7 @@ from ....catalog import KINDS
 from ....kernels.calculus.derivatives import derivative, name_of
 from ....kernels.engines.job import pool
 from ....kernels.physics.graph import PHYSICS
-from ....kernels.roles import ALSO_REASONS, NEAR, REASON, RUN_STEPS, STEPS
+from ....kernels.physics.roles import ALSO_REASONS, NEAR, REASON, RUN_STEPS, STEPS
 from ...errors import InputError
 from ...plan import memory, tiles
 from ...plan.engine import JAX

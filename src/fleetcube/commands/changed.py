@@ -25,7 +25,7 @@ def traffic(path: str, selectors: Sequence[str]) -> Any:
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.run.settings import Settings
     from fleetcube.grid.sweep import Sweep
-    from fleetcube.kernels.roles import MEMORY
+    from fleetcube.kernels.physics.roles import MEMORY
 
     def values(spec: dict[str, Any]) -> Any:
         names = names_of(spec)

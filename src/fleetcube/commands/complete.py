@@ -52,7 +52,7 @@ def _quantities() -> Iterable[str]:
 
 
 def _inputs() -> Iterable[str]:
-    from fleetcube.kernels.inputs import INPUTS
+    from fleetcube.kernels.physics.inputs import INPUTS
 
     return INPUTS
 
@@ -113,7 +113,7 @@ def selectors(ctx: click.Context, param: click.Parameter, begun: str) -> list[st
         name, value = next(word for word in reversed(words) if word != "="), begun
     elif not equals:
         return [f"{name}=" for name in [*_kinds(), *_inputs()] if name.startswith(begun)]
-    from fleetcube.kernels.inputs import INPUTS
+    from fleetcube.kernels.physics.inputs import INPUTS
 
     row = INPUTS.get(name)
     known = labels(name) or [str(choice).lower() for choice in (row and row.choices) or ()]

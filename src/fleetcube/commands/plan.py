@@ -399,7 +399,7 @@ def _print_values(one: "xarray.Dataset", since: "date | None") -> None:
     from fleetcube.grid.plan.labels import END_OF
     from fleetcube.grid.show.tables import INTERVAL, counted, estimate, memory_use, numbers, scale
     from fleetcube.grid.spec.dates import end
-    from fleetcube.kernels.roles import LOSSES
+    from fleetcube.kernels.physics.roles import LOSSES
 
     rows = []
     for name, value in one.data_vars.items():
@@ -433,7 +433,7 @@ def _print_levers(sweep: Any, layout: dict[str, Any], of: str, sense: str) -> No
 
 def _print_limits(best: "xarray.Dataset") -> None:
     """Print the three largest losses of the wall time."""
-    from fleetcube.kernels.roles import LOSSES
+    from fleetcube.kernels.physics.roles import LOSSES
 
     known = [(best[name].item(), name) for name in LOSSES if name in best]
     largest = sorted((pair for pair in known if pair[0] >= 0.005), reverse=True)[:3]

@@ -148,7 +148,7 @@ def _draw(cube: str, selectors: tuple[str, ...], asked: _Asked, path: Path) -> N
     from fleetcube.grid.show.selectors import select
     from fleetcube.grid.show.tables import check_variables
     from fleetcube.grid.store.cube import open_cube
-    from fleetcube.kernels.roles import REASON
+    from fleetcube.kernels.physics.roles import REASON
 
     kind, x, y = asked.kind, asked.x or "", asked.y or ""
     specified = path.suffix == SPEC
@@ -239,7 +239,7 @@ def _check(asked: _Asked) -> None:
 def _variables(asked: _Asked) -> tuple[list[str], list[str]]:
     """The variables that a kind needs, and those that it draws if present."""
     from fleetcube.grid.plots import kinds as plot_kinds
-    from fleetcube.kernels.roles import CROSSING, LOSSES
+    from fleetcube.kernels.physics.roles import CROSSING, LOSSES
 
     kind, named = asked.kind, asked.named
     if kind == "losses":

@@ -131,7 +131,7 @@ def dominant_inputs(
     from fleetcube.grid.plots.picture import check_picture
     from fleetcube.grid.plots.sensitivity import dominance_map
     from fleetcube.grid.run.settings import Settings
-    from fleetcube.kernels.roles import REASON
+    from fleetcube.kernels.physics.roles import REASON
 
     if (picture is None) != (x is None) or (x is None) != (y is None) or (x and x == y):
         raise InputError("--map FILE goes with two axes: -x AXIS -y AXIS")
@@ -276,7 +276,7 @@ def _place(ranking: Any) -> str:
 
 
 def _print_levers(ranking: Any, of: str, top: int) -> None:
-    from fleetcube.kernels.roles import MONEY
+    from fleetcube.kernels.physics.roles import MONEY
 
     unit = ranking[of].attrs["units"]
     say(f"{of} = {with_unit(ranking[of].item(), unit, of)} {_place(ranking)}".rstrip())
@@ -307,7 +307,7 @@ def _print_levers(ranking: Any, of: str, top: int) -> None:
 
 def _print_money(ranking: Any, of: str, top: int) -> None:
     """Print the effect of the same moves, in units and in money."""
-    from fleetcube.kernels.roles import MONEY
+    from fleetcube.kernels.physics.roles import MONEY
 
     rows = []
     for row in _each(ranking, top):

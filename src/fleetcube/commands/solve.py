@@ -61,7 +61,7 @@ def solve(
     from fleetcube.grid.run.settings import Settings
     from fleetcube.grid.show.tables import table
     from fleetcube.grid.spec.dates import NAME, as_time, start_of
-    from fleetcube.kernels.roles import ALSO_REASONS
+    from fleetcube.kernels.physics.roles import ALSO_REASONS
 
     ends = None if between is None else between.split(":")
     if ends is not None and len(ends) != 2:

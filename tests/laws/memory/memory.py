@@ -8,7 +8,7 @@ import numpy as np
 
 from fleetcube.grid.measured.records import read_records
 from fleetcube.grid.measured.validate import validate
-from fleetcube.kernels.inputs import INPUTS
+from fleetcube.kernels.physics.inputs import INPUTS
 
 from ... import formulas
 from ...evaluated import value

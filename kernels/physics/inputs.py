@@ -2,12 +2,12 @@
 
 import importlib
 
-from . import physics
-from .declare import Input
+from ..declare import Input
+from . import TOPICS
 
 BY_TOPIC: dict[str, tuple[Input, ...]] = {
-    topic: importlib.import_module(f"{physics.__name__}.{topic}.inputs").INPUTS
-    for topic in physics.TOPICS
+    topic: importlib.import_module(f"{__package__}.{topic}.inputs").INPUTS
+    for topic in TOPICS
     if topic != "feasibility"  # which has no inputs
 }
 INPUTS: dict[str, Input] = {row.name: row for rows in BY_TOPIC.values() for row in rows}

@@ -1,22 +1,17 @@
-"""Graph, calculus and engines on another vocabulary: they know nothing of this physics."""
+"""Graph, calculus and engines on another graph: they know nothing of this physics."""
 
 import sys
 import types
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
-from fleetcube.kernels import roles, vocabulary
 from fleetcube.kernels.alternatives import alternative
-from fleetcube.kernels.calculus import derivatives
 from fleetcube.kernels.calculus.derivatives import Differentiator, derivative, is_quantity, unit_of
 from fleetcube.kernels.declare import declared, option, real
 from fleetcube.kernels.engines.job import Job
-from fleetcube.kernels.graph import formulas as graph
-from fleetcube.kernels.physics.graph import PHYSICS
-from fleetcube.kernels.vocabulary import Vocabulary
+from fleetcube.kernels.graph.formulas import Graph
 
 from .test_engines import RUN
 
@@ -57,42 +52,35 @@ def at_rest_kinetic_energy() -> Any:
     return 0.0
 
 
-@pytest.fixture(autouse=True)
-def bodies(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+@pytest.fixture
+def bodies(monkeypatch: pytest.MonkeyPatch) -> Graph:
     module = types.ModuleType("bodies")
     for formula in (momentum, newton_kinetic_energy, at_rest_kinetic_energy):
         setattr(module, formula.__name__, formula)
         monkeypatch.setattr(formula, "__module__", module.__name__)
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    toy = Vocabulary({row.name: row for row in INPUTS}, (module.__name__,), roles)
-    monkeypatch.setattr(vocabulary, "PHYSICS", toy)
-    caches = (graph.load, derivatives._derivative)
-    for cache in caches:
-        cache.cache_clear()
-    yield
-    for cache in caches:
-        cache.cache_clear()
+    return Graph("bodies", {row.name: row for row in INPUTS}, (module.__name__,))
 
 
 @pytest.mark.parametrize("engine", RUN)
-def test_engines_evaluate_another_vocabulary(engine: str) -> None:
+def test_engines_evaluate_another_graph(bodies: Graph, engine: str) -> None:
     leaves = {"mass": np.array([1.0, 2.0, 8.0]), "speed": np.array([3.0, 0.5, 4.0])}
-    formulas = PHYSICS.select(["kinetic_energy"], {"mechanics": "newton"}, leaves)
-    slope = derivative(PHYSICS, "d_kinetic_energy_d_speed")
+    formulas = bodies.select(["kinetic_energy"], {"mechanics": "newton"}, leaves)
+    slope = derivative(bodies, "d_kinetic_energy_d_speed")
     assert slope is not None
     along = {key: {"point"} for key in [*leaves, *formulas]}
-    formulas |= Differentiator(PHYSICS, formulas, along).add([slope])
+    formulas |= Differentiator(bodies, formulas, along).add([slope])
     outs = {name: np.empty(3) for name in ("kinetic_energy", slope.name)}
     RUN[engine](Job(formulas, leaves, outs), 1)
     np.testing.assert_allclose(outs["kinetic_energy"], [4.5, 0.25, 64.0], rtol=1e-15)
     np.testing.assert_allclose(outs[slope.name], leaves["mass"] * leaves["speed"], rtol=1e-15)
 
 
-def test_units_and_names_are_those_of_the_vocabulary() -> None:
-    assert unit_of(PHYSICS, "speed") == "m/s"
-    assert unit_of(PHYSICS, "kinetic_energy") == "J"
-    assert is_quantity(PHYSICS, "momentum")
-    assert not is_quantity(PHYSICS, "step_time")
-    assert PHYSICS.select(["kinetic_energy"], {"mechanics": "at_rest"}, ()) == {
+def test_units_and_names_are_those_of_the_graph(bodies: Graph) -> None:
+    assert unit_of(bodies, "speed") == "m/s"
+    assert unit_of(bodies, "kinetic_energy") == "J"
+    assert is_quantity(bodies, "momentum")
+    assert not is_quantity(bodies, "step_time")
+    assert bodies.select(["kinetic_energy"], {"mechanics": "at_rest"}, ()) == {
         "kinetic_energy": at_rest_kinetic_energy
     }
