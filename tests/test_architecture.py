@@ -51,7 +51,7 @@ SIBLINGS = {
 QUANTITIES = sorted(PHYSICS.quantities.items())
 FORMULAS = [
     ROOT / "kernels" / "calculus" / "slopes.py",
-    ROOT / "kernels" / "roles.py",
+    ROOT / "kernels" / "physics" / "roles.py",
     *(ROOT / "kernels" / f"{name}.py" for name in kernels.LAWS),
     *sorted((ROOT / "kernels" / "physics").glob("*/*.py")),
 ]
@@ -344,7 +344,7 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "from fleetcube.kernels.graph.formulas import load; load()",
+        "from fleetcube.kernels.physics.graph import PHYSICS; PHYSICS.quantities",
         "import fleetcube; fleetcube.catalog.record('gpu', 'h100-sxm').values",
         "import fleetcube; fleetcube.Sweep",
     ],

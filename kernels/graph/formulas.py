@@ -6,16 +6,13 @@ import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..alternatives import docstring, is_twin
 from ..declare import Input
 from .bind import Made
 from .docstrings import Doc, read
 from .roles import Roles
-
-if TYPE_CHECKING:
-    from .plugins import Plugin
 
 Function = Callable[..., Any]
 
@@ -76,7 +73,7 @@ class Graph:
     inputs: Mapping[str, Input] = field(repr=False)
     modules: tuple[str, ...] = field(repr=False)
     roles: Roles = field(default_factory=Roles, repr=False)
-    plugins: "tuple[Plugin, ...]" = ()
+    plugins: tuple[Any, ...] = ()
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Graph) and self._content == other._content)
