@@ -346,10 +346,10 @@ def python() -> Iterable[str]:
         yield from (f".. autofunction:: fleetcube.catalog.{name}", "")
     for name, way in (("Record", "class"), ("CatalogError", "exception")):
         yield from (f".. auto{way}:: fleetcube.catalog.{name}", "")
-    yield from (*_title("Plugins", "-"), "", ".. currentmodule:: fleetcube.plugins", "")
+    yield from (*_title("Graphs", "-"), "", ".. currentmodule:: fleetcube.graph", "")
     yield "Formulas of your own, with this module's ``np`` and ``where``"
     yield "(:doc:`../start/my-accelerator-my-schedule`)."
-    yield from ("", ".. autofunction:: fleetcube.plugins.quantity", "")
+    yield from ("", ".. autofunction:: fleetcube.graph.quantity", "")
     yield from (*_title("Laws", "-"), "")
     yield "``from fleetcube.laws import checkpoint``: plain functions of numbers and arrays, in SI"
     yield "units. ``checkpoint.young_interval(30.0, 86_400.0)`` is the time between checkpoints of"

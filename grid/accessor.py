@@ -222,7 +222,7 @@ class DataArrayAccessor(Accessor[xarray.DataArray]):
 def _explained(name: Any, cube: xarray.Dataset) -> "Explanation":
     from ..kernels.calculus.derivatives import is_quantity
     from .explain import Explanation, explain
-    from .spec.plugins import graph_at
+    from .spec.graphs import graph_at
     from .spec.values import known_names
 
     graph = graph_at(cube.attrs)
@@ -347,7 +347,7 @@ class Pictures:
         from .plots.kinds import NETWORK, ROOFLINE, roofline
         from .plots.picture import looking
         from .show.arrays import in_units
-        from .spec.plugins import graph_at
+        from .spec.graphs import graph_at
         from .spec.values import unit_of
 
         names = [name for name in (*ROOFLINE, NETWORK) if name in self._cube.data_vars]

@@ -22,9 +22,9 @@ from .ask.traffic import TIMES, crossings, duration
 from .errors import InputError, nearest, shown
 from .show.tables import cannot_run, label, memory_use, scale
 from .spec import dates, own_records, patterns
-from .spec.plugins import ABOUT as ABOUT_PLUGINS
-from .spec.plugins import NAME as PLUGINS
-from .spec.plugins import graph_of, with_plugins
+from .spec.graphs import ABOUT as ABOUT_PLUGINS
+from .spec.graphs import NAME as PLUGINS
+from .spec.graphs import graph_of, with_graph
 from .spec.scenario import choose
 from .text import WIDTH
 
@@ -51,24 +51,22 @@ class Explanation(str):
         return f"<pre>{escape(self)}</pre>"
 
 
-def explain(
-    name: str | None = None, plugins: str | Sequence[str] = (), **options: Any
-) -> Explanation:
+def explain(name: str | None = None, graph: Any = (), **options: Any) -> Explanation:
     """Explain an input, option, quantity or catalog kind; without a name, list all.
 
     A quantity: its formulas, the option that selects among them, sources, and everything it is
     computed from under the default options, or those given (goodput_model="additive"), with
     defaults. An input: default, bounds, what it
     feeds. Other words: the names that contain them, or whose meanings do; terms of the catalog's
-    glossary and catalog labels lead to names. Formulas of `plugins`, which are imported, count,
-    too. Raises InputError, with the nearest names, if none.
+    glossary and catalog labels lead to names. Formulas of `graph`, whose modules are imported,
+    count, too. Raises InputError, with the nearest names, if none.
     """
     if name is None:
         return Explanation(_list_all())
     if not isinstance(name, str):
         raise InputError(f"{name!r} is not a name; write it as text")
-    graph = graph_of(with_plugins({}, plugins))
-    if (options or graph.plugins) and name not in graph.quantities:
+    graph = graph_of(with_graph({}, graph))
+    if (options or graph.extensions) and name not in graph.quantities:
         raise InputError(f"{shown(name)} is not a quantity, whose formulas options choose")
     written, name = name, MEANT.get(name.lower(), name.lower())
     if name in KINDS:
@@ -241,14 +239,14 @@ def _chosen(options: Mapping[str, Any]) -> dict[str, Any]:
 def _explain_quantity(graph: Graph, quantity: Quantity, options: Mapping[str, Any]) -> list[str]:
     doc = quantity.doc
     lines = [f"{quantity.name} [{'flag' if doc.flags else _unit(doc.unit)}]"]
-    for each in graph.plugins:
-        if quantity.name in each.formulas:
+    for each in graph.extensions:
+        if quantity.name in each.quantities:
             done = (
                 f"replaces {quantity.name} of"
                 if quantity.name in PHYSICS.quantities
                 else "is added to"
             )
-            lines += ["", *_wrapped(f"{done} fleetcube by the plugin {each.pinned}")]
+            lines += ["", *_wrapped(f"{done} fleetcube by the graph {each.pinned}")]
     choices: dict[Function, list[Any]] = {}
     known: Sequence[Any] = graph.inputs[quantity.option].choices if quantity.option else (None,)
     if quantity.option and quantity.option in options:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union, cast, o
 
 import numpy as np
 
-from ..catalog import KINDS
 from ..catalog.units import carried
 from ..kernels.calculus.derivatives import derivative, name_of, quantity, unit_of
 from ..kernels.calculus.phases import without_phase
@@ -28,7 +27,7 @@ from .plan.engine import check_engine
 from .plan.execute import RUN
 from .plan.plan import check_outputs
 from .spec.axis import Axis
-from .spec.plugins import graph_of
+from .spec.graphs import graph_of
 from .spec.scenario import Problem, resolve
 from .spec.values import check_name, is_option, is_traced, row_of, without_unit
 
@@ -110,7 +109,7 @@ def _check_inputs(graph: Graph, inputs: Any) -> tuple[str, ...]:
         raise InputError(f"inputs = {shown(inputs)} is not a list of names; name at least one")
     for name in names:
         check_name(graph, name)
-        if is_option(graph, name) or without_phase(name) in KINDS:
+        if is_option(graph, name) or without_phase(name) in graph.roles.labels:
             raise InputError(
                 f"inputs: {name!r} takes names, not numbers; choose one in the scenario, and make "
                 "a function of each choice"

@@ -15,7 +15,7 @@ from .run.evaluation import Evaluation
 from .run.settings import Settings
 from .run.stream import cluster_of, mapping
 from .spec.content import content
-from .spec.plugins import NAME as PLUGINS
+from .spec.graphs import NAME as GRAPH
 from .spec.values import DType, check_dtype
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ class Sweep(Evaluation):
             has a value for each.
         settings: engine, threads, Dask cluster and the like, for all methods; each takes others
             for one call.
-        plugins: modules, or names of installed plugins, whose formulas to use; they are imported.
+        graph: modules of formulas, or their names, to use in place of the physics (a module with
+            INPUTS) or beside it; they are imported.
 
     Raises InputError (a ValueError) with a one-line message for unusable arguments.
 
@@ -66,8 +67,8 @@ class Sweep(Evaluation):
     def __reduce__(self) -> tuple[Any, ...]:
         spec = self.spec
         given = (spec["scenario"], spec["axes"], spec["outputs"] or ())
-        named = spec["scenario"].get(PLUGINS)
-        return (functools.partial(type(self), plugins=named) if named else type(self)), given
+        named = spec["scenario"].get(GRAPH)
+        return (functools.partial(type(self), graph=named) if named else type(self)), given
 
     def _repr_html_(self) -> str:
         from .show.html import sweep_html

@@ -30,7 +30,7 @@ from ..show.tables import label, meanings, numbers, scale
 from ..spec import auto, framework, patterns, phases, values
 from ..spec.axes import make_axes
 from ..spec.axis import Array, Axis
-from ..spec.plugins import graph_of
+from ..spec.graphs import graph_of
 from .assumed import ASSUMED, assumed
 from .gradient import check_quantity, is_held, uncounted
 from .interval import chances, interval

@@ -21,7 +21,7 @@ from ..show.tables import check_rows, check_variables
 from ..spec import phases
 from ..spec.arguments import scenario_and_axes
 from ..spec.axis import Array
-from ..spec.plugins import graph_of
+from ..spec.graphs import graph_of
 from ..spec.scenario import Problem, resolve
 from ..spec.values import check_threads
 from .extrapolation import with_remarks

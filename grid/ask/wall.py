@@ -22,7 +22,7 @@ from ..show.tables import meanings, numbers, scale
 from ..spec import auto, phases, values
 from ..spec.axes import make_axes
 from ..spec.axis import Array
-from ..spec.plugins import graph_of
+from ..spec.graphs import graph_of
 from ..spec.scenario import resolve
 from .gradient import uncounted
 from .interval import SIDES, end_of

@@ -56,7 +56,7 @@ from ..show.tables import check_new, counted, scale
 from ..spec import auto, dates
 from ..spec.axes import make_axes
 from ..spec.axis import Axis
-from ..spec.plugins import graph_of
+from ..spec.graphs import graph_of
 from ..store.places.durable import write_file
 from .still import parts
 

@@ -32,14 +32,14 @@ ENGINE_CODE = {
 }
 _COMMON_CODE = (
     *("elementary", "ops", "alternatives", "reasons", "physics.roles", "graph.bind"),
-    *("graph.formulas", "graph.plugins", "graph.roles", "graph.readable", "engines.job"),
+    *("graph.formulas", "graph.modules", "graph.roles", "graph.readable", "engines.job"),
     "engines.tiles",
     *("calculus.derivatives", "calculus.dual", "calculus.made", "calculus.phases"),
     "calculus.slopes",
 )
 _GRID_CODE = (
     *("spec.auto", "spec.axes", "spec.axis", "spec.designs", "spec.own_records", "spec.patterns"),
-    *("spec.phases", "spec.plugins", "spec.scenario", "spec.values"),
+    *("spec.phases", "spec.graphs", "spec.scenario", "spec.values"),
     *("plan.cases", "plan.dims", "plan.engine", "plan.execute", "plan.grid", "plan.labels"),
     *("plan.masking", "plan.order", "plan.plan", "plan.tiles", "plan.written"),
     *("store.chunks", "store.empty"),
@@ -64,7 +64,7 @@ def fingerprint(
         facts["processor.jax"] = jax.processor()
     for record in plan.problem.records:
         facts[f"catalog.{record.kind}.{record.label}"] = f"edition {record.edition} {record.digest}"
-    facts |= {f"plugin.{own.name}": own.digest for own in plan.graph.plugins}
+    facts |= {f"graph.{each.name}": each.digest for each in plan.graph.extensions}
     notes = plan.structure.notes  # shared by plans of the same formulas
     if "formulas" not in notes:
         notes["formulas"] = _formulas(plan)

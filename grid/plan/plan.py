@@ -23,7 +23,7 @@ from ...kernels.graph.bind import definitions
 from ...kernels.graph.formulas import Graph, parameters
 from ...kernels.physics.roles import BESIDE_IT, DECIDED, EXCEEDED, FITTED, LEFT_OUT
 from ..errors import InputError, nearest
-from ..spec import plugins
+from ..spec import graphs
 from ..spec.hardware import NODES_PER_RACK, oversized, powered
 from ..spec.memo import Memo
 from ..spec.scenario import Problem
@@ -155,7 +155,7 @@ class Plan(Grid):
             if used & entry.values.keys()
         ]
         told = (*(self.problem.remarks if read else ()), *self._beyond_fits(), *left_out)
-        return (*told, *plugins.remarks(self.graph.plugins))
+        return (*told, *graphs.remarks(self.graph))
 
     def _added(self, used: AbstractSet[str]) -> Iterator[str]:
         """What is counted beside an input given alone, by default, a line each."""

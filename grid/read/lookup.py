@@ -15,7 +15,7 @@ from ..plan import memory
 from ..spec import values
 from ..spec.arguments import in_base_unit
 from ..spec.axis import Array
-from ..spec.plugins import graph_at
+from ..spec.graphs import graph_at
 
 if TYPE_CHECKING:
     import xarray

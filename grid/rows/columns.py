@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...catalog import KINDS, CatalogError, record
+from ...catalog import CatalogError, record
 from ...catalog.units import UnitError, factor
 from ...kernels.graph.formulas import Graph
 from ..errors import InputError
@@ -50,7 +50,7 @@ def numbers(graph: Graph, frame: Frame, name: str) -> Array:
 
 def choices(graph: Graph, frame: Frame, name: str) -> tuple[Array, list[Any]]:
     """A column of an option or catalog kind: codes, and the distinct choices."""
-    read = _label if name in KINDS else functools.partial(_option, graph)
+    read = _label if name in graph.roles.labels else functools.partial(_option, graph)
     return _distinct(frame, name, frame.column(graph, name), read)
 
 

@@ -16,7 +16,7 @@ from ..errors import InputError
 from ..plan.cases import MOST_CASES, defaults
 from ..spec import auto
 from ..spec.axis import Array
-from ..spec.plugins import graph_of
+from ..spec.graphs import graph_of
 from ..spec.scenario import choose, resolve
 from .frames import Frame
 

@@ -6,7 +6,7 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
-from ...catalog import KINDS, spelling
+from ...catalog import spelling
 from ...kernels.engines.tiles import cuts
 from ...kernels.graph.formulas import Graph, parameters
 from ..errors import InputError, nearest, shown
@@ -18,7 +18,7 @@ from ..progress import expected
 from ..run.settings import Settings, check_settings
 from ..spec import auto, values
 from ..spec.axis import Array, Axis
-from ..spec.plugins import graph_of
+from ..spec.graphs import graph_of
 from ..spec.scenario import Problem, resolve
 from . import columns
 from .frames import Frame, frame_of
@@ -101,7 +101,7 @@ def evaluate_table(
     shared = values.without_unit(graph, "", scenario or {})
     check_outputs(wanted, resolve(shared, {}))  # errors here concern no row
     inputs = _inputs(graph, source, keep)
-    named = {name for name in inputs if name in KINDS or values.is_option(graph, name)}
+    named = {name for name in inputs if name in graph.roles.labels or values.is_option(graph, name)}
     cells = Cells(
         {name: columns.numbers(graph, source, name) for name in inputs if name not in named},
         {name: columns.choices(graph, source, name) for name in inputs if name in named},

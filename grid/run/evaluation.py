@@ -23,9 +23,9 @@ from ..plan.plan import Plan
 from ..progress import expected
 from ..spec.arguments import plain, scenario_and_axes
 from ..spec.axis import Array
+from ..spec.graphs import graph_of, with_graph
 from ..spec.own_records import with_catalog
 from ..spec.phases import joined
-from ..spec.plugins import graph_of, with_plugins
 from ..spec.scenario import resolve
 from ..spec.values import DType, check_dtype, owned, without_unit
 from .settings import Settings, check_settings
@@ -56,7 +56,7 @@ class Evaluation:
         outputs: str | Sequence[str] = (),
         phases: Sequence[Mapping[str, Any]] | None = None,
         settings: Settings = _DEFAULT,
-        plugins: str | Sequence[str] = (),
+        graph: Any = (),
     ) -> None:
         self.settings = check_settings(settings)
         outputs = [outputs] if isinstance(outputs, str) else outputs
@@ -64,12 +64,13 @@ class Evaluation:
         if phases is not None:
             scenario = joined(scenario, phases)
         if isinstance(scenario, Mapping):  # else `resolve` refuses them
-            scenario = with_plugins(scenario, plugins)
+            scenario = with_graph(scenario, graph)
         graph = graph_of(scenario)
         scenario, axes = (owned(without_unit(graph, "", table)) for table in (scenario, axes))
         if isinstance(axes, dict):
             axes = {name: plain(graph, name, entry) for name, entry in axes.items()}
-            scenario, axes = with_catalog(scenario, axes)
+            if graph.roles.labels:
+                scenario, axes = with_catalog(scenario, axes)
         self._spec = {"outputs": outputs, "scenario": scenario, "axes": axes}
         self._problem = resolve(scenario, axes)
         self._outputs = outputs

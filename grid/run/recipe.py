@@ -8,7 +8,7 @@ from typing import Any
 
 from ..plan.labels import own_version
 from ..plan.plan import Plan
-from ..spec.plugins import NAME, with_plugins
+from ..spec.graphs import NAME, with_graph
 from ..spec.scenario import resolve
 
 Work = Callable[[Plan, Any], Any]  # applied to a task
@@ -50,7 +50,7 @@ class Recipe:
 
     def _build(self) -> Plan:
         spec = self.spec
-        own = with_plugins({}, spec["scenario"].get(NAME))  # named where the recipe was made
+        own = with_graph({}, spec["scenario"].get(NAME))  # named where the recipe was made
         problem = resolve({**spec["scenario"], **own}, spec["axes"])
         return Plan(problem, spec["outputs"], self.engine, self.mask)
 

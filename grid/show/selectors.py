@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...catalog import KINDS
 from ...kernels.calculus.phases import without_phase
 from ...kernels.graph.formulas import Graph
 from ..errors import InputError, nearest, shown
-from ..spec import dates, own_records, patterns, phases, plugins, values
+from ..spec import dates, graphs, own_records, patterns, phases, values
 from ..spec.axes import make_axes
 from ..spec.axis import Axis
 from .tables import label, scale
@@ -36,7 +35,7 @@ def select(cube: "xarray.Dataset", selectors: Sequence[str]) -> tuple["xarray.Da
     """Cut a cube by "axis=value", "axis=first:last" or "axis=value,value"; numbers may have units.
     Returns the cut at the nearest points of numeric axes, and notes on values off their axes."""
     notes: list[str] = []
-    graph = plugins.graph_at(cube.attrs)
+    graph = graphs.graph_at(cube.attrs)
     for name, text in pairs(selectors).items():
         if name not in cube.dims:
             axes = [str(dim) for dim in cube.dims]
@@ -141,7 +140,7 @@ def _wanted(graph: Graph, name: str, text: str) -> float:
 
 
 def _is_known(graph: Graph, name: str) -> bool:
-    return values.is_known(graph, name) and without_phase(name) not in KINDS
+    return values.is_known(graph, name) and without_phase(name) not in graph.roles.labels
 
 
 def _typed(text: str) -> Any:
@@ -190,8 +189,8 @@ def narrow(
     if own := wanted.pop(own_records.NAME, ""):
         scenario[own_records.NAME] = own.split(",")
     # whoever types a selector names them
-    scenario = dict(plugins.with_plugins(scenario, wanted.pop(plugins.NAME, ())))
-    graph = plugins.graph_of(scenario)
+    scenario = dict(graphs.with_graph(scenario, wanted.pop(graphs.NAME, ())))
+    graph = graphs.graph_of(scenario)
     scenario, axes = map(dict, own_records.with_catalog(scenario, axes))
     current = make_axes(graph, axes)
     owners = {name: axis.name for axis in current.values() for name in axis.inputs}
@@ -259,7 +258,7 @@ def _changed(graph: Graph, axis: Axis, text: str, notes: list[str]) -> Any:
 
 
 def _values(graph: Graph, name: str, text: str, notes: list[str]) -> list[Any]:
-    named = without_phase(name) in KINDS or values.is_option(graph, name)
+    named = without_phase(name) in graph.roles.labels or values.is_option(graph, name)
     parts = text.split(",") if named else _parts(name, text, notes)
     return [_value(graph, name, part) for part in parts]
 
@@ -267,7 +266,7 @@ def _values(graph: Graph, name: str, text: str, notes: list[str]) -> list[Any]:
 def _value(graph: Graph, name: str, text: str) -> Any:
     """The spec value of an input written as text."""
     plain = without_phase(name)
-    if plain in KINDS:
+    if plain in graph.roles.labels:
         return text
     if values.is_option(graph, plain):
         written = {label(choice): choice for choice in graph.inputs[plain].choices}
@@ -280,7 +279,7 @@ def _value(graph: Graph, name: str, text: str) -> Any:
 def remarks(spec: Mapping[str, Any]) -> list[str]:
     """Likely mistakes: numbers without a unit, values overridden by an axis."""
     scenario, axes = spec["scenario"], spec["axes"]
-    graph = plugins.graph_of(scenario)
+    graph = graphs.graph_of(scenario)
     bare = {**scenario, **axes}
     bare.pop(phases.NAME, None)
     for name, entry in axes.items():

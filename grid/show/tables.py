@@ -20,7 +20,7 @@ from ..plan.labels import END_OF
 from ..spec import dates, phases, values
 from ..spec.axes import PHASE
 from ..spec.axis import Array
-from ..spec.plugins import graph_at
+from ..spec.graphs import graph_at
 from ..text import guarded, visible
 
 if TYPE_CHECKING:

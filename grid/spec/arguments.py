@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...catalog import KINDS
 from ...kernels.graph.formulas import Graph
 from ..errors import InputError
-from . import own_records, phases, plugins
+from . import graphs, own_records, phases
 from .axes import coupled_axis
 from .distributions import is_distribution
 from .values import check_name, is_known, is_option, number, unit_of, without_unit
@@ -27,9 +26,9 @@ def scenario_and_axes(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[s
     axes: dict[str, Any] = {}
     together: dict[str, dict[str, Any]] = {}
     labels: dict[str, Any] = {}
-    graph = plugins.graph_of(plugins.with_plugins({}, inputs.get(plugins.NAME, ())))
+    graph = graphs.graph_of(graphs.with_graph({}, inputs.get(graphs.NAME, ())))
     for name, value in without_unit(graph, "", inputs).items():
-        if name in (own_records.NAME, plugins.NAME):
+        if name in (own_records.NAME, graphs.NAME):
             scenario[name] = value
             continue
         if hasattr(value, "dims") and hasattr(value, "coords"):  # a DataArray
@@ -65,8 +64,8 @@ def scenario_and_axes(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[s
                 f"{dim!r} is both an input and the dimension of {min(moving)}; keep one"
             )
         axes[dim] = _moving(graph, dim, moving, labels.get(dim))
-    own = scenario.pop(plugins.NAME, ())  # whoever calls names them
-    return {**plugins.with_plugins(scenario, own)}, axes
+    own = scenario.pop(graphs.NAME, ())  # whoever calls names them
+    return {**graphs.with_graph(scenario, own)}, axes
 
 
 def plain(graph: Graph, name: str, entry: Any) -> Any:
@@ -89,7 +88,7 @@ def plain(graph: Graph, name: str, entry: Any) -> Any:
 def stacked(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], "Unstack"]:
     """DataArrays of several dimensions as one dimension, and what gives results theirs back."""
     arrays = {n: v for n, v in inputs.items() if hasattr(v, "dims") and hasattr(v, "ndim")}
-    graph = plugins.graph_of(plugins.with_plugins({}, inputs.get(plugins.NAME, ())))
+    graph = graphs.graph_of(graphs.with_graph({}, inputs.get(graphs.NAME, ())))
     several = {dim for array in arrays.values() if array.ndim > 1 for dim in array.dims}
     if not several:
         return dict(inputs), lambda result: result
@@ -137,7 +136,7 @@ def stacked(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], "Unstack"]:
 
 def in_base_unit(graph: Graph, name: str, value: Any) -> Any:
     """A DataArray in the base unit, from the unit of its array or its attribute `units`."""
-    if name in KINDS or is_option(graph, check_name(graph, name)):
+    if name in graph.roles.labels or is_option(graph, check_name(graph, name)):
         return value
     if (data := without_unit(graph, name, value.data)) is not value.data:
         return value.copy(data=data)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...catalog import KINDS, CatalogError, record
+from ...catalog import CatalogError, record
 from ...kernels.calculus.phases import without_phase
 from ...kernels.graph.formulas import Graph
 from ..errors import InputError, nearest, shown
@@ -72,11 +72,11 @@ def _read(graph: Graph, name: str, spec: Any) -> Axis:
         return design_axis(graph, name, spec)
     if is_coupled(spec):
         return _coupled(graph, name, spec)
-    if name == PHASE:
+    if name == PHASE and graph.roles.phased:
         points = _points(graph, name, spec)
         _check_distinct(name, points)
         return Axis(name, np.array(points, dtype=str))
-    if name != patterns.NAME:
+    if name not in graph.roles.texts or name != patterns.NAME:
         _check_swept(graph, name)
     return _single(graph, name, name, _points(graph, name, spec))
 
@@ -84,7 +84,7 @@ def _read(graph: Graph, name: str, spec: Any) -> Axis:
 def _check_swept(graph: Graph, name: str) -> str:
     """The name, if a spec may sweep it: for one phase only numbers can be swept."""
     plain = without_phase(values.check_name(graph, name))
-    if plain != name and (plain in KINDS or values.is_option(graph, plain)):
+    if plain != name and (plain in graph.roles.labels or values.is_option(graph, plain)):
         raise InputError(f"axis {name!r}: {plain} of one phase takes one name; put it in the phase")
     return name
 
@@ -156,7 +156,7 @@ def _generate(graph: Graph, name: str, spec: Mapping[str, Any]) -> list[Any] | A
             "with num for linspace and geomspace and round if wanted"
         )
     kind = chosen[0]
-    if values.is_option(graph, name) or name in KINDS:
+    if values.is_option(graph, name) or name in graph.roles.labels:
         if kind != "values":
             raise InputError(f"axis {name!r} takes named values; write {name} = [...]")
         return _points(graph, name, spec["values"])
@@ -214,13 +214,13 @@ def _single(graph: Graph, name: str, target: str, points: list[Any] | Array) -> 
     """An axis of one input, option or catalog kind."""
     if len(points) == 0:
         raise InputError(f"axis {name!r} is empty; give at least one value")
-    if target in KINDS or values.is_option(graph, target):
+    if target in graph.roles.labels or values.is_option(graph, target):
         check_length(name, len(points), MOST_SPELLED)
-    if target in KINDS:
+    if target in graph.roles.labels:
         _check_distinct(name, _named(target, points))
         labels = tuple(points)  # as written: with or without an edition
         return Axis(name, np.array(labels), records={target: labels})
-    if target == patterns.NAME:
+    if target == patterns.NAME and target in graph.roles.texts:
         _check_distinct(name, points)
         rows = [patterns.counts(point) for point in points]
         if any(row.keys() != rows[0].keys() for row in rows):
@@ -338,7 +338,7 @@ def _together(
     if any(map(patterns.modules, rows.get(patterns.RECOMPUTED, ()))):
         rows = {**rows, **_by_module(graph, rows[patterns.RECOMPUTED])}
     for key, row in rows.items():
-        if key in KINDS:
+        if key in graph.roles.labels:
             _named(key, row)
             records[key] = tuple(row)
         elif values.is_option(graph, key):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...catalog import KINDS, CatalogError, record
+from ...catalog import CatalogError, record
 from ...kernels import elementary
 from ...kernels.graph.formulas import Graph
 from ..errors import InputError, check_count, imported, nearest
@@ -36,7 +36,7 @@ def design_axis(graph: Graph, name: str, spec: Mapping[str, Any]) -> Axis:
         )
     num = check_count(f"axis {name!r}: num", num)
     drawn = [key for key in spec if key not in _SETTINGS]
-    named = any(key in KINDS or values.is_option(graph, key) for key in drawn)
+    named = any(key in graph.roles.labels or values.is_option(graph, key) for key in drawn)
     check_length(name, num, MOST_SPELLED if named else LONGEST // max(1, len(drawn)))
     if design == "sobol" and num & (num - 1):
         raise InputError(
@@ -58,7 +58,7 @@ def design_axis(graph: Graph, name: str, spec: Mapping[str, Any]) -> Axis:
     records: dict[str, tuple[str, ...]] = {}
     for column, key in zip(unit.T, drawn, strict=True):
         points = pick[key](column)
-        if key in KINDS:
+        if key in graph.roles.labels:
             records[key] = tuple(points)
         elif values.is_option(graph, key):
             options[key] = tuple(points)
@@ -95,7 +95,7 @@ def _range(graph: Graph, axis: str, key: str, spec: Any) -> Any:
             f"axis {axis!r}: {key} = {str(spec)[:40]!r} is not a range; "
             "give {linspace = [a, b]}, {geomspace = [a, b]} or a list"
         )
-    if key in KINDS:
+    if key in graph.roles.labels:
         try:
             for label in spec:
                 record(key, label)
@@ -120,7 +120,7 @@ def _continuous(graph: Graph, axis: str, key: str, spec: Mapping[str, Any]) -> A
         or isinstance(ends, str)
         or len(ends) != 2
         or not isinstance(spec.get("round", False), bool)
-        or key in KINDS
+        or key in graph.roles.labels
         or values.is_option(graph, key)
     ):
         raise InputError(

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ...catalog import KINDS as LABELS
 from ...kernels import elementary
 from ...kernels.graph.formulas import Graph
 from ...kernels.statistics import normal_quantile
@@ -123,7 +122,7 @@ def is_distribution(value: Any) -> bool:
 
 def distribution(graph: Graph, name: str, spec: Mapping[str, Any]) -> Distribution:
     """Read a distribution of an input: a table of its kind and numbers. Raises InputError."""
-    if name in LABELS or values.is_option(graph, name):
+    if name in graph.roles.labels or values.is_option(graph, name):
         raise InputError(f"{name} takes names, not a distribution; sweep it as an axis")
     if spec.keys() == {"events", "hours"}:
         return of_events(graph, name, spec["events"], spec["hours"])

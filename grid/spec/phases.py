@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ...catalog import KINDS
 from ...kernels.calculus.phases import in_phase, key_of, phase_of, without_phase
 from ...kernels.declare import OFF
 from ...kernels.graph.formulas import Graph
 from ...kernels.physics.roles import BEFORE, PHASED, SUMS
 from ..errors import InputError, nearest, shown
-from . import dates, patterns, plugins, values
+from . import dates, graphs, patterns, values
 from .axes import PHASE, make_axis
 from .axis import Axis
 
@@ -69,7 +68,7 @@ def with_phases(
     """A scenario without phases, axes including one of phases, and whether phases are added up. If
     an axis `phase` names some, they are a dimension instead. Raises InputError."""
     shared, tables = apart(scenario)
-    graph = plugins.graph_of(scenario)
+    graph = graphs.graph_of(scenario)
     swept = [name for key, spec in axes.items() if key != NAME for name in _inputs(key, spec)]
     sought = list(filter(_is_of_phase, [*free, *swept]))
     if sought and (tables is None or NAME in axes):
@@ -110,7 +109,7 @@ def are_tables(value: Any) -> bool:
 def one(scenario: Mapping[str, Any], name: str) -> dict[str, Any]:
     """The scenario of a single phase. Raises InputError."""
     shared, tables = apart(scenario)
-    graph = plugins.graph_of(scenario)
+    graph = graphs.graph_of(scenario)
     phases = _checked(graph, shared, tables)
     k = list(phases).index(named(name, list(phases)))
     earlier = [own[PHASED] for own in list(phases.values())[:k]]
@@ -131,13 +130,13 @@ def following(graph: Graph, axis: Axis, shared: Mapping[str, Any]) -> Axis:
 def names(scenario: Mapping[str, Any]) -> list[str]:
     """The names of a scenario's phases, in order; empty if it has none."""
     shared, tables = apart(scenario)
-    graph = plugins.graph_of(scenario)
+    graph = graphs.graph_of(scenario)
     return [] if tables is None else list(_checked(graph, shared, tables))
 
 
 def stated(scenario: Mapping[str, Any]) -> frozenset[str]:
     shared, tables = apart(scenario)
-    graph = plugins.graph_of(scenario)
+    graph = graphs.graph_of(scenario)
     if tables is None:
         return frozenset()
     return frozenset(key for own in _checked(graph, shared, tables).values() for key in own)
@@ -231,7 +230,7 @@ def _axis(graph: Graph, shared: Mapping[str, Any], phases: Mapping[str, dict[str
         row = [own.get(key, common.get(key)) for own in spelled.values()]
         if isinstance(common.get(key), Mapping):
             raise InputError(f"{key} is a distribution, and phases set it; keep one")
-        if key in KINDS:
+        if key in graph.roles.labels:
             if None in row:
                 lacking = next(name for name, value in zip(spelled, row, strict=True) if not value)
                 raise InputError(f"phase {lacking!r} names no {key}; name one in [scenario], too")

@@ -13,7 +13,7 @@ from ...kernels.graph.formulas import Graph
 from ...kernels.physics.graph import PHYSICS
 from ...kernels.physics.roles import BESIDE_GPUS, ERRORS, GROWING, HEADS, MEASURED, SHARES, WHOLES
 from ..errors import InputError
-from . import auto, dates, framework, hardware, own_records, patterns, phases, plugins, values
+from . import auto, dates, framework, graphs, hardware, own_records, patterns, phases, values
 from .axes import make_axes
 from .axis import Array, Axis
 from .distributions import Distribution, distribution
@@ -101,8 +101,10 @@ def resolve(
     for key, table in (("scenario", scenario), ("axes", axes)):
         if not isinstance(table, Mapping):
             raise InputError(f"{key} = {table!r} is not a table; write [{key}]")
+    graph = graphs.graph_of(scenario)
+    if not graph.roles.labels:
+        return _plain(graph, scenario, axes, free)
     dates.start_of(scenario)
-    graph = plugins.graph_of(scenario)
     scenario, axes = own_records.with_catalog(scenario, axes)
     scenario, axes, added_up = phases.with_phases(scenario, axes, free)
     swept = list(make_axes(graph, axes).values())
@@ -224,6 +226,32 @@ def resolve(
     return problem
 
 
+def _plain(
+    graph: Graph, scenario: Mapping[str, Any], axes: Mapping[str, Any], free: Collection[str]
+) -> Problem:
+    """The problem of a graph without labels: numbers, choices and distributions alone."""
+    swept = tuple(make_axes(graph, axes).values())
+    owner = _owners(swept)
+    constants, options, _, distributions = _constants(graph, scenario, owner)
+    for name in free:
+        values.check_name(graph, name)
+    stated = frozenset({*constants, *options})
+    return Problem(constants, options, swept, (), stated, distributions=distributions, graph=graph)
+
+
+def _owners(axes: Sequence[Axis], first: str = "") -> dict[str, str]:
+    """The axis that sets each input; `first` is an input's name in one phase, for the message."""
+    owner: dict[str, str] = {}
+    for axis in axes:
+        for name in axis.inputs:
+            if name in owner:
+                raise InputError(
+                    f"{name} is set by the axes {owner[name]!r} and {axis.name!r}; keep one"
+                )
+            owner[name] = axis.name
+    return owner
+
+
 def _calibrations(labels: Mapping[str, str], axes: Sequence[Axis]) -> list[str]:
     """Labels of the calibrations of a scenario and its axes."""
     own = [labels["calibration"]] if "calibration" in labels else []
@@ -232,7 +260,7 @@ def _calibrations(labels: Mapping[str, str], axes: Sequence[Axis]) -> list[str]:
 
 def said_by(scenario: Mapping[str, Any]) -> dict[str, Any]:
     """Labels, options, and numbers in base units, as the scenario itself states them."""
-    graph = plugins.graph_of(scenario)
+    graph = graphs.graph_of(scenario)
     constants, options, labels, _ = _constants(
         graph, patterns.spelled_out(phases.apart(scenario)[0], {}), {}
     )
@@ -247,7 +275,7 @@ def _constants(
     labels: dict[str, str] = {}
     distributions: dict[str, Distribution] = {}
     for name, value in scenario.items():
-        if name in (dates.NAME, own_records.NAME, plugins.NAME):
+        if name in (dates.NAME, own_records.NAME, graphs.NAME):
             continue  # not an input of any formula
         values.check_name(graph, name)
         if name == CONFIGURED:

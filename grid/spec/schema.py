@@ -18,7 +18,7 @@ from ...kernels.declare import Input
 from ...kernels.physics.graph import PHYSICS
 from ...kernels.physics.inputs import INPUTS
 from ...kernels.physics.roles import PHASED
-from . import dates, own_records, phases, plugins
+from . import dates, graphs, own_records, phases
 from .axes import PHASE
 from .designs import DESIGNS
 from .distributions import KINDS as DISTRIBUTIONS
@@ -61,7 +61,7 @@ def schema() -> Schema:
         "scenario": _table(
             {name: {**about[name], **_scenario(name, of[name])} for name in names}
             | {NAME: _PATTERN, dates.NAME: _DATE}
-            | {own.NAME: {**_TEXTS, "description": own.ABOUT} for own in (own_records, plugins)}
+            | {own.NAME: {**_TEXTS, "description": own.ABOUT} for own in (own_records, graphs)}
         ),
         "axes": axes,
         PHASE: {**_LIST, "description": phases.ABOUT, "items": _table(stated, PHASED)},

@@ -10,14 +10,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ...catalog import CONFIGURED, KINDS, CatalogError, json_label
+from ...catalog import CONFIGURED, CatalogError, json_label
 from ...catalog.units import UnitError, carried, converted, factor, parse
 from ...kernels.calculus import derivatives
 from ...kernels.calculus.phases import without_phase
 from ...kernels.declare import OFF, Input, written
 from ...kernels.engines.job import default_threads
 from ...kernels.graph.formulas import Graph
-from ...kernels.physics.roles import CHOSEN, TEXTS
 from ..errors import InputError, check_count, nearest, shown
 
 DTYPES = ("float64", "float32")
@@ -26,20 +25,21 @@ MOST_EXACT = 2**53  # whole numbers below are exact as floats
 
 def known_names(graph: Graph) -> list[str]:
     """Every name that a scenario may set: inputs, quantities and catalog kinds."""
-    return [*graph.inputs, *graph.quantities, *KINDS]
+    return [*graph.inputs, *graph.quantities, *graph.roles.labels]
 
 
 def is_known(graph: Graph, name: Any) -> bool:
     plain = without_phase(name) if isinstance(name, str) else name
-    return plain in graph.inputs or graph.get(plain) is not None or plain in KINDS
+    return plain in graph.inputs or graph.get(plain) is not None or plain in graph.roles.labels
 
 
 def check_name(graph: Graph, name: Any) -> str:
     """The name, if a scenario may set it. Raises InputError."""
     if not isinstance(name, str):
         raise InputError(f"{shown(name)} is not a name; write it as text")
-    if name in TEXTS:
-        raise InputError(f"{name} is one text of the scenario; {TEXTS[name]}")
+    if name in graph.roles.texts:
+        hint = graph.roles.texts[name]
+        raise InputError(f"{name} is one text of the scenario; {hint}")
     if not is_known(graph, name):
         raise InputError(f"{shown(name)} is not an input; {nearest(name, known_names(graph))}")
     found = graph.get(without_phase(name))
@@ -71,7 +71,7 @@ def option(graph: Graph, name: str, value: Any) -> Any:
         raise InputError(f"{name} = {shown(value)}: {OFF}")
     choices = ", ".join(map(written, graph.inputs[name].choices))
     hint = "choose one of these"
-    if _is_text(value) and (meant := CHOSEN.get(name, {}).get(value.lower())):
+    if _is_text(value) and (meant := graph.roles.synonyms.get(name, {}).get(value.lower())):
         hint = f"write {meant} for {value.lower()}"
     elif _is_text(value):
         hint = nearest(value, filter(_is_text, graph.inputs[name].choices), hint)
@@ -81,7 +81,7 @@ def option(graph: Graph, name: str, value: Any) -> Any:
 def choice_labels(graph: Graph, name: str, choices: Sequence[Any]) -> "np.ndarray[Any, Any]":
     """Choices of an option, or labels, as a coordinate: text if any possible choice is a word."""
     plain = without_phase(name)
-    worded = plain in KINDS or any(map(_is_text, graph.inputs[plain].choices))
+    worded = plain in graph.roles.labels or any(map(_is_text, graph.inputs[plain].choices))
     return np.array([written(choice) for choice in choices] if worded else choices)
 
 
@@ -140,7 +140,7 @@ def without_unit(graph: Graph, name: Any, entry: Any) -> Any:
     carried_pair = carried(entry)
     if carried_pair is None or not is_known(graph, name):
         return entry
-    if name in KINDS or is_option(graph, name):
+    if name in graph.roles.labels or is_option(graph, name):
         raise InputError(f"{name} = {shown(entry)} has a unit but takes names; give one")
     magnitude, unit = np.asanyarray(carried_pair[0]), carried_pair[1]
     base = unit_of(graph, name)
@@ -157,7 +157,7 @@ def without_unit(graph: Graph, name: Any, entry: Any) -> Any:
 
 def _seconds(graph: Graph, name: Any, entry: Any) -> Any:
     """Durations of Python, NumPy or pandas in seconds."""
-    if not is_known(graph, name) or name in KINDS or is_option(graph, name):
+    if not is_known(graph, name) or name in graph.roles.labels or is_option(graph, name):
         return entry
     if (base := unit_of(graph, name)) != "s":
         raise InputError(f"{name} = {shown(entry)} is a duration; give it in {base}")

@@ -23,7 +23,7 @@ from ..plan import memory
 from ..plan.fingerprint import difference
 from ..plan.labels import dtype_of
 from ..plan.plan import Plan
-from ..spec.plugins import graph_of
+from ..spec.graphs import graph_of
 from . import journal
 from .append import check_grows, fitting, stored_record
 from .chunks import Stored

@@ -5,7 +5,7 @@ import importlib
 import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..alternatives import docstring, is_twin
@@ -64,8 +64,8 @@ class Graph:
     """A model: inputs, and modules of plain functions, each the formula of the quantity of its
     name, whose parameters are inputs and other quantities.
 
-    `roles` names the quantities that an engine treats in a way of their own. Formulas of `plugins`
-    stand beside those of the modules, or in place of them. Graphs of the same content are equal;
+    `roles` names the quantities that engines treat in a way of their own. `extensions` are modules of
+    others, whose formulas stand beside those of `modules`, or in place of them. Graphs of the same content are equal;
     the modules are imported when a quantity is first asked for.
     """
 
@@ -73,29 +73,27 @@ class Graph:
     inputs: Mapping[str, Input] = field(repr=False)
     modules: tuple[str, ...] = field(repr=False)
     roles: Roles = field(default_factory=Roles, repr=False)
-    plugins: tuple[Any, ...] = ()
+    extensions: tuple[Any, ...] = ()
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Graph) and self._content == other._content)
 
     def __hash__(self) -> int:
-        return hash((self.name, self.modules, self.plugins))
+        return hash((self.name, self.modules, self.extensions))
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     @property
     def _content(self) -> tuple[Any, ...]:
-        return self.name, self.modules, self.plugins, self.inputs, self.roles
+        return self.name, self.modules, self.extensions, self.inputs, self.roles
 
     @functools.cached_property
     def quantities(self) -> Mapping[str, Quantity]:
         """Every quantity by name. Raises ValueError where names collide."""
-        if self.plugins:
-            rows = [row for plugin in self.plugins for row in plugin.formulas.items()]
-            added = {name: Quantity(name, None, {None: formula}) for name, formula in rows}
-            return {**replace(self, plugins=()).quantities, **added}
-        found: Mapping[str, Quantity] = _quantities(self.modules, tuple(self.options.items()))
+        found = dict(_quantities(self.modules, tuple(self.options.items())))
+        for module in self.extensions:
+            found |= module.quantities
         return found
 
     @functools.cached_property
@@ -127,7 +125,7 @@ class Graph:
         def visit(name: str, path: tuple[str, ...]) -> None:
             if name in given or name in order:
                 return
-            if self.plugins and name in path:
+            if self.extensions and name in path:
                 raise UnknownNameError(f"{name!r} needs itself, via {' -> '.join(path)}")
             if name not in self.quantities:
                 raise self._without(name, path)
@@ -158,16 +156,28 @@ NO_GRAPH = Graph("none", {}, ())
 
 
 @functools.cache
-def _quantities(modules: tuple[str, ...], options: tuple[tuple[str, Any], ...]) -> Any:
-    """The quantities of modules, whose functions are the formulas."""
+def _quantities(
+    modules: tuple[str, ...], options: tuple[tuple[str, Any], ...]
+) -> Mapping[str, Quantity]:
+    """The quantities of modules, whose public functions are the formulas."""
+    homes = map(importlib.import_module, modules)
+    functions = [
+        function
+        for module in homes
+        for name, function in sorted(vars(module).items())
+        if inspect.isfunction(function) and function.__module__ == module.__name__
+        if not name.startswith("_")
+    ]
+    return gathered(functions, dict(options))
+
+
+def gathered(functions: Iterable[Function], options: Mapping[str, Any]) -> dict[str, Quantity]:
+    """The quantities whose formulas are these functions; `options` are the defaults of options.
+    Raises ValueError where two are of one name."""
     formulas: dict[str, tuple[str | None, dict[Any, Function]]] = {}
-    for module_name in modules:
-        module = importlib.import_module(module_name)
-        for name, function in sorted(vars(module).items()):
-            here = inspect.isfunction(function) and function.__module__ == module.__name__
-            if here and not name.startswith("_"):
-                _register(formulas, function)
-    usual: Mapping[str | None, Any] = dict(options)
+    for function in functions:
+        _register(formulas, function)
+    usual: Mapping[str | None, Any] = options
     found = {
         name: Quantity(name, option, choices, usual.get(option))
         for name, (option, choices) in formulas.items()

@@ -65,6 +65,7 @@ def frozen(function: Any, made: dict[Any, Any]) -> Any:
         own = function.__globals__
         scope = {n: own[n] for n in ("__name__", "__builtins__")}
         made[function] = types.FunctionType(function.__code__, scope, function.__name__)
+        made[function].__dict__.update(function.__dict__)
         scope |= {n: frozen(own[n], made) for n in _parsed(function)[1] if n in own}
     return made[function]
 

@@ -19,6 +19,9 @@ class Roles:
     Values of a job's phases combine by `sums`, `means` (with their weights), `largest`, `least` or
     `first`; `of_wholes` are computed from values of the whole job. `before` is an input, and the
     quantity that adds to it what `phased` counted in earlier phases.
+
+    A scenario may name `labels`, kinds of records that set inputs, and `texts`, each with what to do
+    to vary it. `synonyms` are other words for the choices of an option.
     """
 
     reason: str = ""
@@ -37,3 +40,6 @@ class Roles:
     of_wholes: Collection[str] = frozenset()
     before: tuple[str, str] = ("", "")
     phased: str = ""
+    labels: Collection[str] = frozenset()
+    texts: Mapping[str, str] = field(default_factory=dict)
+    synonyms: Mapping[str, Mapping[str, str]] = field(default_factory=dict)

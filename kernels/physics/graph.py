@@ -26,5 +26,8 @@ PHYSICS = Graph(
         of_wholes=roles.OF_WHOLES,
         before=roles.BEFORE,
         phased=roles.PHASED,
+        labels=roles.LABELS,
+        texts=roles.TEXTS,
+        synonyms=roles.CHOSEN,
     ),
 )

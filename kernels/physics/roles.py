@@ -154,12 +154,29 @@ ENDING = "job_end"  # whether its time counts that a job ends
 FAILURES = "expected_failures"  # a count; far below 1 it is a probability
 MONEY = "job_cost"  # measures the worth of levers, where a price is given
 
+# Kinds of records of the catalog
+LABELS = frozenset(
+    {
+        *(
+            "calibration",
+            "fabric",
+            "gpu",
+            "model",
+            "node",
+            "reliability",
+            "site",
+            "software",
+            "storage",
+        )
+    }
+)
+
 # What a scenario spells out in letters, and where it may be given instead
 TEXTS: Mapping[str, str] = {
     "catalog": "name all files of a sweep there",
     "layer_pattern": "or an axis of its own",
     "pipeline_layout": "move its inputs along axes instead",
-    "plugins": "make a sweep with it and one without",
+    "graph": "make a sweep with it and one without",
     "start_date": "say it there; phases begin as those before them end",
 }
 

@@ -57,9 +57,9 @@ _SIMULATED = {  # columns shown if the spec gives the input
 @click.version_option(__version__, prog_name="fleetcube")
 @click.option("--debug", is_flag=True, help="Show an error's traceback (or FLEETCUBE_DEBUG=1).")
 @click.option("-v", "--verbose", count=True, help="Log steps of a run; -vv also each block.")
-@click.option("--plugin", multiple=True, help="Import a plugin that a spec or cube needs.")
+@click.option("--graph", multiple=True, help="Import formulas that a spec or cube needs.")
 @click.pass_context
-def cli(context: click.Context, debug: bool, verbose: int, plugin: tuple[str, ...]) -> None:
+def cli(context: click.Context, debug: bool, verbose: int, graph: tuple[str, ...]) -> None:
     """Sweep the physics of large-scale AI training over millions of points.
 
     \b
@@ -74,10 +74,10 @@ def cli(context: click.Context, debug: bool, verbose: int, plugin: tuple[str, ..
         os.environ["FLEETCUBE_DEBUG"] = "1"
     if verbose:
         context.call_on_close(_logging(verbose))
-    if plugin:
-        from fleetcube.grid.spec.plugins import with_plugins
+    if graph:
+        from fleetcube.grid.spec.graphs import with_graph
 
-        with_plugins({}, list(plugin))
+        with_graph({}, list(graph))
 
 
 def _logging(verbose: int) -> Callable[[], None]:

@@ -1,0 +1,95 @@
+"""The graph of a scenario: the physics, or formulas of others that a person has named, no file."""
+
+import contextlib
+import functools
+import json
+from collections.abc import Callable, Iterable, Mapping
+from types import ModuleType
+from typing import Any
+
+from ...catalog.units import UnitError, parse
+from ...kernels.calculus.derivatives import derivative
+from ...kernels.calculus.phases import without_phase
+from ...kernels.graph import modules
+from ...kernels.graph.formulas import Graph
+from ...kernels.graph.modules import FormulaModule, GraphError, graph_from
+from ...kernels.physics.graph import PHYSICS
+from ..errors import InputError, check_texts
+
+NAME = "graph"
+ABOUT = "modules whose formulas this scenario uses; a file cannot have them imported, only you"
+
+
+def with_graph(scenario: Mapping[str, Any], graph: Any = ()) -> Mapping[str, Any]:
+    """A scenario with the modules of a graph, which are imported, each with the hash of its code.
+    Raises InputError, also for modules of the scenario that nobody imported."""
+    written = ",".join(check_texts(NAME, _names(graph))).split(",")
+    added = _each(modules.imported, filter(None, written))  # before the scenario's are sought
+    pinned = dict.fromkeys(each.pinned for each in (*graph_of(scenario).extensions, *added))
+    return {**scenario, NAME: list(pinned)} if pinned else scenario
+
+
+def _names(graph: Any) -> Any:
+    """The names of a graph's modules, given as texts, modules or a graph."""
+    if isinstance(graph, Graph):
+        return [each.pinned for each in graph.extensions]
+    if isinstance(graph, ModuleType):
+        return graph.__name__
+    listed = isinstance(graph, list | tuple)
+    return (
+        [_names(each) if isinstance(each, ModuleType) else each for each in graph]
+        if listed
+        else graph
+    )
+
+
+def graph_of(scenario: Mapping[str, Any]) -> Graph:
+    """The graph of a scenario, whose modules are imported already. Raises InputError."""
+    if not isinstance(scenario, Mapping) or NAME not in scenario:
+        return PHYSICS
+    found = _each(modules.loaded, check_texts(NAME, scenario[NAME]))
+    try:
+        graph = graph_from(PHYSICS, found)
+    except GraphError as error:
+        raise InputError(str(error)) from None
+    _check(graph)
+    return graph
+
+
+def graph_at(attrs: Mapping[str, Any]) -> Graph:
+    """The graph of a result, by its attributes; the physics where a module is not imported."""
+    text = str(attrs.get("fleetcube_spec", ""))
+    if f'"{NAME}"' not in text:
+        return PHYSICS
+    with contextlib.suppress(InputError, ValueError, KeyError, TypeError):
+        return graph_of(json.loads(text)["scenario"])
+    return PHYSICS
+
+
+def _each(find: Callable[[str], FormulaModule], names: Iterable[str]) -> tuple[FormulaModule, ...]:
+    try:
+        return tuple(map(find, names))
+    except GraphError as error:
+        raise InputError(str(error)) from None
+
+
+@functools.cache
+def _check(graph: Graph) -> None:
+    """Refuse names of other things, and units that are none, in modules of others."""
+    for module in graph.extensions:
+        rows = {name: (f"{name} in INPUTS", row.unit) for name, row in module.inputs.items()}
+        rows |= {n: (f"{n} Returns", each.unit) for n, each in module.quantities.items()}
+        for name, (where, unit) in rows.items():
+            taken = name in (*graph.roles.labels, *graph.roles.texts, NAME)
+            if taken or derivative(graph, name) or without_phase(name) != name:
+                raise InputError(f"graph {module.name}: {name} is no name here; rename it")
+            try:
+                unit == "flag" or parse(f"1 {unit}" if unit != "1" else "1", unit, name)
+            except UnitError as error:
+                raise InputError(f"graph {module.name}: {where}: {error}") from None
+
+
+def remarks(graph: Graph) -> list[str]:
+    """Whose formulas stand for which quantities, a line each."""
+    added = [each for each in graph.extensions if not each.inputs]
+    return [f"graph {each.pinned} has its own {', '.join(each.quantities)}" for each in added]
