@@ -108,18 +108,7 @@ def resolve(
     scenario, axes = own_records.with_catalog(scenario, axes)
     scenario, axes, added_up = phases.with_phases(scenario, axes, free)
     swept = list(make_axes(graph, axes).values())
-    owner: dict[str, str] = {}
-    for axis in swept:
-        for name in axis.inputs:
-            if name in owner:
-                hint = "keep one"
-                if added_up and owner[name] == phases.NAME:
-                    one = in_phase(name, phases.keys(swept[0])[0])
-                    hint = f"vary it in one phase, as {one}"
-                raise InputError(
-                    f"{name} is set by the axes {owner[name]!r} and {axis.name!r}; {hint}"
-                )
-            owner[name] = axis.name
+    owner = _owners(swept, added_up)
     models = [label for axis in swept for label in axis.records.get("model", ())]
     scenario = patterns.spelled_out(scenario, owner, models)
     constants, options, labels, distributions = _constants(graph, scenario, owner)
@@ -239,14 +228,18 @@ def _plain(
     return Problem(constants, options, swept, (), stated, distributions=distributions, graph=graph)
 
 
-def _owners(axes: Sequence[Axis], first: str = "") -> dict[str, str]:
-    """The axis that sets each input; `first` is an input's name in one phase, for the message."""
+def _owners(axes: Sequence[Axis], added_up: bool = False) -> dict[str, str]:
+    """The axis that sets each input. Raises InputError where two do."""
     owner: dict[str, str] = {}
     for axis in axes:
         for name in axis.inputs:
             if name in owner:
+                hint = "keep one"
+                if added_up and owner[name] == phases.NAME:
+                    one = in_phase(name, phases.keys(axes[0])[0])
+                    hint = f"vary it in one phase, as {one}"
                 raise InputError(
-                    f"{name} is set by the axes {owner[name]!r} and {axis.name!r}; keep one"
+                    f"{name} is set by the axes {owner[name]!r} and {axis.name!r}; {hint}"
                 )
             owner[name] = axis.name
     return owner

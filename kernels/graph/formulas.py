@@ -64,9 +64,9 @@ class Graph:
     """A model: inputs, and modules of plain functions, each the formula of the quantity of its
     name, whose parameters are inputs and other quantities.
 
-    `roles` names the quantities that engines treat in a way of their own. `extensions` are modules of
-    others, whose formulas stand beside those of `modules`, or in place of them. Graphs of the same content are equal;
-    the modules are imported when a quantity is first asked for.
+    `roles` names the quantities that engines treat in a way of their own. `extensions` are modules
+    of others, whose formulas stand beside those of `modules`, or in place of them. Graphs of the
+    same content are equal. Modules are imported when a quantity is first asked for.
     """
 
     name: str
@@ -177,9 +177,8 @@ def gathered(functions: Iterable[Function], options: Mapping[str, Any]) -> dict[
     formulas: dict[str, tuple[str | None, dict[Any, Function]]] = {}
     for function in functions:
         _register(formulas, function)
-    usual: Mapping[str | None, Any] = options
     found = {
-        name: Quantity(name, option, choices, usual.get(option))
+        name: Quantity(name, option, choices, options.get(option) if option else None)
         for name, (option, choices) in formulas.items()
     }
     for quantity in found.values():

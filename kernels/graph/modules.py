@@ -155,9 +155,9 @@ def _homes(module: ModuleType) -> list[ModuleType]:
 
 def _formulas(module: ModuleType, marked: bool) -> Iterator[Function]:
     for name, function in [*vars(module).items()]:
-        if inspect.isfunction(function) and function.__module__ == module.__name__:
-            if hasattr(function, _MARK) if marked else not name.startswith("_"):
-                yield function
+        here = inspect.isfunction(function) and function.__module__ == module.__name__
+        if here and (hasattr(function, _MARK) if marked else not name.startswith("_")):
+            yield function
 
 
 def _declared(name: str, module: ModuleType) -> tuple[dict[str, Input], Roles]:

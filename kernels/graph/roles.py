@@ -20,8 +20,8 @@ class Roles:
     `first`; `of_wholes` are computed from values of the whole job. `before` is an input, and the
     quantity that adds to it what `phased` counted in earlier phases.
 
-    A scenario may name `labels`, kinds of records that set inputs, and `texts`, each with what to do
-    to vary it. `synonyms` are other words for the choices of an option.
+    A scenario may name `labels`, kinds of records that set inputs, and `texts`, each with what to
+    do to vary it. `synonyms` are other words for the choices of an option.
     """
 
     reason: str = ""
