@@ -8,8 +8,6 @@ import numpy as np
 
 from ...kernels.calculus.derivatives import unit_of
 from ...kernels.calculus.phases import without_phase
-from ...kernels.physics.graph import PHYSICS
-from ...kernels.physics.inputs import INPUTS
 from ..errors import InputError, check_count, imported
 from ..plan import memory
 from ..plan.labels import attributes, root_attributes
@@ -124,14 +122,14 @@ def _ranges(
     for name in inputs:
         value = values[name]
         plain = without_phase(name)
-        high = INPUTS[plain].high if plain in INPUTS else math.inf
+        high = graph.inputs[plain].high if plain in graph.inputs else math.inf
         if name in known:
             ranges[name] = known[name]
-        elif not is_whole(PHYSICS, name) and 0 < value < math.inf:
+        elif not is_whole(graph, name) and 0 < value < math.inf:
             ends = (value * (1 - spread), min(value * (1 + spread), high))
             ranges[name] = Distribution("uniform", ends)
         elif by_user:
-            why = "a whole number" if is_whole(PHYSICS, name) else f"{value:g}"
+            why = "a whole number" if is_whole(graph, name) else f"{value:g}"
             raise InputError(f"{name} is {why} and has no range; give it a distribution")
     return ranges
 

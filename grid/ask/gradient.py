@@ -11,8 +11,6 @@ from ...kernels.calculus.derivatives import Derivative, name_of, reaches
 from ...kernels.calculus.phases import phase_of, without_phase
 from ...kernels.graph.bind import definitions
 from ...kernels.graph.formulas import parameters
-from ...kernels.physics.graph import PHYSICS
-from ...kernels.physics.inputs import INPUTS
 from ...kernels.physics.roles import REASON, UNCOUNTED
 from ..errors import InputError, check_texts, nearest, shown
 from ..plan import memory
@@ -51,14 +49,14 @@ def named_derivatives(
 def continuous(plan: Plan, outputs: Sequence[str]) -> list[str]:
     """Continuous inputs that any of the outputs depends on, in the table's order."""
     felt = reached(plan, outputs)
-    plain = [name for name, row in INPUTS.items() if row.kind == "real" and name in felt]
+    plain = [name for name, row in graph.inputs.items() if row.kind == "real" and name in felt]
     return plain + [name for name in of_phases(plan, felt) if not is_whole(plan.graph, name)]
 
 
 def of_phases(plan: Plan, felt: Collection[str]) -> list[str]:
     """Phase-specific inputs among the names in `felt`."""
     names = dict.fromkeys(name for case in plan.cases for name in case.leaves if phase_of(name))
-    return [name for name in names if name in felt and without_phase(name) in INPUTS]
+    return [name for name in names if name in felt and without_phase(name) in graph.inputs]
 
 
 def reached(plan: Plan, outputs: Sequence[str]) -> frozenset[str]:
@@ -93,9 +91,9 @@ def is_held(plan: Plan, name: str) -> bool:
 
 def check_quantity(name: Any) -> str:
     """The name of a quantity, checked to have a derivative."""
-    if not isinstance(name, str) or (known := PHYSICS.get(name)) is None:
+    if not isinstance(name, str) or (known := graph.get(name)) is None:
         raise InputError(
-            f"of = {shown(name)} is not a quantity; {nearest(str(name), PHYSICS.quantities)}"
+            f"of = {shown(name)} is not a quantity; {nearest(str(name), graph.quantities)}"
         )
     if known.unit == "flag":
         raise InputError(f"of = {name!r} is a flag, which has no derivative; name a number")
@@ -108,7 +106,7 @@ def check_inputs(plan: Plan, wrt: Any) -> list[str]:
 
 def _check_input(plan: Plan, name: Any) -> str:
     if not isinstance(name, str) or not is_known(plan.graph, name) or name in KINDS:
-        raise InputError(f"{shown(name)} is not an input; {nearest(str(name), INPUTS)}")
+        raise InputError(f"{shown(name)} is not an input; {nearest(str(name), graph.inputs)}")
     if is_option(plan.graph, name):
         raise InputError(f"{name!r} is an option, not a number; sweep it as an axis")
     for case in plan.cases:
@@ -122,7 +120,7 @@ def _check_input(plan: Plan, name: Any) -> str:
 
 def derivative_of(of: str, wrt: str, elasticity: bool) -> Derivative:
     """The derivative by an input; for a whole-numbered one the difference between neighbours."""
-    kind = ("delta" if is_whole(PHYSICS, wrt) else "d") + ("ln" if elasticity else "")
+    kind = ("delta" if is_whole(graph, wrt) else "d") + ("ln" if elasticity else "")
     return Derivative(name_of(kind, of, wrt), kind, of, wrt)
 
 

@@ -17,7 +17,6 @@ import numpy as np
 
 from ...kernels.calculus.derivatives import name_of
 from ...kernels.graph.formulas import parameters
-from ...kernels.physics.graph import PHYSICS
 from ...kernels.physics.roles import LIMITS, NEAR, REASON, RUN_STEPS, STEPS
 from ..errors import InputError, imported, shown
 from ..plan.execute import evaluate_block
@@ -500,9 +499,9 @@ def _range(name: str, ends: Any) -> Range:
     check_free(name)
     if isinstance(ends, str) or not isinstance(ends, Sequence) or len(ends) != 2:
         raise InputError(f"between: {name} = {shown(ends)} is not a range; give [first, last]")
-    first, last = (values.number(PHYSICS, name, end) for end in ends)
+    first, last = (values.number(graph, name, end) for end in ends)
     if not first < last < math.inf:
         raise InputError(f"between: {name} = {shown(ends)} does not increase; give [first, last]")
-    if values.is_whole(PHYSICS, name) and math.ceil(first) > math.floor(last):
+    if values.is_whole(graph, name) and math.ceil(first) > math.floor(last):
         raise InputError(f"between: {name} = {shown(ends)} has no whole number; give a wider range")
     return Range(name, first, last)

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.physics.graph import PHYSICS
 from ..errors import InputError, nearest
 from ..plan.citations import records
 from ..plan.labels import own_version
@@ -49,8 +48,8 @@ def _axis(name: str, entry: Any, cut: "xarray.Dataset") -> Axis:
     held = any(isinstance(e, Mapping) and e.get("values") == COORDINATE for e in parts.values())
     if held:  # long lists are in coordinates, which were cut like the axis
         points = {key: _points(cut, name if key == "labels" else key) for key in parts}
-        return make_axis(PHYSICS, name, points if is_coupled(entry) else points[name])
-    whole = make_axis(PHYSICS, name, entry)
+        return make_axis(graph, name, points if is_coupled(entry) else points[name])
+    whole = make_axis(graph, name, entry)
     if name not in cut.coords:
         if name in cut.dims:  # which of its points these are, and in what order, is unknown
             raise InputError(f"the cut does not tell its points of {name!r}; cut it by its labels")

@@ -16,8 +16,6 @@ import numpy as np
 
 from ...kernels.calculus.derivatives import is_quantity
 from ...kernels.calculus.phases import without_phase
-from ...kernels.physics.graph import PHYSICS
-from ...kernels.physics.inputs import INPUTS
 from ...kernels.physics.roles import ALSO_REASONS, HEADROOM, NEAR, REASON, UNITS
 from ..errors import InputError, check_texts, nearest, shown
 from ..plan import tiles
@@ -43,6 +41,7 @@ class Target:
     of: str
     relation: str
     level: float | str
+    unit: str  # of a level that is a number
 
     @property
     def outputs(self) -> list[str]:
@@ -50,8 +49,7 @@ class Target:
 
     def __str__(self) -> str:
         level = self.level if isinstance(self.level, str) else f"{self.level:g}"
-        unit = "" if isinstance(self.level, str) else values.unit_of(PHYSICS, self.of)
-        return f"{self.of} {self.relation} {level} {'' if unit == '1' else unit}".strip()
+        return f"{self.of} {self.relation} {level} {'' if self.unit == '1' else self.unit}".strip()
 
 
 def read_target(target: Any) -> Target:
@@ -68,23 +66,23 @@ def read_target(target: Any) -> Target:
         )
     if (
         not isinstance(of, str)
-        or not is_quantity(PHYSICS, of)
-        or values.unit_of(PHYSICS, of) == "flag"
+        or not is_quantity(graph, of)
+        or values.unit_of(graph, of) == "flag"
     ):
-        if of in INPUTS:
+        if of in graph.inputs:
             raise InputError(
                 f"target: {of} is an input, not an output; choose its values: {of}=..."
             )
-        known = [name for name in PHYSICS.quantities if values.unit_of(PHYSICS, name) != "flag"]
+        known = [name for name in graph.quantities if values.unit_of(graph, name) != "flag"]
         raise InputError(f"target: {shown(of)} is not a numeric output; {nearest(str(of), known)}")
-    if isinstance(level, str) and is_quantity(PHYSICS, level):
-        if values.unit_of(PHYSICS, level) != values.unit_of(PHYSICS, of):
+    if isinstance(level, str) and is_quantity(graph, level):
+        if values.unit_of(graph, level) != values.unit_of(graph, of):
             raise InputError(
-                f"target: {of} is in {values.unit_of(PHYSICS, of)} and {level} in "
-                f"{values.unit_of(PHYSICS, level)}; compare like with like"
+                f"target: {of} is in {values.unit_of(graph, of)} and {level} in "
+                f"{values.unit_of(graph, level)}; compare like with like"
             )
         return Target(of, relation.replace("==", "="), level)
-    number = 0.0 if level == "0" else values.number(PHYSICS, of, level)
+    number = 0.0 if level == "0" else values.number(graph, of, level)
     if not math.isfinite(number):
         raise InputError(f"target: {of} = {shown(level)} is not finite; give a finite target")
     return Target(of, relation.replace("==", "="), number)

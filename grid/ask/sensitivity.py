@@ -9,8 +9,7 @@ import numpy as np
 from ...kernels.calculus.derivatives import unit_of
 from ...kernels.calculus.phases import without_phase
 from ...kernels.declare import CHANGERS
-from ...kernels.physics.graph import PHYSICS
-from ...kernels.physics.inputs import BY_TOPIC, INPUTS
+from ...kernels.physics.inputs import BY_TOPIC
 from ...kernels.physics.roles import DECIDING, MONEY, NEAR, REASON
 from ..errors import InputError, nearest, shown
 from ..plan import memory, tiles
@@ -72,12 +71,12 @@ def check_levers(plan: Plan, of: Any, wrt: str | Sequence[str] | None) -> list[s
     """The inputs named, or all numbers that `of` depends on, given quantities included."""
     of = check_quantity(of)
     leaves = {name for case in plan.cases for name in case.leaves}
-    given = {name for name in leaves if name not in INPUTS and name == without_phase(name)}
+    given = {name for name in leaves if name not in graph.inputs and name == without_phase(name)}
     given -= {name for case in plan.cases for name in case.formulas}
     if wrt is not None:
         return list(dict.fromkeys(check_inputs(plan, wrt)))
     reaching = reached(plan, [of])
-    known = [name for name, row in INPUTS.items() if row.kind != "option"]
+    known = [name for name, row in graph.inputs.items() if row.kind != "option"]
     felt = [name for name in known if name in reaching] + of_phases(plan, reaching)
     return felt + [n for n in plan.graph.quantities if n in reaching & given - {of}]
 
@@ -91,7 +90,7 @@ def kinds() -> dict[str, set[str]]:
     """Inputs by who can change them, and by topic."""
     topics = {topic: {row.name for row in rows} for topic, rows in BY_TOPIC.items()}
     changed = {
-        who: {name for name, row in INPUTS.items() if row.changed_by == who} for who in CHANGERS
+        who: {name for name, row in graph.inputs.items() if row.changed_by == who} for who in CHANGERS
     }
     # "model" is both a changer and a topic: here it means what a plan does not change
     return {**changed, **{topic: names for topic, names in topics.items() if topic not in changed}}
@@ -99,13 +98,13 @@ def kinds() -> dict[str, set[str]]:
 
 def kind_of(name: str) -> str:
     """Who can change an input (also a phase's); GIVEN for a quantity."""
-    row = INPUTS.get(without_phase(name))
+    row = graph.inputs.get(without_phase(name))
     return row.changed_by if row else GIVEN
 
 
 def is_built(name: str) -> bool:
     """Whether a count comes as machines and networks are sold, such as the GPUs of a node."""
-    return is_whole(PHYSICS, name) and kind_of(name) in ("hardware", "fabric")
+    return is_whole(graph, name) and kind_of(name) in ("hardware", "fabric")
 
 
 def among(
@@ -116,7 +115,7 @@ def among(
     sold, and quantities that the spec states or that decide. Raises InputError for an unknown
     kind, and if no input is left."""
     plain = {name: without_phase(name) for name in inputs}
-    by_kind = {**kinds(), GIVEN: {*plain.values()} - INPUTS.keys()}
+    by_kind = {**kinds(), GIVEN: {*plain.values()} - graph.inputs.keys()}
     for kind in wanted or ():
         if kind not in by_kind and kind != ALL:
             hint = nearest(str(kind), by_kind, f"choose of {', '.join(by_kind)}, {ALL}")
@@ -283,7 +282,7 @@ def _sides(plan: Plan, name: str, value: float) -> tuple[float, float]:
     if is_built(name):
         return value, value
     if not is_whole(plan.graph, name):
-        row = INPUTS.get(without_phase(name))
+        row = graph.inputs.get(without_phase(name))
         low, high = (row.low, row.high) if row else (-np.inf, np.inf)
         return max(value * (1 - STEP), low), min(value * (1 + STEP), high)
     ends = []

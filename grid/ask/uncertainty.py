@@ -9,7 +9,6 @@ import numpy as np
 
 from ...kernels.calculus.derivatives import name_of
 from ...kernels.calculus.phases import without_phase
-from ...kernels.physics.graph import PHYSICS
 from ...kernels.physics.roles import ERRORS, RATIOS_OF_PARTS, REASON
 from ...kernels.statistics import normal_quantile
 from ..errors import InputError, check_count, check_texts, imported
@@ -227,7 +226,7 @@ def _differentiated(
 
 
 def _check_smooth(name: str, distribution: Distribution) -> None:
-    if is_whole(PHYSICS, name):
+    if is_whole(graph, name):
         raise InputError(f"{name} is a whole number, without a slope; use method = 'sampled'")
     if not math.isfinite(distribution.deviation):
         raise InputError(f"{name} may be infinite; use method = 'sampled'")

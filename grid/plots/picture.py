@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 import numpy as np
 
 from ...kernels.calculus.phases import phase_of, without_phase
-from ...kernels.physics.graph import PHYSICS
 from ...kernels.physics.roles import REASON
 from ..ask.layouts import SHORT
 from ..ask.layouts import text as layout_text
@@ -377,7 +376,7 @@ def title(
     fixed = []
     for key, coordinate in drawn.coords.items():
         name = str(key)
-        known = is_known(PHYSICS, name) or not is_number(coordinate)
+        known = is_known(graph, name) or not is_number(coordinate)
         if coordinate.ndim == 0 and known and name in _axes_of(cube):
             unit = ""
             if is_number(coordinate):

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.declare import written
-from ...kernels.physics.inputs import INPUTS
 from ...kernels.physics.roles import IN_HOURS, MEMORY, NEAR, REASON, TIME
 from ..errors import EXTRA, InputError, check_path, nearest
 from ..plan.labels import END_OF
@@ -254,7 +253,7 @@ def _column(name: str, attrs: Mapping[str, Any], cells: Any) -> tuple[str, list[
 
 def counted(attrs: Mapping[str, Any]) -> str:
     """The convention by which a variable is counted, to print after it; none if the default."""
-    usual = {"", *(own.default for own in INPUTS.values() if own.convention)}
+    usual = {"", *(own.default for own in graph.inputs.values() if own.convention)}
     return f" ({own})" if (own := attrs.get("convention", "")) not in usual else ""
 
 
@@ -441,7 +440,7 @@ def _whole(name: str, cells: Any) -> Any:
     """A count as whole numbers, missing where NaN; other cells unchanged."""
     import pandas
 
-    row = INPUTS.get(name)
+    row = graph.inputs.get(name)
     if row is None or row.kind != "count" or np.asarray(cells).dtype.kind != "f":
         return cells
     there = np.isfinite(cells)

@@ -17,7 +17,6 @@ import numpy as np
 from ....catalog import KINDS
 from ....kernels.calculus.derivatives import derivative, name_of
 from ....kernels.engines.job import pool
-from ....kernels.physics.graph import PHYSICS
 from ....kernels.physics.roles import ALSO_REASONS, NEAR, REASON, RUN_STEPS, STEPS
 from ...errors import InputError
 from ...plan import memory, tiles
@@ -135,7 +134,7 @@ def _about(search: "Solver") -> dict[str, dict[str, Any]]:
 
 def check_free(name: Any) -> None:
     """Refuse an input that takes no numbers."""
-    if values.is_option(PHYSICS, values.check_name(PHYSICS, name)) or name in KINDS:
+    if values.is_option(graph, values.check_name(graph, name)) or name in KINDS:
         raise InputError(f"{name} takes names, not numbers; compare several: {name}=a,b")
 
 
