@@ -4,6 +4,7 @@ from collections.abc import Collection
 
 import numpy as np
 
+from ...kernels.physics.graph import PHYSICS
 from ...kernels.physics.roles import DECIDING
 from ..run.evaluation import Evaluation
 from ..show.tables import label, numbers, scale
@@ -40,7 +41,7 @@ def assumed(sweep: Evaluation, of: str, layout: Collection[str]) -> str:
 
 
 def _shown(name: str, value: float) -> str:
-    if value >= 1e12 and unit_of(graph, name) == "1":
+    if value >= 1e12 and unit_of(PHYSICS, name) == "1":
         return f"{value / 1e12:g}T"
-    factor, unit = scale(unit_of(graph, name), [value], name)
+    factor, unit = scale(unit_of(PHYSICS, name), [value], name)
     return f"{numbers([value / factor])[0]} {unit}".rstrip()

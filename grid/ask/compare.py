@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...catalog import KINDS, FileLabel
+from ...kernels.physics.graph import PHYSICS
 from ...kernels.physics.roles import REASON, TEXTS
 from ..errors import InputError, nearest
 from ..plan.labels import plain
@@ -124,7 +125,7 @@ def _shared(
 
 
 def _check_axes(a: Evaluation, b: Evaluation, at: Mapping[str, Any], over: Sequence[str]) -> None:
-    known = [*a._sizes, *b._sizes, *values.known_names(graph)]
+    known = [*a._sizes, *b._sizes, *values.known_names(a.graph)]
     for name in at:
         if name not in known:
             raise InputError(f"{name!r} is not an input or an axis; {nearest(name, known)}")
@@ -284,8 +285,8 @@ def _entry(name: str, value: Any) -> Any:
         return value
     return (
         patterns.choice(name, value)
-        if values.is_option(graph, name)
-        else values.number(graph, name, value)
+        if values.is_option(PHYSICS, name)
+        else values.number(PHYSICS, name, value)
     )
 
 

@@ -49,14 +49,14 @@ def named_derivatives(
 def continuous(plan: Plan, outputs: Sequence[str]) -> list[str]:
     """Continuous inputs that any of the outputs depends on, in the table's order."""
     felt = reached(plan, outputs)
-    plain = [name for name, row in graph.inputs.items() if row.kind == "real" and name in felt]
+    plain = [name for name, row in plan.graph.inputs.items() if row.kind == "real" and name in felt]
     return plain + [name for name in of_phases(plan, felt) if not is_whole(plan.graph, name)]
 
 
 def of_phases(plan: Plan, felt: Collection[str]) -> list[str]:
     """Phase-specific inputs among the names in `felt`."""
     names = dict.fromkeys(name for case in plan.cases for name in case.leaves if phase_of(name))
-    return [name for name in names if name in felt and without_phase(name) in graph.inputs]
+    return [name for name in names if name in felt and without_phase(name) in plan.graph.inputs]
 
 
 def reached(plan: Plan, outputs: Sequence[str]) -> frozenset[str]:
@@ -106,7 +106,7 @@ def check_inputs(plan: Plan, wrt: Any) -> list[str]:
 
 def _check_input(plan: Plan, name: Any) -> str:
     if not isinstance(name, str) or not is_known(plan.graph, name) or name in KINDS:
-        raise InputError(f"{shown(name)} is not an input; {nearest(str(name), graph.inputs)}")
+        raise InputError(f"{shown(name)} is not an input; {nearest(str(name), plan.graph.inputs)}")
     if is_option(plan.graph, name):
         raise InputError(f"{name!r} is an option, not a number; sweep it as an axis")
     for case in plan.cases:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.calculus.phases import without_phase
+from ...kernels.physics.graph import PHYSICS
+from ...kernels.physics.inputs import INPUTS
 from ...kernels.physics.roles import HEADROOM, LARGEST, LOSSES, MEANS, MONEY, NEAR, REASON, SUMS
 from ..errors import InputError, nearest, shown
 from ..plan.labels import REMARKS, attributes, coordinates, root_attributes
@@ -251,7 +253,7 @@ def layout_at(point: Evaluation, names: Sequence[str] = OPEN) -> dict[str, Any]:
     problem, numbers = frozen(point._plan("numpy"))
     known = {**numbers, **problem.options}
     known[patterns.RECOMPUTED] = patterns.policy(known)
-    return {name: known.get(name, graph.inputs[name].default) for name in names}
+    return {name: known.get(name, INPUTS[name].default) for name in names}
 
 
 def stated_and_free(
@@ -355,11 +357,11 @@ def _candidates(name: str, known: _Known) -> list[Any]:
         return _powers(min(known.most("experts"), gpus, _MOST_EXPERT_RANKS)) if routed else [1.0]
     if name == "micro_batch_size":
         return _powers(min(_MOST_MICRO_BATCH, known.most("global_batch_size")))
-    if values.is_option(graph, name):
-        return [*graph.inputs[name].choices]
-    if name in graph.inputs:
+    if values.is_option(PHYSICS, name):
+        return [*INPUTS[name].choices]
+    if name in INPUTS:
         raise InputError(f"no values of {name} are known to try; make it an axis: {name}=a,b")
-    raise InputError(f"{shown(name)} is not an input; {nearest(str(name), [*graph.inputs])}")
+    raise InputError(f"{shown(name)} is not an input; {nearest(str(name), [*INPUTS])}")
 
 
 def _powers(most: float) -> list[float]:
@@ -397,7 +399,7 @@ def text(layout: Mapping[str, Any]) -> str:
             parts += [f"{SHORT[name]}{value:g}"] if value > 1 else []
         elif name == "sequence_parallel":
             parts += ["SP"] if value in (True, "true") else []
-        elif label(value) != "false" or graph.inputs[name].default is True:
+        elif label(value) != "false" or INPUTS[name].default is True:
             parts.append(f"{name}={value}")
     return " ".join(parts)
 
@@ -521,13 +523,13 @@ def _answers(
     about = {"long_name": "layout as evaluated, searched or stated", "units": "1"}
     variables[WHOLE] = dims, words.astype(str).reshape(shape), about
     for name in names:
-        kind = "number" if name in graph.inputs and graph.inputs[name].kind == "count" else "choice"
+        kind = "number" if name in INPUTS and INPUTS[name].kind == "count" else "choice"
         empty: Any = np.nan if kind == "number" else ""
         held = np.full((len(best), best.shape[1]), empty, float if kind == "number" else object)
         for place, (layout, _) in found.items():
             held[place] = layout[name] if kind == "number" else label(layout[name])
         made = held if kind == "number" else held.astype(str)
-        about = {"long_name": graph.inputs[name].description, "units": graph.inputs[name].unit}
+        about = {"long_name": INPUTS[name].description, "units": INPUTS[name].unit}
         variables[name] = dims, made.reshape(shape), about
     for name in dict.fromkeys([of, *(str(n) for _, own in found.values() for n in own.data_vars)]):
         held = np.full((len(best), best.shape[1]), np.nan)
@@ -606,7 +608,7 @@ def in_command(value: Any) -> str:
 
 def _value(name: str, told: Any) -> Any:
     """A value of an open input as a spec writes it."""
-    if not values.is_option(graph, name):
+    if not values.is_option(PHYSICS, name):
         return float(told)
     return patterns.choice(name, told)
 

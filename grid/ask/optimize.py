@@ -29,6 +29,7 @@ from ..reduce.pareto import sign_of
 from ..reduce.winners import nothing
 from ..run.settings import Settings
 from ..show.tables import label
+from ..spec.graphs import graph_of
 from ..spec import values
 from ..spec.axis import Array, Axis
 from ..spec.scenario import Problem, resolve
@@ -99,7 +100,7 @@ def optimize(
         if name not in searched:
             known = ", ".join(n for n in spec["axes"] if n in searched) or "none"
             raise InputError(f"over: {shown(name)} is not an axis; choose from {known}")
-    sign = sign_of(sense)
+    sign, graph = sign_of(sense), graph_of(spec["scenario"])
     check_quantity(of)
     conditions = conditions_of(spec["scenario"], where)
     ranges = [_range(name, ends) for name, ends in between.items()]
@@ -272,7 +273,7 @@ class Search:
         most = self.evaluate(
             point, self._values(np.zeros((1, len(self.ranges)))), [*limits.values()]
         )
-        held = [Target(n, "<=", by) for n, by in limits.items() if math.isfinite(most[by][0])]
+        held = [Target(n, "<=", by, "") for n, by in limits.items() if math.isfinite(most[by][0])]
         return [*self.conditions, *held]
 
     def best(self, point: tuple[int, ...]) -> "Array | Failure":

@@ -13,6 +13,7 @@ from ..run import stream
 from ..run.evaluation import Evaluation
 from ..run.settings import Settings
 from ..show.tables import label
+from ..spec.graphs import graph_of
 from ..spec.arguments import POINTS
 from ..spec.axes import is_coupled, make_axis
 from ..spec.axis import Axis
@@ -38,6 +39,7 @@ def sweep_of(cut: "xarray.Dataset") -> Evaluation:
     if POINTS in spec["axes"]:
         raise InputError("points of arrays of several dimensions are not kept; give arrays of one")
     scenario, entries = with_catalog(as_it_was(spec), spec["axes"])
+    graph = graph_of(scenario)
     axes = {name: _axis(name, entry, cut) for name, entry in entries.items()}
     return Evaluation(scenario, axes, spec["outputs"])
 

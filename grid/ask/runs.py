@@ -24,6 +24,7 @@ from ..reduce.search import WORTH
 from ..run.evaluation import Evaluation, is_known
 from ..run.settings import Settings
 from ..run.stream import Room
+from ..spec.graphs import graph_of
 from ..spec import dates, values
 from ..spec.axes import make_axes
 from ..spec.scenario import Problem
@@ -81,11 +82,11 @@ def read_target(target: Any) -> Target:
                 f"target: {of} is in {values.unit_of(graph, of)} and {level} in "
                 f"{values.unit_of(graph, level)}; compare like with like"
             )
-        return Target(of, relation.replace("==", "="), level)
+        return Target(of, relation.replace("==", "="), level, "")
     number = 0.0 if level == "0" else values.number(graph, of, level)
     if not math.isfinite(number):
         raise InputError(f"target: {of} = {shown(level)} is not finite; give a finite target")
-    return Target(of, relation.replace("==", "="), number)
+    return Target(of, relation.replace("==", "="), number, values.unit_of(graph, of))
 
 
 def read_condition(argument: str, text: Any) -> Target:
@@ -98,7 +99,7 @@ def read_condition(argument: str, text: Any) -> Target:
 
 def conditions_of(scenario: Mapping[str, Any], where: Names) -> list[Target]:
     """Read the bounds of `where`; a date of `finish` counts from the start of the scenario."""
-    since = dates.start_of(scenario)
+    since, graph = dates.start_of(scenario), graph_of(scenario)
     texts = check_texts("where", where)
     return [read_condition("where", dates.as_time(text, since)) for text in texts]
 
@@ -156,7 +157,7 @@ def judged(
     moved = sweep.with_outputs(list(dict.fromkeys(read)))
     plan = moved._plan(settings.engine, settings._mask)
     also = also_judged(moved._problem, plan) if only else []
-    conditions += [Target(name, "<=", 0.0) for name in also]
+    conditions += [Target(name, "<=", 0.0, "1") for name in also]
     return moved.with_outputs([*moved._outputs, *also]) if also else moved, conditions
 
 

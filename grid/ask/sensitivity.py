@@ -71,12 +71,12 @@ def check_levers(plan: Plan, of: Any, wrt: str | Sequence[str] | None) -> list[s
     """The inputs named, or all numbers that `of` depends on, given quantities included."""
     of = check_quantity(of)
     leaves = {name for case in plan.cases for name in case.leaves}
-    given = {name for name in leaves if name not in graph.inputs and name == without_phase(name)}
+    given = {name for name in leaves if name not in plan.graph.inputs and name == without_phase(name)}
     given -= {name for case in plan.cases for name in case.formulas}
     if wrt is not None:
         return list(dict.fromkeys(check_inputs(plan, wrt)))
     reaching = reached(plan, [of])
-    known = [name for name, row in graph.inputs.items() if row.kind != "option"]
+    known = [name for name, row in plan.graph.inputs.items() if row.kind != "option"]
     felt = [name for name in known if name in reaching] + of_phases(plan, reaching)
     return felt + [n for n in plan.graph.quantities if n in reaching & given - {of}]
 
@@ -115,7 +115,7 @@ def among(
     sold, and quantities that the spec states or that decide. Raises InputError for an unknown
     kind, and if no input is left."""
     plain = {name: without_phase(name) for name in inputs}
-    by_kind = {**kinds(), GIVEN: {*plain.values()} - graph.inputs.keys()}
+    by_kind = {**kinds(), GIVEN: {*plain.values()} - plan.graph.inputs.keys()}
     for kind in wanted or ():
         if kind not in by_kind and kind != ALL:
             hint = nearest(str(kind), by_kind, f"choose of {', '.join(by_kind)}, {ALL}")
@@ -282,7 +282,7 @@ def _sides(plan: Plan, name: str, value: float) -> tuple[float, float]:
     if is_built(name):
         return value, value
     if not is_whole(plan.graph, name):
-        row = graph.inputs.get(without_phase(name))
+        row = plan.graph.inputs.get(without_phase(name))
         low, high = (row.low, row.high) if row else (-np.inf, np.inf)
         return max(value * (1 - STEP), low), min(value * (1 + STEP), high)
     ends = []

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...kernels.physics.graph import PHYSICS
 from ...kernels.physics.roles import SIZES, TIME
 from ..ask.layouts import (
     LAYOUT,
@@ -107,7 +108,7 @@ def _choices(
     """The layouts of each cluster, of the best first."""
     scenario: Any = asked.sweep.spec["scenario"]
     apart = [
-        a for a in make_axes(graph, asked.sweep.spec["axes"]).values() if a.name not in start
+        a for a in make_axes(PHYSICS, asked.sweep.spec["axes"]).values() if a.name not in start
     ]
     first = tuple(at[axis.name] for axis in apart)
     places = itertools.product(*(range(axis.size) for axis in apart))
@@ -168,7 +169,7 @@ def _winners(
 def _nearby(asked: Question, scenario: Mapping[str, Any]) -> list[tuple[dict[str, Any], str]]:
     """The layouts that win as one size after the other is moved, and then as all are."""
     stated = {
-        name: make_axis(graph, name, [scenario[name]]).numbers[name][0]
+        name: make_axis(PHYSICS, name, [scenario[name]]).numbers[name][0]
         for name in SIZES
         if name in scenario
     }

@@ -22,6 +22,7 @@ from ..ask.layouts import text as layout_text
 from ..errors import InputError, check_path, imported
 from ..show.tables import scale
 from ..show.theme import GREY, LINES
+from ..spec.graphs import graph_at
 from ..spec.values import is_known
 
 if TYPE_CHECKING:
@@ -373,7 +374,7 @@ def title(
     cube: "xarray.Dataset", drawn: "xarray.Dataset | xarray.DataArray", meaning: str = ""
 ) -> str:
     """The subject (by default the variable's meaning) and the point where other axes were cut."""
-    fixed = []
+    fixed, graph = [], graph_at(cube.attrs)
     for key, coordinate in drawn.coords.items():
         name = str(key)
         known = is_known(graph, name) or not is_number(coordinate)

@@ -19,6 +19,7 @@ from ..plan.labels import END_OF
 from ..spec import dates, phases, values
 from ..spec.axes import PHASE
 from ..spec.axis import Array
+from ...kernels.physics.graph import PHYSICS
 from ..spec.graphs import graph_at
 from ..text import guarded, visible
 
@@ -253,7 +254,7 @@ def _column(name: str, attrs: Mapping[str, Any], cells: Any) -> tuple[str, list[
 
 def counted(attrs: Mapping[str, Any]) -> str:
     """The convention by which a variable is counted, to print after it; none if the default."""
-    usual = {"", *(own.default for own in graph.inputs.values() if own.convention)}
+    usual = {"", *(own.default for own in PHYSICS.inputs.values() if own.convention)}
     return f" ({own})" if (own := attrs.get("convention", "")) not in usual else ""
 
 
@@ -440,7 +441,7 @@ def _whole(name: str, cells: Any) -> Any:
     """A count as whole numbers, missing where NaN; other cells unchanged."""
     import pandas
 
-    row = graph.inputs.get(name)
+    row = PHYSICS.inputs.get(name)
     if row is None or row.kind != "count" or np.asarray(cells).dtype.kind != "f":
         return cells
     there = np.isfinite(cells)

@@ -20,7 +20,7 @@ WIDE = (1e-6, 1e12)  # searched if no value is known
 def scan_values(unknown: str, between: Any, problem: Problem) -> Array:
     """The values of the scan."""
     plain = without_phase(unknown)
-    row = graph.inputs.get(plain, Input(plain, "1", None, ""))
+    row = problem.graph.inputs.get(plain, Input(plain, "1", None, ""))
     if between is not None:
         between = values.without_unit(problem.graph, unknown, between)
         if isinstance(between, str) or not hasattr(between, "__len__") or len(between) != 2:

@@ -27,6 +27,7 @@ from ...plan.plan import Plan
 from ...plan.tiles import Region, extent
 from ...progress import expected
 from ...run.settings import Settings
+from ...spec.graphs import graph_of
 from ...spec import values
 from ...spec.axis import Array, Axis
 from ...spec.scenario import Problem, resolve
@@ -73,6 +74,7 @@ def solve_spec(
     """`Sweep.solve` for a spec."""
     import xarray
 
+    graph = graph_of(spec["scenario"])
     check_free(unknown)
     problem = resolve(spec["scenario"], spec["axes"], (unknown,))
     round_ = values.is_whole(problem.graph, unknown) if whole is None else bool(whole)
