@@ -107,7 +107,7 @@ def compare(name: str, sweep: Sweep, rounds: int) -> list[Row]:
     shape = tuple(sweep._sizes.values())
     arrays = np.empty((len(inputs), *shape))
     evaluate, reverse = dense_jax(sweep, OF, inputs)
-    slopes = [derivative_of(OF, name, elasticity=False).name for name in inputs]
+    slopes = [derivative_of(sweep.graph, OF, name, elasticity=False).name for name in inputs]
     exact = {engine: sweep.with_outputs(slopes) for engine in ("auto", "jax")}
     kept = {
         engine: derivatives.evaluate(settings=Settings(engine))
@@ -224,7 +224,7 @@ def solving(points: int, for_: str, target: str, rounds: int) -> Row:
         axes["n_gpus"] = np.geomspace(1024, 16384, size)
         scenario["inter_node_bandwidth"] = "50 GB/s"
     sweep = Sweep(scenario, axes, [OF])
-    aim = read_target(target)
+    aim = read_target(sweep.graph, target)
     search = Solver(sweep._plan().problem, for_, aim, None, "auto")
     dims = tuple(search.plan.sizes)
     tile = search.plan.whole(dims)

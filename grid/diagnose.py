@@ -269,7 +269,9 @@ def _causes(scenario: Mapping[str, Any], time: float, step: float) -> tuple[Caus
     found = []
     for name in (name for name in SUSPECTS if name in plan.structure.used):
         spec = {"scenario": scenario, "axes": {}, "outputs": [STEP]}
-        needed = solve_spec(spec, name, Target(STEP, "=", time, "s"), None, False, _ALL)[name].item()
+        needed = solve_spec(spec, name, Target(STEP, "=", time, "s"), None, False, _ALL)[
+            name
+        ].item()
         if math.isfinite(needed):
             now, row = numbers[name], INPUTS[name]
             assumed = (1.0, _ASSUMED, row.high == 1) if now else (1.0, _ADDED, False)

@@ -343,7 +343,7 @@ class Sweep(Evaluation):
         from .ask.runs import read_target
         from .ask.solve.solve import solve_spec
 
-        aim = read_target(target)
+        aim = read_target(self.graph, target)
         with self._asked(settings) as asked:
             return solve_spec(self._spec_of(aim.outputs), unknown, aim, between, whole, asked)
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...kernels.calculus.derivatives import unit_of
 from ...kernels.calculus.phases import without_phase
+from ...kernels.graph.formulas import Graph
 from ..errors import InputError, check_count, imported
 from ..plan import memory
 from ..plan.labels import attributes, root_attributes
@@ -58,7 +59,9 @@ def global_sensitivity(
     plan = point._plan("numpy")
     problem, values = frozen(plan)
     inputs = check_levers(plan, of, wrt)
-    ranges = _ranges(inputs, values, plan.problem.distributions, spread, wrt is not None)
+    ranges = _ranges(
+        sweep.graph, inputs, values, plan.problem.distributions, spread, wrt is not None
+    )
     if not ranges:
         raise InputError(f"{of} depends on no number that could vary here; name another quantity")
 
@@ -115,7 +118,12 @@ def _check(samples: Any, spread: Any) -> None:
 
 
 def _ranges(
-    inputs: Sequence[str], values: Mapping[str, float], known: Ranges, spread: float, by_user: bool
+    graph: Graph,
+    inputs: Sequence[str],
+    values: Mapping[str, float],
+    known: Ranges,
+    spread: float,
+    by_user: bool,
 ) -> dict[str, Distribution]:
     """Sampling distributions of inputs; those that cannot vary are omitted, or refused if named."""
     ranges: dict[str, Distribution] = {}

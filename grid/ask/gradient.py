@@ -10,7 +10,7 @@ from ...catalog import KINDS
 from ...kernels.calculus.derivatives import Derivative, name_of, reaches
 from ...kernels.calculus.phases import phase_of, without_phase
 from ...kernels.graph.bind import definitions
-from ...kernels.graph.formulas import parameters
+from ...kernels.graph.formulas import Graph, parameters
 from ...kernels.physics.roles import REASON, UNCOUNTED
 from ..errors import InputError, check_texts, nearest, shown
 from ..plan import memory
@@ -31,7 +31,7 @@ def named_derivatives(
     sweep: Evaluation, of: Any, wrt: Any, elasticity: bool
 ) -> list[list[Derivative]]:
     """The derivatives of outputs (rows) by inputs (columns), by default by all continuous ones."""
-    outputs = [check_quantity(name) for name in check_texts("of", of)]
+    outputs = [check_quantity(sweep.graph, name) for name in check_texts("of", of)]
     if not outputs:
         raise InputError("of = [] is empty; name a quantity")
     plan = sweep.with_outputs(outputs)._plan()
@@ -43,7 +43,10 @@ def named_derivatives(
             f"{', '.join(outputs)} depends on no continuous input here; name a quantity that does, "
             "or whole-numbered inputs with wrt"
         )
-    return [[derivative_of(output, input_, elasticity) for input_ in inputs] for output in outputs]
+    return [
+        [derivative_of(sweep.graph, output, input_, elasticity) for input_ in inputs]
+        for output in outputs
+    ]
 
 
 def continuous(plan: Plan, outputs: Sequence[str]) -> list[str]:
@@ -89,7 +92,7 @@ def is_held(plan: Plan, name: str) -> bool:
     return bool(plan.problem.found) and without_phase(name) in TOLD_BY
 
 
-def check_quantity(name: Any) -> str:
+def check_quantity(graph: Graph, name: Any) -> str:
     """The name of a quantity, checked to have a derivative."""
     if not isinstance(name, str) or (known := graph.get(name)) is None:
         raise InputError(
@@ -118,7 +121,7 @@ def _check_input(plan: Plan, name: Any) -> str:
     return name
 
 
-def derivative_of(of: str, wrt: str, elasticity: bool) -> Derivative:
+def derivative_of(graph: Graph, of: str, wrt: str, elasticity: bool) -> Derivative:
     """The derivative by an input; for a whole-numbered one the difference between neighbours."""
     kind = ("delta" if is_whole(graph, wrt) else "d") + ("ln" if elasticity else "")
     return Derivative(name_of(kind, of, wrt), kind, of, wrt)

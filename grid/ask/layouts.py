@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.calculus.phases import without_phase
+from ...kernels.graph.formulas import Graph
 from ...kernels.physics.graph import PHYSICS
 from ...kernels.physics.inputs import INPUTS
 from ...kernels.physics.roles import HEADROOM, LARGEST, LOSSES, MEANS, MONEY, NEAR, REASON, SUMS
@@ -96,9 +97,9 @@ def best_layouts(
     settings: Settings,
 ) -> "xarray.Dataset":
     """The k best layouts at every point; see `Sweep.best`."""
-    check_quantity(of)
+    check_quantity(sweep.graph, of)
     for name in also:
-        check_quantity(name)
+        check_quantity(sweep.graph, name)
     sign = sign_of(sense)
     if k > _MOST_RANKS:
         raise InputError(f"k = {k} is more than {_MOST_RANKS} layouts; give fewer")
@@ -182,7 +183,7 @@ def by_phase(
     names = phases.names(spec["scenario"])
     if not names:
         raise InputError("the job has no phases")
-    if check_quantity(of) not in SUMS:
+    if check_quantity(sweep.graph, of) not in SUMS:
         raise InputError(
             f"{of} does not add up over phases, whose layouts are best one by one; ask for "
             f"{ALWAYS[0]}, or for one phase: phase={names[0]!r}"
@@ -630,7 +631,7 @@ def levers(
             for end in ("below", "above")
             if math.isfinite(own[f"value_{end}"].item() * own[f"{of}_{end}"].item())
         }
-        if not is_lever(name) or not sides:
+        if not is_lever(sweep.graph, name) or not sides:
             continue
         end = min(sides, key=lambda side: sides[side])
         if sides[end] >= -FELT * abs(base):
@@ -646,10 +647,10 @@ def levers(
     return [line for _, line in sorted(lines.values())], why
 
 
-def is_lever(name: str) -> bool:
+def is_lever(graph: Graph, name: str) -> bool:
     """Whether an input is what one buys or how one runs it, and not the job or its software."""
     plain = without_phase(name)
-    return plain == _GPUS or (kind_of(plain) in _LEVERS and not is_built(plain))
+    return plain == _GPUS or (kind_of(graph, plain) in _LEVERS and not is_built(graph, plain))
 
 
 def _change(own: "xarray.Dataset", name: str, end: str) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.calculus.derivatives import name_of
-from ...kernels.graph.formulas import parameters
+from ...kernels.graph.formulas import Graph, parameters
 from ...kernels.physics.roles import LIMITS, NEAR, REASON, RUN_STEPS, STEPS
 from ..errors import InputError, imported, shown
 from ..plan.execute import evaluate_block
@@ -29,9 +29,9 @@ from ..reduce.pareto import sign_of
 from ..reduce.winners import nothing
 from ..run.settings import Settings
 from ..show.tables import label
-from ..spec.graphs import graph_of
 from ..spec import values
 from ..spec.axis import Array, Axis
+from ..spec.graphs import graph_of
 from ..spec.scenario import Problem, resolve
 from .extrapolation import FACTOR, extrapolation_error, remarks, with_remarks
 from .gradient import check_quantity, uncounted
@@ -101,9 +101,9 @@ def optimize(
             known = ", ".join(n for n in spec["axes"] if n in searched) or "none"
             raise InputError(f"over: {shown(name)} is not an axis; choose from {known}")
     sign, graph = sign_of(sense), graph_of(spec["scenario"])
-    check_quantity(of)
+    check_quantity(graph, of)
     conditions = conditions_of(spec["scenario"], where)
-    ranges = [_range(name, ends) for name, ends in between.items()]
+    ranges = [_range(graph, name, ends) for name, ends in between.items()]
     problem = resolve(spec["scenario"], spec["axes"], [span.name for span in ranges])
     for span in ranges:
         problem = without(problem, span.name)
@@ -496,8 +496,8 @@ def _aim(condition: Target, outs: Mapping[str, Array]) -> Array:
     return outs[level] if isinstance(level, str) else np.full(outs[condition.of].shape, level)
 
 
-def _range(name: str, ends: Any) -> Range:
-    check_free(name)
+def _range(graph: Graph, name: str, ends: Any) -> Range:
+    check_free(graph, name)
     if isinstance(ends, str) or not isinstance(ends, Sequence) or len(ends) != 2:
         raise InputError(f"between: {name} = {shown(ends)} is not a range; give [first, last]")
     first, last = (values.number(graph, name, end) for end in ends)

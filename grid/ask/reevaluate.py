@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...kernels.graph.formulas import Graph
 from ..errors import InputError, nearest
 from ..plan.citations import records
 from ..plan.labels import own_version
@@ -13,10 +14,10 @@ from ..run import stream
 from ..run.evaluation import Evaluation
 from ..run.settings import Settings
 from ..show.tables import label
-from ..spec.graphs import graph_of
 from ..spec.arguments import POINTS
 from ..spec.axes import is_coupled, make_axis
 from ..spec.axis import Axis
+from ..spec.graphs import graph_of
 from ..spec.own_records import with_catalog
 from ..store.cube import spec_of
 from .interval import interval, is_predicted
@@ -40,11 +41,11 @@ def sweep_of(cut: "xarray.Dataset") -> Evaluation:
         raise InputError("points of arrays of several dimensions are not kept; give arrays of one")
     scenario, entries = with_catalog(as_it_was(spec), spec["axes"])
     graph = graph_of(scenario)
-    axes = {name: _axis(name, entry, cut) for name, entry in entries.items()}
+    axes = {name: _axis(graph, name, entry, cut) for name, entry in entries.items()}
     return Evaluation(scenario, axes, spec["outputs"])
 
 
-def _axis(name: str, entry: Any, cut: "xarray.Dataset") -> Axis:
+def _axis(graph: Graph, name: str, entry: Any, cut: "xarray.Dataset") -> Axis:
     """The points of an axis in a cut; the whole axis if none of the cut's variables has it."""
     parts = entry if is_coupled(entry) else {name: entry}
     held = any(isinstance(e, Mapping) and e.get("values") == COORDINATE for e in parts.values())

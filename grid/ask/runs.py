@@ -16,6 +16,7 @@ import numpy as np
 
 from ...kernels.calculus.derivatives import is_quantity
 from ...kernels.calculus.phases import without_phase
+from ...kernels.graph.formulas import Graph
 from ...kernels.physics.roles import ALSO_REASONS, HEADROOM, NEAR, REASON, UNITS
 from ..errors import InputError, check_texts, nearest, shown
 from ..plan import tiles
@@ -24,9 +25,9 @@ from ..reduce.search import WORTH
 from ..run.evaluation import Evaluation, is_known
 from ..run.settings import Settings
 from ..run.stream import Room
-from ..spec.graphs import graph_of
 from ..spec import dates, values
 from ..spec.axes import make_axes
+from ..spec.graphs import graph_of
 from ..spec.scenario import Problem
 
 Kind = TypeVar("Kind", bound=Evaluation)
@@ -53,7 +54,7 @@ class Target:
         return f"{self.of} {self.relation} {level} {'' if self.unit == '1' else self.unit}".strip()
 
 
-def read_target(target: Any) -> Target:
+def read_target(graph: Graph, target: Any) -> Target:
     """Read a target from text ("job_time <= 30 d", "step_time = compute_time") or {name: value}."""
     relation = "="
     if isinstance(target, Mapping) and len(target) == 1:
@@ -65,11 +66,7 @@ def read_target(target: Any) -> Target:
             f"{shown(target)} is not a condition: an output, one of <=, >= and =, and a value; "
             'write "job_time <= 30 d"'
         )
-    if (
-        not isinstance(of, str)
-        or not is_quantity(graph, of)
-        or values.unit_of(graph, of) == "flag"
-    ):
+    if not isinstance(of, str) or not is_quantity(graph, of) or values.unit_of(graph, of) == "flag":
         if of in graph.inputs:
             raise InputError(
                 f"target: {of} is an input, not an output; choose its values: {of}=..."
@@ -89,9 +86,9 @@ def read_target(target: Any) -> Target:
     return Target(of, relation.replace("==", "="), number, values.unit_of(graph, of))
 
 
-def read_condition(argument: str, text: Any) -> Target:
+def read_condition(graph: Graph, argument: str, text: Any) -> Target:
     """Read a bound, such as "job_time <= 30 d", for an argument that takes no equations."""
-    condition = read_target(text)
+    condition = read_target(graph, text)
     if condition.relation == "=":
         raise InputError(f"{argument}: {shown(text)} is an equation; write <= or >=")
     return condition
@@ -101,7 +98,7 @@ def conditions_of(scenario: Mapping[str, Any], where: Names) -> list[Target]:
     """Read the bounds of `where`; a date of `finish` counts from the start of the scenario."""
     since, graph = dates.start_of(scenario), graph_of(scenario)
     texts = check_texts("where", where)
-    return [read_condition("where", dates.as_time(text, since)) for text in texts]
+    return [read_condition(graph, "where", dates.as_time(text, since)) for text in texts]
 
 
 def also_judged(problem: Problem, plan: Plan) -> list[str]:

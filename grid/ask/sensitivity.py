@@ -9,6 +9,7 @@ import numpy as np
 from ...kernels.calculus.derivatives import unit_of
 from ...kernels.calculus.phases import without_phase
 from ...kernels.declare import CHANGERS
+from ...kernels.graph.formulas import Graph
 from ...kernels.physics.inputs import BY_TOPIC
 from ...kernels.physics.roles import DECIDING, MONEY, NEAR, REASON
 from ..errors import InputError, nearest, shown
@@ -69,9 +70,11 @@ def cut(sweep: Kind, at: Mapping[str, Any], free: Sequence[str] = ()) -> tuple[K
 
 def check_levers(plan: Plan, of: Any, wrt: str | Sequence[str] | None) -> list[str]:
     """The inputs named, or all numbers that `of` depends on, given quantities included."""
-    of = check_quantity(of)
+    of = check_quantity(plan.graph, of)
     leaves = {name for case in plan.cases for name in case.leaves}
-    given = {name for name in leaves if name not in plan.graph.inputs and name == without_phase(name)}
+    given = {
+        name for name in leaves if name not in plan.graph.inputs and name == without_phase(name)
+    }
     given -= {name for case in plan.cases for name in case.formulas}
     if wrt is not None:
         return list(dict.fromkeys(check_inputs(plan, wrt)))
@@ -86,25 +89,26 @@ ALL = "all"  # all kinds
 AS_IT_IS = "model"  # the kind that a plan does not change
 
 
-def kinds() -> dict[str, set[str]]:
+def kinds(graph: Graph) -> dict[str, set[str]]:
     """Inputs by who can change them, and by topic."""
     topics = {topic: {row.name for row in rows} for topic, rows in BY_TOPIC.items()}
     changed = {
-        who: {name for name, row in graph.inputs.items() if row.changed_by == who} for who in CHANGERS
+        who: {name for name, row in graph.inputs.items() if row.changed_by == who}
+        for who in CHANGERS
     }
     # "model" is both a changer and a topic: here it means what a plan does not change
     return {**changed, **{topic: names for topic, names in topics.items() if topic not in changed}}
 
 
-def kind_of(name: str) -> str:
+def kind_of(graph: Graph, name: str) -> str:
     """Who can change an input (also a phase's); GIVEN for a quantity."""
     row = graph.inputs.get(without_phase(name))
     return row.changed_by if row else GIVEN
 
 
-def is_built(name: str) -> bool:
+def is_built(graph: Graph, name: str) -> bool:
     """Whether a count comes as machines and networks are sold, such as the GPUs of a node."""
-    return is_whole(graph, name) and kind_of(name) in ("hardware", "fabric")
+    return is_whole(graph, name) and kind_of(graph, name) in ("hardware", "fabric")
 
 
 def among(
@@ -115,7 +119,7 @@ def among(
     sold, and quantities that the spec states or that decide. Raises InputError for an unknown
     kind, and if no input is left."""
     plain = {name: without_phase(name) for name in inputs}
-    by_kind = {**kinds(), GIVEN: {*plain.values()} - plan.graph.inputs.keys()}
+    by_kind = {**kinds(plan.graph), GIVEN: {*plain.values()} - plan.graph.inputs.keys()}
     for kind in wanted or ():
         if kind not in by_kind and kind != ALL:
             hint = nearest(str(kind), by_kind, f"choose of {', '.join(by_kind)}, {ALL}")
@@ -144,13 +148,13 @@ def among(
 
 def _may_change(plan: Plan, name: str) -> bool:
     """Whether a person may choose an input or buy it: the cluster, its operation, the job."""
-    kind = kind_of(name)
+    kind = kind_of(plan.graph, name)
     if kind == GIVEN:
         said = {own for axis in plan.axes for own in axis.inputs}
         if plan.problem.phases:
             said |= {*plan.problem.phases.inputs}
         return without_phase(name) in plan.problem.stated | said | {*DECIDING}
-    return kind != AS_IT_IS and not is_built(name)
+    return kind != AS_IT_IS and not is_built(plan.graph, name)
 
 
 def _elasticities(plan: Plan, of: str, wrt: str | Sequence[str] | None) -> dict[str, str]:
@@ -160,7 +164,7 @@ def _elasticities(plan: Plan, of: str, wrt: str | Sequence[str] | None) -> dict[
         raise InputError(
             f"{of} depends on no number in this sweep (it may be given); name another quantity"
         )
-    return {name: derivative_of(of, name, elasticity=True).name for name in inputs}
+    return {name: derivative_of(plan.graph, of, name, elasticity=True).name for name in inputs}
 
 
 def frozen(plan: Plan) -> tuple[Problem, dict[str, float]]:
@@ -260,7 +264,7 @@ def rank_inputs(
                 "input",
                 ["difference" if is_whole(plan.graph, n) else "derivative" for n in names],
             ),
-            "topic": ("input", [kind_of(n) for n in names]),
+            "topic": ("input", [kind_of(sweep.graph, n) for n in names]),
         },
         {
             **root_attributes(plan, sweep.spec),
@@ -279,7 +283,7 @@ def _size(elasticity: float) -> float:
 def _sides(plan: Plan, name: str, value: float) -> tuple[float, float]:
     """Values 10 % below and above, within bounds; whole numbers take valid steps, as sold none."""
     (case,) = plan.cases
-    if is_built(name):
+    if is_built(plan.graph, name):
         return value, value
     if not is_whole(plan.graph, name):
         row = plan.graph.inputs.get(without_phase(name))

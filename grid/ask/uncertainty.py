@@ -9,6 +9,7 @@ import numpy as np
 
 from ...kernels.calculus.derivatives import name_of
 from ...kernels.calculus.phases import without_phase
+from ...kernels.graph.formulas import Graph
 from ...kernels.physics.roles import ERRORS, RATIOS_OF_PARTS, REASON
 from ...kernels.statistics import normal_quantile
 from ..errors import InputError, check_count, check_texts, imported
@@ -219,13 +220,13 @@ def _differentiated(
         felt = reached(plan, [name])
         for wrt, distribution in known.items():
             if wrt in felt:
-                _check_smooth(wrt, distribution)
+                _check_smooth(sweep.graph, wrt, distribution)
                 slopes[name][wrt] = name_of("d", name, wrt)
     derivatives = dict.fromkeys(d for row in slopes.values() for d in row.values())
     return sweep.with_outputs([*names, *derivatives]), slopes
 
 
-def _check_smooth(name: str, distribution: Distribution) -> None:
+def _check_smooth(graph: Graph, name: str, distribution: Distribution) -> None:
     if is_whole(graph, name):
         raise InputError(f"{name} is a whole number, without a slope; use method = 'sampled'")
     if not math.isfinite(distribution.deviation):

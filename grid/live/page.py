@@ -19,7 +19,7 @@ from ...catalog.pooled import NORMAL
 from ...kernels.calculus.derivatives import derivative
 from ...kernels.engines import javascript
 from ...kernels.engines.program import fold
-from ...kernels.graph.formulas import Function, parameters
+from ...kernels.graph.formulas import Function, Graph, parameters
 from ...kernels.physics.graph import PHYSICS
 from ...kernels.physics.inputs import INPUTS, TOPIC_OF
 from ...kernels.physics.roles import (
@@ -153,7 +153,13 @@ def page(
             if own.of in outputs and not isinstance(own.level, str)
         ],
         "caption": ", ".join([*labels_of(scenario), f"fleetcube {own_version()}"]),
-        "inputs": _inputs(data.pop("names"), moved, first, {axis.name: axis for axis in sliders}),
+        "inputs": _inputs(
+            graph_of(spec["scenario"]),
+            data.pop("names"),
+            moved,
+            first,
+            {axis.name: axis for axis in sliders},
+        ),
         "outputs": _outputs(first, rows, wanted),
         "axes": [axis.name for axis in sliders],
         "sizes": SIZES,
@@ -303,7 +309,11 @@ def _unit(row: _Choice, name: str) -> str:
 
 
 def _inputs(
-    names: Iterable[str], moved: Sequence[str], first: _Choice, sliders: Mapping[str, Axis]
+    graph: Graph,
+    names: Iterable[str],
+    moved: Sequence[str],
+    first: _Choice,
+    sliders: Mapping[str, Axis],
 ) -> list[dict[str, Any]]:
     measured = auto.measured() if first.plan.problem.found else {}
     made: list[dict[str, Any]] = []
@@ -327,7 +337,7 @@ def _inputs(
             "above": row.positive and row.low <= 0,
             "infinite": row.may_be_infinite,
             "stated": name in first.plan.problem.stated or name in sliders,
-            "leads": is_lever(name) or name in RUN_STEPS,
+            "leads": is_lever(graph, name) or name in RUN_STEPS,
         }
         if name in sliders and sliders[name].size <= MOST_STOPS:
             own["stops"] = sorted({*sliders[name].numbers[name].tolist()})

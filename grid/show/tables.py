@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.declare import written
+from ...kernels.physics.graph import PHYSICS
 from ...kernels.physics.roles import IN_HOURS, MEMORY, NEAR, REASON, TIME
 from ..errors import EXTRA, InputError, check_path, nearest
 from ..plan.labels import END_OF
 from ..spec import dates, phases, values
 from ..spec.axes import PHASE
 from ..spec.axis import Array
-from ...kernels.physics.graph import PHYSICS
 from ..spec.graphs import graph_at
 from ..text import guarded, visible
 

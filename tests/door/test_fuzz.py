@@ -27,6 +27,7 @@ from fleetcube.grid.measured.steps import read_table
 from fleetcube.grid.show.selectors import narrow, select
 from fleetcube.grid.spec.bounded import read_text
 from fleetcube.grid.spec.file import read_spec
+from fleetcube.kernels.physics.graph import PHYSICS
 
 from ..grid.test_routing import COUNTS, csv, npz
 from ..grid.test_training_log import EXPORTS, PRINTS
@@ -312,4 +313,4 @@ def test_lookups(cube: xarray.Dataset, at: Any) -> None:
 @FUZZ
 @given(TEXT | st.builds("goodput {} {}".format, st.sampled_from(["<=", "=", ">"]), TEXT))
 def test_targets(text: str) -> None:
-    answered(lambda: read_target(text))
+    answered(lambda: read_target(PHYSICS, text))

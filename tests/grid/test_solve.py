@@ -11,6 +11,7 @@ import fleetcube
 from fleetcube import Settings
 from fleetcube.grid.ask.runs import read_target
 from fleetcube.grid.ask.solve.solve import SLACK, Solver
+from fleetcube.kernels.physics.graph import PHYSICS
 
 from ..draws import generator, scaled
 from .common import Patch, cases, on_h100, refused, solve
@@ -328,10 +329,10 @@ def test_bad_questions(for_: str, target: object, told: str) -> None:
 
 
 def test_targets_are_read() -> None:
-    assert read_target("job_time<=30 d").level == 30 * DAY
-    assert read_target("goodput >= 95 %").level == 0.95
-    assert read_target("step_time = compute_time").outputs == ["step_time", "compute_time"]
-    assert read_target({"goodput": 0.5}).relation == "="
+    assert read_target(PHYSICS, "job_time<=30 d").level == 30 * DAY
+    assert read_target(PHYSICS, "goodput >= 95 %").level == 0.95
+    assert read_target(PHYSICS, "step_time = compute_time").outputs == ["step_time", "compute_time"]
+    assert read_target(PHYSICS, {"goodput": 0.5}).relation == "="
 
 
 @cases(

@@ -17,6 +17,7 @@ import numpy as np
 from ....catalog import KINDS
 from ....kernels.calculus.derivatives import derivative, name_of
 from ....kernels.engines.job import pool
+from ....kernels.graph.formulas import Graph
 from ....kernels.physics.roles import ALSO_REASONS, NEAR, REASON, RUN_STEPS, STEPS
 from ...errors import InputError
 from ...plan import memory, tiles
@@ -27,9 +28,9 @@ from ...plan.plan import Plan
 from ...plan.tiles import Region, extent
 from ...progress import expected
 from ...run.settings import Settings
-from ...spec.graphs import graph_of
 from ...spec import values
 from ...spec.axis import Array, Axis
+from ...spec.graphs import graph_of
 from ...spec.scenario import Problem, resolve
 from ..extrapolation import FACTOR, extrapolation_error, remarks, with_remarks
 from ..gradient import uncounted
@@ -75,7 +76,7 @@ def solve_spec(
     import xarray
 
     graph = graph_of(spec["scenario"])
-    check_free(unknown)
+    check_free(graph, unknown)
     problem = resolve(spec["scenario"], spec["axes"], (unknown,))
     round_ = values.is_whole(problem.graph, unknown) if whole is None else bool(whole)
     # a count that is not rounded is a relaxation, which no reason judges
@@ -134,7 +135,7 @@ def _about(search: "Solver") -> dict[str, dict[str, Any]]:
     }
 
 
-def check_free(name: Any) -> None:
+def check_free(graph: Graph, name: Any) -> None:
     """Refuse an input that takes no numbers."""
     if values.is_option(graph, values.check_name(graph, name)) or name in KINDS:
         raise InputError(f"{name} takes names, not numbers; compare several: {name}=a,b")

@@ -13,6 +13,7 @@ from fleetcube.commands.picture import drawing, look, looks
 from fleetcube.commands.progress import progress
 from fleetcube.commands.say import say, say_wrapped
 from fleetcube.commands.table import print_foot, print_table, to_file, with_unit, write_table
+from fleetcube.kernels.physics.graph import PHYSICS
 
 _OPTIONS = (
     click.argument("spec", type=click.Path()),
@@ -338,7 +339,7 @@ def _print_global(ranking: Any, of: str, top: int) -> None:
     for row in _each(ranking, top):
         name = row["input"]
         ends = (with_unit(row[end], row["units"], name) for end in ("low", "high"))
-        cells = [name, kind_of(name), *ends]
+        cells = [name, kind_of(PHYSICS, name), *ends]
         if sobol:
             both = [(row[n], row[f"{n}_error"]) for n in shown]
             cells += [estimate(f"{v:.3f}", v, v - error, v + error) for v, error in both]
@@ -375,7 +376,7 @@ def _print_cube(ranking: Any, of: str, top: int) -> None:
         ends = [f"{row[f'elasticity_{n}']:.3g}" for n in ("min", "median", "max")]
         same = row["same_as"] if row["same_as"] != row["input"] else ""
         share = f"{100 * row['share']:.1f} %"
-        rows.append([row["input"], kind_of(row["input"]), share, *ends, same])
+        rows.append([row["input"], kind_of(PHYSICS, row["input"]), share, *ends, same])
     print_table(["input", "kind", "dominates", "elasticity: min", "median", "max", "same as"], rows)
     say_wrapped(
         f"dominates: share of the points at which it has the largest elasticity of {of}; of equal "

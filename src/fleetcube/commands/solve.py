@@ -10,6 +10,7 @@ from fleetcube.commands.points import check_answered
 from fleetcube.commands.progress import progress
 from fleetcube.commands.say import say, say_each
 from fleetcube.commands.table import print_foot, print_table, to_file, with_unit, write_table
+from fleetcube.kernels.physics.graph import PHYSICS
 
 if TYPE_CHECKING:
     import xarray
@@ -70,7 +71,7 @@ def solve(
     if start is not None:
         problem["scenario"] |= {NAME: start}
     since = start_of(problem["scenario"])
-    aim = read_target(said := as_time(target, since))
+    aim = read_target(PHYSICS, said := as_time(target, since))
     problem["outputs"] = aim.outputs
     with progress("solving"):
         settings = Settings(engine, infeasible, threads)
