@@ -1,4 +1,4 @@
-"""A plugin's formulas are quantities like ours, where a sweep names them and nowhere else."""
+"""Formulas of others are quantities like ours, where a sweep names them and nowhere else."""
 
 import importlib
 import json
@@ -14,11 +14,11 @@ import pytest
 
 import fleetcube
 from fleetcube import InputError, Settings, Sweep
-from fleetcube.kernels.graph import plugins
+from fleetcube.kernels.graph import modules
 from fleetcube.kernels.physics.graph import PHYSICS
 
 CODE = '''
-from fleetcube.plugins import np, quantity, where
+from fleetcube.graph import np, quantity, where
 
 SHARE = 0.5
 
@@ -107,7 +107,7 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     before = {*sys.modules}
 
-    def write(code: str = CODE, name: str = "lab_plugin") -> str:
+    def write(code: str = CODE, name: str = "lab_formulas") -> str:
         (tmp_path / f"{name}.py").write_text(code, encoding="utf-8")
         return name
 
@@ -115,11 +115,11 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     for name in {*sys.modules} - before:
         if name.startswith("lab_"):
             del sys.modules[name]
-    plugins._module.cache_clear()
+    modules._module.cache_clear()
 
 
 def with_it(outputs: list[str], name: str, **more: Any) -> Sweep:
-    return Sweep({**JOB, **more}, AXES, outputs, plugins=name)
+    return Sweep({**JOB, **more}, AXES, outputs, graph=name)
 
 
 def test_a_formula_of_a_plugin_takes_the_place_of_ours_and_others_are_added(
@@ -156,7 +156,7 @@ def test_sweeps_that_do_not_name_it_are_as_before(written: Callable[..., str]) -
         lambda: Sweep({**JOB, "lab_share": 0.5}, AXES, names),
         lambda: Sweep(JOB, AXES, ["d_idle_hours_d_straggler_slowdown"]),
     ):
-        with pytest.raises(InputError, match="is of the plugin 'lab_plugin'; add plugins"):
+        with pytest.raises(InputError, match="is not a quantity; "):
             refused()
 
 
@@ -173,16 +173,16 @@ def test_derivatives_are_the_slopes_of_the_values(written: Callable[..., str]) -
     scenario = {**JOB, "n_gpus": 1024}
     slope = f"d_{NEW[1]}_d_"
     for wrt, at in (("straggler_slowdown", 1.1), ("lab_share", 0.3)):
-        exact = Sweep({**scenario, wrt: at}, {}, [slope + wrt], plugins=name).evaluate()
+        exact = Sweep({**scenario, wrt: at}, {}, [slope + wrt], graph=name).evaluate()
         step = 1e-6 * at
         ends = [at - step, at + step]
-        low, high = Sweep(scenario, {wrt: ends}, [NEW[1]], plugins=name).evaluate()[NEW[1]].values
+        low, high = Sweep(scenario, {wrt: ends}, [NEW[1]], graph=name).evaluate()[NEW[1]].values
         np.testing.assert_allclose(float(exact[slope + wrt]), (high - low) / (2 * step), rtol=1e-6)
 
 
 def test_answers_use_it(written: Callable[..., str]) -> None:
     name = written()
-    sweep = Sweep({**JOB, "n_gpus": 1024}, {}, ["step_time", "idle_hours"], plugins=name)
+    sweep = Sweep({**JOB, "n_gpus": 1024}, {}, ["step_time", "idle_hours"], graph=name)
     ranked = sweep.rank_inputs("idle_hours")
     assert "straggler_slowdown" in map(str, ranked["input"].values)
     half = float(sweep.evaluate()["idle_hours"]) / 2
@@ -190,20 +190,20 @@ def test_answers_use_it(written: Callable[..., str]) -> None:
     np.testing.assert_allclose(float(solved["lab_share"]), 0.5, rtol=1e-6)
     free = {key: JOB[key] for key in ("model", "node", "fabric", "global_batch_size")}
     free |= {"recompute": "full", "zero_stage": 1}
-    best = Sweep({**free, "n_gpus": 2048}, {}, ["step_time"], plugins=name).best(
+    best = Sweep({**free, "n_gpus": 2048}, {}, ["step_time"], graph=name).best(
         "step_time", 1, search=["pipeline_parallel", "tensor_parallel"]
     )
     at = {n: best[n].values.ravel()[0].item() for n in ("pipeline_parallel", "tensor_parallel")}
-    again = Sweep({**free, "n_gpus": 2048, **at}, {}, ["step_time"], plugins=name).evaluate()
+    again = Sweep({**free, "n_gpus": 2048, **at}, {}, ["step_time"], graph=name).evaluate()
     np.testing.assert_allclose(best["step_time"].values.ravel()[0], again["step_time"], rtol=1e-12)
 
 
 def test_a_function_and_its_javascript_have_the_formula(written: Callable[..., str]) -> None:
     name = written()
-    plugins.imported(name)
-    job = {**JOB, "plugins": name}
+    modules.imported(name)
+    job = {**JOB, "graph": name}
     made = fleetcube.function("lab_cost", job, ["n_gpus", "lab_share"])
-    whole = Sweep({**JOB, "n_gpus": 512.0, "lab_share": 0.5}, {}, ["lab_cost"], plugins=name)
+    whole = Sweep({**JOB, "n_gpus": 512.0, "lab_share": 0.5}, {}, ["lab_cost"], graph=name)
     np.testing.assert_allclose(made(512.0, 0.5), whole.evaluate()["lab_cost"], rtol=1e-12)
     assert made.sources["lab_cost"] == "by definition"
     assert "lab_share" in made.javascript()
@@ -212,12 +212,12 @@ def test_a_function_and_its_javascript_have_the_formula(written: Callable[..., s
 
 def test_explain_says_whose_formula_it_is(written: Callable[..., str]) -> None:
     name = written()
-    text = " ".join(fleetcube.explain("bubble_ratio", plugins=name).split())
-    assert f"replaces bubble_ratio of fleetcube by the plugin {name}@" in text
+    text = " ".join(fleetcube.explain("bubble_ratio", graph=name).split())
+    assert f"replaces bubble_ratio of fleetcube by the graph {name}@" in text
     assert "source: a lab, note 7" in text
-    assert "code: lab_plugin.py, half_bubble" in text
-    text = " ".join(fleetcube.explain("lab_cost", plugins=name).split())
-    assert "is added to fleetcube by the plugin" in text
+    assert "code: lab_formulas.py, half_bubble" in text
+    text = " ".join(fleetcube.explain("lab_cost", graph=name).split())
+    assert "is added to fleetcube by the graph" in text
     assert "Narayanan" in fleetcube.explain("bubble_ratio")
     with pytest.raises(InputError, match="neither an input nor a quantity"):
         fleetcube.explain("lab_cost")
@@ -236,12 +236,12 @@ def test_the_hash_is_that_of_the_code_and_its_constants(
         name = written(code)
         sys.modules.pop(name, None)
         with_it(["bubble_ratio"], name).to_zarr(tmp_path / f"{k}.zarr")
-        digests.append(_facts(tmp_path / f"{k}.zarr")[f"plugin.{name}"])
+        digests.append(_facts(tmp_path / f"{k}.zarr")[f"graph.{name}"])
     assert digests[0] == digests[1] != digests[2]
     changed = CODE.replace("SHARE * (stages - 1)", "SHARE * (stages - 1.0)")
     name = written(changed)
     sys.modules.pop(name)
-    assert plugins.imported(name).digest not in digests
+    assert modules.imported(name).digest not in digests
 
 
 @pytest.mark.parametrize("engine", ["numpy", "numba", "jax"])
@@ -259,7 +259,7 @@ def test_a_constant_changed_in_the_process_is_another_plugin(
     np.testing.assert_allclose(
         after.evaluate(settings=Settings(engine)).bubble_ratio, before.bubble_ratio / 2
     )
-    assert sweep.spec["scenario"]["plugins"] != after.spec["scenario"]["plugins"]
+    assert sweep.spec["scenario"]["graph"] != after.spec["scenario"]["graph"]
 
 
 def test_a_file_changed_since_it_was_imported_is_refused(
@@ -281,10 +281,10 @@ def test_a_cube_without_its_plugin_is_read_and_never_computed_by_another(
     held = sweep.evaluate()["bubble_ratio"].values
     fleetcube.open_cube(tmp_path / "cube.zarr")
     assert not recwarn.list
-    pinned = sweep.spec["scenario"]["plugins"][0]
+    pinned = sweep.spec["scenario"]["graph"][0]
 
     del sys.modules[name]
-    missing = f"the plugin '{name}' with hash {pinned.partition('@')[2]} is missing"
+    missing = f"the graph '{name}' with hash {pinned.partition('@')[2]} is missing"
     with pytest.warns(UserWarning, match=missing) as told:
         cube = fleetcube.open_cube(tmp_path / "cube.zarr")
     assert len(told) == 1
@@ -293,27 +293,27 @@ def test_a_cube_without_its_plugin_is_read_and_never_computed_by_another(
         cube.fleetcube.prediction_interval()
     assert name not in sys.modules  # nothing of a cube is imported
 
-    plugins.imported(written(CODE.replace("SHARE = 0.5", "SHARE = 0.75")))
+    modules.imported(written(CODE.replace("SHARE = 0.5", "SHARE = 0.75")))
     with pytest.warns(UserWarning, match=f"{missing}: here it has"):
         cube = fleetcube.open_cube(tmp_path / "cube.zarr")
     with pytest.raises(InputError, match="other formulas; install that version"):
         cube.fleetcube.prediction_interval()
     with pytest.raises(InputError, match="other formulas"):
-        Sweep(JOB, AXES, ["bubble_ratio"], plugins=pinned)
+        Sweep(JOB, AXES, ["bubble_ratio"], graph=pinned)
 
 
 def test_a_file_does_not_have_code_imported(written: Callable[..., str], tmp_path: Path) -> None:
     name = written("raise SystemExit('imported')")
     spec = tmp_path / "spec.toml"
-    spec.write_text(f'outputs = ["nodes"]\n[scenario]\nn_gpus = 64\nplugins = "{name}"\n')
+    spec.write_text(f'outputs = ["nodes"]\n[scenario]\nn_gpus = 64\ngraph = "{name}"\n')
     with pytest.raises(InputError, match=f"{name}' is missing; it is code, which only you may"):
         Sweep.from_file(spec)
     with pytest.raises(InputError, match="only you may name"):
-        Sweep({"n_gpus": 64, "plugins": [name]}, {}, ["nodes"])
+        Sweep({"n_gpus": 64, "graph": [name]}, {}, ["nodes"])
     assert name not in sys.modules
     good = written(name="lab_good")
-    spec.write_text(f'outputs = ["nodes"]\n[scenario]\nn_gpus = 64\nplugins = "{good}"\n')
-    assert Sweep.from_file(spec, plugins=good).spec == Sweep.from_file(spec).spec
+    spec.write_text(f'outputs = ["nodes"]\n[scenario]\nn_gpus = 64\ngraph = "{good}"\n')
+    assert Sweep.from_file(spec, graph=good).spec == Sweep.from_file(spec).spec
 
 
 def _in_a_process(data: bytes, folder: str) -> Any:
@@ -344,7 +344,7 @@ def test_dask_workers_have_it(written: Callable[..., str], tmp_path: Path) -> No
 
 def formula(body: str, name: str = "mine", mark: str = "@quantity", needs: str = "n_gpus") -> str:
     return (
-        "from fleetcube.plugins import np, quantity, where\nimport json\n"
+        "from fleetcube.graph import np, quantity, where\nimport json\n"
         f'{mark}\ndef {name}({needs}):\n    """A formula.\n\n    Returns: [1] number\n'
         f'    Source: by definition\n    """\n    return {body}\n'
     )
@@ -353,7 +353,7 @@ def formula(body: str, name: str = "mine", mark: str = "@quantity", needs: str =
 REFUSED = [
     (formula("1.0 * n_gpus", name="bubble_ratio"), "is a name of fleetcube; rename it, or write"),
     (formula("1.0 * n_gpus", name="n_gpus"), "is a name of fleetcube"),
-    (formula("1.0 * n_gpus", name="gpu"), "gpu is no name for a quantity"),
+    (formula("1.0 * n_gpus", name="gpu"), "gpu is no name here"),
     (formula("n_gpus", mark='@quantity(replaces="bubbles")'), "replaces 'bubbles', which is no"),
     (formula("n_gpus", mark='@quantity(replaces="step_time")'), "is in 1, and step_time in s"),
     (formula("n_gps", needs="n_gps"), "needs 'n_gps', which is neither an input nor a quantity"),
@@ -377,7 +377,7 @@ REFUSED = [
     (formula("(n_gpus, 1.0)"), "cannot be traced"),
     (formula("None"), "cannot be traced"),
     (formula("10**400"), "cannot be traced"),
-    (formula("n_gpus", name="d_step_time_d_n_gpus"), "is no name for a quantity; rename it"),
+    (formula("n_gpus", name="d_step_time_d_n_gpus"), "is no name here; rename it"),
     (formula("n_gpus", mark="@quantity\nclass Own:\n    pass\n#"), "is no plain function"),
     (
         formula("n_gpus", mark="def mine(n):\n    return n\n@quantity\n@wraps(mine)").replace(
@@ -393,7 +393,7 @@ REFUSED = [
         "has no section 'Source'",
     ),
     (formula("mine + n_gpus", needs="mine, n_gpus"), "'mine' needs itself, via mine"),
-    ("x = 1", "is no plugin; register formulas by @quantity"),
+    ("x = 1", "is no graph; declare INPUTS, or mark formulas by @quantity"),
     ("x = 1 / 0", "ZeroDivisionError: division by zero; mend it"),
 ]
 
@@ -404,15 +404,15 @@ def test_a_bad_plugin_is_refused_in_one_line(
 ) -> None:
     name = written(code, "lab_bad")
     with pytest.raises(InputError, match=rule) as error:
-        Sweep({"n_gpus": 64, "gpus_per_node": 8}, {}, ["mine"], plugins=name)
+        Sweep({"n_gpus": 64, "gpus_per_node": 8}, {}, ["mine"], graph=name)
     assert "\n" not in str(error.value)
 
 
 def test_one_name_is_of_one_plugin(written: Callable[..., str]) -> None:
     one, other = (written(formula("1.0 * n_gpus"), name) for name in ("lab_one", "lab_other"))
-    Sweep({"n_gpus": 64}, {}, ["mine"], plugins=one)
+    Sweep({"n_gpus": 64}, {}, ["mine"], graph=one)
     with pytest.raises(InputError, match="mine is also of lab_one; rename one"):
-        Sweep({"n_gpus": 64}, {}, ["mine"], plugins=other)
+        Sweep({"n_gpus": 64}, {}, ["mine"], graph=other)
 
 
 def test_a_package_has_one_formula_of_a_quantity(
@@ -422,12 +422,12 @@ def test_a_package_has_one_formula_of_a_quantity(
     name = written("from . import one, two", "lab_package/__init__").partition("/")[0]
     written(formula("1.0 * n_gpus"), "lab_package/one")
     written(formula("2.0 * n_gpus", name="other"), "lab_package/two")
-    found = Sweep({"n_gpus": 64}, {}, ["mine", "other"], plugins=name).evaluate()
+    found = Sweep({"n_gpus": 64}, {}, ["mine", "other"], graph=name).evaluate()
     assert (float(found["mine"]), float(found["other"])) == (64.0, 128.0)
     written(formula("2.0 * n_gpus"), "lab_package/two")
     importlib.reload(sys.modules["lab_package.two"])
     with pytest.raises(InputError, match="has two formulas of one quantity"):
-        Sweep({"n_gpus": 64}, {}, ["mine"], plugins=name)
+        Sweep({"n_gpus": 64}, {}, ["mine"], graph=name)
 
 
 def test_an_entry_point_is_imported_where_it_is_named(
@@ -437,11 +437,11 @@ def test_an_entry_point_is_imported_where_it_is_named(
     info = tmp_path / "lab-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: lab\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[fleetcube.plugins]\nlab-schedules = {module}\n")
+    (info / "entry_points.txt").write_text(f"[fleetcube.graphs]\nlab-schedules = {module}\n")
     Sweep(JOB, AXES, ["step_time"]).evaluate()
     assert module not in sys.modules
-    sweep = Sweep(JOB, AXES, ["lab_cost"], plugins="lab-schedules")
-    assert sweep.spec["scenario"]["plugins"][0].startswith("lab-schedules@")
+    sweep = Sweep(JOB, AXES, ["lab_cost"], graph="lab-schedules")
+    assert sweep.spec["scenario"]["graph"][0].startswith("lab-schedules@")
     assert sweep.replace(axes={}, scenario={**sweep.spec["scenario"], "n_gpus": 64})._plan()
-    with pytest.raises(InputError, match="'lab-other' is no module and no plugin"):
-        Sweep(JOB, AXES, ["step_time"], plugins="lab-other")
+    with pytest.raises(InputError, match="'lab-other' is no module and no graph"):
+        Sweep(JOB, AXES, ["step_time"], graph="lab-other")
