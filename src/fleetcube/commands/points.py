@@ -50,7 +50,7 @@ def answer(
         if where:
             left = f"none keeps to {' and '.join(where)}; {left}".rstrip("; ")
         near = str(found.attrs.get("fleetcube_nearest", ""))
-        parts = ["no point is left", left or "all values are NaN", near]
+        parts = ["no point is left", left or f"{of} is finite at none: change the scenario", near]
         raise InputError("; ".join(filter(None, parts)))
     if output is not None:
         write_table(found, output)

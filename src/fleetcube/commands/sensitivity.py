@@ -1,6 +1,7 @@
 """Which inputs matter: at a point, at each point of a cube, or all at once."""
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -300,7 +301,7 @@ def _print_levers(ranking: Any, of: str, top: int) -> None:
         f"elasticity: change of {of} in % for 1 % more of the input; "
         "whole numbers move to the nearest that divide"
     )
-    if MONEY in ranking and of != MONEY:
+    if MONEY in ranking and of != MONEY and math.isfinite(ranking[MONEY].item()):
         _print_money(ranking, of, top)
     _rest(ranking, top)
 
@@ -315,7 +316,7 @@ def _print_money(ranking: Any, of: str, top: int) -> None:
         for name in (of, MONEY):
             for side in ("below", "above"):
                 moved = row[f"{name}_{side}"] - ranking[name].item()
-                still = row[f"value_{side}"] == row["value"]
+                still = row[f"value_{side}"] == row["value"] or math.isnan(moved)  # cannot run
                 text = with_unit(moved, ranking[name].attrs["units"], name)
                 cells.append("-" if still else text if moved <= 0 else f"+{text}")
         rows.append(cells)
