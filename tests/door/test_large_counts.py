@@ -58,7 +58,7 @@ LARGE = ("1000000000", str(2**53 - 1), str(2**53))
 def _values(draw: np.random.Generator) -> list[tuple[str, str]]:
     """Inputs, and values for them: those that most jobs state, and some of all others."""
     counts = [name for name, row in INPUTS.items() if row.kind == "count" and name not in USUAL]
-    names = [*USUAL, *draw.choice(counts, scaled(3), replace=scaled(3) > len(counts))]
+    names = [*draw.choice(USUAL, 2, replace=False), *draw.choice(counts, scaled(3))]
     return [(str(name), str(draw.choice(LARGE))) for name in names]
 
 

@@ -11,6 +11,7 @@ import click
 from fleetcube.commands import complete
 from fleetcube.commands.changed import changed, changed_and_cut
 from fleetcube.commands.picture import drawing, look, looks
+from fleetcube.commands.points import left_out
 from fleetcube.commands.progress import progress
 from fleetcube.commands.say import say, say_wrapped
 from fleetcube.commands.table import print_foot, print_table, to_file, with_unit, write_table
@@ -149,6 +150,8 @@ def dominant_inputs(
         found = sweep.dominant_inputs(
             of, chosen, settings=Settings(infeasible=infeasible if known else "mark")
         )
+    if not found["elasticity_median"].notnull().any():
+        raise InputError("; ".join(filter(None, ["no point is left", left_out(sweep)])))
     _told(found.sortby("share", ascending=False), of, asked, left, _print_cube)
     if picture is not None:
         with drawing(said):
@@ -277,9 +280,13 @@ def _place(ranking: Any) -> str:
 
 
 def _print_levers(ranking: Any, of: str, top: int) -> None:
+    from fleetcube.grid.errors import InputError
     from fleetcube.kernels.roles import MONEY
 
     unit = ranking[of].attrs["units"]
+    if not math.isfinite(ranking[of].item()):
+        place = f"{of} is not finite {_place(ranking)}".rstrip()
+        raise InputError(f"{place}: nothing ranks its inputs; change the scenario")
     say(f"{of} = {with_unit(ranking[of].item(), unit, of)} {_place(ranking)}".rstrip())
     rows = []
     for row in _each(ranking, top):
@@ -359,10 +366,10 @@ def _print_global(ranking: Any, of: str, top: int) -> None:
             f"effect: mean size of the change of {of} when the input crosses its range; a large "
             "standard deviation says that it depends on the others, or is not linear"
         )
-    left_out = str(ranking.attrs["fleetcube_left_out"]).split()
-    if left_out:
+    still = str(ranking.attrs["fleetcube_left_out"]).split()
+    if still:
         say_wrapped(
-            f"{len(left_out)} inputs do not vary (whole, 0 or infinite): give one a distribution "
+            f"{len(still)} inputs do not vary (whole, 0 or infinite): give one a distribution "
             "in the spec"
         )
     _rest(ranking, top)
