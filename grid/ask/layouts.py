@@ -574,7 +574,7 @@ def check_finite(found: "xarray.Dataset", of: str) -> None:
     if (count := int(found["feasible_layouts"].sum())) and not found[of].notnull().any():
         raise InputError(
             f"{of} is infinite in all {count:,} layouts that can run, as where failures leave no "
-            "time for work (see goodput); change the scenario, or seek another quantity, as step_time"
+            "time for work (see goodput); change the scenario, or seek what is finite: step_time"
         )
 
 

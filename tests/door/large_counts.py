@@ -26,12 +26,12 @@ def outcome(words: list[str]) -> tuple[int, str, str]:
 
     sys.argv = ["fleetcube", *words]
     status = 0
-    with contextlib.redirect_stdout(io.StringIO()) as out:
-        with contextlib.redirect_stderr(io.StringIO()) as err:
-            try:
-                main()
-            except SystemExit as stop:
-                status = int(stop.code or 0)
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main()
+        except SystemExit as stop:
+            status = int(stop.code or 0)
     return status, out.getvalue(), err.getvalue()
 
 
