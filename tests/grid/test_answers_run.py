@@ -248,6 +248,8 @@ def test_a_job_that_no_layout_ends_is_refused_by_its_time(spec: str) -> None:
     assert "memory_headroom" not in best
     assert "TP8" in said("plan", spec, "n_gpus=4096", *never, "--of", "step_time")
     assert " nan" not in said("compare", spec, "best", "n_gpus=4096", *never)
+    wide = ("n_gpus=4096", "tensor_parallel=8", "pipeline_parallel=9007199254740991")
+    assert re.search("tensor leaf switch .*It cannot run", said("explain", spec, *wide))
 
 
 def test_a_condition_that_no_layout_moves_is_said_with_its_value(spec: str) -> None:
