@@ -2,6 +2,7 @@
 
 import functools
 import json
+import math
 import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -153,7 +154,9 @@ def explain_traffic(point: Any) -> str:
     rows = [("tier", "GPUs", "GB/s a GPU", "traffic that goes no further")]
     for place, tier in enumerate(tiers):
         held = [
-            f"{each.kind} {duration(each.seconds, 3)}" for each in traffic if each.tier == place
+            each.kind if math.isnan(each.seconds) else f"{each.kind} {duration(each.seconds, 3)}"
+            for each in traffic
+            if each.tier == place
         ]
         numbers = (f"{tier.gpus:,.6g}", f"{tier.bandwidth / 1e9:.4g}")
         rows.append((tier.name, *numbers, ", ".join(held) or "-"))

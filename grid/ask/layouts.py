@@ -581,6 +581,15 @@ def searched(found: "xarray.Dataset") -> str:
     return f"tried {tried}; {' to '.join(ends)} can run"
 
 
+def check_finite(found: "xarray.Dataset", of: str) -> None:
+    """Refuse a goal without a best: infinite in each layout that can run."""
+    if (count := int(found["feasible_layouts"].sum())) and not found[of].notnull().any():
+        raise InputError(
+            f"{of} is infinite in all {count:,} layouts that can run, as where failures leave no "
+            "time for work (see goodput); change the scenario, or seek what is finite: step_time"
+        )
+
+
 def _commonest(best: Array, reasons: Array, sizes: Sequence[int]) -> Array:
     """0 where any layout can run, else the reason that most candidates fail by."""
     found = [

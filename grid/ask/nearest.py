@@ -79,7 +79,7 @@ def nearest_of_grid(sweep: Evaluation, of: str, sense: str, bound: bool = False)
     if sweep.points > MOST_POINTS:
         return ""
     found = sweep.with_outputs([of, REASON]).evaluate(settings=Settings("numpy", "include"))
-    if (fits := int((found[REASON] == 0).sum())) > 0:
+    if (fits := int(((found[REASON] == 0) & np.isfinite(found[of])).sum())) > 0:
         share = f"{fits:,} of {found[REASON].size:,} points"
         said = f"{share} fit in memory if the model of it is right: {HEADROOM} = false counts them"
         return "" if bound else said

@@ -26,7 +26,7 @@ from ..spec.graphs import graph_of
 from ..spec.scenario import resolve
 from .gradient import uncounted
 from .interval import SIDES, end_of
-from .layouts import WHOLE, best_layouts, candidates, inputs_of
+from .layouts import WHOLE, best_layouts, candidates, check_finite, inputs_of
 from .ratio import between, side
 from .runs import Names, Target, conditions_of, whole_unit
 
@@ -225,6 +225,7 @@ def _planned(sweep: Evaluation, search: Names) -> dict[float, tuple[str, dict[st
     if not search or phases.names(sweep.spec["scenario"]) or not candidates(sweep, TIME, search):
         return {}
     found = best_layouts(sweep, TIME, "min", search, (), (), 1, Settings())
+    check_finite(found, TIME)
     found = found.isel({dim: 0 for dim in found.dims if dim != CLUSTER})
     sizes = [found.isel({CLUSTER: k}) for k in range(found.sizes[CLUSTER])]
     layout = next((inputs_of(own) for own in sizes if own[WHOLE].item()), {})

@@ -11,7 +11,7 @@ from typing import Any
 from ... import kernels
 from ...catalog import is_path
 from ...kernels.graph.bind import dependencies
-from ...kernels.graph.docstrings import read
+from ...kernels.graph.docstrings import source
 from ...kernels.graph.formulas import Function
 from ..errors import InputError
 
@@ -66,12 +66,12 @@ def references() -> dict[str, dict[str, str]]:
 
 
 @functools.cache
-def cited(source: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def cited(line: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Keys of the works named in a Source line, and the names without an entry. A work is named by
     first author and year, by arXiv number, or as one of the documents above. Works with the same
     author and year need their arXiv number, series or short title."""
     named: list[tuple[str, tuple[str, ...]]] = []  # a name as written, and its candidate keys
-    for part in source.split(";"):
+    for part in line.split(";"):
         for author, year in _WORK.findall(part):
             works = _works().get(f"{_plain(author)}{year}", ())
             if len(works) > 1:
@@ -115,8 +115,8 @@ def _rests_on(formula: Function) -> tuple[str, ...]:
     called = dependencies(formula)
     # a registered one has the docstring of its quantity, and cites less than the original
     laws = [*called, *(f.__law__ for f in called if hasattr(f, "__law__"))]
-    sources = [read(law).source for law in laws if not law.__name__.startswith("_")]
-    return tuple(key for source in sources for key in cited(source)[0])
+    lines = [source(law) for law in laws if not law.__name__.startswith("_")]
+    return tuple(key for line in lines for key in cited(line)[0])
 
 
 def keys(formulas: Iterable[Function]) -> str:

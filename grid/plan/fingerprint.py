@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ... import grid, kernels
+from ...catalog import AUTO
 from ...kernels.alternatives import source_of
 from ...kernels.engines import jax
 from ...kernels.graph.bind import Made, definitions, dependencies
@@ -62,8 +63,11 @@ def fingerprint(
     facts["machine"] = platform.machine()
     if plan.engine in JAX:
         facts["processor.jax"] = jax.processor()
-    for record in plan.problem.records:
-        facts[f"catalog.{record.kind}.{record.label}"] = f"edition {record.edition} {record.digest}"
+    for record in sorted(plan.problem.records, key=lambda each: each.label.startswith(AUTO)):
+        name = f"catalog.{record.kind}.{record.label}"  # auto last: it follows from the others
+        in_file = record.values if record.origin else {}
+        facts |= {f"{name}.{key}": _short(value) for key, value in in_file.items()}
+        facts[name] = f"edition {record.edition} {record.digest}"
     facts |= {f"graph.{each.name}": each.digest for each in plan.graph.extensions}
     notes = plan.structure.notes  # shared by plans of the same formulas
     if "formulas" not in notes:

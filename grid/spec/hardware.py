@@ -1,5 +1,6 @@
 """What hardware comes in: slices of a torus, a node's own network cards, whole nodes and racks."""
 
+import bisect
 import functools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -28,6 +29,7 @@ _SHAPES, _LARGEST = "slice_shapes", "largest_slice"
 _ANY = "4ix4jx4k"  # in slice_shapes: all sizes are multiples of 4
 _HOST = 4  # chips of a host in a slice
 _MOST = 1 << 16  # points along axes
+_MOST_CHIPS = 1 << 14  # of a slice
 
 
 @dataclass(frozen=True)
@@ -45,12 +47,22 @@ def slices(shapes: str, largest: float, chips: float) -> tuple[int, int, int, in
     Source: Google Cloud TPU documentation, TPU types and topologies (the default is that most like
     a cube); several slices where no pod holds the chips
     """
-    fewest = math.ceil(chips / largest)
-    for number in range(fewest, fewest + 1 if fewest == 1 else 4 * fewest):
-        each, rest = divmod(chips, number)
-        if not rest and each.is_integer() and (found := _of(shapes, int(each))):
-            return (*min(found, key=sum), number)
+    fewest = math.ceil(chips / min(largest, _MOST_CHIPS))
+    every = _sizes(shapes) if fewest > 1 else [int(chips)]
+    for each in reversed(every[: bisect.bisect_right(every, chips / fewest)]):
+        number, rest = divmod(chips, each)
+        if number >= 4 * fewest:
+            break
+        if not rest and (found := _of(shapes, each)):
+            return (*min(found, key=sum), int(number))
     return None
+
+
+@functools.cache
+def _sizes(shapes: str) -> list[int]:
+    """Chips of all published slices up to a size."""
+    fixed = {math.prod(map(int, word.split("x"))) for word in shapes.split() if word != _ANY}
+    return sorted({*fixed, *(range(64, _MOST_CHIPS + 1, 64) if _ANY in shapes else ())})
 
 
 def _of(shapes: str, chips: int) -> list[tuple[int, int, int]]:
@@ -70,14 +82,15 @@ def _of(shapes: str, chips: int) -> list[tuple[int, int, int]]:
     return found
 
 
-def _nearest(shapes: str, largest: float, chips: float) -> str:
-    """The nearest numbers of chips that come in slices."""
+def _unpublished(shapes: str, largest: float, chips: float) -> str:
+    """What is said of chips that come in no slices, with the nearest numbers that do."""
     below = range(math.ceil(chips) - 1, 0, -1)
     above = range(math.floor(chips) + 1, 4 * math.ceil(chips) + 1)
     each = [
         next((n for n in way if slices(shapes, largest, float(n))), 0) for way in (below, above)
     ]
-    return " or ".join(f"{n:,}" for n in each if n)
+    nearest = " or ".join(f"{n:,}" for n in each if n)
+    return f"{chips:,.12g} chips are no published slice: {nearest} are"
 
 
 def in_slices(
@@ -102,7 +115,7 @@ def in_slices(
     if math.prod(sizes) > _MOST:
         raise InputError(f"slices of more than {_MOST:,} points; give fewer, or {_X} and {_Y}")
     made = np.full((4, *sizes), np.nan)
-    said: dict[str, None] = {}
+    said: dict[Any, None] = {}
     for place in np.ndindex(*sizes):
         point: dict[str, Any] = {**labels, **constants}
         for axis, k in zip(known, place, strict=True):
@@ -117,8 +130,7 @@ def in_slices(
         made[:, *place] = x, y, x * y * z, host.get(NODE, min(_HOST, x * y * z))
         shape = f"torus by default: {f'{number} of ' * (number > 1)}{x} x {y} x {z}, the published "
         shape += "slice most like a cube"
-        none = f"{chips:,.12g} chips are no published slice: {_nearest(*kind)} are"
-        said[shape if x >= 1 else none] = None
+        said[shape if x >= 1 else kind] = None
     if not said:
         return Made()
     rows = {}
@@ -130,7 +142,8 @@ def in_slices(
             over = tuple(axis.name for axis in known)
         rows[name] = over, array
     more = f"; and {len(said) - 2} more" * (len(said) > 2)
-    return Made(rows, {_X: "; ".join([*said][:2]) + more})
+    told = (each if isinstance(each, str) else _unpublished(*each) for each in [*said][:2])
+    return Made(rows, {_X: "; ".join(told) + more})
 
 
 def _sheets(point: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:

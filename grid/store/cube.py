@@ -21,7 +21,6 @@ from ..datasets import load_accessor
 from ..errors import InputError, check_count, shown
 from ..plan import memory
 from ..plan.fingerprint import difference
-from ..plan.labels import dtype_of
 from ..plan.plan import Plan
 from ..spec.graphs import graph_of
 from . import journal
@@ -32,7 +31,7 @@ from .names import GROUP, JOURNAL, LOCK, PLAN, RECORD, ROOT, SEAL
 from .places.address import place_of
 from .places.durable import REPLACED
 from .places.place import Folder, Place
-from .writer import Writer
+from .writer import Writer, in_units
 
 if TYPE_CHECKING:
     import xarray
@@ -119,23 +118,24 @@ def store(
 
 def _check_room(place: Place, partial: Place, writer: Writer, append: bool, resume: bool) -> None:
     """Refuse a cube that would not fit on the disk, estimated from how some chunks compress."""
-    plan, free = writer.plan, place.room()
-    dense = sum(
-        math.prod(plan.shape(plan.out_dims[name]))
-        * dtype_of(plan.graph, name, writer.dtype).itemsize
-        for name in plan.outputs
-    )
-    if dense <= free:
+    free, free_files, unit = place.room()
+    dense, files = writer.size(unit, sampled=False)
+    if dense <= free and files <= free_files:
         return
     blocks = journal.read_journal(partial)  # finished blocks are not written again
     if append or (resume and not _differs(place, writer)):
         blocks = journal.read_journal(place) | blocks
-    free += sum(size for block in blocks.values() for _, size, _ in block.files)
-    likely = writer.likely_size()
-    if likely > free:
+    sizes = [size for block in blocks.values() for _, size, _ in block.files]
+    free, free_files = free + sum(in_units(n, unit) for n in sizes), free_files + len(sizes)
+    if (likely := writer.size(unit, sampled=True)[0]) > free:
         raise InputError(
             f"the cube takes about {memory.human(likely)} and {memory.human(free)} of disk are "
-            "free; shorten an axis, ask for fewer outputs, or use float32"
+            "free; shorten an axis, ask for fewer outputs, or use larger chunks or float32"
+        )
+    if files > free_files:
+        raise InputError(
+            f"the cube takes {files:,.0f} files and folders, and the disk has room for "
+            f"{free_files:,.0f}; use larger chunks"
         )
 
 

@@ -48,7 +48,7 @@ class Block:
         return ", ".join(f"{dim} {start}:{stop}" for dim, start, stop in cuts) or "the one point"
 
 
-def _line(block: Block) -> bytes:
+def journal_line(block: Block) -> bytes:
     body = json.dumps([block.dims, block.start, block.stop, block.files]).encode()
     return b"%08x %s\n" % (google_crc32c.value(body), body)
 
@@ -105,7 +105,7 @@ def write_journal(place: Place, blocks: Iterable[Block]) -> None:
 
 def _whole(blocks: Iterable[Block]) -> bytes:
     """A journal, in the order of the blocks' keys."""
-    return b"".join(map(_line, sorted(blocks, key=lambda block: block.key)))
+    return b"".join(map(journal_line, sorted(blocks, key=lambda block: block.key)))
 
 
 def _drop_parts(place: Place) -> None:
@@ -126,7 +126,7 @@ class Journal:
 
     def add(self, block: Block) -> None:
         """Record a block as finished; its files must be on disk."""
-        line = _line(block)
+        line = journal_line(block)
         with self._lock:
             self._log.append(line)
             self.blocks[block.key] = block

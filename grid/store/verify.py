@@ -138,7 +138,7 @@ def _compare(place: Place, layout: int, samples: int, seed: int, report: Report)
         return
     report.problems += others
     with reading(place):
-        written = writer.files()
+        written = writer.files
     report.problems += [
         f"{name} is not what its spec gives"
         for name in sorted(written.keys() | files.keys())

@@ -1,11 +1,14 @@
 """Write the blocks of a plan into an unfinished cube, journaling each once it is safe."""
 
+import functools
 import json
 import math
+import operator
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, Protocol
 
 import numpy as np
@@ -30,6 +33,7 @@ from .journal import (
     Block,
     Journal,
     damaged_chunks,
+    journal_line,
     read_file,
     read_journal,
     read_record,
@@ -131,6 +135,7 @@ class Writer:
             for name, (dim, labels, attrs) in entries
         }
 
+    @cached_property
     def files(self) -> dict[str, bytes]:
         """The empty cube by file: coordinates, attributes, arrays; always the same bytes."""
         chunks = {name: self.stored_chunks(name) for name in self.plan.outputs}
@@ -138,7 +143,7 @@ class Writer:
 
     def run(self, place: Place, threads: int, elsewhere: Elsewhere | None = None) -> None:
         """Finish an unfinished cube, keeping its sound blocks; its lock is held."""
-        files = self.files()
+        files = self.files
         blocks = self._finished(place, files)
         # Icechunk keeps no chunk without its array; elsewhere an array would read as fill values
         if not place.in_sight:
@@ -177,21 +182,37 @@ class Writer:
         seal(place, journal.blocks.values(), files)
         log.info("%s: sealed, %d blocks", place, len(journal.blocks))
 
-    def likely_size(self) -> float:
-        """Bytes of all chunks, estimated by compressing some; nothing is written."""
-        total = 0.0
-        for dims in self.plan.groups():
+    def size(self, unit: int, sampled: bool) -> tuple[float, float]:
+        """Bytes and files, with folders, of the cube where each takes whole units. Chunks count as
+        some of them compress if `sampled`, else as they are in memory; nothing is written."""
+        sizes = [*map(len, self.files.values()), len(json.dumps(self.fingerprint))]
+        total = float(sum(unit + in_units(size, unit) for size in sizes))
+        files = 2.0 * len(sizes)  # each in a folder
+        fill = functools.partial(self.write, _Nowhere()) if sampled else self._dense
+        for dims, names in self.plan.groups().items():
             cuts = tiles.cuts_of(self.plan.whole(dims), self.chunks(dims))
             counts = [len(pieces) for pieces in cuts]
-            count = math.prod(counts)
-            sizes = []
+            count, blocks = math.prod(counts), []
             for k in np.linspace(0, count - 1, min(count, SAMPLED)).astype(int):
                 at = np.unravel_index(k, counts) if counts else ()
                 region = {dim: pieces[i] for dim, pieces, i in zip(dims, cuts, at, strict=True)}
-                block = self.write(_Nowhere(), dims, region)
-                sizes.append(sum(size for _, size, _ in block.files))
-            total += count * float(np.mean(sizes))
-        return total
+                blocks.append(fill(dims, region))
+            lines = sum(len(journal_line(block)) for block in blocks)
+            chunks = sum(in_units(size, unit) for block in blocks for _, size, _ in block.files)
+            along = dict(zip(dims, counts, strict=True))
+            rows = ([along[dim] for dim in self.plan.user_dims(name)[:-1]] for name in names)
+            folders = sum(sum(accumulate(row, operator.mul, initial=1)) for row in rows)
+            total += count * (lines + chunks) / len(blocks) + unit * folders
+            files += count * len(names) + folders
+        return total, files
+
+    def _dense(self, dims: tuple[str, ...], region: Region) -> Block:
+        """A block of chunks that do not compress: Zstandard's bound of them, and a checksum."""
+        files = []
+        for name in self.plan.groups()[dims]:
+            size = math.prod(self.stored_chunks(name)) * dtype_of(self.plan.graph, name, self.dtype).itemsize
+            files.append((self._file(name, region), size + (size >> 8) + 68, 0xFFFFFFFF))
+        return _block(dims, region, files)
 
     def write(self, place: Target, dims: tuple[str, ...], region: Region) -> Block:
         """Evaluate one chunk of every output over some dimensions and write it."""
@@ -249,6 +270,11 @@ class Writer:
         if not place.in_sight:
             kept |= files.keys() - {ROOT}
         place.keep(kept)
+
+
+def in_units(size: int, unit: int) -> int:
+    """The bytes that a file takes of a disk that gives whole units."""
+    return -(-size // unit) * unit
 
 
 def _block(dims: tuple[str, ...], region: Region, files: list[tuple[str, int, int]]) -> Block:

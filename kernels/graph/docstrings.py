@@ -41,16 +41,9 @@ def read(function: Callable[..., Any]) -> Doc:
     without a full stop is its maths; missing flags, `Returns`, `Source` and summary (up to a colon)
     are inherited. Raises ValueError where a section is missing or malformed.
     """
-    text = docstring(function)
     stated = getattr(function, "__stated__", None)
     inherited: Any = read(stated) if stated else None
-    starts = list(_HEADING.finditer(text))
-    body = text[: starts[0].start()] if starts else text
-    ends = [*(match.start() for match in starts), len(text)][1:]
-    sections = {
-        match.group(1): text[match.end() : end].rstrip()
-        for match, end in zip(starts, ends, strict=True)
-    }
+    body, sections = _parts(docstring(function))
     for name in () if inherited else ("Returns", "Source"):
         if not sections.get(name, "").strip():
             raise ValueError(f"the docstring of {function.__name__} has no section {name!r}")
@@ -63,7 +56,7 @@ def read(function: Callable[..., Any]) -> Doc:
     _, *named = _PARAMETER.split(sections.get("Parameters", ""))  # name, unit, meaning, name, ...
     flags = sections.get("Flags", "").strip()
     home = vars(sys.modules[function.__module__])
-    flags = home.get(flags, flags)  # several formulas may share a table
+    flags = str(home.get(flags, flags))  # several formulas may share a table
     return Doc(
         summary=summary.strip(),
         maths=maths.strip(),
@@ -81,6 +74,21 @@ def read(function: Callable[..., Any]) -> Doc:
             if text.startswith(":")
         },
     )
+
+
+def source(function: Callable[..., Any]) -> str:
+    """The Source line of any function, such as one that a plugin's formulas call; empty without."""
+    stated = getattr(function, "__stated__", None)
+    own = _one_line(_parts(docstring(function))[1].get("Source", ""))
+    return own or (source(stated) if stated else "")
+
+
+def _parts(text: str) -> tuple[str, dict[str, str]]:
+    """What comes before the sections of a docstring, and the sections by heading."""
+    starts = list(_HEADING.finditer(text))
+    ends = [*(match.start() for match in starts), len(text)]
+    pieces = zip(starts, ends[1:], strict=True)
+    return text[: ends[0]], {head[1]: text[head.end() : end].rstrip() for head, end in pieces}
 
 
 def _one_line(text: str) -> str:

@@ -155,9 +155,10 @@ def _homes(module: ModuleType) -> list[ModuleType]:
 
 def _formulas(module: ModuleType, marked: bool) -> Iterator[Function]:
     for name, function in [*vars(module).items()]:
-        here = inspect.isfunction(function) and function.__module__ == module.__name__
-        if here and (hasattr(function, _MARK) if marked else not name.startswith("_")):
-            yield function
+        if getattr(function, "__module__", None) == module.__name__:
+            public = inspect.isfunction(function) and not name.startswith("_")
+            if hasattr(function, _MARK) if marked else public:
+                yield function
 
 
 def _declared(name: str, module: ModuleType) -> tuple[dict[str, Input], Roles]:

@@ -182,6 +182,29 @@ def test_levers_are_told_in_money_where_a_price_is_stated(folder: Path) -> None:
     assert re.findall(r"[-+](?=\d)", line) == ["+", "-", "+", "-"]
 
 
+@pytest.mark.parametrize("mttf", ["50000h", "1s"])
+def test_no_move_to_what_cannot_run_or_from_what_never_ends_has_a_price(
+    folder: Path, mttf: str
+) -> None:
+    job = ("model=llama-3-70b", "fabric=infiniband-ndr", "n_gpus=1024", "global_batch_size=2048")
+    job = (*job, "pipeline_parallel=4", "gpu_hour_price=2", f"gpu_mttf={mttf}")
+    told = fleetcube("sensitivity", "spec.toml", "--of", "step_time", *job, folder=folder).stdout
+    assert "cannot run" in told
+    assert not re.search(r"\b(nan|inf)\b", told)
+
+
+def test_nothing_is_ranked_where_a_result_is_not_finite(folder: Path) -> None:
+    """The first never ends, and the second cannot run."""
+    words = ("sensitivity", "spec.toml", "--of", "job_time", "n_gpus=512")
+    for change in ("gpu_mttf=1s", "pipeline_parallel=1000000000"):
+        done = fleetcube(*words, change, folder=folder)
+        assert re.fullmatch("fleetcube: job_time is not finite .*; change .*", done.stderr.strip())
+        assert (done.returncode, done.stdout) == (2, "")
+    done = fleetcube("dominant-inputs", *words[1:], change, folder=folder)
+    assert done.stderr.startswith("fleetcube: no point is left; left out: 1 of 1")
+    assert (done.returncode, done.stdout) == (2, "")
+
+
 # Counts that come as nodes and networks are sold
 BOUGHT = {"gpus_per_node", "nics_per_node", "cables_per_node", "series_psus_per_node"}
 BOUGHT |= {"failure_domain_nodes", "gpus_per_switch", "gpus_per_domain"}

@@ -233,6 +233,25 @@ def test_nothing_is_searched_where_nothing_can_run() -> None:
     assert max(points, default=0) < 1000
 
 
+def test_a_job_that_no_layout_ends_is_refused_by_its_time(spec: str) -> None:
+    """GPUs that last a second leave no time for work, though many layouts can run."""
+    never = ("tensor_parallel=8", "gpu_mttf=1s")
+    refusal = r"^job_time is infinite in all [\d,]+ layouts that can run, .*; change the scenario"
+    assert re.search(refusal, said("plan", spec, "n_gpus=4096", *never, fails=True))
+    late = ("--where", "job_time <= 30 d")
+    assert re.search(refusal, said("plan", spec, "n_gpus=4096", *never, *late, fails=True))
+    assert re.search(refusal, said("scaling-limit", spec, *never, fails=True))
+    several = said("plan", spec, "n_gpus=4096", "tensor_parallel=8", "gpu_mttf=1s,50000h")
+    assert "- (job_time is infinite)" in several
+    best = said("best", spec, "--of", "job_time", *never, fails=True)
+    assert "job_time is finite at no point that can run; change the scenario" in best
+    assert "memory_headroom" not in best
+    assert "TP8" in said("plan", spec, "n_gpus=4096", *never, "--of", "step_time")
+    assert " nan" not in said("compare", spec, "best", "n_gpus=4096", *never)
+    wide = ("n_gpus=4096", "tensor_parallel=8", "pipeline_parallel=9007199254740991")
+    assert re.search("tensor leaf switch .*It cannot run", said("explain", spec, *wide))
+
+
 def test_a_condition_that_no_layout_moves_is_said_with_its_value(spec: str) -> None:
     words = ("plan", spec, "n_gpus=4096", "tensor_parallel=8", "micro_batch_size=1")
     refusal = said(*words, "--where", "facility_power <= 1 MW", fails=True)

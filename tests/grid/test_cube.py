@@ -1,6 +1,7 @@
 """Cubes on disk: stored content, completeness, and refusal of bad targets."""
 
 import errno
+import math
 from pathlib import Path
 from typing import Any
 
@@ -118,14 +119,41 @@ def test_a_cube_larger_than_the_disk_is_refused(tmp_path: Path) -> None:
 def test_what_fits_compressed_is_written(sweep: Sweep, tmp_path: Path, monkeypatch: Patch) -> None:
     chunks = {"n_gpus": 3}
     path = sweep.to_zarr(tmp_path / "a.zarr", chunks=chunks)
-    blocks = journal.read_journal(Folder(path)).values()
-    taken = sum(size for block in blocks for _, size, _ in block.files)
+    taken = _taken(path, 1)
     for share, fits in ((0.8, False), (1.25, True)):
-        monkeypatch.setattr(Folder, "room", lambda _, free=share * taken: free)
+        monkeypatch.setattr(Folder, "room", lambda _, free=share * taken: (free, math.inf, 1))
         if fits:
             sweep.to_zarr(tmp_path / "b.zarr", chunks=chunks)
         else:
             refused("of disk are free", sweep.to_zarr, tmp_path / "b.zarr", chunks=chunks)
+
+
+def _taken(cube: Path, unit: int) -> int:
+    """Bytes of a cube where each file and folder takes whole units."""
+    each = [entry.stat().st_size if entry.is_file() else 1 for entry in Path(cube).rglob("*")]
+    return sum(-(-size // unit) * unit for size in each)
+
+
+@pytest.mark.parametrize(
+    ("chunk", "unit"), [(1, 4096), (1, 1), (4, 4096), (20, 65536), (400, 4096)]
+)
+def test_all_that_a_cube_takes_of_a_disk_is_counted(
+    chunk: int, unit: int, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    """Files in whole units, folders, labels, metadata and journal, without those of the chunks."""
+    axes = {"n_gpus": np.arange(8, 408), "gpu_mttf": [1e7, 2e7, 3e7]}
+    sweep = Sweep({"gpus_per_node": 8}, axes, ["cluster_mtbf", "nodes"])
+    chunks = {"n_gpus": chunk, "gpu_mttf": 2}
+    path = sweep.to_zarr(tmp_path / "a.zarr", chunks=chunks)
+    taken, files = _taken(path, unit), sum(1 for _ in Path(path).rglob("*"))
+    for share, fits in ((0.8, False), (1.25, True)):
+        for room in ((share * taken, math.inf, unit), (math.inf, share * files, unit)):
+            monkeypatch.setattr(Folder, "room", lambda _, room=room: room)
+            if fits:
+                sweep.to_zarr(tmp_path / "b.zarr", chunks=chunks, overwrite=True)
+            else:
+                rule = "of disk are free" if room[1] == math.inf else "the disk has room for"
+                refused(rule, sweep.to_zarr, tmp_path / "c.zarr", chunks=chunks)
 
 
 @pytest.mark.parametrize("how", ["resume", "append"])
@@ -133,13 +161,14 @@ def test_what_is_there_has_room(sweep: Sweep, tmp_path: Path, monkeypatch: Patch
     chunks = {"n_gpus": 1}
     path = sweep.to_zarr(tmp_path / "a.zarr", chunks=chunks)
     blocks = list(journal.read_journal(Folder(path)).values())
-    taken = sum(size for block in blocks for _, size, _ in block.files)
+    chunks_alone = sum(size for block in blocks for _, size, _ in block.files)
+    taken = _taken(path, 1) - 0.4 * chunks_alone
     if how == "resume":
         (Path(path) / blocks[0].files[0][0]).write_bytes(b"harmed")
     else:
         axes = {**sweep.spec["axes"], "n_gpus": [*sweep.spec["axes"]["n_gpus"], 1 << 17]}
         sweep = Sweep(sweep.spec["scenario"], axes, sweep.spec["outputs"])
-    monkeypatch.setattr(Folder, "room", lambda _: 0.6 * taken)
+    monkeypatch.setattr(Folder, "room", lambda _: (taken, math.inf, 1))
     sweep.to_zarr(path, chunks=chunks, **{how: True})
     assert not damage(Folder(path))
 

@@ -13,8 +13,10 @@ from click.testing import CliRunner
 import fleetcube
 from fleetcube import catalog
 from fleetcube.cli import cli
+from fleetcube.grid.spec import hardware
 from fleetcube.grid.spec.hardware import slices
 
+from ..draws import generator
 from .common import refused
 
 JOB = {"model": "llama-3-8b", "gpu": "h100-sxm", "n_gpus": 8, "global_batch_size": 64}
@@ -59,6 +61,35 @@ def test_no_box_of_whole_cubes_is_more_like_a_cube_than_the_one_taken() -> None:
     assert slices(sheet["slice_shapes"], sheet["largest_slice"], 12288.0) == (16, 16, 24, 2)
     for none in (96.0, 100.0, 6208.0, 64.5):
         assert slices(sheet["slice_shapes"], sheet["largest_slice"], none) is None
+
+
+def test_slices_of_many_chips_are_found_among_the_published_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The fewest equal slices, as trying each number of them in turn finds; with few tries."""
+    draw = generator(43)
+    for chip in ("tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e", "tpu-7x"):
+        sheet = catalog.record("gpu", chip).values
+        kind = sheet["slice_shapes"], sheet["largest_slice"]
+        sizes = {n for n in range(1, int(kind[1]) + 1) if hardware._of(kind[0], n)}
+        for chips in draw.integers(1, 40 * kind[1], 50).tolist():
+            chips = chips // 64 * 64 or chips
+            fewest = -(-chips // int(kind[1]))
+            ways = [1] if fewest == 1 else range(fewest, 4 * fewest)
+            number = next((k for k in ways if chips % k == 0 and chips // k in sizes), None)
+            found = slices(*kind, float(chips))
+            assert (found and found[3]) == number, (chip, chips)
+            assert number is None or math.prod(found) == chips
+        tries = itertools.count()
+
+        def counted(one: Any, other: Any, tries: Any = tries) -> tuple[Any, Any]:
+            assert next(tries) < 10_000
+            return divmod(one, other)
+
+        monkeypatch.setattr(hardware, "divmod", counted, raising=False)
+        assert slices(*kind, 1e9 + 1) is None
+        assert slices(*kind, 2.0**53 - 1) is None
+        monkeypatch.undo()
 
 
 def test_a_pod_is_the_torus_that_a_scenario_may_state_instead(tmp_path: Path) -> None:

@@ -408,11 +408,35 @@ def test_a_bad_plugin_is_refused_in_one_line(
     assert "\n" not in str(error.value)
 
 
-def test_one_name_is_of_one_plugin(written: Callable[..., str]) -> None:
-    one, other = (written(formula("1.0 * n_gpus"), name) for name in ("lab_one", "lab_other"))
-    Sweep({"n_gpus": 64}, {}, ["mine"], graph=one)
-    with pytest.raises(InputError, match="mine is also of lab_one; rename one"):
-        Sweep({"n_gpus": 64}, {}, ["mine"], graph=other)
+HELPERS = {  # docstrings of a function that a formula calls, and the keys that they cite
+    "": [],
+    "Twice as many.": [],
+    "Twice as many.\n\n    Returns: twice\n    ": [],
+    "Twice as many.\n\n    Parameters: n: a number\n    Range:\n    Source:\n    ": [],
+    "Source: Daly 2006, FGCS 22(3), eq. 13": ["daly2006"],
+    "Twice.\n\n    Flags: np\n    Source: Daly 2006, FGCS 22(3), eq. 13\n    ": ["daly2006"],
+}
+
+
+@pytest.mark.parametrize("docstring", HELPERS)
+def test_a_function_that_a_formula_calls_needs_no_sections(
+    written: Callable[..., str], docstring: str
+) -> None:
+    helper = f'def twice(n):\n    """{docstring}"""\n    return 2 * n\n\n'
+    code = formula("twice(n_gpus)").replace("@quantity", f"{helper}\n@quantity")
+    found = Sweep({"n_gpus": 64}, {}, ["mine"], plugins=written(code, "lab_helped")).evaluate()
+    assert float(found["mine"]) == 128
+    cited = found.attrs["fleetcube_citations"].split()
+    assert cited == sorted({"fleetcube", *HELPERS[docstring]}, key=lambda key: key != "fleetcube")
+
+
+def test_two_graphs_live_side_by_side(written: Callable[..., str]) -> None:
+    one = written(formula("1.0 * n_gpus"), "lab_one")
+    other = written(formula("2.0 * n_gpus"), "lab_other")
+    sweeps = [Sweep({"n_gpus": 64}, {}, ["mine"], graph=name) for name in (one, other)]
+    assert [float(sweep.evaluate()["mine"]) for sweep in sweeps] == [64.0, 128.0]
+    with pytest.raises(InputError, match="mine is of the graphs lab_one and lab_other; name one"):
+        Sweep({"n_gpus": 64}, {}, ["mine"], graph=[one, other])
 
 
 def test_a_package_has_one_formula_of_a_quantity(

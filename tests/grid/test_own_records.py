@@ -364,3 +364,27 @@ def test_opened_once(file: Callable[..., str]) -> None:
     once = opened(path)
     os.remove(path)
     assert opened(once) is once
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ('"8 TB/s"', '"9 TB/s"', r"gpu\.lab-1\.hbm_bandwidth: 8\S+ -> 9"),
+        ('"900 GB/s"', '"800 GB/s"', r"gpu\.lab-1\.intra_node_bandwidth: 9\S+ -> 8"),
+        ("_per_node = 8", "_per_node = 4", r"node\.lab-8\.gpus_per_node: 8\S* -> 4"),
+        ('"30_000 h"', '"40_000 h"', r"reliability\.lab-log\.gpu_mttf: 1\S+ -> 1"),
+    ],
+)
+def test_what_an_edit_changed_is_named_where_a_cube_is_continued(
+    file: Callable[..., str], tmp_path: Path, old: str, new: str, told: str
+) -> None:
+    """Also where the calibration, inferred from the accelerator, changes with it."""
+    job = {**JOB, "catalog": file(), "node": "lab-8", "reliability": "lab-log"}
+    cube = tmp_path / "cube.zarr"
+    outputs = ["step_time", "cluster_mtbf"]
+    Sweep(job, {"n_gpus": [256, 512]}, outputs).to_zarr(cube)
+    assert old in ALL
+    file(ALL.replace(old, new))
+    with pytest.raises(InputError, match=rf"because this changed: catalog\.{told}") as error:
+        Sweep(job, {"n_gpus": [256, 512]}, outputs).to_zarr(cube, resume=True)
+    assert "calibration" not in str(error.value)

@@ -168,7 +168,7 @@ def test_attributes_that_are_none(cube: Path, of: str, changed: dict[str, Any]) 
 def test_labels_that_are_not_those_of_the_spec(cube: Path) -> None:
     """All checksums and values are right: only the axis's labels are wrong."""
     other = Sweep(SCENARIO, {**AXES, "n_gpus": [16, 64]}, ["job_time", "dominant_overhead"])
-    files = Writer(other._plan("numpy"), other.spec, "float64", {}).files()
+    files = Writer(other._plan("numpy"), other.spec, "float64", {}).files
     (cube / AXIS).write_bytes(files[AXIS])
     seal_anew(cube)
     assert verify(cube, samples=0).problems == ["the labels 'n_gpus' are not those of its spec"]

@@ -235,7 +235,7 @@ class Icechunk:
         self._icechunk()
         self.base.check()
 
-    def room(self) -> float:
+    def room(self) -> tuple[float, float, int]:
         return self.base.room()
 
     @contextlib.contextmanager

@@ -185,8 +185,8 @@ class Objects:
         if self.scheme in ("http", "https"):
             raise InputError(f"{self.url!r} can only be read; write to a folder or to s3://")
 
-    def room(self) -> float:
-        return math.inf  # a store states no limit
+    def room(self) -> tuple[float, float, int]:
+        return math.inf, math.inf, 1  # a store states no limit
 
     @contextlib.contextmanager
     def one_writer(self, lock: str = LOCK) -> Iterator[None]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import math
 import os
 import shutil
 import stat
@@ -92,8 +93,9 @@ class Place(Protocol):
     def check(self) -> None:
         """Refuse a place that cannot be written."""
 
-    def room(self) -> float:
-        """Bytes that can be written here; infinite if no limit is known."""
+    def room(self) -> tuple[float, float, int]:
+        """Bytes and files that can be written here, infinite if no limit is known, and of how many
+        bytes a file takes whole multiples."""
 
     def one_writer(self) -> AbstractContextManager[None]:
         """Hold the lock of an unfinished cube; a second writer is refused."""
@@ -204,9 +206,13 @@ class Folder:
         if partial.is_symlink() or (partial.exists() and not partial.is_dir()):
             raise InputError(f"{str(partial)!r} is not an unfinished cube; move it away")
 
-    def room(self) -> float:
+    def room(self) -> tuple[float, float, int]:
         parent = next(above for above in self.path.absolute().parents if above.exists())
-        return shutil.disk_usage(parent).free
+        if not hasattr(os, "statvfs"):  # Windows
+            return shutil.disk_usage(parent).free, math.inf, 1
+        disk = os.statvfs(parent)
+        files = disk.f_favail if disk.f_files else math.inf  # some keep no table of files
+        return disk.f_bavail * disk.f_frsize, files, disk.f_frsize
 
     @contextlib.contextmanager
     def one_writer(self, lock: str = LOCK) -> Iterator[None]:

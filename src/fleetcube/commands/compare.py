@@ -1,6 +1,7 @@
 """`fleetcube compare`: what changes from one spec to another, by how much, because of what."""
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -192,7 +193,7 @@ def _terms(comparison: Any, name: str) -> None:
     variable = comparison.values[name]
     means = [_mean(variable, side) for side in "ab"]
     factor, shown = scale(variable.attrs["units"], means, name)
-    whole = means[1] - means[0]
+    whole = means[1] - means[0] if math.isfinite(means[1] - means[0]) else 0.0
     over = _over(comparison)
     rows = []
     terms = comparison.values[f"{name}_terms"]
@@ -208,7 +209,7 @@ def _terms(comparison: Any, name: str) -> None:
 
 def _row(ends: list[float], factor: float) -> list[str]:
     numbers = [value / factor for value in (*ends, ends[1] - ends[0])]
-    return [f"{n:,.0f}" if abs(n) >= 1e3 else f"{n:.4g}" for n in numbers]
+    return ["-" if n != n else f"{n:,.0f}" if abs(n) >= 1e3 else f"{n:.4g}" for n in numbers]
 
 
 def _changes(comparison: Any) -> None:
@@ -226,7 +227,7 @@ def _changes(comparison: Any) -> None:
     total = float(_ratio(comparison.values[comparison.of]).median())
     say_wrapped(
         "alone: only this changed in A; last: changed after all others; factor: average over "
-        f"orders of change{'' if over else f'; factors multiply to {total:.4g}'}"
+        f"orders of change{'' if over or total != total else f'; factors multiply to {total:.4g}'}"
     )
 
 

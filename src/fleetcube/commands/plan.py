@@ -75,6 +75,7 @@ def plan(
     from fleetcube.grid.ask.layouts import (
         LAYOUT,
         candidates,
+        check_finite,
         point,
         searched,
         unsearched,
@@ -121,8 +122,9 @@ def plan(
             return
     with progress("planning"):
         found = sweep.best(of, k, sense=sense, search=names, where=where)
-        if where and not as_json and not found[of].notnull().any():
+        if not as_json and not found[of].notnull().any():
             _check_reached(sweep, names, where)
+            check_finite(found, of)
         said = searched(found)
         if output is not None:
             asked = Question(sweep, of, sense, names, where)
@@ -461,7 +463,9 @@ def _print_several(found: "xarray.Dataset", of: str, sense: str, where: Sequence
     reasons = rows["infeasible_reason"]
     why = np.array(meanings(reasons.attrs, reasons.values), object)
     none = rows[of].isnull().values
-    why[none & (why == "feasible")] = f"none keeps to {' and '.join(where)}"
+    why[none & (why == "feasible")] = (
+        f"none keeps to {' and '.join(where)}" if where else f"{of} is infinite"
+    )
     rows["layout"] = "row", np.where(none, [f"- ({reason})" for reason in why], rows[WHOLE])
     rows["front"] = "row", np.where(rows[FRONT], "*", "")
     cost = "job_cost" if "job_cost" in best else "gpu_hours"

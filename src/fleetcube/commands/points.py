@@ -49,8 +49,8 @@ def answer(
     if of is not None and not found[of].notnull().any():
         if where:
             left = f"none keeps to {' and '.join(where)}; {left}".rstrip("; ")
-        near = str(found.attrs.get("fleetcube_nearest", ""))
-        parts = ["no point is left", left or "all values are NaN", near]
+        never = "" if where else f"{of} is finite at no point that can run; change the scenario"
+        parts = ["no point is left", left, found.attrs.get("fleetcube_nearest", "") or never]
         raise InputError("; ".join(filter(None, parts)))
     if output is not None:
         write_table(found, output)

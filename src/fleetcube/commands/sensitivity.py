@@ -1,6 +1,7 @@
 """Which inputs matter: at a point, at each point of a cube, or all at once."""
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import click
 from fleetcube.commands import complete
 from fleetcube.commands.changed import changed, changed_and_cut
 from fleetcube.commands.picture import drawing, look, looks
+from fleetcube.commands.points import left_out
 from fleetcube.commands.progress import progress
 from fleetcube.commands.say import say, say_wrapped
 from fleetcube.commands.table import print_foot, print_table, to_file, with_unit, write_table
@@ -149,6 +151,8 @@ def dominant_inputs(
         found = sweep.dominant_inputs(
             of, chosen, settings=Settings(infeasible=infeasible if known else "mark")
         )
+    if not found["elasticity_median"].notnull().any():
+        raise InputError("; ".join(filter(None, ["no point is left", left_out(sweep)])))
     _told(found.sortby("share", ascending=False), of, asked, left, _print_cube)
     if picture is not None:
         with drawing(said):
@@ -277,9 +281,13 @@ def _place(ranking: Any) -> str:
 
 
 def _print_levers(ranking: Any, of: str, top: int) -> None:
+    from fleetcube.grid.errors import InputError
     from fleetcube.kernels.physics.roles import MONEY
 
     unit = ranking[of].attrs["units"]
+    if not math.isfinite(ranking[of].item()):
+        place = f"{of} is not finite {_place(ranking)}".rstrip()
+        raise InputError(f"{place}: nothing ranks its inputs; change the scenario")
     say(f"{of} = {with_unit(ranking[of].item(), unit, of)} {_place(ranking)}".rstrip())
     rows = []
     for row in _each(ranking, top):
@@ -301,7 +309,7 @@ def _print_levers(ranking: Any, of: str, top: int) -> None:
         f"elasticity: change of {of} in % for 1 % more of the input; "
         "whole numbers move to the nearest that divide"
     )
-    if MONEY in ranking and of != MONEY:
+    if MONEY in ranking and of != MONEY and math.isfinite(ranking[MONEY].item()):
         _print_money(ranking, of, top)
     _rest(ranking, top)
 
@@ -316,7 +324,7 @@ def _print_money(ranking: Any, of: str, top: int) -> None:
         for name in (of, MONEY):
             for side in ("below", "above"):
                 moved = row[f"{name}_{side}"] - ranking[name].item()
-                still = row[f"value_{side}"] == row["value"]
+                still = row[f"value_{side}"] == row["value"] or math.isnan(moved)  # cannot run
                 text = with_unit(moved, ranking[name].attrs["units"], name)
                 cells.append("-" if still else text if moved <= 0 else f"+{text}")
         rows.append(cells)
@@ -359,10 +367,10 @@ def _print_global(ranking: Any, of: str, top: int) -> None:
             f"effect: mean size of the change of {of} when the input crosses its range; a large "
             "standard deviation says that it depends on the others, or is not linear"
         )
-    left_out = str(ranking.attrs["fleetcube_left_out"]).split()
-    if left_out:
+    still = str(ranking.attrs["fleetcube_left_out"]).split()
+    if still:
         say_wrapped(
-            f"{len(left_out)} inputs do not vary (whole, 0 or infinite): give one a distribution "
+            f"{len(still)} inputs do not vary (whole, 0 or infinite): give one a distribution "
             "in the spec"
         )
     _rest(ranking, top)
