@@ -54,7 +54,8 @@ def run(quick: bool = False) -> Table:
     numbers = range(2) if quick else range(len(SLICES))
     python(
         "-c",
-        "from fleetcube.kernels.physics.graph import PHYSICS; PHYSICS.quantities; import fleetcube.grid.backend",
+        "from fleetcube.kernels.physics.graph import PHYSICS; PHYSICS.quantities; "
+        "import fleetcube.grid.backend",
         **BYTECODE,
     )
     return Table(

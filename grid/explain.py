@@ -67,10 +67,21 @@ def explain(name: str | None = None, graph: Any = (), **options: Any) -> Explana
     if not isinstance(name, str):
         raise InputError(f"{name!r} is not a name; write it as text")
     graph = graph_of(with_graph({}, graph))
-    if (options or graph.extensions) and name not in graph.quantities:
+    if options and name not in graph.quantities:
         raise InputError(f"{shown(name)} is not a quantity, whose formulas options choose")
     written, name = name, MEANT.get(name.lower(), name.lower())
-    if name in KINDS:
+    if name in graph.inputs:
+        lines = _explain_input(graph, graph.inputs[name])
+    elif name in graph.quantities:
+        lines = _explain_quantity(graph, graph.quantities[name], _chosen(graph, options))
+    elif slope := derivative(graph, name):
+        lines = [f"{name} [{_unit(slope.unit)}]", "", *_wrapped(slope.doc.summary)]
+        lines += ["", *_wrapped("Exact, by the chain rule; docs/gradients.md lists the kinks.")]
+        lines += ["", f"See `fleetcube explain {slope.of}` and `fleetcube explain {slope.wrt}`."]
+    elif not graph.roles.labels:
+        near = nearest(written, [*graph.inputs, *graph.quantities])
+        raise InputError(f"{shown(written)} is neither an input nor a quantity; {near}")
+    elif name in KINDS:
         lines = [f"{name}: a catalog kind", ""]
         lines += _field("labels", kind(name)) + _field("sets", KINDS[name])
     elif name in _PATTERNS:
@@ -78,14 +89,6 @@ def explain(name: str | None = None, graph: Any = (), **options: Any) -> Explana
         lines = [*_wrapped(f"{name}: {about}"), "", *_wrapped("Sets " + ", ".join(sets))]
     elif name in _NAMED:
         lines = _wrapped(f"{name}: {_NAMED[name]}")
-    elif name in INPUTS:
-        lines = _explain_input(INPUTS[name])
-    elif name in graph.quantities:
-        lines = _explain_quantity(graph, graph.quantities[name], _chosen(options))
-    elif slope := derivative(graph, name):
-        lines = [f"{name} [{_unit(slope.unit)}]", "", *_wrapped(slope.doc.summary)]
-        lines += ["", *_wrapped("Exact, by the chain rule; docs/gradients.md lists the kinks.")]
-        lines += ["", f"See `fleetcube explain {slope.of}` and `fleetcube explain {slope.wrt}`."]
     elif entry := glossary.word(written):
         lines = _explain_word(entry, written)
     elif labels := [(k, kind(k)[written]) for k in KINDS if written in kind(k)]:
@@ -223,13 +226,13 @@ def _lever(name: str) -> str | None:
     return None
 
 
-def _chosen(options: Mapping[str, Any]) -> dict[str, Any]:
+def _chosen(graph: Graph, options: Mapping[str, Any]) -> dict[str, Any]:
     """Options as the table of inputs spells them."""
     chosen = {}
     for name, value in options.items():
-        row = INPUTS.get(name)
+        row = graph.inputs.get(name)
         if row is None or row.kind != "option":
-            known = [name for name, row in INPUTS.items() if row.kind == "option"]
+            known = [name for name, row in graph.inputs.items() if row.kind == "option"]
             raise InputError(f"{name!r} is not an option; {nearest(name, known)}")
         fits = [each for each in row.choices if label(each) == label(value)]
         if not fits:
@@ -330,7 +333,7 @@ def _tree(
     return list(written(name, 1))
 
 
-def _explain_input(row: Input) -> list[str]:
+def _explain_input(graph: Graph, row: Input) -> list[str]:
     lines = [_named(row), ""]
     lines += [*_wrapped(f"{row.description[0].upper()}{row.description[1:]}."), ""]
     lines += _field("choices", map(label, row.choices)) if row.choices else []
@@ -340,10 +343,14 @@ def _explain_input(row: Input) -> list[str]:
         lines += _wrapped(f"implied: {label(row.implied)} where {implying} is given", " " * 9)
     if row.kind != "option":
         lines.append(f"bounds:  {bounds(row)}")
-    lines.append(f"kind:    {row.changed_by}, of {TOPIC_OF[row.name]}")
+    topic = f", of {TOPIC_OF[row.name]}" if row.name in TOPIC_OF else ""
+    lines += [f"kind:    {row.changed_by}{topic}"] if row.changed_by else []
     labels = [f"{kind_name} labels" for kind_name, names in KINDS.items() if row.name in names]
     lines += _field("set by", labels) if labels else []
-    return [*lines, *_feeds(row.name, "nothing", "chooses" if row.kind == "option" else "feeds")]
+    return [
+        *lines,
+        *_feeds(row.name, "nothing", "chooses" if row.kind == "option" else "feeds", graph),
+    ]
 
 
 def _defaults(rows: Sequence[Input]) -> list[str]:

@@ -20,8 +20,7 @@ from ...kernels.calculus.derivatives import derivative
 from ...kernels.engines import javascript
 from ...kernels.engines.program import fold
 from ...kernels.graph.formulas import Function, Graph, parameters
-from ...kernels.physics.graph import PHYSICS
-from ...kernels.physics.inputs import INPUTS, TOPIC_OF
+from ...kernels.physics.inputs import TOPIC_OF
 from ...kernels.physics.roles import (
     BEST_HIGH,
     CROSSING,
@@ -98,8 +97,8 @@ def page(
 ) -> str:
     """A page that computes a spec in the browser; see `Sweep.to_html`. `verb` is the command that
     gives its numbers of the spec `file`, with arguments `given`, which a slider may replace."""
-    scenario = dict(spec["scenario"])
-    axes = list(make_axes(graph_of(spec["scenario"]), spec["axes"]).values())
+    scenario, graph = dict(spec["scenario"]), graph_of(spec["scenario"])
+    axes = list(make_axes(graph, spec["axes"]).values())
     sliders = [axis for axis in axes if is_slider(axis)]
     several = [axis for axis in axes if not is_slider(axis)]
     scenario |= {axis.name: axis.labels[axis.size // 2].item() for axis in sliders}
@@ -110,7 +109,7 @@ def page(
         raise InputError(
             f"{names} make {len(points):,} choices; a page holds {MOST_CHOICES}: name fewer"
         )
-    wanted = [name for name in spec["outputs"] if not derivative(PHYSICS, name)]
+    wanted = [name for name in spec["outputs"] if not derivative(graph, name)]
     if not wanted:
         raise InputError("all outputs are derivatives, which a page finds itself; name another")
     stated = [
@@ -125,7 +124,7 @@ def page(
         for point, own in zip(points, stated, strict=True)
     ]
     chosen = {name for axis in several for name in axis.inputs}  # `run` refuses them then
-    moved = [n for n in INPUTS if n not in chosen and all(row.may_move(n) for row in rows)]
+    moved = [n for n in graph.inputs if n not in chosen and all(row.may_move(n) for row in rows)]
     data, programs = _programs(rows, moved)
     first = rows[0]
     outputs = first.plan.outputs
@@ -233,11 +232,11 @@ def _fixed(choice: _Choice) -> set[str]:
     """Numbers that affect more than their value: an option, what a label sets, what auto infers."""
     problem = choice.plan.problem
     fixed = {*choice.slips}
-    fixed |= {row.name for row in INPUTS.values() if row.kind == "option"}
+    fixed |= {row.name for row in graph.inputs.values() if row.kind == "option"}
     for whole, its_parts in WHOLES.items():
         if problem.gives(whole) and whole not in problem.stated:
             fixed |= its_parts
-    for row in INPUTS.values():
+    for row in graph.inputs.values():
         open_to_it = row.implied_by and row.name not in problem.stated
         if open_to_it and choice.chosen.options[row.name] != row.implied:
             fixed |= {*row.implied_by}
@@ -250,7 +249,7 @@ def _fixed(choice: _Choice) -> set[str]:
 
 def is_slider(axis: Axis) -> bool:
     row = axis.numbers.get(axis.name)
-    return row is not None and axis.inputs == (axis.name,) and axis.name in INPUTS
+    return row is not None and axis.inputs == (axis.name,) and axis.name in graph.inputs
 
 
 def _points(axis: Axis) -> list[tuple[str, dict[str, Any]]]:
@@ -321,14 +320,14 @@ def _inputs(
         if name not in moved:
             made.append({"name": name})
             continue
-        row, value = INPUTS[name], first.values[name]
+        row, value = graph.inputs[name], first.values[name]
         factor, unit = scale(row.unit, [value], name)
         own = {
             "name": name,
             "title": words(name),
             "about": row.description,
             "topic": TOPIC_OF[name].capitalize(),
-            "kind": INPUTS[name].changed_by,
+            "kind": graph.inputs[name].changed_by,
             "factor": factor,
             "unit": unit,
             "count": row.kind == "count",

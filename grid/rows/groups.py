@@ -115,7 +115,7 @@ def classes(
         if tell:
             return classes(frame, scenario, cells, sizes, {**by_value, **tell})
         options = choose(graph, problem.options, problem.constants)
-        given = {**defaults(), **problem.constants}
+        given = {**defaults(graph), **problem.constants}
         has = bool(problem.found)
         key = (has, *((type(choice), choice) for choice in options.values()), frozenset(given))
         kind = kinds.setdefault(key, _Kind(options, sorted(given), [], [], has, set(), {}, {}))

@@ -210,7 +210,10 @@ class Writer:
         """A block of chunks that do not compress: Zstandard's bound of them, and a checksum."""
         files = []
         for name in self.plan.groups()[dims]:
-            size = math.prod(self.stored_chunks(name)) * dtype_of(self.plan.graph, name, self.dtype).itemsize
+            size = (
+                math.prod(self.stored_chunks(name))
+                * dtype_of(self.plan.graph, name, self.dtype).itemsize
+            )
             files.append((self._file(name, region), size + (size >> 8) + 68, 0xFFFFFFFF))
         return _block(dims, region, files)
 
