@@ -99,8 +99,8 @@ def page(
     gives its numbers of the spec `file`, with arguments `given`, which a slider may replace."""
     scenario, graph = dict(spec["scenario"]), graph_of(spec["scenario"])
     axes = list(make_axes(graph, spec["axes"]).values())
-    sliders = [axis for axis in axes if is_slider(axis)]
-    several = [axis for axis in axes if not is_slider(axis)]
+    sliders = [axis for axis in axes if is_slider(graph, axis)]
+    several = [axis for axis in axes if not is_slider(graph, axis)]
     scenario |= {axis.name: axis.labels[axis.size // 2].item() for axis in sliders}
     scenario |= planned.at if planned else {}
     points = [*itertools.product(*map(_points, several))]
@@ -153,7 +153,7 @@ def page(
         ],
         "caption": ", ".join([*labels_of(scenario), f"fleetcube {own_version()}"]),
         "inputs": _inputs(
-            graph_of(spec["scenario"]),
+            graph,
             data.pop("names"),
             moved,
             first,
@@ -221,14 +221,14 @@ class _Choice:
         self.values = {name: row.item() for name, row in values.items()}
         self.formulas: Mapping[str, Function] = self.plan.cases[0].formulas
         self.read = {p for formula in self.formulas.values() for p in parameters(formula)}
-        self.fixed = _fixed(self)
+        self.fixed = _fixed(self.plan.graph, self)
 
     def may_move(self, name: str) -> bool:
         """Whether a number may change without changing anything else that `run` would derive."""
         return name in self.read and name in self.values and name not in self.fixed
 
 
-def _fixed(choice: _Choice) -> set[str]:
+def _fixed(graph: Graph, choice: _Choice) -> set[str]:
     """Numbers that affect more than their value: an option, what a label sets, what auto infers."""
     problem = choice.plan.problem
     fixed = {*choice.slips}
@@ -247,7 +247,7 @@ def _fixed(choice: _Choice) -> set[str]:
     return fixed
 
 
-def is_slider(axis: Axis) -> bool:
+def is_slider(graph: Graph, axis: Axis) -> bool:
     row = axis.numbers.get(axis.name)
     return row is not None and axis.inputs == (axis.name,) and axis.name in graph.inputs
 
@@ -326,7 +326,7 @@ def _inputs(
             "name": name,
             "title": words(name),
             "about": row.description,
-            "topic": TOPIC_OF[name].capitalize(),
+            "topic": TOPIC_OF.get(name, graph.name).capitalize(),
             "kind": graph.inputs[name].changed_by,
             "factor": factor,
             "unit": unit,

@@ -72,7 +72,11 @@ def report(asked: Question, found: "xarray.Dataset", spec: str, given: Sequence[
     scenario: Any = asked.sweep.spec["scenario"]
     axes = make_axes(asked.sweep.graph, asked.sweep.spec["axes"])
     at = {str(dim): int(place) for dim, place in value.argmin(...).items()}
-    start = {name: axes[name].labels[at[name]].item() for name in axes if is_slider(axes[name])}
+    start = {
+        name: axes[name].labels[at[name]].item()
+        for name in axes
+        if is_slider(asked.sweep.graph, axes[name])
+    }
     rows = _choices(asked, found, at, start)
     goal = ["--of", f"{asked.sense} {asked.of}"] if asked.of != TIME else []
     names = asked.search if isinstance(asked.search, str) else ",".join(asked.search)
