@@ -15,9 +15,24 @@ _OPEN = re.compile("\x02(\\??)([^\x02\x03]*)\x03")
 _MAYBE = "\x04"
 _MOST_MERGED = 2000  # words of which two branches are compared
 _TOKEN = re.compile(
-    r"\s*(0[xX][0-9a-fA-F]+|\d+|[A-Za-z_]\w*|<<=|>>=|[-+*/%&|^<>=!]=|\+\+|--|&&|\|\||<<|>>|.)"
+    r"\s*(0[xX][0-9a-fA-F]+|\d+(?:#\w+)?|[A-Za-z_]\w*|<<=|>>=|[-+*/%&|^<>=!]=|"
+    r"\+\+|--|&&|\|\||<<|>>|\*\*|.)"
 )
-_CLASSES = {"[:digit:]": "0-9", "[:alpha:]": "A-Za-z", "[:alnum:]": "A-Za-z0-9", "[:space:]": r"\s"}
+_CLASSES = {
+    "[:digit:]": "0-9",
+    "[:alpha:]": "A-Za-z",
+    "[:alnum:]": "A-Za-z0-9",
+    "[:space:]": " \t\n",
+}
+_PROGRAM = re.compile(
+    r"(.*/)?(torchrun|deepspeed|accelerate|srun|mpirun|bash|sh|python[\d.]*)|.*\.py"
+)
+_BRACES = re.compile(
+    r"""((?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|\$\{[^}]*\}|\$\([^)]*\)|\$(?![{(])|[^{\\'"$])*)"""
+    r"\{([^{}'\"$\\\s]*)\}(.*)",
+    re.DOTALL,
+)
+_MOST_BRACES = 256
 _PLAIN_REGEX = re.compile(r"[\w\s^$.\[\]\-*+?|:/]{0,64}")
 _DEPTH = 64  # of an expression
 
@@ -41,7 +56,73 @@ def is_open(text: str) -> bool:
 
 
 def is_unknown(text: str) -> bool:
-    return "\x02?" in text
+    """Whether a text, or whether a word is there, is not known."""
+    return "\x02?" in text or _MAYBE in text
+
+
+def is_list_open(words: Iterable[str]) -> bool:
+    """Whether it is open how many words these are."""
+    return any(_OPEN.fullmatch(word) or word.startswith(_MAYBE) for word in words)
+
+
+def opened(text: str) -> list[str]:
+    """Variables that a text holds and nothing sets."""
+    return [name for mark, name in _OPEN.findall(text) if not mark]
+
+
+def stands_alone(word: str) -> bool:
+    """Whether a word is an open value and nothing else, which may hold any arguments. The script's
+    own are none."""
+    return bool(re.fullmatch("\x02(?!\\d+\x03)[^\x03]*\x03", word))
+
+
+def blurred(text: str, name: str) -> str:
+    """A text that is changed in ways that are not followed; words of arguments may still be there."""
+    words = text.split()
+    return " ".join(map(maybe, words)) if any(map(is_flag, words)) else unknown(name)
+
+
+def split_fields(text: str, between: str | None) -> list[str]:
+    """A text cut where words end; `between` divides them, None: it is not known."""
+    if between is None:
+        return [unknown()] if text else [text]
+    if between == "":
+        return [text]
+    marks, spaces = (
+        re.escape("".join(c for c in between if c.isspace() is k)) for k in (False, True)
+    )
+    row = f"[{spaces}]" if spaces else "(?!)"
+    return re.split(f"{row}*[{marks}]{row}*|{row}+" if marks else f"{row}+", text)
+
+
+def braces(text: str) -> list[str]:
+    """Words that a word with braces gives, as {a,b} and {1..4}."""
+    found = _BRACES.fullmatch(text[:1000])
+    if not found or len(text) > 1000:
+        return [text]
+    before, inner, after = found.groups()
+    ends = re.fullmatch(r"(-?\d{1,6})\.\.(-?\d{1,6})", inner)
+    if ends:
+        first, last = map(int, ends.groups())
+        step = 1 if last >= first else -1
+        row = [str(k) for k in range(first, last + step, step)[: _MOST_BRACES + 1]]
+    elif "," in inner:
+        row = inner.split(",")
+    else:
+        return [text]
+    others = braces(after)
+    made = [f"{before}{each}{rest}" for each in row for rest in others]
+    return made if len(made) <= _MOST_BRACES else [unknown("BRACES")]
+
+
+def elements(value: Any, is_map: bool, name: str) -> list[str]:
+    """All elements of an array in the order of their places, which a map does not have."""
+    if not isinstance(value, dict):
+        return [value]
+    row = {key: text for key, text in value.items() if key != "?"}
+    if is_map and len(row) > 1:
+        return [unknown(name)]
+    return [row[key] for key in sorted(row, key=lambda key: (isinstance(key, str), key))]
 
 
 def emptied(text: str) -> str:
@@ -84,7 +165,7 @@ def options(words: Iterable[str]) -> dict[str, Any]:
             name, equals, value = plain.lstrip("-").partition("=")
             name = name.replace("_", "-")
             made[name], sure[name] = [value] if equals else [], plain == word
-        elif name and not plain.endswith(".py"):  # the program, after its launcher's options
+        elif name and not _PROGRAM.fullmatch(plain):  # it ends its launcher's options
             if not (is_open(plain) and _OPEN.fullmatch(plain) and made[name]):
                 made[name].append(plain)
                 sure[name] = sure[name] and plain == word
@@ -101,14 +182,7 @@ def merged(first: Any, second: Any, name: str) -> Any:
     if first == second:
         return first
     if isinstance(first, dict) or isinstance(second, dict):
-        rows = [
-            [word for key, word in row.items() if key != "?"]
-            if isinstance(row, dict)
-            else []
-            if row is None
-            else [row]
-            for row in (first, second)
-        ]
+        rows = [[] if row is None else elements(row, False, name) for row in (first, second)]
         return dict(enumerate(merged_words(*rows))) | {"?": ""}
     texts = [[] if text is None else text.split() for text in (first, second)]
     if any(is_flag(word) for row in texts for word in row):
@@ -131,7 +205,11 @@ def matches(text: str, pattern: str) -> bool | None:
     """Whether a text matches a pattern of a shell, whose quoted parts `literal` escapes."""
     if is_unknown(text) or is_open(pattern) or re.search(r"[?*+@!]\(", pattern):
         return None
-    return fnmatch.fnmatchcase(emptied(text)[:1000], pattern[:1000].replace("[^", "[!"))
+    for name, row in _CLASSES.items():
+        pattern = pattern.replace(name, row)
+    if len(text) > 1000 or len(pattern) > 1000 or "[:" in pattern:
+        return None
+    return fnmatch.fnmatchcase(emptied(text), pattern.replace("[^", "[!"))
 
 
 def literal(text: str) -> str:
@@ -141,12 +219,12 @@ def literal(text: str) -> str:
 
 def matches_regex(text: str, pattern: str) -> bool | None:
     """Whether a text matches a regular expression without groups; None for others."""
-    if is_open(pattern) or not _PLAIN_REGEX.fullmatch(pattern):
-        return None
     for name, row in _CLASSES.items():
         pattern = pattern.replace(name, row)
+    if is_open(pattern) or not _PLAIN_REGEX.fullmatch(pattern) or len(text) > 1000:
+        return None
     try:
-        return bool(re.search(pattern, emptied(text)[:1000]))
+        return bool(re.search(pattern, emptied(text)))
     except (re.error, Undecided):
         return None
 
@@ -203,15 +281,20 @@ class Arithmetic:
         made = self._binary(0)
         if self._next() != "?":
             return made
-        # either side may assign, which is not followed
-        if "=" in self.tokens or "++" in self.tokens:
-            raise Undecided
         self._take()
+        self._plain()
         first = self._comma()
         if self._take() != ":":
             raise Undecided
         second = self._choice()
         return first if made else second
+
+    def _plain(self) -> None:
+        """Refuse what a side that is not taken may set."""
+        if any(
+            t in ("++", "--", "=") or (t[-1:] == "=" and t[:-1] in _LEVELS) for t in self.tokens
+        ):
+            raise Undecided
 
     def _binary(self, least: int) -> int:
         self.depth += 1
@@ -220,8 +303,10 @@ class Arithmetic:
         made = self._unary()
         while (sign := self._next()) in _LEVELS and _LEVELS[sign] >= least:
             self._take()
-            # powers are not read, all others group to the left
-            made = _computed(sign, made, self._binary(_LEVELS[sign] + 1))
+            if sign in ("&&", "||"):
+                self._plain()
+            # all but powers group to the left
+            made = _computed(sign, made, self._binary(_LEVELS[sign] + (sign != "**")))
         self.depth -= 1
         return made
 
@@ -269,6 +354,7 @@ _LEVELS |= {
     "*": 10,
     "/": 10,
     "%": 10,
+    "**": 11,
 }
 _COMPARED = ("==", "!=", "<=", ">=")
 
@@ -279,7 +365,7 @@ def _computed(sign: str, a: int, b: int) -> int:
             raise Undecided
         ratio = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
         made = ratio if sign == "/" else a - b * ratio
-    elif sign in ("<<", ">>") and not 0 <= b < 64:
+    elif sign in ("<<", ">>", "**") and not 0 <= b < 64:
         raise Undecided
     else:
         made = int(_SIGNS[sign](a, b))
@@ -290,7 +376,13 @@ def _computed(sign: str, a: int, b: int) -> int:
 
 _SIGNS: dict[str, Callable[[int, int], Any]] = {
     **{"+": int.__add__, "-": int.__sub__, "*": int.__mul__, "|": int.__or__, "^": int.__xor__},
-    **{"&": int.__and__, "<<": int.__lshift__, ">>": int.__rshift__, "==": int.__eq__},
+    **{
+        "&": int.__and__,
+        "<<": int.__lshift__,
+        "**": lambda a, b: a**b if abs(a) < 1 << 62 else 1 << 63,
+        ">>": int.__rshift__,
+        "==": int.__eq__,
+    },
     **{"!=": int.__ne__, "<": int.__lt__, ">": int.__gt__, "<=": int.__le__, ">=": int.__ge__},
     **{"&&": lambda a, b: bool(a and b), "||": lambda a, b: bool(a or b)},
 }
@@ -298,6 +390,11 @@ _SIGNS: dict[str, Callable[[int, int], Any]] = {
 
 def _whole(text: str) -> int:
     """A number as a shell writes it: decimal, hexadecimal, octal. Raises Undecided."""
+    if based := re.fullmatch(r"([2-9]|[12]\d|3[0-6])#(\w{1,20})", text):
+        try:
+            return int(based[2], int(based[1]))
+        except ValueError:
+            raise Undecided from None
     found = re.fullmatch(r"([+-]?)(0[xX][0-9a-fA-F]{1,15}|0[0-7]{1,20}|[1-9]\d{0,17}|0)", text)
     if not found:
         raise Undecided
