@@ -29,6 +29,7 @@ from .shell_words import (
     Undecided,
     is_flag,
     is_list_open,
+    is_program,
     is_open,
     is_unknown,
     matches,
@@ -1053,8 +1054,11 @@ class _Reader(Words):
         self.state.sourced |= not _PREPARES.search(name)
 
     def do_ssh(self, rest: list[str]) -> Status:
-        at = next((k for k, word in enumerate(rest) if " " in word), len(rest))
+        """Follow what another machine runs: it is the last words, of a shell there."""
+        at = next((k for k, word in enumerate(rest) if " " in word or is_program(word)), len(rest))
         return self._inner([], " ".join(rest[at:]), [])
+
+    do_pdsh = do_ssh
 
     def do_sbatch(self, rest: list[str]) -> Status:
         at = next((k for k, word in enumerate(rest) if not word.startswith("-")), len(rest))

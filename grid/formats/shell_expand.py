@@ -343,7 +343,8 @@ class Words:
     def _value(self, name: str, key: Any, quoted: bool) -> list[Piece]:
         rows = self.values(name, key)
         if rows is None:
-            return [(open_(name) if key is None else "", True, False)]
+            bare = key is None or name not in self.state.variables
+            return [(open_(name), True, False) if bare else ("", quoted, False)]
         listed = key in ("@", "*") or name in ("@", "*")
         if listed and quoted and "*" in (key, name):
             between = self.separators()
@@ -370,7 +371,7 @@ class Words:
         if sign == "#":
             listed = name in ("@", "*") or key in ("@", "*")
             if is_list_open(rows or []) or (rows is None and not listed):
-                return [(unknown(name) if rows else open_(name), True, False)]
+                return [(unknown(name), True, False)]
             return [(str(len(rows or []) if listed else len((rows or [""])[0])), True, False)]
         if not parts:
             return self._value(name, key, quoted)

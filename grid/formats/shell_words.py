@@ -27,6 +27,12 @@ _CLASSES = {
 _PROGRAM = re.compile(
     r"(.*/)?(torchrun|deepspeed|accelerate|srun|mpirun|bash|sh|python[\d.]*)|.*\.py"
 )
+_COUNTS = frozenset(
+    "nnodes num-nodes nodes N nproc-per-node num-gpus ntasks-per-node gpus-per-node ntasks n np "
+    "gres world-size".split()
+)
+_STARTERS = re.compile(r"torch\.distributed|deepspeed\.launcher|accelerate")
+_OPEN_FLAG = re.compile("--?\x02")
 _BRACES = re.compile(
     r"""((?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|\$\{[^}]*\}|\$\([^)]*\)|\$(?![{(])|[^{\\'"$])*)"""
     r"\{([^{}'\"$\\\s]*)\}(.*)",
@@ -73,7 +79,7 @@ def opened(text: str) -> list[str]:
 def stands_alone(word: str) -> bool:
     """Whether a word is an open value and nothing else, which may hold any arguments. The script's
     own are none."""
-    return bool(re.fullmatch("\x02(?!\\d+\x03)[^\x03]*\x03", word))
+    return bool(re.fullmatch("(--?)?\x02(?!\\d+\x03)[^\x03]*\x03", word))
 
 
 def blurred(text: str, name: str) -> str:
@@ -146,6 +152,11 @@ def is_flag(word: str) -> bool:
     return bool(re.match(r"--?[A-Za-z]", word.removeprefix(_MAYBE)))
 
 
+def is_program(word: str) -> bool:
+    """Whether a word is a program that launches, or a script in Python."""
+    return bool(_PROGRAM.fullmatch(word.removeprefix(_MAYBE)))
+
+
 def maybe(word: str) -> str:
     """A word that may not be there."""
     return word if word.startswith(_MAYBE) else _MAYBE + word
@@ -155,22 +166,27 @@ def options(words: Iterable[str]) -> dict[str, Any]:
     """Options of a command: a name without dashes, and its words as one text; True without any.
 
     The value of one that may be missing or changed is open. Open words after a value, and after
-    one another, are arguments of their own, which the script leaves to its environment.
+    one another, are arguments of their own, which the script leaves to its environment. Of the
+    options of launchers in front of the program only those that count processes are arguments.
     """
     made: dict[str, list[str]] = {}
-    name, sure = "", {}
+    name, sure, started = "", {}, False
     for word in words:
         plain = word.removeprefix(_MAYBE)
-        if is_flag(plain):
+        module = name in ("m", "module") and not made[name]
+        if not started and (module or is_program(plain)):
+            started = plain.endswith(".py") or (module and not _STARTERS.match(plain))
+            made, name = {each: made[each] for each in made if each in _COUNTS}, ""
+        elif _OPEN_FLAG.match(plain):
+            name = ""
+        elif is_flag(plain):
             name, equals, value = plain.lstrip("-").partition("=")
             name = name.replace("_", "-")
             made[name], sure[name] = [value] if equals else [], plain == word
-        elif name and not _PROGRAM.fullmatch(plain):  # it ends its launcher's options
+        elif name:
             if not (is_open(plain) and _OPEN.fullmatch(plain) and made[name]):
                 made[name].append(plain)
                 sure[name] = sure[name] and plain == word
-        else:
-            name = ""
     return {
         name: f"$UNDECIDED_{name}" if not sure[name] else shown(" ".join(row)) if row else True
         for name, row in made.items()

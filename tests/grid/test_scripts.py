@@ -21,19 +21,35 @@ from ..draws import scaled
 
 BASH = shutil.which("bash")
 pytestmark = pytest.mark.skipif(not BASH, reason="bash is the judge")
-LAUNCHERS = ("torchrun", "srun", "mpirun", "deepspeed", "python", "python3")
+LAUNCHERS = ("torchrun", "deepspeed", "accelerate", "python", "python3")
 STAND_IN = """#!/bin/sh
 printf '%s\\n' "$0" "$@" >> "$RECORD"
 printf '\\001\\n' >> "$RECORD"
 """
+# Those that start the command in their last words
+STARTERS = {
+    **dict.fromkeys(
+        ("srun", "mpirun", "docker"),
+        """#!/bin/sh
+while [ $# -gt 0 ]; do
+  case ${1##*/} in bash|sh|torchrun|python*|deepspeed) exec "$@" ;; esac
+  shift
+done
+""",
+    ),
+    **dict.fromkeys(("ssh", "pdsh"), '#!/bin/sh\nfor last; do :; done\nexec bash -c "$last"\n'),
+    "sbatch": '#!/bin/sh\nexec bash "$@"\n',
+}
+# Options of launchers, which are read in front of what they launch
+COUNTS = ("nodes", "N", "n", "np", "ntasks", "gres", "gpus-per-node", "ntasks-per-node")
 
 
 def passed(scripts: Sequence[str], folder: Path, **environment: str) -> list[list[list[str]]]:
     """What bash passes to the launchers of each script, word by word, in an empty environment."""
     tools = folder / "tools"
     tools.mkdir(exist_ok=True)
-    for name in LAUNCHERS:
-        (tools / name).write_text(STAND_IN)
+    for name, text in {**dict.fromkeys(LAUNCHERS, STAND_IN), **STARTERS}.items():
+        (tools / name).write_text(text)
         (tools / name).chmod(0o755)
     lines = []
     for number, text in enumerate(scripts):
@@ -55,7 +71,7 @@ def passed(scripts: Sequence[str], folder: Path, **environment: str) -> list[lis
 
 def fields_passed(calls: list[list[str]]) -> dict[str, Any] | None:
     """Fields of the last launch with arguments of Megatron-LM."""
-    rows = [shell.options(words[1:]) for words in calls]
+    rows = [shell.options(words) for words in calls]
     rows = [row for row in rows if {"num-layers", "tensor-model-parallel-size"} & row.keys()]
     return rows[-1] if rows else None
 
@@ -72,7 +88,7 @@ def differences(text: str, calls: list[list[str]]) -> list[str]:
     made = []
     for name in {*ours, *theirs}:
         value = ours.get(name)
-        if "$" in str(value) or name in ("nodes", "N", "gpus-per-node", "ntasks-per-node"):
+        if "$" in str(value) or name in COUNTS:
             continue
         if str(value) != str(theirs.get(name)):
             made.append(f"{name}: {value!r}, bash passes {theirs.get(name)!r}")
@@ -270,6 +286,28 @@ def test_five_thousand_scripts_are_read_as_bash_runs_them(tmp_path: Path) -> Non
         folder.mkdir()
         _, wrong = drawn(1000 + 500 * part, 500, folder)
         assert not wrong, f"{len(wrong)} of 500: {wrong[0]}"
+
+
+def test_scripts_as_people_write_them_are_read_as_bash_runs_them(tmp_path: Path) -> None:
+    file = Path(__file__).parents[1] / "data" / "launch_scripts.txt"
+    rows = [row.partition("\n") for row in file.read_text().split("### ")[1:]]
+    wrong, whole = {}, []
+    for name, _, text in rows:
+        folder = tmp_path / name
+        folder.mkdir()
+        batch = [shell.options(line.split()) for line in megatron_lm._SBATCH.findall(text)]
+        slurm = megatron_lm._slurm({key: value for row in batch for key, value in row.items()})
+        (calls,) = passed([text], folder, **slurm)
+        theirs = fields_passed(calls)
+        assert theirs is not None, f"{name} launches nothing"
+        if found := differences(text, calls):
+            wrong[name] = found
+        ours, _ = megatron_lm.arguments(text, name)
+        if not [key for key in theirs if "$" in str(ours.get(key))]:
+            whole.append(name)
+    assert not wrong
+    assert len(rows) >= 40
+    assert len(whole) >= 0.7 * len(rows), sorted({name for name, *_ in rows} - {*whole})
 
 
 BATCH = """#!/bin/bash
