@@ -1,7 +1,4 @@
-"""Words of a shell's syntax tree: expansions of values that may be open.
-
-What a condition or a default decides on a variable that nothing sets is noted in `assumed`.
-"""
+"""Words of a shell's syntax tree: expansions of values that may be open."""
 
 import copy
 import re
@@ -17,14 +14,16 @@ from .shell_words import (
     braces,
     elements,
     emptied,
+    has_text,
     is_list_open,
     is_open,
     is_unknown,
     literal,
     matches,
     maybe,
+    merged,
+    merged_words,
     open_,
-    opened,
     split_fields,
     unknown,
 )
@@ -43,6 +42,10 @@ ELSEWHERE = re.compile(
     r"WORLD_SIZE|NODE_RANK|MASTER_\w+|HOSTNAME|HOME|PWD|OLDPWD|USER|PATH|PYTHONPATH|SHELL|TMPDIR|"
     r"LD_LIBRARY_PATH|VIRTUAL_ENV|RANDOM|SECONDS|EPOCH\w*|UID|PPID|BASH\w*|LINENO|OSTYPE|HOSTTYPE|"
     r"KUBERNETES\w*|JOB_\w+|LANG|TERM|FUNCNAME|PIPESTATUS|GPU_NUM|NODE_NUM|[?$!0_-])"
+)
+_SET_IN_SUM = re.compile(
+    r"([A-Za-z_]\w*)\s*(?:\[[^\]]*\])?\s*(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--)|"
+    r"(?:\+\+|--)\s*([A-Za-z_]\w*)"
 )
 _EXPANSIONS = ("simple_expansion", "expansion", "command_substitution", "arithmetic_expansion")
 TOO_MUCH = (
@@ -69,6 +72,28 @@ class State:
     def copy(self) -> "State":
         return State(**{name: copy.copy(value) for name, value in vars(self).items()})
 
+    def join(self, other: "State") -> None:
+        """What is held after one of two branches."""
+        for name in {*self.variables, *other.variables}:
+            value = merged(self.variables.get(name), other.variables.get(name), name)
+            if value is not None:
+                self.variables[name] = value
+        self.exported |= other.exported
+        self.sourced |= other.sourced
+        for name in {*self.functions, *other.functions}:
+            bodies = (*self.functions.get(name, (None,)), *other.functions.get(name, (None,)))
+            self.functions[name] = tuple({id(body): body for body in bodies}.values())
+        for name in {*self.kinds, *other.kinds}:
+            if self.kinds.get(name, "") != other.kinds.get(name, ""):
+                self.kinds[name] = "r"  # whatever is put into it is not known
+        self.files = {n: text for n, text in self.files.items() if other.files.get(n) == text}
+        if self.places != other.places:
+            self.places = merged_words(self.places, other.places)
+        if self.output != other.output:
+            self.output = [unknown()]
+        if self.lines != other.lines:
+            self.lines = None
+
 
 def text_of(node: Any) -> str:
     return str(node.text.decode("utf-8", "replace"))
@@ -76,6 +101,11 @@ def text_of(node: Any) -> str:
 
 def spans(node: Any, first: int, last: int) -> Iterator[Any]:
     """Literal texts and expansions of a node between two places, in order."""
+
+    def source(begin: int, end: int) -> str:
+        text = node.text[begin - node.start_byte : end - node.start_byte]
+        return str(text.decode("utf-8", "replace"))
+
     stack, at = [*reversed(node.children)], first
     while stack:
         child = stack.pop()
@@ -84,14 +114,19 @@ def spans(node: Any, first: int, last: int) -> Iterator[Any]:
         if child.type in (*_EXPANSIONS, "string", "raw_string"):
             text = text_of(child)
             begin = child.start_byte + len(text) - len(text.lstrip())  # a gap may be part of it
-            yield node.text[at - node.start_byte : begin - node.start_byte].decode(
-                "utf-8", "replace"
-            )
+            yield source(at, begin)
             yield child
             at = child.end_byte
         else:
             stack += reversed(child.children)
-    yield node.text[at - node.start_byte : last - node.start_byte].decode("utf-8", "replace")
+    yield source(at, last)
+
+
+def place_of(row: dict[Any, str], key: Any = None) -> Any:
+    """The key of an element: negative ones count from the end, None is after it."""
+    if key is None or (isinstance(key, int) and key < 0):
+        return (key or 0) + 1 + max((k for k in row if isinstance(k, int)), default=-1)
+    return key
 
 
 class Words:
@@ -99,7 +134,6 @@ class Words:
 
     def __init__(self, path: str) -> None:
         self.path, self.state = path, State()
-        self.assumed: dict[str, None] = {}  # variables that were taken as not set
         self.steps = self.filled = self.depth = 0
 
     def inside(self, way: Callable[[], Any]) -> Any:
@@ -161,18 +195,23 @@ class Words:
         value = value.get(0, "") if isinstance(value, dict) else value
         return open_(name) if value is None else value
 
-    def known(self, text: str) -> str:
-        """A text of which variables that nothing sets are empty. Raises Undecided."""
-        made = emptied(text)
-        self.assumed |= dict.fromkeys(n for n in opened(text) if not n.isdigit())
-        return made
+    def forget(self, names: set[str]) -> None:
+        """Make variables open; words of arguments stay, and may not be there."""
+        for name in names:
+            before = self.state.variables.get(name)
+            self.state.variables[name] = merged(before, unknown(name), name)
 
-    def key_at(self, name: str, nodes: Sequence[Any]) -> Any:
-        """The key that a tree gives between brackets."""
-        if not nodes:
-            return unknown(name)
-        bare = nodes[0].type.endswith("_expression")
-        return self.key_of(name, self.raw(nodes[0]) if bare else self.joined(nodes[0]))
+    def sum_of(self, text: str) -> str:
+        """The number of an expression; what it sets is set. An open one where it is not known."""
+        made = self.counted(text)
+        if made is None:
+            self.forget({name for row in _SET_IN_SUM.findall(text) for name in row if name})
+        return unknown("SUM") if made is None else made
+
+    def number(self, text: str) -> bool | None:
+        """Whether an expression is not 0."""
+        made = self.sum_of(text) if text.strip() else "1"
+        return None if is_open(made) else made != "0"
 
     def key_of(self, name: str, text: str) -> Any:
         """The key of an array's element: a text, a number, or an open text."""
@@ -200,27 +239,19 @@ class Words:
         if key in ("@", "*"):
             return elements(value, "A" in state.kinds.get(name, ""), name)
         row = value if isinstance(value, dict) else {0: value}
-        if key is not None and is_open(str(key)) or UNCOUNTED in row or is_unknown(row.get(0, "")):
+        if is_open(str(key)) or UNCOUNTED in row or is_unknown(row.get(0, "")):
             return [unknown(name)] if isinstance(value, dict) or key is not None else [value]
-        key = 0 if key is None else key
-        if isinstance(key, int) and key < 0:
-            key += 1 + max((k for k in row if isinstance(k, int)), default=-1)
+        key = place_of(row, key or 0)
         return [row[key]] if key in row else None
 
     def is_set(self, name: str, key: Any, with_text: bool) -> bool | None:
         """Whether a variable is set (and not empty); None where that is not known."""
         rows = self.values(name, key)
         if not rows:
-            if rows is None and not name.isdigit():
-                self.assumed[name] = None
             return False
         if len(rows) > 1 or not with_text:
             return None if is_list_open(rows) else True
-        try:
-            return self.known(rows[0]) != ""
-        except Undecided:
-            sure = re.sub("\x04\\S+|\x02[^\x03]*\x03|\\s", "", rows[0])
-            return True if sure else None
+        return has_text(rows[0])
 
     # Words
 
@@ -231,13 +262,8 @@ class Words:
             rows = braces(source)
             if rows != [source]:
                 self.filled += sum(map(len, rows))
-                parts = self.parsed(f": {' '.join(rows)}").named_children[:1]
-                return [
-                    w
-                    for part in parts
-                    for each in part.named_children[1:]
-                    for w in self.words(each)
-                ]
+                command = self.parsed(f": {' '.join(rows)}").named_children[0]
+                return [word for each in command.named_children[1:] for word in self.words(each)]
         fields: list[tuple[str, bool]] = [("", False)]
         for text, quoted, ends in self.parts(node):
             pieces = [text] if quoted else split_fields(text, self.separators())
@@ -261,11 +287,10 @@ class Words:
 
     def parts(self, node: Any) -> list[Piece]:
         """Pieces of a part of a command."""
-        made: list[Piece] = self.inside(lambda: self._parts(node))
+        made: list[Piece] = self.inside(lambda: self._parts(node, node.type))
         return made
 
-    def _parts(self, node: Any) -> list[Piece]:
-        kind = node.type
+    def _parts(self, node: Any, kind: str) -> list[Piece]:
         if kind in ("command_name", "concatenation", "variable_assignment"):
             return [row for child in node.children for row in self.parts(child)]
         if kind == "raw_string":
@@ -278,8 +303,13 @@ class Words:
             return self._value(text_of(node.named_children[0]), None, False)
         if kind == "expansion":
             return self._expansion(node, False)
-        if kind == "arithmetic_expansion":
-            return [(self._sum(node), True, False)]
+        source = text_of(node).strip()  # with a gap in front, by the grammar
+        if kind == "arithmetic_expansion" or re.fullmatch(r"\$\(\(.*\)\)", source, re.DOTALL):
+            marks = 3 if source.startswith("$((") else 2
+            begin = node.end_byte - len(source.encode()) + marks
+            return [(self.sum_of(self.raw(node, begin, node.end_byte - marks + 1)), True, False)]
+        if kind.endswith("_expression") and kind != "brace_expression":
+            return [(self.raw(node), True, False)]
         if kind == "command_substitution":
             return [(self._output(node), False, False)]
         if node.is_named and kind not in (
@@ -287,9 +317,7 @@ class Words:
             *("variable_name", "special_variable_name", "brace_expression"),
         ):
             return [(unknown(kind.upper()), True, False)]
-        text = text_of(node)
-        if text.startswith("~"):
-            text = unknown("HOME") + re.sub(r"^~\w*", "", text)
+        text = re.sub(r"^~\w*", lambda _: unknown("HOME"), text_of(node))
         return [(_unescaped(text), True, False)]
 
     def _quoted(self, node: Any) -> list[Piece]:
@@ -312,22 +340,8 @@ class Words:
 
     def raw(self, node: Any, first: int | None = None, last: int | None = None) -> str:
         """The source of a part with values in place of expansions."""
-        ends = (
-            node.start_byte if first is None else first,
-            node.end_byte if last is None else last,
-        )
+        ends = (first or node.start_byte, last or node.end_byte)
         return "".join(p if isinstance(p, str) else self.joined(p) for p in spans(node, *ends))
-
-    def _sum(self, node: Any) -> str:
-        text = self.raw(node).strip()
-        inner = text[3:-2] if text.startswith("$((") else text[2:-1]
-        if (made := self.counted(inner)) is None:
-            self.number(inner)
-            return unknown("SUM")
-        return made
-
-    def number(self, text: str) -> bool | None:
-        raise NotImplementedError
 
     def _output(self, node: Any) -> str:
         """What the commands of a substitution print."""
@@ -360,7 +374,7 @@ class Words:
         inner, key = parts.pop(0), None
         if inner.type == "subscript":
             inner, *at = inner.named_children
-            key = self.key_at(text_of(inner), at)
+            key = self.key_of(text_of(inner), self.joined(at[0]) if at else unknown())
         name = text_of(inner)
         rows = self.values(name, key)
         if sign == "!":
@@ -382,7 +396,10 @@ class Words:
         if bare == "?" or rows is None:
             return self._value(name, key, quoted)
         if rule.type == ":" and (key or name) in ("@", "*"):
-            rows = self._slice(rows if key else ["", *rows], operands, name)
+            numbers, rows = self._numbers(operands), rows if key else ["", *rows]
+            if numbers is None or is_list_open(rows) or min(numbers) < 0:
+                return [(unknown(name), quoted, False)]
+            rows = rows[numbers[0] :][: numbers[1] if len(numbers) > 1 else None]
         else:
             rows = [self._cut(text, rule.type, operands, name) for text in rows]
         return [(text, quoted, k + 1 < len(rows)) for k, text in enumerate(rows)]
@@ -391,7 +408,6 @@ class Words:
         self, name: str, key: Any, quoted: bool, rule: str, operand: tuple[Any, int]
     ) -> list[Piece]:
         """A value by a rule such as :- if it is not set."""
-        known = dict(self.assumed)
         held = self.is_set(name, key, ":" in rule)
         if rule.strip(":") == "+":
             if held is False:
@@ -400,7 +416,6 @@ class Words:
             if held is None:
                 return [(" ".join(map(maybe, text.split())), q, ends) for text, q, ends in other]
             return other
-        self.assumed = known  # a default is what the script gives
         if held is None:
             return [(unknown(name), True, False)]
         if held:
@@ -420,14 +435,8 @@ class Words:
                 made += [(text, quoted or q, ends) for text, q, ends in self.parts(part)]
         return made or ([("", True, False)] if quoted else [])
 
-    def _slice(self, rows: list[str], operands: Sequence[Any], name: str) -> list[str]:
-        numbers = self._numbers(operands)
-        if numbers is None or is_list_open(rows) or min(numbers) < 0:
-            return [unknown(name)]
-        return rows[numbers[0] :][: numbers[1] if len(numbers) > 1 else None][: len(rows)]
-
     def _numbers(self, operands: Sequence[Any]) -> list[int] | None:
-        text = "".join(self.raw(part) if part.child_count else text_of(part) for part in operands)
+        text = "".join(map(self.joined, operands))
         numbers = [self.counted(each) for each in text.split(":")]
         return None if None in numbers else [int(each or 0) for each in numbers]
 
@@ -437,10 +446,10 @@ class Words:
                 raise Undecided
             if rule in ("#", "##", "%", "%%"):
                 return _without(text, rule, "".join(map(self.pattern, operands)))
-            if rule in ("^^", ",,") and not operands:
-                return text.upper() if rule == "^^" else text.lower()
-            if rule in ("^", ",") and not operands:
-                return (text[:1].upper() if rule == "^" else text[:1].lower()) + text[1:]
+            if rule in ("^^", ",,", "^", ",") and not operands:
+                end = len(text) if len(rule) == 2 else 1
+                first = text[:end].upper() if rule[0] == "^" else text[:end].lower()
+                return first + text[end:]
             if rule in ("/", "//"):
                 named = [part for part in operands if part.is_named]
                 pattern, new = self.pattern(named[0]), "".join(map(self.joined, named[1:]))
@@ -458,15 +467,15 @@ class Words:
     def pattern(self, node: Any) -> str:
         """A pattern, its quoted parts as they are. Raises Undecided."""
         if node.type in ("string", "raw_string", "ansi_c_string"):
-            return literal(self.known(self.joined(node)))
+            return literal(emptied(self.joined(node)))
         if node.type == "concatenation":
             return "".join(map(self.pattern, node.children))
         if node.type in ("extglob_pattern", "word", "regex", "number"):
             text = self.raw(node)
             if re.search(r"['\"]", text):
                 raise Undecided
-            return re.sub(r"\\(.)", lambda found: literal(found[1]), self.known(text))
-        return self.known(self.joined(node))
+            return re.sub(r"\\(.)", lambda found: literal(found[1]), emptied(text))
+        return emptied(self.joined(node))
 
 
 def _without(text: str, rule: str, pattern: str) -> str:

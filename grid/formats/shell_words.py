@@ -18,18 +18,13 @@ _TOKEN = re.compile(
     r"\s*(0[xX][0-9a-fA-F]+|\d+(?:#\w+)?|[A-Za-z_]\w*|<<=|>>=|[-+*/%&|^<>=!]=|"
     r"\+\+|--|&&|\|\||<<|>>|\*\*|.)"
 )
-_CLASSES = {
-    "[:digit:]": "0-9",
-    "[:alpha:]": "A-Za-z",
-    "[:alnum:]": "A-Za-z0-9",
-    "[:space:]": " \t\n",
-}
+_CLASSES = {"[:digit:]": "0-9", "[:alpha:]": "A-Za-z", "[:alnum:]": "A-Za-z0-9"}
+_CLASSES |= {"[:space:]": " \t\n"}
 _PROGRAM = re.compile(
     r"(.*/)?(torchrun|deepspeed|accelerate|srun|mpirun|bash|sh|python[\d.]*)|.*\.py"
 )
-_COUNTS = frozenset(
-    "nnodes num-nodes nodes N nproc-per-node num-gpus ntasks-per-node gpus-per-node ntasks n np "
-    "gres world-size".split()
+_COUNTS = re.compile(
+    "nnodes|num-nodes|nodes|N|nproc-per-node|num-gpus|ntasks-per-node|gpus-per-node|ntasks|np?|gres"
 )
 _STARTERS = re.compile(r"torch\.distributed|deepspeed\.launcher|accelerate")
 _OPEN_FLAG = re.compile("--?\x02")
@@ -71,11 +66,6 @@ def is_list_open(words: Iterable[str]) -> bool:
     return any(_OPEN.fullmatch(word) or word.startswith(_MAYBE) for word in words)
 
 
-def opened(text: str) -> list[str]:
-    """Variables that a text holds and nothing sets."""
-    return [name for mark, name in _OPEN.findall(text) if not mark]
-
-
 def stands_alone(word: str) -> bool:
     """Whether a word is an open value and nothing else, which may hold any arguments. The script's
     own are none."""
@@ -83,7 +73,7 @@ def stands_alone(word: str) -> bool:
 
 
 def blurred(text: str, name: str) -> str:
-    """A text that is changed in ways that are not followed; words of arguments may still be there."""
+    """A text that is changed in ways that are not followed; its arguments may be there."""
     words = text.split()
     return " ".join(map(maybe, words)) if any(map(is_flag, words)) else unknown(name)
 
@@ -138,6 +128,13 @@ def emptied(text: str) -> str:
     return _OPEN.sub("", text)
 
 
+def has_text(text: str) -> bool | None:
+    """Whether a text is not empty; None where what is open decides."""
+    if re.sub("\x04\\S+|\x02[^\x03]*\x03|\\s", "", text):
+        return True
+    return None if is_unknown(text) else emptied(text) != ""
+
+
 def shown(text: str) -> str:
     """A text for people: open values as $NAME."""
     return _OPEN.sub(lambda found: f"${found[2]}", text.replace(_MAYBE, ""))
@@ -176,17 +173,16 @@ def options(words: Iterable[str]) -> dict[str, Any]:
         module = name in ("m", "module") and not made[name]
         if not started and (module or is_program(plain)):
             started = plain.endswith(".py") or (module and not _STARTERS.match(plain))
-            made, name = {each: made[each] for each in made if each in _COUNTS}, ""
+            made, name = {each: made[each] for each in made if _COUNTS.fullmatch(each)}, ""
         elif _OPEN_FLAG.match(plain):
             name = ""
         elif is_flag(plain):
             name, equals, value = plain.lstrip("-").partition("=")
             name = name.replace("_", "-")
             made[name], sure[name] = [value] if equals else [], plain == word
-        elif name:
-            if not (is_open(plain) and _OPEN.fullmatch(plain) and made[name]):
-                made[name].append(plain)
-                sure[name] = sure[name] and plain == word
+        elif name and not (_OPEN.fullmatch(plain) and made[name]):
+            made[name].append(plain)
+            sure[name] = sure[name] and plain == word
     return {
         name: f"$UNDECIDED_{name}" if not sure[name] else shown(" ".join(row)) if row else True
         for name, row in made.items()
@@ -258,97 +254,66 @@ class Arithmetic:
         self.get, self.put, self.depth = get, put, 0
 
     def value(self) -> int:
-        if not self.tokens:
-            return 0
-        made = self._comma()
+        made = self._ranked(0) if self.tokens else 0
         if self.tokens:
             raise Undecided
         return made
 
-    def _next(self) -> str:
-        return self.tokens[0] if self.tokens else ""
-
-    def _take(self) -> str:
-        if not self.tokens:
+    def _take(self, *expected: str) -> str:
+        if not self.tokens or (expected and self.tokens[0] not in expected):
             raise Undecided
         return self.tokens.pop(0)
 
-    def _comma(self) -> int:
-        made = self._assigned()
-        while self._next() == ",":
-            self._take()
-            made = self._assigned()
-        return made
-
-    def _assigned(self) -> int:
-        if len(self.tokens) > 1 and self.tokens[0].isidentifier():
-            name, sign = self.tokens[:2]
-            if sign == "=" or (
-                sign.endswith("=") and sign[:-1] in _LEVELS and sign not in _COMPARED
-            ):
-                del self.tokens[:2]
-                made = self._assigned()
-                made = made if sign == "=" else _computed(sign[:-1], self._number(name), made)
-                self.put(name, str(made))
-                return made
-        return self._choice()
-
-    def _choice(self) -> int:
-        made = self._binary(0)
-        if self._next() != "?":
-            return made
-        self._take()
-        self._plain()
-        first = self._comma()
-        if self._take() != ":":
-            raise Undecided
-        second = self._choice()
-        return first if made else second
-
-    def _plain(self) -> None:
-        """Refuse what a side that is not taken may set."""
-        if any(
-            t in ("++", "--", "=") or (t[-1:] == "=" and t[:-1] in _LEVELS) for t in self.tokens
-        ):
-            raise Undecided
-
-    def _binary(self, least: int) -> int:
+    def _ranked(self, least: int) -> int:
+        """An expression up to a sign that binds less than `least`."""
         self.depth += 1
         if self.depth > _DEPTH:
             raise Undecided
-        made = self._unary()
-        while (sign := self._next()) in _LEVELS and _LEVELS[sign] >= least:
-            self._take()
-            if sign in ("&&", "||"):
-                self._plain()
-            # all but powers group to the left
-            made = _computed(sign, made, self._binary(_LEVELS[sign] + (sign != "**")))
+        made = self._operand(least)
+        while self.tokens and _RANKS.get(self.tokens[0], -1) >= least:
+            sign = self._take()
+            if sign in ("&&", "||", "?") and any(map(_sets, self.tokens)):
+                raise Undecided  # by a side that may not be taken
+            if sign == ",":
+                made = self._ranked(1)
+            elif sign == "?":
+                first, _, second = self._ranked(0), self._take(":"), self._ranked(2)
+                made = first if made else second
+            else:  # all but powers group to the left
+                made = _computed(sign, made, self._ranked(_RANKS[sign] + (sign != "**")))
         self.depth -= 1
         return made
 
-    def _unary(self) -> int:
+    def _operand(self, least: int) -> int:
         word = self._take()
         if word in ("-", "+", "!", "~"):
-            made = self._unary()
+            made = self._operand(2)
             return {"-": -made, "+": made, "!": int(not made), "~": ~made}[word]
-        if word in ("++", "--"):
-            return self._stepped(self._take(), 1 if word == "++" else -1)
         if word == "(":
-            made = self._comma()
-            if self._take() != ")":
-                raise Undecided
+            made = self._ranked(0)
+            self._take(")")
             return made
-        if word.isidentifier():
-            made = self._number(word)
-            if self._next() in ("++", "--"):
-                self._stepped(word, 1 if self._take() == "++" else -1)
-            return made
-        return _whole(word)
+        steps = {"++": 1, "--": -1}
+        if word in steps:
+            name = self._take()
+            return self._put(name, self._number(name) + steps[word])
+        if not word.isidentifier():
+            return _whole(word)
+        sign = self.tokens[0] if self.tokens else ""
+        if sign in steps:
+            self._take()
+            return self._put(word, self._number(word) + steps[sign]) - steps[sign]
+        if not (least < 2 and _sets(sign)):
+            return self._number(word)
+        self._take()
+        made = self._ranked(1)
+        if sign != "=":
+            made = _computed(sign[:-1], self._number(word), made)
+        return self._put(word, made)
 
-    def _stepped(self, name: str, by: int) -> int:
-        made = self._number(name) + by
-        self.put(name, str(made))
-        return made
+    def _put(self, name: str, number: int) -> int:
+        self.put(name, str(number))
+        return number
 
     def _number(self, name: str) -> int:
         text = self.get(name)
@@ -357,63 +322,46 @@ class Arithmetic:
         return _whole(text.strip()) if text.strip() else 0
 
 
-_LEVELS = {"||": 1, "&&": 2, "|": 3, "^": 4, "&": 5, "==": 6, "!=": 6}
-_LEVELS |= {
-    "<": 7,
-    ">": 7,
-    "<=": 7,
-    ">=": 7,
-    "<<": 8,
-    ">>": 8,
-    "+": 9,
-    "-": 9,
-    "*": 10,
-    "/": 10,
-    "%": 10,
-    "**": 11,
-}
-_COMPARED = ("==", "!=", "<=", ">=")
+def _sets(sign: str) -> bool:
+    return sign in ("++", "--", "=") or (sign[-1:] == "=" and sign not in _RANKS)
+
+
+# How much a sign binds; assignments are of rank 1
+_RANKS = {",": 0, "?": 2, "||": 3, "&&": 4, "|": 5, "^": 6, "&": 7, "==": 8, "!=": 8}
+_RANKS |= {"<": 9, ">": 9, "<=": 9, ">=": 9, "<<": 10, ">>": 10, "+": 11, "-": 11}
+_RANKS |= {"*": 12, "/": 12, "%": 12, "**": 13}
 
 
 def _computed(sign: str, a: int, b: int) -> int:
-    if sign in ("/", "%"):
-        if not b:
-            raise Undecided
-        ratio = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-        made = ratio if sign == "/" else a - b * ratio
-    elif sign in ("<<", ">>", "**") and not 0 <= b < 64:
+    if (sign in ("/", "%") and not b) or (sign in ("<<", ">>", "**") and not 0 <= b < 64):
         raise Undecided
-    else:
-        made = int(_SIGNS[sign](a, b))
-    if abs(made) > 1 << 62:
+    if sign in ("/", "%"):
+        ratio = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+        return ratio if sign == "/" else a - b * ratio
+    return _bounded(int(_SIGNS[sign](a, b)))
+
+
+def _bounded(number: int) -> int:
+    if abs(number) > 1 << 62:
         raise Undecided  # near where a shell wraps around
-    return made
+    return number
 
 
 _SIGNS: dict[str, Callable[[int, int], Any]] = {
     **{"+": int.__add__, "-": int.__sub__, "*": int.__mul__, "|": int.__or__, "^": int.__xor__},
-    **{
-        "&": int.__and__,
-        "<<": int.__lshift__,
-        "**": lambda a, b: a**b if abs(a) < 1 << 62 else 1 << 63,
-        ">>": int.__rshift__,
-        "==": int.__eq__,
-    },
+    **{"&": int.__and__, "<<": int.__lshift__, ">>": int.__rshift__, "==": int.__eq__},
+    **{"**": lambda a, b: a**b if abs(a) < 1 << 62 else 1 << 63},
     **{"!=": int.__ne__, "<": int.__lt__, ">": int.__gt__, "<=": int.__le__, ">=": int.__ge__},
     **{"&&": lambda a, b: bool(a and b), "||": lambda a, b: bool(a or b)},
 }
 
 
 def _whole(text: str) -> int:
-    """A number as a shell writes it: decimal, hexadecimal, octal. Raises Undecided."""
-    if based := re.fullmatch(r"([2-9]|[12]\d|3[0-6])#(\w{1,20})", text):
-        try:
-            return int(based[2], int(based[1]))
-        except ValueError:
-            raise Undecided from None
-    found = re.fullmatch(r"([+-]?)(0[xX][0-9a-fA-F]{1,15}|0[0-7]{1,20}|[1-9]\d{0,17}|0)", text)
-    if not found:
-        raise Undecided
-    digits = found[2]
-    base = 16 if digits[:2] in ("0x", "0X") else 8 if len(digits) > 1 and digits[0] == "0" else 10
-    return int(digits, base) * (-1 if found[1] == "-" else 1)
+    """A number as a shell writes it: decimal, hexadecimal, octal, BASE#... Raises Undecided."""
+    found = re.fullmatch(r"([+-]?)(?:([1-9]\d?)#)?(0[xX]|0(?=\d))?([0-9a-zA-Z]{1,20})", text)
+    try:
+        groups = found.groups("") if found else ("", "", "", "")
+        made = int(groups[0] + groups[3], int(groups[1] or {"": 10, "0": 8}.get(groups[2], 16)))
+    except ValueError:
+        raise Undecided from None
+    return _bounded(made)
