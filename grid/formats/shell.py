@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import InputError
-from .shell_expand import MOST_DEPTH, MOST_LETTERS, TOO_MUCH, text_of
-from .shell_statements import Script, Statements, Status, name_of
+from .shell_conditions import Status
+from .shell_expand import MOST_LETTERS, TOO_MUCH, text_of
+from .shell_statements import Script, Statements, name_of
 from .shell_words import (
     is_flag,
     is_list_open,
@@ -90,7 +91,8 @@ class _Reader(Statements):
         self.flags: list[list[str]] = []  # without a program: a list of flags alone, or a slip
 
     def follow(self, text: str) -> Status:
-        """Follow a text; comments in backticks are none of it."""
+        """Follow a text, without comments in backticks; NAME=<placeholder> is an open value."""
+        text = re.sub(r"^(\s*(?:export\s+)?(\w+)=)<[^<>\n]*>", r"\1$\2", text, flags=re.MULTILINE)
         text = re.sub(r"`[ \t]*#[^`\n$]*`", lambda found: " " * len(found[0].encode()), text)
         return self.body(self.parsed(text))
 
@@ -147,7 +149,7 @@ class _Reader(Statements):
         options_of = re.compile(r"-|\w+=|[\d.]+[smhd]?$")
         at = next((k for k, word in enumerate(rest) if not options_of.match(word)), None)
         if at is None:
-            self.forget({n for n in (w.partition("=")[0] for w in rest) if n.isidentifier()})
+            self._unknown([word.partition("=")[0] for word in rest])
             return True
         status: Status = self.inside(lambda: self.command(rest[at:]))
         return self.leave("script") if name == "exec" else status
@@ -195,8 +197,6 @@ class _Reader(Statements):
             self.state.variables[held] = mark
             self.state.exported.add(held)
             text = text.replace(mark, f"${{{held}}}")
-        if self.depth > MOST_DEPTH // 2:
-            raise InputError(f"{self.path!r} nests its shells too deeply; state its values")
         self.depth += 10
         try:
             return self.follow(text)
@@ -251,7 +251,7 @@ class _Reader(Statements):
 
     def _printf(self, rest: list[str]) -> Status:
         if rest[:1] == ["-v"]:
-            self.declare(f"{rest[1]}={unknown()}" if rest[1:] else "")
+            self._unknown(rest[:2])
         elif self.state.output is not None:
             self.state.output.append(unknown())
         return True
@@ -297,9 +297,8 @@ class _Reader(Statements):
         others = any(re.match(r"-[a-z]*[dnNtu]", word) for word in rest)
         lines, between = self.state.lines, self.separators()
         if lines is None or others or between is None or any(map(is_unknown, lines[:1])):
-            self.forget({*names})
             self.state.lines = None
-            return None
+            return self._unknown(names)
         self.state.lines = lines[1:]
         text = (lines or [""])[0].strip(re.sub(r"\S", "", between))
         words = split_fields(text, between) if text else []
@@ -314,22 +313,22 @@ class _Reader(Statements):
                 self.put(name, unknown(name) if last else words[k] if k < len(words) else "")
         return bool(lines)
 
-    def _mapfile(self, rest: list[str]) -> Status:
+    def _unknown(self, rest: list[str]) -> Status:
+        """Set the variables that a command names to what is not known."""
         self.forget({word for word in rest if word.isidentifier()})
         return None
 
     def _getopts(self, rest: list[str]) -> Status:
         if not self.state.places:
             return False
-        self.forget({word for word in rest[1:2] if word.isidentifier()} | {"OPTARG", "OPTIND"})
-        return None
+        return self._unknown([*rest[1:2], "OPTARG", "OPTIND"])
 
 
 _BUILTINS: dict[str, Callable[[_Reader, list[str]], Status]] = {
     **dict.fromkeys(("source", "."), _Reader._source),
     **dict.fromkeys(("test", "["), _Reader._test),
     **dict.fromkeys(("ssh", "pdsh"), _Reader._remote),
-    **dict.fromkeys(("mapfile", "readarray"), _Reader._mapfile),
+    **dict.fromkeys(("mapfile", "readarray"), _Reader._unknown),
     **{"echo": _Reader._echo, "printf": _Reader._printf, "cat": _Reader._cat},
     **{"eval": _Reader._eval, "let": _Reader._let, "sbatch": _Reader._sbatch},
     **{"set": _Reader._set, "shift": _Reader._shift, "read": _Reader._read},

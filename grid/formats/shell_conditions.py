@@ -104,20 +104,16 @@ class Conditions(Words):
             held = matches(first, pattern) if double else first == emptied(second)
             return held if held is None else held is (sign != "!=")
         other = emptied(self._word(second))
-        if sign in ("<", ">") and double and (first + other).isdigit() and first and other:
-            return (first < other) is (sign == "<")
-        return self._compared(sign, first, other, double) if sign in _COMPARED else None
+        return self._compared(sign, (first, other), double) if sign in _COMPARED else None
 
-    def _compared(self, sign: str, first: str, second: str, double: bool) -> Status:
-        if not double:
-            if not all(re.fullmatch(r"\s*[+-]?\d{1,18}\s*", text) for text in (first, second)):
-                return None if len(first) + len(second) > 18 else False  # no number: an error
-            return _COMPARED[sign](int(first), int(second))
+    def _compared(self, sign: str, texts: tuple[str, str], double: bool) -> Status:
         numbers = []
-        for text in (first, second):
-            if text.isidentifier():  # a variable's name
+        for text in texts:
+            if not double and not re.fullmatch(r"\s*[+-]?\d{1,18}\s*", text):
+                return None if len(text) > 18 else False  # no number: an error
+            if double and text.isidentifier():  # a variable's name
                 text = emptied((self.values(text, None) or [""])[0])
-            numbers.append(self.counted(text))
+            numbers.append(self.counted(text) if double else text)
         return None if None in numbers else _COMPARED[sign](*(int(each or 0) for each in numbers))
 
     def _unary(self, sign: str, part: Any) -> Status:

@@ -166,19 +166,17 @@ class Words:
     def put(self, name: str, value: Value) -> None:
         self.filled += len(value) if isinstance(value, str) else sum(map(len, value.values()))
         if self.filled > _MOST_FILLED:
-            raise InputError(
-                f"the variables of {self.path!r} give more than {_MOST_FILLED:,} letters; "
-                "state its values"
-            )
+            raise InputError(TOO_MUCH.format(self.path))
         kind = self.state.kinds.get(name, "")
         if "n" in kind and isinstance(target := self.state.variables.get(name), str):
             name, kind = target, ""
         if isinstance(value, str):
-            value = value[:MOST_LETTERS]
             if "i" in kind:
                 value = self.counted(value) or unknown(name)
             elif set(kind) & set("rluc"):  # a text changed, or an assignment that fails
                 value = unknown(name)
+        elif set(kind) & set("rluci"):
+            value = {key: unknown(name) for key in value}
         self.state.variables[name] = value
         if self.state.exports:
             self.state.exported.add(name)
@@ -280,17 +278,14 @@ class Words:
 
     def joined(self, node: Any) -> str:
         """A part as one text, as an assignment or a condition takes it."""
-        rows = [*self.parts(node)]
-        return "".join(
-            t + " " * (ends and k + 1 < len(rows)) for k, (t, _, ends) in enumerate(rows)
-        )
+        return _glued(self.parts(node))
 
-    def parts(self, node: Any) -> list[Piece]:
+    def parts(self, node: Any, quoted: bool = False) -> list[Piece]:
         """Pieces of a part of a command."""
-        made: list[Piece] = self.inside(lambda: self._parts(node, node.type))
+        made: list[Piece] = self.inside(lambda: self._parts(node, node.type, quoted))
         return made
 
-    def _parts(self, node: Any, kind: str) -> list[Piece]:
+    def _parts(self, node: Any, kind: str, quoted: bool) -> list[Piece]:
         if kind in ("command_name", "concatenation", "variable_assignment"):
             return [row for child in node.children for row in self.parts(child)]
         if kind == "raw_string":
@@ -300,9 +295,9 @@ class Words:
         if kind in ("string", "translated_string"):
             return self._quoted(node)
         if kind == "simple_expansion":
-            return self._value(text_of(node.named_children[0]), None, False)
+            return self._value(text_of(node.named_children[0]), None, quoted)
         if kind == "expansion":
-            return self._expansion(node, False)
+            return self._expansion(node, quoted)
         source = text_of(node).strip()  # with a gap in front, by the grammar
         if kind == "arithmetic_expansion" or re.fullmatch(r"\$\(\(.*\)\)", source, re.DOTALL):
             marks = 3 if source.startswith("$((") else 2
@@ -322,17 +317,7 @@ class Words:
 
     def _quoted(self, node: Any) -> list[Piece]:
         first = node.start_byte + len(text_of(node.children[0]))
-        made: list[Piece] = []
-        for part in spans(node, first, node.end_byte - 1):
-            if isinstance(part, str):
-                text = re.sub(r"\\([$`\"\\\n])", lambda f: f[1].replace("\n", ""), part)
-                made += [(text, True, False)] if text else []
-            elif part.type == "simple_expansion":
-                made += self._value(text_of(part.named_children[0]), None, True)
-            elif part.type == "expansion":
-                made += self._expansion(part, True)
-            else:
-                made += [(text, True, False) for text, _, _ in self.parts(part)]
+        made = self._spanned(node, first, node.end_byte - 1, _of_string, True)
         alone = node.named_child_count == 1 and re.fullmatch(
             r'"\$(@|\{@\}|\{\w+\[@\][^}]*\})"', text_of(node)
         )
@@ -341,7 +326,19 @@ class Words:
     def raw(self, node: Any, first: int | None = None, last: int | None = None) -> str:
         """The source of a part with values in place of expansions."""
         ends = (first or node.start_byte, last or node.end_byte)
-        return "".join(p if isinstance(p, str) else self.joined(p) for p in spans(node, *ends))
+        return _glued(self._spanned(node, *ends, str, False))
+
+    def _spanned(
+        self, node: Any, first: int, last: int, plain: Callable[[str], str], quoted: bool
+    ) -> list[Piece]:
+        """Pieces between two places; `plain` gives what texts without expansions stand for."""
+        made: list[Piece] = []
+        for part in spans(node, first, last):
+            if isinstance(part, str):
+                made += [(plain(part), quoted, False)] if plain(part) else []
+            else:
+                made += [(text, quoted or q, ends) for text, q, ends in self.parts(part, quoted)]
+        return made
 
     def _output(self, node: Any) -> str:
         """What the commands of a substitution print."""
@@ -426,13 +423,7 @@ class Words:
         return other
 
     def _operand(self, node: Any, first: int, quoted: bool) -> list[Piece]:
-        made: list[Piece] = []
-        for part in spans(node, first, node.end_byte - 1):
-            if isinstance(part, str):
-                text = re.sub("^~", lambda _: unknown("HOME"), _unescaped(part))
-                made += [(text, quoted, False)] if text else []
-            else:
-                made += [(text, quoted or q, ends) for text, q, ends in self.parts(part)]
+        made = self._spanned(node, first, node.end_byte - 1, _of_operand, quoted)
         return made or ([("", True, False)] if quoted else [])
 
     def _numbers(self, operands: Sequence[Any]) -> list[int] | None:
@@ -446,10 +437,8 @@ class Words:
                 raise Undecided
             if rule in ("#", "##", "%", "%%"):
                 return _without(text, rule, "".join(map(self.pattern, operands)))
-            if rule in ("^^", ",,", "^", ",") and not operands:
-                end = len(text) if len(rule) == 2 else 1
-                first = text[:end].upper() if rule[0] == "^" else text[:end].lower()
-                return first + text[end:]
+            if rule in ("^^", ",,") and not operands:
+                return text.upper() if rule == "^^" else text.lower()
             if rule in ("/", "//"):
                 named = [part for part in operands if part.is_named]
                 pattern, new = self.pattern(named[0]), "".join(map(self.joined, named[1:]))
@@ -494,6 +483,19 @@ def _without(text: str, rule: str, pattern: str) -> str:
 
 def _unescaped(text: str) -> str:
     return re.sub(r"\\(.)", lambda found: found[1].replace("\n", ""), text, flags=re.DOTALL)
+
+
+def _of_string(text: str) -> str:
+    return re.sub(r"\\([$`\"\\\n])", lambda found: found[1].replace("\n", ""), text)
+
+
+def _of_operand(text: str) -> str:
+    return re.sub("^~", lambda _: unknown("HOME"), _unescaped(text))
+
+
+def _glued(pieces: Sequence[Piece]) -> str:
+    last = len(pieces) - 1
+    return "".join(text + " " * (ends and k < last) for k, (text, _, ends) in enumerate(pieces))
 
 
 def _ansi(text: str) -> str:

@@ -130,7 +130,8 @@ class Statements(Conditions):
 
     def either(self, *ways: Callable[[], Status]) -> Status:
         """Follow several ways of which one is taken, each from the same state."""
-        start, rows = self.state, []
+        start = self.state
+        rows: list[tuple[State, Status]] = []
         self.undecided += 1
         for way in ways:
             self.state = start.copy()
@@ -471,17 +472,14 @@ class Statements(Conditions):
                 self._declare(name_of(child), flags, hides, lambda child=child: self.run(child))  # type: ignore[misc]
                 continue
             for text in [text_of(child)] if child.type == "variable_name" else self.words(child):
-                self.declare(text, flags, hides)
+                name, equals, value = text.partition("=")
+                if name.isidentifier():
+                    way = (lambda n=name, v=value: self.put(n, v)) if equals else None
+                    self._declare(name, flags, hides, way)
+                elif is_open(name) and equals:
+                    self.forget({*self.state.variables})
+                    self.state.sourced = True
         return True
-
-    def declare(self, text: str, flags: str = "", hides: bool = False) -> None:
-        """Follow a declaration in a word."""
-        name, equals, value = text.partition("=")
-        if name.isidentifier():
-            self._declare(name, flags, hides, (lambda: self.put(name, value)) if equals else None)
-        elif is_open(name) and equals:
-            self.forget({*self.state.variables})
-            self.state.sourced = True
 
     def _declare(
         self, name: str, flags: str, hides: bool, assign: Callable[[], object] | None
@@ -502,16 +500,11 @@ class Statements(Conditions):
         state = self.state
         for word in (word for word in text_of(node).split()[1:] if word[0] != "-"):
             name, _, key = word.strip("'\"").partition("[")
-            row = state.variables.get(name)
             if not name.isidentifier():
                 self.forget({*state.variables})
             elif not key:
                 (state.variables if name in state.variables else state.functions).pop(name, None)
                 state.kinds.pop(name, None)
-            elif isinstance(row, dict):
-                at = self.key_of(name, key.rstrip("]").strip("'\""))
-                if at in row:
-                    self.put(name, {k: text for k, text in row.items() if k != at})
-                elif is_open(str(at)) or UNCOUNTED in row or re.search(r"[$*@]", key):
-                    self.forget({name})
+            else:
+                self.forget({name})
         return True

@@ -155,8 +155,8 @@ def is_program(word: str) -> bool:
 
 
 def maybe(word: str) -> str:
-    """A word that may not be there."""
-    return word if word.startswith(_MAYBE) else _MAYBE + word
+    """A word that may not be there, nor any of those that it may be divided into."""
+    return re.sub(r"(?<!\S)(?=[^\s\x04])", _MAYBE, word) or _MAYBE
 
 
 def options(words: Iterable[str]) -> dict[str, Any]:

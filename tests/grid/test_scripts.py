@@ -224,6 +224,15 @@ class Draw:
                 f"A+=({self.number()})\n{name}=${{#A[@]}}",
                 f"{name}=$({self.pick('date', f'echo ${self.name()}', 'nproc')})",
                 f"{{ {name}={self.number()}; }} 2>/dev/null",
+                f"for {name} in 1 2 4; do\n  {self.condition()} && {self.pick('break', 'continue')}\n  {inner}\ndone",
+                f"for i in 1 2; do\n  for {name} in 4 8; do\n    {self.condition()} && "
+                f"{self.pick('break 2', 'continue 2', 'break')}\n    X=$i\n  done\n  N=$i\ndone",
+                f"g() {{\n  {self.condition()} && return {self.pick(0, 1)}\n  {inner}\n  # done\n}}\n"
+                f"g && {name}=2 || {name}=1",
+                f'declare -i {name}="{self.sum()}"',
+                f"declare -i {name}={self.number()}+{self.number()}",
+                f"[[ {name} -eq {self.number()} ]] && X=1 || X=2",
+                f"{name}=$(echo ${self.name()}; exit 1) || X=8",
                 f"echo hi | while read {name}; do X=1; done",
                 f"if {self.condition()}; then exit 0; fi" if self.pick(0, 0, 1) else ":",
                 f"cat <<EOF >/dev/null\n--num-layers 98 ${name}\nEOF",
@@ -286,6 +295,36 @@ def test_five_thousand_scripts_are_read_as_bash_runs_them(tmp_path: Path) -> Non
         folder.mkdir()
         _, wrong = drawn(1000 + 500 * part, 500, folder)
         assert not wrong, f"{len(wrong)} of 500: {wrong[0]}"
+
+
+TRAIN = "pretrain_gpt.py --num-layers 4 --tensor-model-parallel-size 2"
+
+
+@pytest.mark.parametrize(
+    ("launch", "fields"),
+    [
+        (f"srun --wait=60 --kill-on-bad-exit=1 -l python {TRAIN} --bf16", {"bf16"}),
+        (f"torchrun --tee 3 --nproc_per_node 8 {TRAIN}", {"nproc-per-node"}),
+        (f"python -u -X dev {TRAIN} --save a.py --fp16", {"save", "fp16"}),
+        (f"python -m torch.distributed.run --nnodes 2 --max-restarts 0 {TRAIN}", {"nnodes"}),
+        (f"srun --label bash -x -c 'torchrun --log-dir x {TRAIN}'", set()),
+        (f"python -m pkg.train {TRAIN.partition(' ')[2]} --script x.py", {"script"}),
+        (f"ssh -p 22 host torchrun {TRAIN}", set()),
+    ],
+)
+def test_flags_of_launchers_are_no_arguments(launch: str, fields: set[str]) -> None:
+    ours, _ = megatron_lm.arguments(f"#!/bin/bash\n{launch}\n", "launch.sh")
+    assert ours.keys() == {"num-layers", "tensor-model-parallel-size", *fields}
+
+
+def test_what_is_not_read_is_named() -> None:
+    """Of a value to fill in, of a flag that a branch names, and of what no shell understands."""
+    text = f"A=<path to a>/x.txt\nif date | grep -q 1; then D=bf16; else D=fp16; fi\ntorchrun {TRAIN} --save $A --swiglu --$D\necho (e.g., x)\n"
+    ours, remarks = megatron_lm.arguments(text, "launch.sh")
+    assert ours["swiglu"] is True
+    assert ours["save"] == "$A/x.txt"
+    assert any("--$D" in remark for remark in remarks)
+    assert any("not understood: lines 4" in remark for remark in remarks)
 
 
 def test_scripts_as_people_write_them_are_read_as_bash_runs_them(tmp_path: Path) -> None:
