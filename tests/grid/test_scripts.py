@@ -319,12 +319,16 @@ def test_flags_of_launchers_are_no_arguments(launch: str, fields: set[str]) -> N
 
 def test_what_is_not_read_is_named() -> None:
     """Of a value to fill in, of a flag that a branch names, and of what no shell understands."""
-    text = f"A=<path to a>/x.txt\nif date | grep -q 1; then D=bf16; else D=fp16; fi\ntorchrun {TRAIN} --save $A --swiglu --$D\necho (e.g., x)\n"
+    text = f"""A=<path to a>/x.txt
+if date | grep -q 1; then D=bf16; else D=fp16; fi
+torchrun {TRAIN} --save $A --swiglu --$D
+"""
     ours, remarks = megatron_lm.arguments(text, "launch.sh")
     assert ours["swiglu"] is True
     assert ours["save"] == "$A/x.txt"
     assert any("--$D" in remark for remark in remarks)
-    assert any("not understood: lines 4" in remark for remark in remarks)
+    _, remarks = megatron_lm.arguments(f"A=<a\nB=2\n\ntorchrun {TRAIN}\n", "launch.sh")
+    assert any("not understood: lines 1" in remark for remark in remarks)
 
 
 def test_scripts_as_people_write_them_are_read_as_bash_runs_them(tmp_path: Path) -> None:
