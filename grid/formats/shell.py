@@ -269,14 +269,13 @@ class _Reader(Statements):
         return self.leave(kind, status=None if number is None else number == 0)
 
     def _shift(self, rest: list[str]) -> Status:
-        count = int(rest[0]) if rest[:1] and rest[0].isdigit() else 1
-        if is_list_open(self.state.places) or (rest and not rest[0].isdigit()):
+        count = rest[0] if rest else "1"
+        if is_list_open(self.state.places) or not count.isdigit():
             self.state.places = [unknown("@")]
             return None
-        if count > len(self.state.places):
-            return False
-        del self.state.places[:count]
-        return True
+        held = int(count) <= len(self.state.places)
+        self.state.places = self.state.places[int(count) :] if held else self.state.places
+        return held
 
     def _set(self, rest: list[str]) -> Status:
         at = next((k for k, word in enumerate(rest) if not re.match(r"[-+][a-z]", word)), len(rest))

@@ -323,10 +323,10 @@ class Words:
         )
         return made if made or alone else [("", True, False)]
 
-    def raw(self, node: Any, first: int | None = None, last: int | None = None) -> str:
-        """The source of a part with values in place of expansions."""
-        ends = (first or node.start_byte, last or node.end_byte)
-        return _glued(self._spanned(node, *ends, str, False))
+    def raw(self, node: Any, *ends: int, plain: Callable[[str], str] = str) -> str:
+        """The source of a part, or between two places of it, with values for expansions."""
+        first, last = ends or (node.start_byte, node.end_byte)
+        return _glued(self._spanned(node, first, last, plain, False))
 
     def _spanned(
         self, node: Any, first: int, last: int, plain: Callable[[str], str], quoted: bool

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .shell_conditions import Conditions, Status
-from .shell_expand import MOST_ROUNDS, UNCOUNTED, State, Value, place_of, spans, text_of
+from .shell_expand import MOST_ROUNDS, UNCOUNTED, State, Value, place_of, text_of
 from .shell_words import (
     Undecided,
     emptied,
@@ -53,6 +53,10 @@ class _Ended(Exception):  # noqa: N818 - no error
 
 def name_of(node: Any) -> str:
     return re.split(r"[\[+=]", text_of(node), maxsplit=1)[0]
+
+
+def _of_document(text: str) -> str:
+    return re.sub(r"\\([$`\\\n])", lambda found: found[1].replace("\n", ""), text)
 
 
 class Statements(Conditions):
@@ -397,13 +401,7 @@ class Statements(Conditions):
         marks = {child.type: text_of(child) for child in body.parent.children}
         text = text_of(body)
         if marks.get("heredoc_start", "")[:1] not in ("'", '"', "\\"):
-            text = ""
-            for part in spans(body, body.start_byte, body.end_byte):
-                if isinstance(part, str):
-                    text += re.sub(r"\\([$`\\\n])", lambda f: f[1].replace("\n", ""), part)
-                else:
-                    quotes = part.type in ("string", "raw_string")
-                    text += text_of(part) if quotes else self.joined(part)
+            text = self.raw(body, plain=_of_document)
         return re.sub(r"^\t+", "", text, flags=re.M) if "<<-" in marks else text
 
     # Assignments
