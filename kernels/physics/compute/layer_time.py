@@ -99,15 +99,19 @@ row(
     source="Narayanan et al. 2021 (SC21), appendix",
     attention_kernel="standard",
 )
-row(
-    "attention_backward_ratio",
-    2.5,
-    "five products, with scores recomputed, over two",
-    summary="Attention time backward over forward.",
-    returns="[1] backward over forward",
-    source="Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 4.1",
-    attention_kernel="flash",
-)
+
+
+@alternative("attention_backward_ratio", attention_kernel="flash")
+def flash_attention_backward_ratio(head_size, value_head_size):
+    """Attention time backward over forward.
+
+    (3 d_k + 2 d_v) / (d_k + d_v) = 3 - d_v / (2 d), 2.5 of equal heads: scores once more, gradients
+    of queries and of keys as wide as a key, those of scores and of values as wide as a value
+
+    Returns: [1] backward over forward
+    Source: Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 3.1.2 (algorithm 2) and 4.1
+    """
+    return 3 - value_head_size / (2 * head_size)
 
 
 @alternative("rotary_width", latent_attention=False)

@@ -345,7 +345,8 @@ def recompute_flops_factor(
     """Executed operations over operations without recomputation.
 
     1 + (passes x matrices + (passes + r - 2) x attention) / (3 x operations of a token); a flash
-    kernel's backward pass always recomputes scores (r = 2.5); frozen matrices 3 / 2 as much
+    kernel's backward pass always recomputes scores (r = 2.5 of heads as wide in keys as in values);
+    frozen matrices 3 / 2 as much
 
     Returns: [1] operations over operations
     Source: Narayanan et al. 2021 (SC21), eq. 3 (96 against 72 B s l h^2); Korthikanti et al. 2022,
