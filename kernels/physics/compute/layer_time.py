@@ -138,10 +138,11 @@ def latent_rotary_width(attention_heads, head_size, tensor_parallel, attention_l
     return 2 * attention_heads * head_size / tensor_parallel * attention_layers / layers
 
 
-@alternative("elementwise_time", linear_attention=False)
 def elementwise_time(
     microbatch_tokens,
     hidden_size,
+    mixer_and_ffn_blocks,
+    layers,
     residual_ranks,
     ffn_matrices,
     active_ffn_width,
@@ -152,13 +153,14 @@ def elementwise_time(
 ):
     """Memory-bound time of a layer's norms, residuals, positions and activation functions.
 
-    T e (10 h / t_s + (2 or 3) f / t + 2 r) / BW: two norms (read, write), two residuals (two reads,
-    a write), the activation function (f or 2 f read, f written), queries and keys (read, write)
+    T e (5 h blocks / (l t_s) + (2 or 3) f / t + 2 r) / BW: of each block a norm (read, write) and a
+    residual (two reads, a write), the activation function (f or 2 f read, f written), queries and
+    keys (read, write); mean over layers
 
     Returns: [s] time of one forward pass
     Source: Ivanov et al. 2021, arXiv:2007.00072, section 4 (data movement of a layer)
     """
-    residual = 10 * hidden_size / residual_ranks
+    residual = 5 * hidden_size * mixer_and_ffn_blocks / (layers * residual_ranks)
     activation = ffn_matrices * active_ffn_width / tensor_parallel
     moved = microbatch_tokens * bytes_per_element * (residual + activation + 2 * rotary_width)
     return moved / reached_hbm_bandwidth
@@ -436,6 +438,7 @@ def layer_time(
     attention_core_time,
     attention_backward_ratio,
     layer_recompute_time,
+    state_recompute_time,
     layer_overhead_time,
     cast_time,
     routing_time,
@@ -443,8 +446,8 @@ def layer_time(
 ):
     """Time of a layer for one micro-batch: forward, backward and recomputation.
 
-    matrices + (1 + r) x attention + recompute + overhead + casts + (2 + passes) x routing and
-    sorting tokens, whose backward pass moves as much as a forward pass
+    matrices + (1 + r) x attention + recompute + states again + overhead + casts + (2 + passes) x
+    routing and sorting tokens, whose backward pass moves as much as a forward pass
 
     Returns: [s] time for one micro-batch
     Source: Narayanan et al. 2021 (SC21), appendix; Hockney & Jesshope 1988, Parallel Computers 2
@@ -452,7 +455,7 @@ def layer_time(
         bytes)
     """
     attention = (1 + attention_backward_ratio) * attention_core_time
-    computing = layer_passes_time + attention + layer_recompute_time
+    computing = layer_passes_time + attention + (layer_recompute_time + state_recompute_time)
     beside = layer_overhead_time + cast_time + (2 + expert_recompute_passes) * routing_time
     return computing + beside
 

@@ -512,6 +512,30 @@ def nodes_that_come_back() -> Pairs:
         yield value("absent_nodes", **given) / nodes, 1 - there.mean()
 
 
+@check(
+    "shrinking_elastic_capacity",
+    by="simulator",
+    source="nodes there or not, and whole replicas made of any that are: as much faster as the "
+    "Range says, at most",
+    absolute=True,
+)
+def replicas_that_others_fill() -> Pairs:
+    """64 to 1,024 nodes, replicas of 4 to 16, repairs of 0.002 to 0.075 of a lifetime"""
+    rng, hour, looks = np.random.default_rng(21), 3600.0, 2000
+    for (lacking, most), nodes, each, rounds in itertools.product(
+        ((0.03, 0.02), (0.1, 0.08), (0.16, 0.14), (0.3, 0.24)), (64, 1024), (4, 16), (16, 256)
+    ):
+        given = {"n_gpus": 8 * nodes, "tensor_parallel": 8, "pipeline_parallel": each}
+        given |= {"elastic": "shrink", "node_mttf": 24 * hour * each / lacking}
+        given |= {"repair_time": 24 * hour, "elastic_growth": "free", "num_microbatches": rounds}
+        there = rng.random((looks, nodes)) < 1 / (1 + lacking / each)
+        running = there.sum(axis=1) // each
+        with np.errstate(divide="ignore"):
+            played = rounds / np.ceil(rounds * (nodes // each) / running)
+        faster = played.mean() - value("elastic_capacity", **given)
+        yield np.clip(faster, -0.01, most), faster
+
+
 # Checkpoints and goodput
 
 
