@@ -83,6 +83,8 @@ def arguments(text: str, path: str) -> tuple[dict[str, Any], list[str]]:
     remarks = (
         [f"not read: {listed(script.sourced)}, which the script reads"] if script.sourced else []
     )
+    if script.not_understood:
+        remarks.append(f"not understood: lines {listed(map(str, script.not_understood))}")
     launched = [(shell.options(words), words) for words in script.commands]
     most = max((len(known & row.keys()) for row, _ in launched), default=0)
     launched = [each for each in launched if 2 * len(known & each[0].keys()) >= most > 0]

@@ -15,9 +15,25 @@ _OPEN = re.compile("\x02(\\??)([^\x02\x03]*)\x03")
 _MAYBE = "\x04"
 _MOST_MERGED = 2000  # words of which two branches are compared
 _TOKEN = re.compile(
-    r"\s*(0[xX][0-9a-fA-F]+|\d+|[A-Za-z_]\w*|<<=|>>=|[-+*/%&|^<>=!]=|\+\+|--|&&|\|\||<<|>>|.)"
+    r"\s*(0[xX][0-9a-fA-F]+|\d+(?:#\w+)?|[A-Za-z_]\w*|<<=|>>=|[-+*/%&|^<>=!]=|"
+    r"\+\+|--|&&|\|\||<<|>>|\*\*|.)"
 )
-_CLASSES = {"[:digit:]": "0-9", "[:alpha:]": "A-Za-z", "[:alnum:]": "A-Za-z0-9", "[:space:]": r"\s"}
+_CLASSES = {"[:digit:]": "0-9", "[:alpha:]": "A-Za-z", "[:alnum:]": "A-Za-z0-9"}
+_CLASSES |= {"[:space:]": " \t\n"}
+_PROGRAM = re.compile(
+    r"(.*/)?(torchrun|deepspeed|accelerate|srun|mpirun|bash|sh|python[\d.]*)|.*\.py"
+)
+_COUNTS = re.compile(
+    "nnodes|num-nodes|nodes|N|nproc-per-node|num-gpus|ntasks-per-node|gpus-per-node|ntasks|np?|gres"
+)
+_STARTERS = re.compile(r"torch\.distributed|deepspeed\.launcher|accelerate")
+_OPEN_FLAG = re.compile("--?\x02")
+_BRACES = re.compile(
+    r"""((?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|\$\{[^}]*\}|\$\([^)]*\)|\$(?![{(])|[^{\\'"$])*)"""
+    r"\{([^{}'\"$\\\s]*)\}(.*)",
+    re.DOTALL,
+)
+_MOST_BRACES = 256
 _PLAIN_REGEX = re.compile(r"[\w\s^$.\[\]\-*+?|:/]{0,64}")
 _DEPTH = 64  # of an expression
 
@@ -41,7 +57,68 @@ def is_open(text: str) -> bool:
 
 
 def is_unknown(text: str) -> bool:
-    return "\x02?" in text
+    """Whether a text, or whether a word is there, is not known."""
+    return "\x02?" in text or _MAYBE in text
+
+
+def is_list_open(words: Iterable[str]) -> bool:
+    """Whether it is open how many words these are."""
+    return any(_OPEN.fullmatch(word) or word.startswith(_MAYBE) for word in words)
+
+
+def stands_alone(word: str) -> bool:
+    """Whether a word is an open value and nothing else, which may hold any arguments. The script's
+    own are none."""
+    return bool(re.fullmatch("(--?)?\x02(?!\\d+\x03)[^\x03]*\x03", word))
+
+
+def blurred(text: str, name: str) -> str:
+    """A text that is changed in ways that are not followed; its arguments may be there."""
+    words = text.split()
+    return " ".join(map(maybe, words)) if any(map(is_flag, words)) else unknown(name)
+
+
+def split_fields(text: str, between: str | None) -> list[str]:
+    """A text cut where words end; `between` divides them, None: it is not known."""
+    if between is None:
+        return [unknown()] if text else [text]
+    if between == "":
+        return [text]
+    marks, spaces = (
+        re.escape("".join(c for c in between if c.isspace() is k)) for k in (False, True)
+    )
+    row = f"[{spaces}]" if spaces else "(?!)"
+    return re.split(f"{row}*[{marks}]{row}*|{row}+" if marks else f"{row}+", text)
+
+
+def braces(text: str) -> list[str]:
+    """Words that a word with braces gives, as {a,b} and {1..4}."""
+    found = _BRACES.fullmatch(text[:1000])
+    if not found or len(text) > 1000:
+        return [text]
+    before, inner, after = found.groups()
+    ends = re.fullmatch(r"(-?\d{1,6})\.\.(-?\d{1,6})", inner)
+    if ends:
+        first, last = map(int, ends.groups())
+        step = 1 if last >= first else -1
+        row = [str(k) for k in range(first, last + step, step)[: _MOST_BRACES + 1]]
+    elif "," in inner:
+        row = inner.split(",")
+    else:
+        return [text]
+    others = braces(after)
+    made = [f"{before}{each}{rest}" for each in row for rest in others]
+    return made if len(made) <= _MOST_BRACES else [unknown("BRACES")]
+
+
+def elements(value: Any, is_map: bool, name: str) -> list[str]:
+    """All elements of an array in the order of their places, which a map does not have."""
+    if not isinstance(value, dict):
+        return [value]
+    row = {key: text for key, text in value.items() if key != "?"}
+    if is_map and len(row) > 1:
+        return [unknown(name)]
+    return [row[key] for key in sorted(row, key=lambda key: (isinstance(key, str), key))]
 
 
 def emptied(text: str) -> str:
@@ -49,6 +126,13 @@ def emptied(text: str) -> str:
     if is_unknown(text):
         raise Undecided
     return _OPEN.sub("", text)
+
+
+def has_text(text: str) -> bool | None:
+    """Whether a text is not empty; None where what is open decides."""
+    if re.sub("\x04\\S+|\x02[^\x03]*\x03|\\s", "", text):
+        return True
+    return None if is_unknown(text) else emptied(text) != ""
 
 
 def shown(text: str) -> str:
@@ -65,31 +149,40 @@ def is_flag(word: str) -> bool:
     return bool(re.match(r"--?[A-Za-z]", word.removeprefix(_MAYBE)))
 
 
+def is_program(word: str) -> bool:
+    """Whether a word is a program that launches, or a script in Python."""
+    return bool(_PROGRAM.fullmatch(word.removeprefix(_MAYBE)))
+
+
 def maybe(word: str) -> str:
-    """A word that may not be there."""
-    return word if word.startswith(_MAYBE) else _MAYBE + word
+    """A word that may not be there, nor any of those that it may be divided into."""
+    return re.sub(r"(?<!\S)(?=[^\s\x04])", _MAYBE, word) or _MAYBE
 
 
 def options(words: Iterable[str]) -> dict[str, Any]:
     """Options of a command: a name without dashes, and its words as one text; True without any.
 
     The value of one that may be missing or changed is open. Open words after a value, and after
-    one another, are arguments of their own, which the script leaves to its environment.
+    one another, are arguments of their own, which the script leaves to its environment. Of the
+    options of launchers in front of the program only those that count processes are arguments.
     """
     made: dict[str, list[str]] = {}
-    name, sure = "", {}
+    name, sure, started = "", {}, False
     for word in words:
         plain = word.removeprefix(_MAYBE)
-        if is_flag(plain):
+        module = name in ("m", "module") and not made[name]
+        if not started and (module or is_program(plain)):
+            started = plain.endswith(".py") or (module and not _STARTERS.match(plain))
+            made, name = {each: made[each] for each in made if _COUNTS.fullmatch(each)}, ""
+        elif _OPEN_FLAG.match(plain):
+            name = ""
+        elif is_flag(plain):
             name, equals, value = plain.lstrip("-").partition("=")
             name = name.replace("_", "-")
             made[name], sure[name] = [value] if equals else [], plain == word
-        elif name and not plain.endswith(".py"):  # the program, after its launcher's options
-            if not (is_open(plain) and _OPEN.fullmatch(plain) and made[name]):
-                made[name].append(plain)
-                sure[name] = sure[name] and plain == word
-        else:
-            name = ""
+        elif name and not (_OPEN.fullmatch(plain) and made[name]):
+            made[name].append(plain)
+            sure[name] = sure[name] and plain == word
     return {
         name: f"$UNDECIDED_{name}" if not sure[name] else shown(" ".join(row)) if row else True
         for name, row in made.items()
@@ -101,14 +194,7 @@ def merged(first: Any, second: Any, name: str) -> Any:
     if first == second:
         return first
     if isinstance(first, dict) or isinstance(second, dict):
-        rows = [
-            [word for key, word in row.items() if key != "?"]
-            if isinstance(row, dict)
-            else []
-            if row is None
-            else [row]
-            for row in (first, second)
-        ]
+        rows = [[] if row is None else elements(row, False, name) for row in (first, second)]
         return dict(enumerate(merged_words(*rows))) | {"?": ""}
     texts = [[] if text is None else text.split() for text in (first, second)]
     if any(is_flag(word) for row in texts for word in row):
@@ -131,7 +217,11 @@ def matches(text: str, pattern: str) -> bool | None:
     """Whether a text matches a pattern of a shell, whose quoted parts `literal` escapes."""
     if is_unknown(text) or is_open(pattern) or re.search(r"[?*+@!]\(", pattern):
         return None
-    return fnmatch.fnmatchcase(emptied(text)[:1000], pattern[:1000].replace("[^", "[!"))
+    for name, row in _CLASSES.items():
+        pattern = pattern.replace(name, row)
+    if len(text) > 1000 or len(pattern) > 1000 or "[:" in pattern:
+        return None
+    return fnmatch.fnmatchcase(emptied(text), pattern.replace("[^", "[!"))
 
 
 def literal(text: str) -> str:
@@ -141,12 +231,12 @@ def literal(text: str) -> str:
 
 def matches_regex(text: str, pattern: str) -> bool | None:
     """Whether a text matches a regular expression without groups; None for others."""
-    if is_open(pattern) or not _PLAIN_REGEX.fullmatch(pattern):
-        return None
     for name, row in _CLASSES.items():
         pattern = pattern.replace(name, row)
+    if is_open(pattern) or not _PLAIN_REGEX.fullmatch(pattern) or len(text) > 1000:
+        return None
     try:
-        return bool(re.search(pattern, emptied(text)[:1000]))
+        return bool(re.search(pattern, emptied(text)))
     except (re.error, Undecided):
         return None
 
@@ -164,90 +254,66 @@ class Arithmetic:
         self.get, self.put, self.depth = get, put, 0
 
     def value(self) -> int:
-        if not self.tokens:
-            return 0
-        made = self._comma()
+        made = self._ranked(0) if self.tokens else 0
         if self.tokens:
             raise Undecided
         return made
 
-    def _next(self) -> str:
-        return self.tokens[0] if self.tokens else ""
-
-    def _take(self) -> str:
-        if not self.tokens:
+    def _take(self, *expected: str) -> str:
+        if not self.tokens or (expected and self.tokens[0] not in expected):
             raise Undecided
         return self.tokens.pop(0)
 
-    def _comma(self) -> int:
-        made = self._assigned()
-        while self._next() == ",":
-            self._take()
-            made = self._assigned()
-        return made
-
-    def _assigned(self) -> int:
-        if len(self.tokens) > 1 and self.tokens[0].isidentifier():
-            name, sign = self.tokens[:2]
-            if sign == "=" or (
-                sign.endswith("=") and sign[:-1] in _LEVELS and sign not in _COMPARED
-            ):
-                del self.tokens[:2]
-                made = self._assigned()
-                made = made if sign == "=" else _computed(sign[:-1], self._number(name), made)
-                self.put(name, str(made))
-                return made
-        return self._choice()
-
-    def _choice(self) -> int:
-        made = self._binary(0)
-        if self._next() != "?":
-            return made
-        # either side may assign, which is not followed
-        if "=" in self.tokens or "++" in self.tokens:
-            raise Undecided
-        self._take()
-        first = self._comma()
-        if self._take() != ":":
-            raise Undecided
-        second = self._choice()
-        return first if made else second
-
-    def _binary(self, least: int) -> int:
+    def _ranked(self, least: int) -> int:
+        """An expression up to a sign that binds less than `least`."""
         self.depth += 1
         if self.depth > _DEPTH:
             raise Undecided
-        made = self._unary()
-        while (sign := self._next()) in _LEVELS and _LEVELS[sign] >= least:
-            self._take()
-            # powers are not read, all others group to the left
-            made = _computed(sign, made, self._binary(_LEVELS[sign] + 1))
+        made = self._operand(least)
+        while self.tokens and _RANKS.get(self.tokens[0], -1) >= least:
+            sign = self._take()
+            if sign in ("&&", "||", "?") and any(map(_sets, self.tokens)):
+                raise Undecided  # by a side that may not be taken
+            if sign == ",":
+                made = self._ranked(1)
+            elif sign == "?":
+                first, _, second = self._ranked(0), self._take(":"), self._ranked(2)
+                made = first if made else second
+            else:  # all but powers group to the left
+                made = _computed(sign, made, self._ranked(_RANKS[sign] + (sign != "**")))
         self.depth -= 1
         return made
 
-    def _unary(self) -> int:
+    def _operand(self, least: int) -> int:
         word = self._take()
         if word in ("-", "+", "!", "~"):
-            made = self._unary()
+            made = self._operand(2)
             return {"-": -made, "+": made, "!": int(not made), "~": ~made}[word]
-        if word in ("++", "--"):
-            return self._stepped(self._take(), 1 if word == "++" else -1)
         if word == "(":
-            made = self._comma()
-            if self._take() != ")":
-                raise Undecided
+            made = self._ranked(0)
+            self._take(")")
             return made
-        if word.isidentifier():
-            made = self._number(word)
-            if self._next() in ("++", "--"):
-                self._stepped(word, 1 if self._take() == "++" else -1)
-            return made
-        return _whole(word)
+        steps = {"++": 1, "--": -1}
+        if word in steps:
+            name = self._take()
+            return self._put(name, self._number(name) + steps[word])
+        if not word.isidentifier():
+            return _whole(word)
+        sign = self.tokens[0] if self.tokens else ""
+        if sign in steps:
+            self._take()
+            return self._put(word, self._number(word) + steps[sign]) - steps[sign]
+        if not (least < 2 and _sets(sign)):
+            return self._number(word)
+        self._take()
+        made = self._ranked(1)
+        if sign != "=":
+            made = _computed(sign[:-1], self._number(word), made)
+        return self._put(word, made)
 
-    def _stepped(self, name: str, by: int) -> int:
-        made = self._number(name) + by
-        self.put(name, str(made))
-        return made
+    def _put(self, name: str, number: int) -> int:
+        self.put(name, str(number))
+        return number
 
     def _number(self, name: str) -> int:
         text = self.get(name)
@@ -256,51 +322,46 @@ class Arithmetic:
         return _whole(text.strip()) if text.strip() else 0
 
 
-_LEVELS = {"||": 1, "&&": 2, "|": 3, "^": 4, "&": 5, "==": 6, "!=": 6}
-_LEVELS |= {
-    "<": 7,
-    ">": 7,
-    "<=": 7,
-    ">=": 7,
-    "<<": 8,
-    ">>": 8,
-    "+": 9,
-    "-": 9,
-    "*": 10,
-    "/": 10,
-    "%": 10,
-}
-_COMPARED = ("==", "!=", "<=", ">=")
+def _sets(sign: str) -> bool:
+    return sign in ("++", "--", "=") or (sign[-1:] == "=" and sign not in _RANKS)
+
+
+# How much a sign binds; assignments are of rank 1
+_RANKS = {",": 0, "?": 2, "||": 3, "&&": 4, "|": 5, "^": 6, "&": 7, "==": 8, "!=": 8}
+_RANKS |= {"<": 9, ">": 9, "<=": 9, ">=": 9, "<<": 10, ">>": 10, "+": 11, "-": 11}
+_RANKS |= {"*": 12, "/": 12, "%": 12, "**": 13}
 
 
 def _computed(sign: str, a: int, b: int) -> int:
-    if sign in ("/", "%"):
-        if not b:
-            raise Undecided
-        ratio = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-        made = ratio if sign == "/" else a - b * ratio
-    elif sign in ("<<", ">>") and not 0 <= b < 64:
+    if (sign in ("/", "%") and not b) or (sign in ("<<", ">>", "**") and not 0 <= b < 64):
         raise Undecided
-    else:
-        made = int(_SIGNS[sign](a, b))
-    if abs(made) > 1 << 62:
+    if sign in ("/", "%"):
+        ratio = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+        return ratio if sign == "/" else a - b * ratio
+    return _bounded(int(_SIGNS[sign](a, b)))
+
+
+def _bounded(number: int) -> int:
+    if abs(number) > 1 << 62:
         raise Undecided  # near where a shell wraps around
-    return made
+    return number
 
 
 _SIGNS: dict[str, Callable[[int, int], Any]] = {
     **{"+": int.__add__, "-": int.__sub__, "*": int.__mul__, "|": int.__or__, "^": int.__xor__},
     **{"&": int.__and__, "<<": int.__lshift__, ">>": int.__rshift__, "==": int.__eq__},
+    **{"**": lambda a, b: a**b if abs(a) < 1 << 62 else 1 << 63},
     **{"!=": int.__ne__, "<": int.__lt__, ">": int.__gt__, "<=": int.__le__, ">=": int.__ge__},
     **{"&&": lambda a, b: bool(a and b), "||": lambda a, b: bool(a or b)},
 }
 
 
 def _whole(text: str) -> int:
-    """A number as a shell writes it: decimal, hexadecimal, octal. Raises Undecided."""
-    found = re.fullmatch(r"([+-]?)(0[xX][0-9a-fA-F]{1,15}|0[0-7]{1,20}|[1-9]\d{0,17}|0)", text)
-    if not found:
-        raise Undecided
-    digits = found[2]
-    base = 16 if digits[:2] in ("0x", "0X") else 8 if len(digits) > 1 and digits[0] == "0" else 10
-    return int(digits, base) * (-1 if found[1] == "-" else 1)
+    """A number as a shell writes it: decimal, hexadecimal, octal, BASE#... Raises Undecided."""
+    found = re.fullmatch(r"([+-]?)(?:([1-9]\d?)#)?(0[xX]|0(?=\d))?([0-9a-zA-Z]{1,20})", text)
+    try:
+        groups = found.groups("") if found else ("", "", "", "")
+        made = int(groups[0] + groups[3], int(groups[1] or {"": 10, "0": 8}.get(groups[2], 16)))
+    except ValueError:
+        raise Undecided from None
+    return _bounded(made)

@@ -21,19 +21,35 @@ from ..draws import scaled
 
 BASH = shutil.which("bash")
 pytestmark = pytest.mark.skipif(not BASH, reason="bash is the judge")
-LAUNCHERS = ("torchrun", "srun", "mpirun", "deepspeed", "python", "python3")
+LAUNCHERS = ("torchrun", "deepspeed", "accelerate", "python", "python3")
 STAND_IN = """#!/bin/sh
 printf '%s\\n' "$0" "$@" >> "$RECORD"
 printf '\\001\\n' >> "$RECORD"
 """
+# Those that start the command in their last words
+STARTERS = {
+    **dict.fromkeys(
+        ("srun", "mpirun", "docker"),
+        """#!/bin/sh
+while [ $# -gt 0 ]; do
+  case ${1##*/} in bash|sh|torchrun|python*|deepspeed) exec "$@" ;; esac
+  shift
+done
+""",
+    ),
+    **dict.fromkeys(("ssh", "pdsh"), '#!/bin/sh\nfor last; do :; done\nexec bash -c "$last"\n'),
+    "sbatch": '#!/bin/sh\nexec bash "$@"\n',
+}
+# Options of launchers, which are read in front of what they launch
+COUNTS = ("nodes", "N", "n", "np", "ntasks", "gres", "gpus-per-node", "ntasks-per-node")
 
 
 def passed(scripts: Sequence[str], folder: Path, **environment: str) -> list[list[list[str]]]:
     """What bash passes to the launchers of each script, word by word, in an empty environment."""
     tools = folder / "tools"
     tools.mkdir(exist_ok=True)
-    for name in LAUNCHERS:
-        (tools / name).write_text(STAND_IN)
+    for name, text in {**dict.fromkeys(LAUNCHERS, STAND_IN), **STARTERS}.items():
+        (tools / name).write_text(text)
         (tools / name).chmod(0o755)
     lines = []
     for number, text in enumerate(scripts):
@@ -55,7 +71,7 @@ def passed(scripts: Sequence[str], folder: Path, **environment: str) -> list[lis
 
 def fields_passed(calls: list[list[str]]) -> dict[str, Any] | None:
     """Fields of the last launch with arguments of Megatron-LM."""
-    rows = [shell.options(words[1:]) for words in calls]
+    rows = [shell.options(words) for words in calls]
     rows = [row for row in rows if {"num-layers", "tensor-model-parallel-size"} & row.keys()]
     return rows[-1] if rows else None
 
@@ -72,7 +88,7 @@ def differences(text: str, calls: list[list[str]]) -> list[str]:
     made = []
     for name in {*ours, *theirs}:
         value = ours.get(name)
-        if "$" in str(value) or name in ("nodes", "N", "gpus-per-node", "ntasks-per-node"):
+        if "$" in str(value) or name in COUNTS:
             continue
         if str(value) != str(theirs.get(name)):
             made.append(f"{name}: {value!r}, bash passes {theirs.get(name)!r}")
@@ -208,6 +224,15 @@ class Draw:
                 f"A+=({self.number()})\n{name}=${{#A[@]}}",
                 f"{name}=$({self.pick('date', f'echo ${self.name()}', 'nproc')})",
                 f"{{ {name}={self.number()}; }} 2>/dev/null",
+                f"for {name} in 1 2 4; do\n  {self.condition()} && {self.pick('break', 'continue')}\n  {inner}\ndone",
+                f"for i in 1 2; do\n  for {name} in 4 8; do\n    {self.condition()} && "
+                f"{self.pick('break 2', 'continue 2', 'break')}\n    X=$i\n  done\n  N=$i\ndone",
+                f"g() {{\n  {self.condition()} && return {self.pick(0, 1)}\n  {inner}\n  # done\n}}\n"
+                f"g && {name}=2 || {name}=1",
+                f'declare -i {name}="{self.sum()}"',
+                f"declare -i {name}={self.number()}+{self.number()}",
+                f"[[ {name} -eq {self.number()} ]] && X=1 || X=2",
+                f"{name}=$(echo ${self.name()}; exit 1) || X=8",
                 f"echo hi | while read {name}; do X=1; done",
                 f"if {self.condition()}; then exit 0; fi" if self.pick(0, 0, 1) else ":",
                 f"cat <<EOF >/dev/null\n--num-layers 98 ${name}\nEOF",
@@ -270,6 +295,62 @@ def test_five_thousand_scripts_are_read_as_bash_runs_them(tmp_path: Path) -> Non
         folder.mkdir()
         _, wrong = drawn(1000 + 500 * part, 500, folder)
         assert not wrong, f"{len(wrong)} of 500: {wrong[0]}"
+
+
+TRAIN = "pretrain_gpt.py --num-layers 4 --tensor-model-parallel-size 2"
+
+
+@pytest.mark.parametrize(
+    ("launch", "fields"),
+    [
+        (f"srun --wait=60 --kill-on-bad-exit=1 -l python {TRAIN} --bf16", {"bf16"}),
+        (f"torchrun --tee 3 --nproc_per_node 8 {TRAIN}", {"nproc-per-node"}),
+        (f"python -u -X dev {TRAIN} --save a.py --fp16", {"save", "fp16"}),
+        (f"python -m torch.distributed.run --nnodes 2 --max-restarts 0 {TRAIN}", {"nnodes"}),
+        (f"srun --label bash -x -c 'torchrun --log-dir x {TRAIN}'", set()),
+        (f"python -m pkg.train {TRAIN.partition(' ')[2]} --script x.py", {"script"}),
+        (f"ssh -p 22 host torchrun {TRAIN}", set()),
+    ],
+)
+def test_flags_of_launchers_are_no_arguments(launch: str, fields: set[str]) -> None:
+    ours, _ = megatron_lm.arguments(f"#!/bin/bash\n{launch}\n", "launch.sh")
+    assert ours.keys() == {"num-layers", "tensor-model-parallel-size", *fields}
+
+
+def test_what_is_not_read_is_named() -> None:
+    """Of a value to fill in, of a flag that a branch names, and of what no shell understands."""
+    text = f"""A=<path to a>/x.txt
+if date | grep -q 1; then D=bf16; else D=fp16; fi
+torchrun {TRAIN} --save $A --swiglu --$D
+"""
+    ours, remarks = megatron_lm.arguments(text, "launch.sh")
+    assert ours["swiglu"] is True
+    assert ours["save"] == "$A/x.txt"
+    assert any("--$D" in remark for remark in remarks)
+    _, remarks = megatron_lm.arguments(f"A=<a\nB=2\n\ntorchrun {TRAIN}\n", "launch.sh")
+    assert any("not understood: lines 1" in remark for remark in remarks)
+
+
+def test_scripts_as_people_write_them_are_read_as_bash_runs_them(tmp_path: Path) -> None:
+    file = Path(__file__).parents[1] / "data" / "launch_scripts.txt"
+    rows = [row.partition("\n") for row in file.read_text().split("### ")[1:]]
+    wrong, whole = {}, []
+    for name, _, text in rows:
+        folder = tmp_path / name
+        folder.mkdir()
+        batch = [shell.options(line.split()) for line in megatron_lm._SBATCH.findall(text)]
+        slurm = megatron_lm._slurm({key: value for row in batch for key, value in row.items()})
+        (calls,) = passed([text], folder, **slurm)
+        theirs = fields_passed(calls)
+        assert theirs is not None, f"{name} launches nothing"
+        if found := differences(text, calls):
+            wrong[name] = found
+        ours, _ = megatron_lm.arguments(text, name)
+        if not [key for key in theirs if "$" in str(ours.get(key))]:
+            whole.append(name)
+    assert not wrong
+    assert len(rows) >= 40
+    assert len(whole) >= 0.7 * len(rows), sorted({name for name, *_ in rows} - {*whole})
 
 
 BATCH = """#!/bin/bash

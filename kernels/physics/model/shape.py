@@ -210,16 +210,15 @@ def expert_parameters(hidden_size, expert_ffn_hidden_size, ffn_matrices):
     return ffn_matrices * hidden_size * expert_ffn_hidden_size
 
 
-@alternative("expert_layers", linear_attention=False)
-def expert_layers(layers, dense_layers):
+def expert_layers(ffn_layers, dense_layers):
     """Layers whose feed-forward block is a mixture of experts.
 
-    l - dense layers
+    l_f - dense layers
 
     Returns: [1] layers
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 4.2 (all but the first three layers)
     """
-    return layers - dense_layers
+    return ffn_layers - dense_layers
 
 
 def routed_parameters(expert_layers, experts, expert_parameters):
