@@ -11,6 +11,7 @@ from ...catalog import AUTO, NONE
 from ...kernels.graph.formulas import Graph
 from ..spec.axes import is_coupled, make_axis
 from ..spec.axis import Axis
+from ..spec.graphs import graph_of
 from ..spec.phases import stated
 from .plan import Plan
 
@@ -91,6 +92,8 @@ def _digest(row: Any) -> str:
 def as_it_was(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The scenario of a result's spec; one older than inferred calibrations gets "none"."""
     scenario, axes = spec["scenario"], spec["axes"]
+    if not graph_of(scenario).roles.labels:
+        return dict(scenario)
     named = {*scenario, *axes, *stated(scenario)}.union(
         *(entry for entry in axes.values() if is_coupled(entry))
     )

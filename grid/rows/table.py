@@ -112,7 +112,7 @@ def evaluate_table(
             given = own.given
             free = [n for n in given if n in cells.numbers or isinstance(given[n], np.ndarray)]
             try:
-                plan = _plan(own, free, wanted, asked.engine, asked._mask)
+                plan = _plan(graph, own, free, wanted, asked.engine, asked._mask)
             except InputError as error:
                 raise InputError(f"{source.place(own.first)}: {error}") from None
             work.append((own, _read(plan, free), plan))
@@ -182,10 +182,12 @@ def _inputs(graph: Graph, source: Frame, keep: str | Sequence[str]) -> list[str]
     return inputs
 
 
-def _plan(own: Class, free: list[str], outputs: Sequence[str], engine: str, mask: bool) -> Plan:
+def _plan(
+    graph: Graph, own: Class, free: list[str], outputs: Sequence[str], engine: str, mask: bool
+) -> Plan:
     constants = {name: float(value) for name, value in own.given.items() if name not in free}
     rows = Axis(ROW, np.broadcast_to(np.int8(0), own.size))  # only its length matters
-    return Plan(Problem(constants, own.options, (rows,), ()), outputs, engine, mask, free)
+    return Plan(Problem(graph, constants, own.options, (rows,), ()), outputs, engine, mask, free)
 
 
 def _read(plan: Plan, free: list[str]) -> list[str]:

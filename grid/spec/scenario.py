@@ -10,7 +10,6 @@ import numpy as np
 from ...catalog import AUTO, CONFIGURED, KINDS, CatalogError, Record, record
 from ...kernels.calculus.phases import in_phase, without_phase
 from ...kernels.graph.formulas import Graph
-from ...kernels.physics.graph import PHYSICS
 from ...kernels.physics.roles import BESIDE_GPUS, ERRORS, GROWING, HEADS, MEASURED, SHARES, WHOLES
 from ..errors import InputError
 from . import auto, dates, framework, graphs, hardware, own_records, patterns, phases, values
@@ -31,6 +30,7 @@ class Problem:
     """A sweep in numbers: constants in SI, options chosen, axes, catalog records used. `tables` are
     numbers that vary along several axes: their names, and the array over them."""
 
+    graph: Graph
     constants: Mapping[str, float]
     options: Mapping[str, Any]
     axes: tuple[Axis, ...]
@@ -47,7 +47,6 @@ class Problem:
     auto_by_default: bool = False  # the scenario does not name it
     phases: Axis | None = None  # of the job, which are added up
     phased: frozenset[str] = frozenset()  # numbers in `tables` with values by phase
-    graph: Graph = PHYSICS
 
     def gives(self, name: str) -> bool:
         """Whether a scenario, a label or an axis sets a number."""
@@ -171,6 +170,7 @@ def resolve(
             f"{in_phase(sought[0], phases.keys(job)[0])}"
         )
     problem = Problem(
+        graph,
         constants=constants,
         options=options,
         axes=tuple(axis for axis in swept if axis is not job),
@@ -191,7 +191,6 @@ def resolve(
         by_value=hardware.COUNTED if torus.rows or counted.rows else frozenset(),
         per_decade=per_decade,
         auto_by_default=auto_by_default,
-        graph=graph,
     )
     for upper, lower in GROWING.items():
         least, given = constants.get(lower, 0.0), constants.get(upper, 0.0)
@@ -225,7 +224,7 @@ def _plain(
     for name in free:
         values.check_name(graph, name)
     stated = frozenset({*constants, *options})
-    return Problem(constants, options, swept, (), stated, distributions=distributions, graph=graph)
+    return Problem(graph, constants, options, swept, (), stated, distributions)
 
 
 def _owners(axes: Sequence[Axis], added_up: bool = False) -> dict[str, str]:

@@ -30,7 +30,6 @@ from fleetcube.commands.table import (
     write_table,
 )
 from fleetcube.grid.text import WIDTH
-from fleetcube.kernels.physics.graph import PHYSICS
 
 if TYPE_CHECKING:
     from fleetcube.grid.run.settings import Engine, Infeasible
@@ -77,7 +76,7 @@ def cli(context: click.Context, debug: bool, verbose: int, graph: tuple[str, ...
     if graph:
         from fleetcube.grid.spec.graphs import with_graph
 
-        with_graph({}, list(graph))
+        context.obj = with_graph({}, list(graph))  # refused here if it cannot be imported
 
 
 def _logging(verbose: int) -> Callable[[], None]:
@@ -309,6 +308,7 @@ def simulate(
     from fleetcube.grid.show.tables import MOST_ROWS, table, variables
     from fleetcube.grid.spec.axes import make_axes
     from fleetcube.grid.spec.phases import NAME, names
+    from fleetcube.kernels.physics.graph import PHYSICS
 
     own: Any = changed(spec, selectors, otherwise=["goodput"]).spec
     with progress("simulating"):
@@ -478,7 +478,8 @@ def explain(name: str | None, selectors: tuple[str, ...]) -> None:
         say_each(["", f"{used}."] if used else [], err=False)
         say_each([why] if (why := cannot_run(point)) else [], err=False)
         return
-    say(text(name, **pairs(selectors)))
+    graph = (click.get_current_context().obj or {}).get("graph", ())
+    say(text(name, graph, **pairs(selectors)))
 
 
 @cli.command()

@@ -10,7 +10,6 @@ from fleetcube.commands.points import check_answered
 from fleetcube.commands.progress import progress
 from fleetcube.commands.say import say, say_each
 from fleetcube.commands.table import print_foot, print_table, to_file, with_unit, write_table
-from fleetcube.kernels.physics.graph import PHYSICS
 
 if TYPE_CHECKING:
     import xarray
@@ -62,6 +61,7 @@ def solve(
     from fleetcube.grid.run.settings import Settings
     from fleetcube.grid.show.tables import table
     from fleetcube.grid.spec.dates import NAME, as_time, start_of
+    from fleetcube.grid.spec.graphs import graph_of
     from fleetcube.kernels.physics.roles import ALSO_REASONS
 
     ends = None if between is None else between.split(":")
@@ -71,7 +71,7 @@ def solve(
     if start is not None:
         problem["scenario"] |= {NAME: start}
     since = start_of(problem["scenario"])
-    aim = read_target(PHYSICS, said := as_time(target, since))
+    aim = read_target(graph_of(problem["scenario"]), said := as_time(target, since))
     problem["outputs"] = aim.outputs
     with progress("solving"):
         settings = Settings(engine, infeasible, threads)
