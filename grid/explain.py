@@ -246,7 +246,7 @@ def _explain_quantity(graph: Graph, quantity: Quantity, options: Mapping[str, An
     doc = quantity.doc
     lines = [f"{quantity.name} [{'flag' if doc.flags else _unit(doc.unit)}]"]
     for each in graph.extensions:
-        if quantity.name in each.quantities:
+        if not each.inputs and quantity.name in each.quantities:
             done = (
                 f"replaces {quantity.name} of"
                 if quantity.name in PHYSICS.quantities

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...catalog import KINDS, FileLabel
-from ...kernels.physics.graph import PHYSICS
-from ...kernels.physics.roles import REASON, TEXTS
+from ...kernels.graph.formulas import Graph
+from ...kernels.physics.roles import REASON
 from ..errors import InputError, nearest
 from ..plan.labels import plain
 from ..plan.plan import Plan
@@ -253,7 +253,7 @@ def _flat(sweep: Evaluation, over: Sequence[str]) -> dict[str, Any]:
     spec: Any = sweep.spec
     apart = (dates.NAME, own_records.NAME)  # own labels carry their records
     stated = {name: value for name, value in spec["scenario"].items() if name not in apart}
-    entries = {name: _entry(name, value) for name, value in stated.items()}
+    entries = {name: _entry(sweep.graph, name, value) for name, value in stated.items()}
     for name in spec["axes"]:
         if name in over:
             for own in _axis(sweep, name).inputs:
@@ -280,13 +280,13 @@ def _planned(entries: dict[str, Any], over: Sequence[str]) -> tuple[dict[str, An
     return ({**entries, **inputs_of(found)}, layout) if layout else (entries, "")
 
 
-def _entry(name: str, value: Any) -> Any:
-    if isinstance(value, Mapping) or name in {*KINDS, *TEXTS, PHASE}:
+def _entry(graph: Graph, name: str, value: Any) -> Any:
+    if isinstance(value, Mapping) or name in {*graph.roles.labels, *graph.roles.texts, PHASE}:
         return value
     return (
         patterns.choice(name, value)
-        if values.is_option(PHYSICS, name)
-        else values.number(PHYSICS, name, value)
+        if values.is_option(graph, name)
+        else values.number(graph, name, value)
     )
 
 

@@ -12,7 +12,6 @@ from fleetcube.commands import complete
 from fleetcube.commands.changed import changed
 from fleetcube.commands.say import say, say_wrapped
 from fleetcube.commands.table import print_table, with_unit
-from fleetcube.kernels.physics.graph import PHYSICS
 
 _BEST = "best"  # in place of a second spec
 
@@ -127,7 +126,7 @@ def _two_values(
         raise InputError(
             "compare takes two specs, or one and two values of one name: gpu=h100-sxm,b200-sxm"
         )
-    axis = make_axes(PHYSICS, both.spec["axes"])[two[0]]
+    axis = make_axes(both.graph, both.spec["axes"])[two[0]]
     rest = {name: own for name, own in both.spec["axes"].items() if name != axis.name}
     sweeps = [
         both.replace(scenario={**both.spec["scenario"], **at(axis, k)}, axes=rest) for k in (0, 1)
@@ -213,6 +212,9 @@ def _row(ends: list[float], factor: float) -> list[str]:
 
 
 def _changes(comparison: Any) -> None:
+    from fleetcube.grid.spec.graphs import graph_at
+
+    graph = graph_at(comparison.attributes[0])
     if not comparison.changes:
         say("\nthe specs do not differ here")
         return
@@ -220,7 +222,9 @@ def _changes(comparison: Any) -> None:
     for change in sorted(comparison.changes, key=lambda c: -abs(_middle(c.factor) - 1)):
         effects = [_middle(row) for row in (change.alone, change.last, change.factor)]
         cells = ["-" if value != value else f"{value:.4g}" for value in effects]
-        rows.append([change.name, *(_entry(change.name, v) for v in (change.a, change.b)), *cells])
+        rows.append(
+            [change.name, *(_entry(graph, change.name, v) for v in (change.a, change.b)), *cells]
+        )
     over = _over(comparison)
     say(f"\nwhat differs, and the factor on {comparison.of}{' (medians)' if over else ''}")
     print_table(["entry", "A", "B", "alone", "last", "factor"], rows)
@@ -232,14 +236,16 @@ def _changes(comparison: Any) -> None:
 
 
 def _inputs(comparison: Any) -> None:
+    from fleetcube.grid.spec.graphs import graph_at
     from fleetcube.grid.spec.values import unit_of
 
+    graph = graph_at(comparison.attributes[0])
     if comparison.inputs:
         say("\nset by these labels")
         rows = [
             [
                 name,
-                *("-" if v != v else with_unit(v, unit_of(PHYSICS, name), name) for v in ends),
+                *("-" if v != v else with_unit(v, unit_of(graph, name), name) for v in ends),
             ]
             for name, *ends in comparison.inputs
         ]
@@ -261,14 +267,14 @@ def _feet(comparison: Any) -> None:
     say_wrapped(*alike, *apart, err=True)
 
 
-def _entry(name: str, value: Any) -> str:
+def _entry(graph: Any, name: str, value: Any) -> str:
     from fleetcube.grid.spec.values import unit_of
     from fleetcube.kernels.declare import written
 
     if value is None:
         return "-"
     if isinstance(value, float):
-        return with_unit(value, unit_of(PHYSICS, name), name)
+        return with_unit(value, unit_of(graph, name), name)
     return written(value)
 
 
