@@ -19,7 +19,7 @@ from ..plan.plan import Plan
 from ..run.evaluation import Evaluation, is_known
 from ..run.settings import Settings
 from ..show.tables import meanings
-from ..spec import dates, hardware, own_records, patterns, phases, values
+from ..spec import dates, graphs, hardware, own_records, patterns, phases, values
 from ..spec.axes import PHASE, make_axis
 from ..spec.axis import Axis
 from .extrapolation import with_remarks
@@ -281,7 +281,12 @@ def _planned(entries: dict[str, Any], over: Sequence[str]) -> tuple[dict[str, An
 
 
 def _entry(graph: Graph, name: str, value: Any) -> Any:
-    if isinstance(value, Mapping) or name in {*graph.roles.labels, *graph.roles.texts, PHASE}:
+    if isinstance(value, Mapping) or name in {
+        *graph.roles.labels,
+        *graph.roles.texts,
+        PHASE,
+        graphs.NAME,
+    }:
         return value
     return (
         patterns.choice(name, value)
