@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.physics.inputs import INPUTS
 from ...kernels.physics.roles import WHOLES
 from ..errors import InputError
 from ..plan.cases import MOST_CASES, defaults
@@ -21,7 +20,7 @@ from ..spec.scenario import choose, resolve
 from .frames import Frame
 
 # If given, these affect more than their value: implied options, void totals, inferred calibrations
-_TELLING = auto.OWN.union(*(row.implied_by for row in INPUTS.values()), *WHOLES.values())
+_TELLING = auto.OWN.union(*WHOLES.values())
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,10 @@ def classes(
     columns, as codes and distinct values, determine the inferred calibration; with `sizes` also the
     width of its interval."""
     by_value, graph = telling or {}, graph_of(scenario)
-    fallback = {*defaults(graph), *scenario} - _TELLING  # a gap in these is a value like any other
+    implying = {name for row in graph.inputs.values() for name in row.implied_by}
+    fallback = (
+        {*defaults(graph), *scenario} - _TELLING - implying
+    )  # a gap in these is a value like any other
     deciding = {name: row for name, row in cells.numbers.items() if name not in fallback}
     parts = [(codes, len(found)) for codes, found in cells.choices.values()]
     gaps = [np.isnan(column) for column in deciding.values()]
