@@ -156,7 +156,7 @@ def test_sweeps_that_do_not_name_it_are_as_before(written: Callable[..., str]) -
         lambda: Sweep({**JOB, "lab_share": 0.5}, AXES, names),
         lambda: Sweep(JOB, AXES, ["d_idle_hours_d_straggler_slowdown"]),
     ):
-        with pytest.raises(InputError, match="is not a(n input| quantity); "):
+        with pytest.raises(InputError, match=r"is not a(n input| quantity); "):
             refused()
 
 
