@@ -92,6 +92,7 @@ def copied_gradient_optimizer_state_bytes(optimizer_bytes_per_parameter):
 for of_all, of_trained, what in (
     ("kept_gradient_bytes", "gradient_storage_bytes", "gradients"),
     ("updated_state_bytes", "optimizer_state_bytes", "optimizer states"),
+    ("host_state_bytes", "optimizer_bytes_per_parameter", "states that the host updates"),
     ("host_gradient_bytes", "master_gradient_bytes", "gradients that go to the host"),
 ):
     row(of_all, of_trained, lora=False)
