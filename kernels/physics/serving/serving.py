@@ -145,43 +145,6 @@ def read_weights_memory(
     return serving_weights_memory - beside * bytes_per_element / attention_ranks
 
 
-def head_weights_memory(
-    vocab_size, hidden_size, bytes_per_element, embedding_tables, attention_ranks, tensor_parallel
-):
-    """Weight memory of one GPU that the product for logits reads.
-
-    V h e / t; over the ranks of the embedding where it is the same table
-
-    Returns: [B] weights
-    Source: vLLM, vllm/model_executor/layers/vocab_parallel_embedding.py (ParallelLMHead)
-    """
-    ranks = where(embedding_tables > 1, tensor_parallel, attention_ranks)
-    return vocab_size * hidden_size * bytes_per_element / ranks
-
-
-@alternative("skipped_weights_memory", mixture_of_experts=True, off=0.0)
-def expert_skipped_weights_memory(
-    parameters,
-    active_parameters,
-    looked_up_parameters,
-    embedding_tables,
-    vocab_size,
-    hidden_size,
-    served_matrix_bytes,
-    tensor_parallel,
-):
-    """Weight memory of one GPU in the experts that a token is not routed to.
-
-    (N - N_active) q / t, without an embedding beside the head that N_active leaves out
-
-    Returns: [B] weights
-    Source: Jiang et al. 2024 (Mixtral), arXiv:2401.04088, section 2.1 (k of E experts a token)
-    """
-    left_out = (embedding_tables - 1) * vocab_size * hidden_size - looked_up_parameters
-    skipped = parameters - active_parameters - np.maximum(left_out, 0.0)
-    return skipped * served_matrix_bytes / tensor_parallel
-
-
 row(
     "decode_weights_bytes",
     "read_weights_memory",
@@ -195,10 +158,22 @@ row(
 
 @alternative("decode_weights_bytes", mixture_of_experts=True)
 def expert_decode_weights_bytes(
-    read_weights_memory, skipped_weights_memory, experts, experts_per_token, serving_batch_size
+    read_weights_memory,
+    parameters,
+    active_parameters,
+    looked_up_parameters,
+    embedding_tables,
+    vocab_size,
+    hidden_size,
+    experts,
+    experts_per_token,
+    serving_batch_size,
+    served_matrix_bytes,
+    tensor_parallel,
 ):
-    """weights - skipped (1 - k/E)^(b - 1): without the experts that no token is routed to, by
-    uniform, independent routing
+    """weights - N_skipped (1 - k/E)^(b - 1) q / t: without the experts that no token is routed to,
+    by uniform, independent routing; N_skipped = N - N_active, without an embedding beside the head
+    that N_active leaves out
 
     Range: mean over GPUs; with uneven routing, the GPU with the most-visited experts reads more
     Source: Jiang et al. 2024 (Mixtral), arXiv:2401.04088, section 2.1 (k of E experts a token);
@@ -207,7 +182,9 @@ def expert_decode_weights_bytes(
     some_left = experts_per_token < experts
     share = where(some_left, experts_per_token / experts, 0.5)
     idle = where(some_left, np.exp((serving_batch_size - 1) * np.log1p(-share)), 0.0)
-    return read_weights_memory - skipped_weights_memory * idle
+    left_out = (embedding_tables - 1) * vocab_size * hidden_size - looked_up_parameters
+    skipped = parameters - active_parameters - np.maximum(left_out, 0.0)
+    return read_weights_memory - skipped * idle * served_matrix_bytes / tensor_parallel
 
 
 def kv_cache_bytes_per_token(attention_layers, kv_elements_per_layer, kv_bytes_per_element):
@@ -529,31 +506,9 @@ def serving_time_in_interval(serving_time_error, serving_error_factor):
     return np.exp(serving_time_error * np.log(serving_error_factor))
 
 
-def _matrices_time(tokens, weights, skipped, of_skipped, of_routed, each, matrices, bandwidth, rate):
-    """Seconds of a GPU's products with experts, and with all others: each reads, or multiplies.
-
-    `weights` and `skipped` are its bytes, `matrices` its parameters that a token multiplies, those
-    named `of_` parameters of the model.
-    """
-    some = of_skipped > 0
-    left = where(some, of_skipped, 1.0) / where(some, of_routed, 2.0)  # 1 - k / E
-    routed = skipped / left
-    chosen = routed * (1 - left) / each
-    visited = routed * (1 - np.exp(tokens * np.log(left)))
-    experts = np.maximum(visited / bandwidth, 2 * tokens * chosen / rate)
-    others = 2 * tokens * (matrices - chosen) / rate
-    return experts + np.maximum((weights - routed) / bandwidth, others)
-
-
 def decode_step_time(
     decode_bytes,
     decode_weights_bytes,
-    read_weights_memory,
-    head_weights_memory,
-    skipped_weights_memory,
-    skipped_parameters,
-    routed_parameters,
-    served_matrix_bytes,
     serving_batch_size,
     active_matrix_parameters,
     vocab_size,
@@ -570,35 +525,30 @@ def decode_step_time(
 ):
     """Time of one decode step of a replica: one more token for each sequence of its batch.
 
-    (sum of max(weights / BW, operations / (t P)) over experts, other matrices and logits +
-    max(cache / BW, attention / (t P_attention)) + all-reduces) x ratio, with P and BW as kernels
-    reach them
+    (max(weights / BW, 2 b (N_matrices / P + V h / P_logits) / t) + max(cache / BW, attention / (t
+    P_attention)) + all-reduces) x ratio, with P and BW as kernels reach them
 
     Returns: [s] time of one decode step
     Range: `serving_memory_reason` says whether the batch fits; scheduling and sampling are not
-        counted; without tensor_parallel no all-reduces are. Mixers count with other matrices: up to
-        8 % short where attention is apart, 1 % where ranks keep copies
+        counted; without tensor_parallel no all-reduces are. All matrices as one kernel: at most 11 %
+        short where some are read and others multiplied, as a mixture's beyond some 300 sequences
     Source: Williams et al. 2009, CACM 52(4), kernel by kernel; Pope et al. 2022, arXiv:2211.05102,
         section 2; Fleet Foundations, the single-accelerator roofline (decoding); attention keeps
         its own format: DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.1
     Example:
         >>> weights, peak = 2 * 8.03e9, 989e12
-        >>> held = weights, weights, weights, 0, 0, 0, 0, 2
         >>> work = 1, 8.03e9, 0, 0, 0
-        >>> step = decode_step_time(*held, *work, 1, 3.35e12, peak, peak, peak, 1, 0, 1)
+        >>> step = decode_step_time(weights, weights, *work, 1, 3.35e12, peak, peak, peak, 1, 0, 1)
         >>> round(1 / float(step), 1)
         208.6
     """
-    bandwidth, rate = reached_hbm_bandwidth, tensor_parallel * gemm_efficiency
-    held = read_weights_memory - head_weights_memory, skipped_weights_memory
-    held = *held, skipped_parameters, routed_parameters, served_matrix_bytes
-    matrices = active_matrix_parameters / tensor_parallel, bandwidth, gemm_efficiency * peak_flops
-    logits = 2 * serving_batch_size * vocab_size * hidden_size / (rate * logits_peak_flops)
-    head = np.maximum(head_weights_memory / bandwidth, logits)
-    cache = (decode_bytes - decode_weights_bytes) / bandwidth
+    rate = tensor_parallel * gemm_efficiency
+    products = active_matrix_parameters / peak_flops + vocab_size * hidden_size / logits_peak_flops
+    products = 2 * serving_batch_size * products / rate
+    matrices = np.maximum(decode_weights_bytes / reached_hbm_bandwidth, products)
+    cache = (decode_bytes - decode_weights_bytes) / reached_hbm_bandwidth
     scores = decode_attention_flops / (rate * attention_peak_flops)
-    time = _matrices_time(serving_batch_size, *held, *matrices) + head + np.maximum(cache, scores)
-    return (time + decode_exchange_time) * serving_time_ratio
+    return (matrices + np.maximum(cache, scores) + decode_exchange_time) * serving_time_ratio
 
 
 def decode_tokens_per_second(serving_batch_size, decode_step_time, serving_memory_reason):
@@ -715,10 +665,13 @@ def prefill_flops(prefill_tokens, prompt_flops_per_token):
 
 def prefill_time(
     read_weights_memory,
-    head_weights_memory,
-    skipped_weights_memory,
-    skipped_parameters,
+    vocab_size,
+    hidden_size,
+    bytes_per_element,
+    embedding_tables,
+    attention_ranks,
     routed_parameters,
+    skipped_parameters,
     served_matrix_bytes,
     prefill_tokens,
     active_matrix_parameters,
@@ -735,27 +688,32 @@ def prefill_time(
 ):
     """Prefill time of a batch's prompts on one replica.
 
-    (sum of max(weights / BW, operations / (t P)) over experts, other matrices and logits +
+    (sum of max(weights / BW, operations / (t P)) over visited experts, other matrices and logits +
     attention / (t P_attention) + all-reduces) x ratio, with P and BW as kernels reach them
 
     Returns: [s] time of all prompts
-    Range: prompts packed into one pass, without prefix caching or decode steps between. Mixers
-        count with other matrices: up to 8 % short where attention is apart, 1 % where ranks keep
-        copies; of fewer prompts than GPUs with attention apart, these take t / b times as long
+    Range: prompts packed into one pass, without prefix caching or decode steps between; mixers as
+        one kernel with other matrices: up to a third short for short prompts where attention is
+        apart, 4 % beside copied heads. Fewer prompts than GPUs with attention apart: too short
     Source: Pope et al. 2022, arXiv:2211.05102, section 2; Williams et al. 2009, CACM 52(4), kernel
-        by kernel; logits and attention keep their own formats: DeepSeek-AI 2024, arXiv:2412.19437,
-        section 3.3.1
+        by kernel; logits and attention in 16 bits: DeepSeek-AI 2024, arXiv:2412.19437, section
+        3.3.1
     """
-    bandwidth, rate = reached_hbm_bandwidth, tensor_parallel * gemm_efficiency
-    held = read_weights_memory - head_weights_memory, skipped_weights_memory
-    held = *held, skipped_parameters, routed_parameters, served_matrix_bytes
-    matrices = active_matrix_parameters / tensor_parallel, bandwidth, gemm_efficiency * peak_flops
-    attention = prompt_attention_flops_per_token
-    logits = prompt_flops_per_token - attention - 2 * active_matrix_parameters
-    head = prefill_tokens * logits / (rate * logits_peak_flops)
-    head = np.maximum(head_weights_memory / bandwidth, head)
-    scores = prefill_tokens * attention / (rate * attention_peak_flops)
-    time = _matrices_time(prefill_tokens, *held, *matrices) + head + scores
+    bandwidth, rate = reached_hbm_bandwidth, tensor_parallel * gemm_efficiency / prefill_tokens
+    some = skipped_parameters > 0
+    left = where(some, skipped_parameters, 1.0) / where(some, routed_parameters, 1.0)  # 1 - k/E
+    visited = where(some, 1 - np.exp(prefill_tokens * np.log(left)), 1.0)
+    routed = routed_parameters * served_matrix_bytes / tensor_parallel
+    chosen = routed_parameters - skipped_parameters
+    experts = np.maximum(routed * visited / bandwidth, 2 * chosen / (rate * peak_flops))
+    ranks = where(embedding_tables > 1, tensor_parallel, attention_ranks)
+    head = vocab_size * hidden_size * bytes_per_element / ranks
+    others = 2 * (active_matrix_parameters - chosen) / (rate * peak_flops)
+    others = np.maximum((read_weights_memory - head - routed) / bandwidth, others)
+    logits = prompt_flops_per_token - prompt_attention_flops_per_token
+    logits = (logits - 2 * active_matrix_parameters) / (rate * logits_peak_flops)
+    scores = prompt_attention_flops_per_token / (rate * attention_peak_flops)
+    time = experts + others + np.maximum(head / bandwidth, logits) + scores
     return (time + prefill_exchange_time) * serving_time_ratio
 
 
