@@ -152,12 +152,7 @@ def select(
             see = f"fleetcube catalog {row.labels.partition(' ')[0].rstrip(':')}"
             hint = f", or a {row.labels} ({see})" if row.labels else ""
             raise MissingInputError(f"{name} is missing: {wanted} needs it{via}; give {own}{hint}")
-        known = graph[name]
-        if known.option and options[known.option] not in known.formulas:
-            wanted, choice = path[0] if path else name, f"{known.option} = {options[known.option]}"
-            why = f"{wanted} needs it, and no formula has it for {choice}; give {name}"
-            raise MissingInputError(f"{name} is missing: {why}")
-        formula = known.formula(options)
+        formula = graph[name].formula(options)
         for parameter in parameters(formula):
             visit(parameter, (*path, name))
         order[name] = formula

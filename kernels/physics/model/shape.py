@@ -131,6 +131,10 @@ def kv_elements_per_layer(kv_heads, head_size):
     return 2 * kv_heads * head_size
 
 
+row("kv_elements_per_layer", "latent_kv_elements", latent_attention=True)
+row("attention_parameters_per_layer", "latent_weights", latent_attention=True)
+
+
 def value_head_size(head_size):
     """Width of a head's value: that of its query and key, unless the model states it.
 

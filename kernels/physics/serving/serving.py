@@ -61,9 +61,6 @@ def weights_bytes(parameters, serving_weight_bytes):
 
     Returns: [B] weights of one replica
     Source: by definition; Fleet Foundations, the single-accelerator roofline (16.1 GB for 8B)
-    Example:
-        >>> weights_bytes(8.03e9, 2) / 1e9
-        16.06
     """
     return parameters * serving_weight_bytes
 
@@ -108,8 +105,8 @@ def serving_weights_memory(
     copied, to the c cached numbers of a token as these are
 
     Returns: [B] weights
-    Range: routers, norms and keys' groups of layers with states are on each GPU: 0.2 GB more for
-        DeepSeek-V3. vLLM's data-parallel attention copies dense layers, shared experts and head
+    Range: routers, norms, and keys' groups and vectors of layers with states are on each GPU: 0.2
+        GB more for DeepSeek-V3. vLLM's data-parallel attention copies dense layers, shared experts and head
     Source: Pope et al. 2022, arXiv:2211.05102, section 3.1; DeepSeek-AI 2024, arXiv:2412.19437,
         section 3.4; vLLM, vllm/model_executor/layers/linear.py (QKVParallelLinear) and models/
         deepseek_v2.py (fused_qkv_a_proj); SGLang, python/sglang/srt/models/deepseek_v2.py and
@@ -531,7 +528,7 @@ def decode_step_time(
     Returns: [s] time of one decode step
     Range: `serving_memory_reason` says whether the batch fits; scheduling and sampling are not
         counted; without tensor_parallel no all-reduces are. All matrices as one kernel: at most 11 %
-        short where some are read and others multiplied, as a mixture's beyond some 300 sequences
+        short where some are read, others multiplied, as a mixture's beyond some 300 sequences
     Source: Williams et al. 2009, CACM 52(4), kernel by kernel; Pope et al. 2022, arXiv:2211.05102,
         section 2; Fleet Foundations, the single-accelerator roofline (decoding); attention keeps
         its own format: DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.1
