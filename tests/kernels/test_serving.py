@@ -172,6 +172,20 @@ def test_every_rank_keeps_a_latent_cache() -> None:
     assert value("largest_serving_batch", **apart) == 8 * room // cache
 
 
+@pytest.mark.parametrize(
+    ("name", "missing"),
+    [
+        ("request_kv_cache", "kv_elements_per_layer"),
+        ("serving_weights_memory", "attention_parameters_per_layer"),
+        ("parameters", "attention_parameters_per_layer"),
+    ],
+)
+def test_latent_attention_asks_for_what_its_widths_do_not_give(name: str, missing: str) -> None:
+    shape = {"layers": 61, "hidden_size": 7168, "attention_heads": 128, "vocab_size": 129_280}
+    with pytest.raises(ValueError, match=f"{name} needs it; give {missing}"):
+        value(name, **shape, latent_attention=True, kv_latent_size=512)
+
+
 @pytest.mark.parametrize(("more", "reason"), [(0, 0), (1, 1)])
 def test_a_batch_without_room_has_a_reason_and_no_price(more: int, reason: int) -> None:
     batch = value("largest_serving_batch", **SCENARIO) + more

@@ -27,8 +27,8 @@ def host_update_time(
     Range: one pass of all cores over nodes full of one stage; share of the memory reached: 0.39 to
         0.53 on two Xeon 8168, 0.56 on a Grace. Casts that read weights again make it 34 bytes for
         30, gradients scaled before (DeepSpeed) 42; unbound threads, or Adam operation by operation,
-        2 to 6 times as long. A job in part of a rack: state the node by the tray. Muon's state is the
-        model's mean: of the fullest stage, up to 16 % more (drives: 21 %)
+        2 to 6 times as long. A job in part of a rack: state the node by the tray. Muon: up to 16 %
+        short on the fullest stage, as state is the model's mean (20 % with drives)
     Source: DeepSpeed, csrc/includes/cpu_adam.h; Ren et al. 2021 (ZeRO-Offload), arXiv:2101.06840,
         table 4; Lian et al. 2025 (SuperOffload), arXiv:2509.21271
     """

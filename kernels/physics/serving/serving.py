@@ -105,8 +105,9 @@ def serving_weights_memory(
     copied, to the c cached numbers of a token as these are
 
     Returns: [B] weights
-    Range: routers, norms, and keys' groups and vectors of layers with states are on each GPU: 0.2
-        GB more for DeepSeek-V3. vLLM's data-parallel attention copies dense layers, shared experts and head
+    Range: routers, norms, keys' groups and vectors of layers with states are on each GPU: 0.2 GB
+        more for DeepSeek-V3. vLLM's data-parallel attention copies dense layers, shared experts and
+        head
     Source: Pope et al. 2022, arXiv:2211.05102, section 3.1; DeepSeek-AI 2024, arXiv:2412.19437,
         section 3.4; vLLM, vllm/model_executor/layers/linear.py (QKVParallelLinear) and models/
         deepseek_v2.py (fused_qkv_a_proj); SGLang, python/sglang/srt/models/deepseek_v2.py and
@@ -527,7 +528,7 @@ def decode_step_time(
 
     Returns: [s] time of one decode step
     Range: `serving_memory_reason` says whether the batch fits; scheduling and sampling are not
-        counted; without tensor_parallel no all-reduces are. All matrices as one kernel: at most 11 %
+        counted; without tensor_parallel no all-reduces are. All matrices as one kernel: up to a tenth
         short where some are read, others multiplied, as a mixture's beyond some 300 sequences
     Source: Williams et al. 2009, CACM 52(4), kernel by kernel; Pope et al. 2022, arXiv:2211.05102,
         section 2; Fleet Foundations, the single-accelerator roofline (decoding); attention keeps
@@ -692,9 +693,8 @@ def prefill_time(
     Range: prompts packed into one pass, without prefix caching or decode steps between; mixers as
         one kernel with other matrices: up to a third short for short prompts where attention is
         apart, 4 % beside copied heads. Fewer prompts than GPUs with attention apart: too short
-    Source: Pope et al. 2022, arXiv:2211.05102, section 2; Williams et al. 2009, CACM 52(4), kernel
-        by kernel; logits and attention in 16 bits: DeepSeek-AI 2024, arXiv:2412.19437, section
-        3.3.1
+    Source: Williams et al. 2009, CACM 52(4), kernel by kernel; Pope et al. 2022, arXiv:2211.05102,
+        section 2; logits, attention in 16 bits: DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.1
     """
     bandwidth, rate = reached_hbm_bandwidth, tensor_parallel * gemm_efficiency / prefill_tokens
     some = skipped_parameters > 0

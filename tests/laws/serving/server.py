@@ -279,8 +279,8 @@ EACH = 43  # servers of a kind, 2,064 in all
     "decode_flops decode_step_time prompt_flops_per_token prompt_attention_flops_per_token "
     "prefill_flops prefill_time time_to_first_token request_kv_cache largest_serving_batch "
     "disaggregated_kv_transfer_time windowed_prompt_cached_tokens recurrent_linear_state_bytes "
-    "tensor_prompt_exchange_time shared_kv_head_ranks mixed_layer_matrix_share serving_weight_bytes "
-    "served_matrix_bytes_precision_fp8_blockwise",
+    "tensor_prompt_exchange_time shared_kv_head_ranks mixed_layer_matrix_share "
+    "serving_weight_bytes served_matrix_bytes_precision_fp8_blockwise",
     by="simulator",
     source="what every rank holds, reads, multiplies and receives, tensor by tensor; vLLM, "
     "vllm/model_executor/layers/linear.py, SGLang, python/sglang/srt/models/deepseek_v2.py",
