@@ -106,8 +106,7 @@ def serving_weights_memory(
 
     Returns: [B] weights
     Range: routers, norms, keys' groups and vectors of layers with states are on each GPU: 0.2 GB
-        more for DeepSeek-V3. vLLM's data-parallel attention copies dense layers, shared experts and
-        head
+        more for DeepSeek-V3. vLLM copies dense layers, shared experts and head, too, where r < t
     Source: Pope et al. 2022, arXiv:2211.05102, section 3.1; DeepSeek-AI 2024, arXiv:2412.19437,
         section 3.4; vLLM, vllm/model_executor/layers/linear.py (QKVParallelLinear) and models/
         deepseek_v2.py (fused_qkv_a_proj); SGLang, python/sglang/srt/models/deepseek_v2.py and
@@ -528,7 +527,7 @@ def decode_step_time(
 
     Returns: [s] time of one decode step
     Range: `serving_memory_reason` says whether the batch fits; scheduling and sampling are not
-        counted; without tensor_parallel no all-reduces are. All matrices as one kernel: up to a tenth
+        counted; without tensor_parallel no all-reduces are. All matrices as one kernel: up to 10 %
         short where some are read, others multiplied, as a mixture's beyond some 300 sequences
     Source: Williams et al. 2009, CACM 52(4), kernel by kernel; Pope et al. 2022, arXiv:2211.05102,
         section 2; Fleet Foundations, the single-accelerator roofline (decoding); attention keeps
