@@ -99,6 +99,7 @@ def expert_ffn_hidden_size(ffn_hidden_size):
     return 1.0 * ffn_hidden_size
 
 
+@alternative("attention_parameters_per_layer", latent_attention=False)
 def attention_parameters_per_layer(hidden_size, attention_heads, kv_heads, head_size):
     """Weights of one layer's query, key, value and output projections.
 
@@ -114,6 +115,7 @@ def attention_parameters_per_layer(hidden_size, attention_heads, kv_heads, head_
     return hidden_size * head_size * (2 * attention_heads + 2 * kv_heads)
 
 
+@alternative("kv_elements_per_layer", latent_attention=False)
 def kv_elements_per_layer(kv_heads, head_size):
     """KV-cache elements per token and layer.
 
@@ -127,6 +129,10 @@ def kv_elements_per_layer(kv_heads, head_size):
         2048
     """
     return 2 * kv_heads * head_size
+
+
+row("kv_elements_per_layer", "latent_kv_elements", latent_attention=True)
+row("attention_parameters_per_layer", "latent_weights", latent_attention=True)
 
 
 def value_head_size(head_size):
@@ -221,6 +227,7 @@ def expert_layers(ffn_layers, dense_layers):
     return ffn_layers - dense_layers
 
 
+@alternative("routed_parameters", mixture_of_experts=True, off=0.0)
 def routed_parameters(expert_layers, experts, expert_parameters):
     """Weights of all routed experts of the model, which expert parallelism shards.
 
@@ -347,6 +354,7 @@ row(
 )
 
 
+@alternative("skipped_parameters", mixture_of_experts=True, off=0.0)
 def skipped_parameters(expert_layers, experts, experts_per_token, expert_parameters):
     """Weights of the experts that a token is not routed to.
 

@@ -150,7 +150,7 @@ def mixers_tensor_by_tensor() -> Pairs:
 
 @check(
     "mixed_parameters mixed_non_matmul_parameters expert_layers expert_latent_parameters "
-    "latent_expert_parameters mixer_and_ffn_blocks",
+    "latent_expert_parameters mixer_and_ffn_blocks mixed_layer_matrix_share",
     by="derivation",
     source="tensors of every block of a pattern, letter by letter",
 )
@@ -167,6 +167,8 @@ def patterns_tensor_by_tensor() -> Pairs:
             vectors = sum(elements(block, False) for block in blocks)
             yield (value("looked_up_parameters", **given), vectors + HIDDEN + VOCABULARY * HIDDEN)
             yield value("mixer_and_ffn_blocks", **given), len(pattern)
+            products = sum(map(elements, blocks)) - vectors
+            yield value("layer_matrix_share", **given), products / everything
 
 
 @check(
