@@ -482,6 +482,14 @@ def test_what_is_fenced_is_there(module: str) -> None:
     assert not missing, f"{module} {release} lacks {missing}; narrow the bounds in pyproject.toml"
 
 
+def test_the_engines_own_tests_know_no_physics() -> None:
+    for path in sorted((ROOT / "tests" / "engine").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                assert "physics" not in f"{node.module}", f"{path.name}, line {node.lineno}"
+                assert "catalog" not in f"{node.module}", f"{path.name}, line {node.lineno}"
+
+
 # How formulas are written
 
 

@@ -79,6 +79,10 @@ class Graph:
         return self is other or (isinstance(other, Graph) and self._content == other._content)
 
     def __hash__(self) -> int:
+        return self._hash
+
+    @functools.cached_property
+    def _hash(self) -> int:
         return hash((self.name, self.modules, self.extensions))
 
     def __getstate__(self) -> dict[str, Any]:
