@@ -41,6 +41,7 @@ RUN = (
     DOCS / "cube-format.md",
     DOCS / "cubes.md",
     DOCS / "developer.md",
+    DOCS / "engine.md",
     DOCS / "gallery.md",
     DOCS / "index.md",
     DOCS / "plots.md",
