@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...catalog import KINDS
-from ...kernels.calculus.derivatives import Derivative, name_of, reaches
+from ...kernels.calculus.derivatives import Derivative, derivative, name_of, reaches
 from ...kernels.calculus.phases import phase_of, without_phase
 from ...kernels.graph.bind import definitions
 from ...kernels.graph.formulas import Graph, parameters
@@ -124,7 +124,9 @@ def _check_input(plan: Plan, name: Any) -> str:
 def derivative_of(graph: Graph, of: str, wrt: str, elasticity: bool) -> Derivative:
     """The derivative by an input; for a whole-numbered one the difference between neighbours."""
     kind = ("delta" if is_whole(graph, wrt) else "d") + ("ln" if elasticity else "")
-    return Derivative(name_of(kind, of, wrt), kind, of, wrt)
+    found = derivative(graph, name_of(kind, of, wrt))
+    assert found is not None  # both are checked by whoever asks
+    return found
 
 
 def derivatives(

@@ -24,6 +24,7 @@ from .trace import Trace, Value, written
 
 GROUP = "fleetcube.graphs"  # entry points: NAME = "MODULE"
 _LONG = 16  # hexadecimal digits of a hash that are stated
+REASON = "infeasible_reason"  # what answers, tables and pictures ask for
 _MARK = "__replaces__"  # of a marked formula: what it replaces, or an empty text
 
 
@@ -172,6 +173,8 @@ def _declared(name: str, module: ModuleType) -> tuple[dict[str, Input], Roles]:
         raise GraphError(f"graph {name}: INPUTS declares a name twice; drop one")
     if not isinstance(roles, Roles):
         raise GraphError(f"graph {name}: ROLES is not Roles(...)")
+    if roles.reason not in ("", REASON):
+        raise GraphError(f"graph {name}: ROLES has reason = {roles.reason!r}; name it {REASON}")
     return {row.name: row for row in rows}, roles
 
 

@@ -478,8 +478,7 @@ def explain(name: str | None, selectors: tuple[str, ...]) -> None:
         say_each(["", f"{used}."] if used else [], err=False)
         say_each([why] if (why := cannot_run(point)) else [], err=False)
         return
-    graph = (click.get_current_context().obj or {}).get("graph", ())
-    say(text(name, graph, **pairs(selectors)))
+    say(text(name, **((click.get_current_context().obj or {}) | pairs(selectors))))
 
 
 @cli.command()

@@ -17,7 +17,7 @@ INPUTS = (
     option("defrost", "none", ("none", "reverse"), "how ice is removed"),
 )
 ROLES = Roles(
-    reason="refusal",
+    reason="infeasible_reason",
     layout=frozenset({"heat_demand"}),
     counts={"heating_days": 1.0},
     positive=frozenset({"carnot_limit"}),
@@ -131,7 +131,7 @@ def yearly_cost(yearly_energy: Any, electricity_price: Any) -> Any:
     return yearly_energy * electricity_price
 
 
-def refusal(heat_demand: Any, rated_heat: Any, supply_temperature: Any) -> Any:
+def infeasible_reason(heat_demand: Any, rated_heat: Any, supply_temperature: Any) -> Any:
     """Why the pump cannot run.
 
     1 where the house needs more heat than it gives, 2 where the water is too hot for it

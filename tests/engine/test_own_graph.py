@@ -26,7 +26,7 @@ AXES = {
     "supply_temperature": {"linspace": [300, 345], "num": 10},
     "heating_hours": [1000, 2000],
 }
-OUTPUTS = ["yearly_cost", "performance", "refusal"]
+OUTPUTS = ["yearly_cost", "performance", "infeasible_reason"]
 
 
 def pump(**changes: Any) -> Sweep:
@@ -59,14 +59,14 @@ def test_every_engine_gives_what_plain_python_gives(engine: Any) -> None:
     cube = pump().evaluate(settings=Settings(engine))
     check(cube)
     assert cube["yearly_cost"].attrs["units"] == "USD"
-    assert cube["refusal"].attrs["flag_meanings"] == "runs too_small too_hot"
+    assert cube["infeasible_reason"].attrs["flag_meanings"] == "runs too_small too_hot"
 
 
 def test_points_that_cannot_run_are_left_out() -> None:
     cube = pump(outputs=["yearly_cost"]).evaluate(settings=Settings(infeasible="exclude"))
-    assert set(cube.coords) >= {"refusal"}
+    assert set(cube.coords) >= {"infeasible_reason"}
     np.testing.assert_array_equal(
-        np.isnan(cube["yearly_cost"]).any("heating_hours"), cube.refusal != 0
+        np.isnan(cube["yearly_cost"]).any("heating_hours"), cube.infeasible_reason != 0
     )
 
 
@@ -113,6 +113,11 @@ def test_questions_have_answers() -> None:
     made = [(by_hand(*point), point) for point in points]
     least = min(row[0] for row, _ in made if row[1] <= 3 and row[2] == 0)
     assert float(best["yearly_cost"]) == pytest.approx(least, rel=1e-12)
+    dearest = pump().best("yearly_cost", sense="max")  # of those that can run
+    most = max(row[0] for row, _ in made if row[2] == 0)
+    assert float(dearest["yearly_cost"]) == pytest.approx(most, rel=1e-12)
+    slopes = pump().derivatives("yearly_cost", ["heat_loss", "heating_hours"])
+    assert slopes["units"].values.tolist() == ["USD/(W/K)", "USD"]
     mean = pump().reduce("mean", of="yearly_cost", settings=Settings(infeasible="include"))
     assert float(mean["yearly_cost"]) == pytest.approx(np.mean([row[0] for row, _ in made]))
     spread = pump(
@@ -150,7 +155,7 @@ def test_a_graph_has_its_own_names_alone() -> None:
         ({"n_gpus": 8}, "'n_gpus' is not an input"),
         ({"heat_loss": "5 J"}, "is not in W/K"),
         ({"defrost": "salt"}, "is not one of none, reverse"),
-        ({"refusal": 1}, "is a result"),
+        ({"infeasible_reason": 1}, "is a result"),
         ({"heating_days": 0}, "heating_days = 0 must be greater than 0"),
     ):
         with pytest.raises(InputError, match=words):

@@ -74,8 +74,8 @@ def nvme_drive_state_time(optimizer_parameters, updated_state_bytes, nvme_bandwi
     2 N_o state / B_nvme
 
     Returns: [s] traffic of one step
-    Range: gradients pass by the host; an FP32 copy in the state goes to drives and back, as in
-        DeepSpeed (runtime/swap_tensor/partitioned_optimizer_swapper.py)
+    Range: gradients pass by the host; an FP32 copy in the state goes to drives and back, as
+        DeepSpeed swaps it
     Source: Rajbhandari et al. 2021 (ZeRO-Infinity), arXiv:2104.07857, section 4.1
     """
     return 2 * optimizer_parameters * updated_state_bytes / nvme_bandwidth
