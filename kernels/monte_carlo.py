@@ -101,17 +101,25 @@ PARAMETERS = (
     "rounds",  # micro-batches of a step, of each replica of the whole job
     "nodeless",  # share of the failures that strike no node, but all of the job
 )
+JOB = np.dtype([(name, np.float64) for name in PARAMETERS])  # compiled code reads job.mtbf, ...
 # First parameters of kinds, tiers, ...
 KINDS, TIERS, AGES, CREWS, GROUPS, ENDS = 14, 22, 34, 41, 42, 45
 _PARTS = (KINDS, TIERS, CREWS, GROUPS, ENDS, len(PARAMETERS))  # draws differ if one is not all 0
-WINDOW = CREWS - AGES  # of the ages, in a trial: bounds of the rate near now
+# Ages of a trial: the parameters, and a window in which the failure rate is between two bounds
+STEADY, AGEING, AGE, BURN_IN, BURN_IN_TIME, WEAR_AGE, WEAR_SHAPE, WINDOW = range(8)
+WINDOW_END, LEAST_RATE, MOST_RATE = range(WINDOW + 1, WINDOW + 4)
 OPEN, CLOSED, IDLE_SAFE = 0.0, 1.0, 2.0
 FREE, STOP, NEXT_FAILURE, RESTART = 0.0, 1.0, 2.0, 3.0
 _TRAINS, _SAVES, _RECOVERS, _GROWS = range(4)  # what an elastic job does
+IN_PROCESS, IN_JOB, REQUEUE, NODE_SWAP = range(4)  # kinds of failures; from REQUEUE a node is lost
+MEMORY, DRIVES, STORAGE = range(3)  # tiers
+COPY_END, COPY_SAFE = 2, 4  # of drives and storage in `held`, after what each tier holds
+REWORK, RECOVERY, FAILURES, SHORTAGES, WAITING, SHRUNK = range(6)
 LOSSES = ("rework", "recovery", "failures", "shortages", "waiting", "shrunk")  # of one trial
 # With `detailed`, beyond those: failures and recovery of each kind, in the order of `_kind`,
 # restarts from each tier and their rework
-OF_KINDS, OF_TIERS = len(LOSSES), len(LOSSES) + 8
+OF_KINDS = KIND_FAILURES = len(LOSSES)
+KIND_RECOVERY, TIER_RESTARTS, TIER_REWORK = OF_KINDS + 4, OF_KINDS + 8, OF_KINDS + 11
 DETAILS = (
     *(f"{kind}_failures" for kind in ("in_process", "in_job", "requeue", "node_swap")),
     *(f"{kind}_recovery_overhead" for kind in ("in_process", "in_job", "requeue", "node_swap")),
@@ -203,7 +211,7 @@ def uniform(state: Any) -> Any:
 @_compiled
 def _time_to_failure(state: Any, mtbf: Any, shape: Any, log_scale: Any, now: Any, ages: Any) -> Any:
     """Weibull: the scale times the root of order `shape` of an exponential."""
-    aged = ages is not None and ages[1] > 0 and mtbf < np.inf
+    aged = ages is not None and ages[AGEING] > 0 and mtbf < np.inf
     if ages is not None and aged and shape == 1.0:
         return _thinned(state, mtbf, now, ages)
     exponential = -math.log(uniform(state))
@@ -218,9 +226,9 @@ def _time_to_failure(state: Any, mtbf: Any, shape: Any, log_scale: Any, now: Any
 @_inlined
 def _pace(now: Any, ages: Any) -> Any:
     """Burn-in and wear at a time, each relative to the failure rate of mature hardware."""
-    at = ages[2] + now
-    early = ages[3] * math.exp(-at / ages[4]) if ages[3] > 0 else 0.0
-    worn = (at / ages[5]) ** (ages[6] - 1) if ages[5] < np.inf else 0.0
+    at = ages[AGE] + now
+    early = ages[BURN_IN] * math.exp(-at / ages[BURN_IN_TIME]) if ages[BURN_IN] > 0 else 0.0
+    worn = (at / ages[WEAR_AGE]) ** (ages[WEAR_SHAPE] - 1) if ages[WEAR_AGE] < np.inf else 0.0
     return early, worn
 
 
@@ -228,18 +236,18 @@ def _pace(now: Any, ages: Any) -> Any:
 def _look_ahead(now: Any, mtbf: Any, ages: Any) -> Any:
     """Set a window from now on, and bounds of the rate in it: burn-in falls, and wear rises."""
     early, worn = _pace(now, ages)
-    span = 16 * mtbf / (ages[0] + ages[1] * (1 + early + worn))
+    span = 16 * mtbf / (ages[STEADY] + ages[AGEING] * (1 + early + worn))
     for _ in range(100):
         later, more = _pace(now + span, ages)
-        least = ages[0] + ages[1] * (1 + later + worn)
-        most = ages[0] + ages[1] * (1 + early + more)
+        least = ages[STEADY] + ages[AGEING] * (1 + later + worn)
+        most = ages[STEADY] + ages[AGEING] * (1 + early + more)
         if most <= 1.2 * least or span * most <= mtbf:
             break
         span *= 0.5
     ages[WINDOW] = now
-    ages[WINDOW + 1] = now + span
-    ages[WINDOW + 2] = least
-    ages[WINDOW + 3] = most
+    ages[WINDOW_END] = now + span
+    ages[LEAST_RATE] = least
+    ages[MOST_RATE] = most
 
 
 @_inlined
@@ -248,25 +256,25 @@ def _thinned(state: Any, mtbf: Any, now: Any, ages: Any) -> Any:
     clock, strikes = now, False
     while not strikes:
         exponential, kept = -math.log(uniform(state)), uniform(state)
-        if not ages[WINDOW] <= clock < ages[WINDOW + 1]:
+        if not ages[WINDOW] <= clock < ages[WINDOW_END]:
             _look_ahead(clock, mtbf, ages)
-        clock += exponential * mtbf / ages[WINDOW + 3]
-        if clock >= ages[WINDOW + 1]:
-            clock = ages[WINDOW + 1]
+        clock += exponential * mtbf / ages[MOST_RATE]
+        if clock >= ages[WINDOW_END]:
+            clock = ages[WINDOW_END]
             strikes = clock <= ages[WINDOW]  # the window is below the clock's resolution
-        elif kept * ages[WINDOW + 3] < ages[WINDOW + 2]:
+        elif kept * ages[MOST_RATE] < ages[LEAST_RATE]:
             strikes = True
         else:
             early, worn = _pace(clock, ages)
-            strikes = kept * ages[WINDOW + 3] < ages[0] + ages[1] * (1 + early + worn)
+            strikes = kept * ages[MOST_RATE] < ages[STEADY] + ages[AGEING] * (1 + early + worn)
     return clock - now
 
 
 @_inlined
 def _aged(life: Any, now: Any, ages: Any) -> Any:
     """Time in which the failures' clock advances by `life`, by bracketed Newton steps."""
-    steady, ageing, start, excess = ages[0], ages[1], ages[2] + now, ages[3]
-    decay, wear_age, wear_shape = ages[4], ages[5], ages[6]
+    steady, ageing, start, excess = ages[STEADY], ages[AGEING], ages[AGE] + now, ages[BURN_IN]
+    decay, wear_age, wear_shape = ages[BURN_IN_TIME], ages[WEAR_AGE], ages[WEAR_SHAPE]
     early = excess * math.exp(-start / decay) if excess > 0 else 0.0
     worn = (start / wear_age) ** (wear_shape - 1) if wear_age < np.inf else 0.0
     least, most = 0.0, np.inf
@@ -336,8 +344,9 @@ def _lose_idle(
 @_inlined
 def _event(state: Any, away: int, failing: Any, repaired: Any, idle: Any, shop: Any) -> int:
     """Change in the number of nodes away: idle ones fail, or one is repaired."""
+    _, _, _, grouped, group = shop
     if uniform(state) * (failing + repaired) < failing:
-        more: int = min(_together(state, shop[3], shop[4]), int(idle) - away)
+        more: int = min(_together(state, grouped, group), int(idle) - away)
         return more
     return -1
 
@@ -371,9 +380,9 @@ def _wait(state: Any, away: int, most: int, idle: Any, shop: Any) -> Any:
 
 
 @_compiled
-def _checkpoints(point: Any) -> Any:
+def _checkpoints(job: Any) -> Any:
     """Intervals of the job, each with a checkpoint at its end; 0 where these are free."""
-    interval, stall, work = point[2], point[3], point[5]
+    interval, stall, work = job.interval, job.stall, job.work
     if interval == np.inf or (interval == 0 and stall == 0):
         return 0.0
     if interval >= work:
@@ -385,84 +394,94 @@ def _checkpoints(point: Any) -> Any:
 
 
 @_compiled
-def _saves(point: Any) -> Any:
+def _saves(job: Any) -> Any:
     """Checkpoints that a job without failures writes."""
-    return max(_checkpoints(point) - point[ENDS], 0.0)
+    return max(_checkpoints(job) - job.unsaved, 0.0)
 
 
 @_compiled
-def _length(point: Any) -> Any:
+def _length(job: Any) -> Any:
     """The job's work and stalls in tiers; the last interval may be shorter, its stalls not."""
-    memory, drive, storage = point[TIERS + 2 : TIERS + 5]
-    every = point[TIERS + 10]
-    checkpoints = _saves(point)
-    copies = math.floor(checkpoints / every)
-    stored = math.floor(checkpoints / (every * point[TIERS + 11]))
-    return point[5] + checkpoints * memory + copies * drive + stored * storage
+    checkpoints = _saves(job)
+    copies = math.floor(checkpoints / job.drive_every)
+    stored = math.floor(checkpoints / (job.drive_every * job.storage_every))
+    written = job.work + checkpoints * job.memory_stall + copies * job.drive_stall
+    return written + stored * job.storage_stall
 
 
 @_compiled
-def _stalls(point: Any) -> Any:
+def _stalls(job: Any) -> Any:
     """Time for which checkpoints stop a job that does not fail."""
-    if point[TIERS + 10] > 0:
-        return _length(point) - point[5]
-    checkpoints = _saves(point)
-    return checkpoints * point[3] if checkpoints > 0 else 0.0
+    if job.drive_every > 0:
+        return _length(job) - job.work
+    checkpoints = _saves(job)
+    return checkpoints * job.stall if checkpoints > 0 else 0.0
 
 
 @_compiled
-def _held(at: Any, level: int, interval: Any, tiers: Any) -> Any:
+def _held(at: Any, level: int, job: Any) -> Any:
     """End of the last checkpoint in a tier or above: 0 memory, 1 drives, 2 storage."""
+    interval, copies_stored = job.interval, job.storage_every
     if interval == 0 or interval == np.inf:
         return at if interval == 0 else 0.0
-    first = interval + tiers[2]
-    second = tiers[10] * first + tiers[3]
-    third = tiers[11] * second + tiers[4]
+    first = interval + job.memory_stall
+    second = job.drive_every * first + job.drive_stall
+    third = copies_stored * second + job.storage_stall
     stored = math.floor(at / third)
     end = stored * third
-    if level == 2:
+    if level == STORAGE:
         return end
     copies = math.floor((at - end) / second)
     end += copies * second
-    if level == 1 or copies >= tiers[11]:  # storage's stall has begun
+    if level == DRIVES or copies >= copies_stored:  # storage's stall has begun
         return end
-    return end + min(math.floor((at - end) / first), tiers[10]) * first
+    return end + min(math.floor((at - end) / first), job.drive_every) * first
+
+
+@_inlined
+def _flush_time(job: Any, tier: int) -> Any:
+    if tier == MEMORY:
+        return job.flush
+    return job.drive_flush if tier == DRIVES else job.storage_flush
+
+
+@_inlined
+def _restore_time(job: Any, tier: int) -> Any:
+    if tier == MEMORY:
+        return job.memory_restore
+    return job.drive_restore if tier == DRIVES else job.storage_restore
 
 
 @_compiled
-def _fall_back(
-    safe: Any, at: Any, life: Any, level: int, late: bool, flush: Any, interval: Any, tiers: Any
-) -> Any:
+def _fall_back(safe: Any, at: Any, life: Any, level: int, late: bool, job: Any) -> Any:
     """Where the job resumes after a failure; writes what each tier holds then into `safe`."""
     for tier in range(3):
-        unsafe = 0.0
-        if not late:
-            unsafe = flush if tier == 0 else tiers[4 + tier]
+        unsafe = 0.0 if late else _flush_time(job, tier)
         if life >= unsafe:
-            safe[tier] = max(safe[tier], _held(at - unsafe, tier, interval, tiers))
+            safe[tier] = max(safe[tier], _held(at - unsafe, tier, job))
     return _restored(safe, level)
 
 
 @_compiled
-def _begin_copies(held: Any, safe: Any, at: Any, now: Any, interval: Any, tiers: Any) -> None:
+def _begin_copies(held: Any, safe: Any, at: Any, now: Any, job: Any) -> None:
     """Copies under way, begun since training resumed: their ends, and when they are safe."""
     for tier in range(1, 3):
-        end = _held(at, tier, interval, tiers)
+        end = _held(at, tier, job)
         if end > safe:
-            if held[4 + tier] <= now:
-                held[tier] = max(held[tier], held[2 + tier])
-            held[2 + tier] = end
-            held[4 + tier] = now - (at - end) + tiers[4 + tier]
+            if held[COPY_SAFE + tier] <= now:
+                held[tier] = max(held[tier], held[COPY_END + tier])
+            held[COPY_END + tier] = end
+            held[COPY_SAFE + tier] = now - (at - end) + _flush_time(job, tier)
 
 
 @_compiled
 def _lose_copies(held: Any, now: Any, level: int) -> None:
     """Copies under way at a failure: those that are safe by now count, and it ends the others."""
     for tier in range(1, 3):
-        if held[4 + tier] <= now:
-            held[tier] = max(held[tier], held[2 + tier])
-        if held[4 + tier] <= now or level >= tier:
-            held[4 + tier] = np.inf
+        if held[COPY_SAFE + tier] <= now:
+            held[tier] = max(held[tier], held[COPY_END + tier])
+        if held[COPY_SAFE + tier] <= now or level >= tier:
+            held[COPY_SAFE + tier] = np.inf
 
 
 @_compiled
@@ -476,39 +495,55 @@ def _restored(safe: Any, level: int) -> Any:
 
 
 @_compiled
-def _level(state: Any, tiers: Any, late: bool, silent: Any) -> int:
+def _level(state: Any, job: Any, late: bool) -> int:
     """The tier that serves a failure: not memory, whose share is of all, if it is found late."""
     share = uniform(state)
-    if not late and share * (1 - silent) < tiers[0]:
-        return 0
-    return 1 if tiers[1] > 0 and share < tiers[0] + tiers[1] else 2
+    if not late and share * (1 - job.silent) < job.memory_share:
+        return MEMORY
+    return DRIVES if job.drive_share > 0 and share < job.memory_share + job.drive_share else STORAGE
 
 
 @_compiled
-def _room(point: Any) -> int:
+def _room(job: Any) -> int:
     """Number of loss times to keep: enough to decide whether a spare is free, or of all nodes."""
-    spares = min(math.floor(point[8]), float(MOST_FAILURES))
-    if point[12] == CLOSED:
-        spares = min(spares + max(math.floor(point[13]), 1.0), float(MOST_FAILURES))
-    if point[ENDS + 1] > 0:  # of an elastic job: its buffer, which has four numbers for each node
-        spares += 4 * min(max(math.ceil(point[13]), 1), MOST_EVENTS)
-    return int(spares) + (1 if point[12] == IDLE_SAFE else 0)
+    spares = min(math.floor(job.spares), float(MOST_FAILURES))
+    if job.pool == CLOSED:
+        spares = min(spares + max(math.floor(job.nodes), 1.0), float(MOST_FAILURES))
+    if job.replica_nodes > 0:  # of an elastic job: its buffer, which has four numbers for each node
+        spares += 4 * min(max(math.ceil(job.nodes), 1), MOST_EVENTS)
+    return int(spares) + (1 if job.pool == IDLE_SAFE else 0)
 
 
 @_compiled
-def _kind(state: Any, kinds: Any) -> int:
-    """Kind of a failure: 0 in-process restart, 1 in-job restart, 2 requeue, 3 node swap."""
-    share = uniform(state)
-    for kind in range(3):
-        share -= kinds[2 * kind]
-        if share < 0:
-            return kind
-    return 3
+def _kind(state: Any, job: Any) -> int:
+    """Kind of a failure, drawn by the shares."""
+    share = uniform(state) - job.in_process
+    if share < 0:
+        return IN_PROCESS
+    share -= job.in_job
+    if share < 0:
+        return IN_JOB
+    return REQUEUE if share - job.requeue < 0 else NODE_SWAP
+
+
+@_inlined
+def _recovery_time(job: Any, kind: int) -> Any:
+    if kind == NODE_SWAP:
+        return job.recovery
+    if kind == REQUEUE:
+        return job.requeue_recovery
+    return job.in_job_recovery if kind == IN_JOB else job.in_process_recovery
+
+
+@_inlined
+def _group(job: Any, nodes: Any) -> int:
+    """Nodes that a failure takes which strikes a group."""
+    return int(min(max(math.floor(job.group), 1.0), nodes))
 
 
 @_compiled
 def trial(
-    point: Any, state: Any, lost_nodes: Any, losses: Any, held: Any = None, ages: Any = None
+    job: Any, state: Any, lost_nodes: Any, losses: Any, held: Any = None, ages: Any = None
 ) -> bool:
     """Run one job to its end, its losses into `losses`; False if it fails too often.
 
@@ -516,44 +551,44 @@ def trial(
     tier holds, `ages` are parameters of ageing. Without tiers, crews and groups `held` is None, and
     `ages` without ageing: neither then costs time.
     """
-    mtbf, shape, interval, stall, flush, work = point[0:6]
-    recovery, provision, spares, repair, corruption, fails_in_recovery = point[6:12]
-    pool, nodes = point[12], max(math.floor(point[13]), 1.0)
-    kinds, tiers = point[KINDS:TIERS], point[TIERS:AGES]
+    mtbf, shape, interval, stall, flush = job.mtbf, job.shape, job.interval, job.stall, job.flush
+    work, recovery, provision, repair = job.work, job.recovery, job.provision, job.repair
+    corruption, fails_in_recovery = job.corruption, job.fails_in_recovery
+    pool, nodes = job.pool, max(math.floor(job.nodes), 1.0)
     tiered, crewed, crews, grouped, group = False, False, 0.0, 0.0, 1
     if held is not None:
-        tiered, crews = tiers[10] > 0, point[CREWS]
-        grouped = point[GROUPS]
-        group = int(min(max(math.floor(point[GROUPS + 1]), 1.0), nodes)) if grouped > 0 else 1
+        tiered, crews = job.drive_every > 0, job.crews
+        grouped = job.group_share
+        group = _group(job, nodes) if grouped > 0 else 1
         crewed = crews > 0
-    level = 0
-    several = kinds[0] + kinds[2] + kinds[4] > 0
+    level = MEMORY
+    several = job.in_process + job.in_job + job.requeue > 0
     detailed = len(losses) > OF_KINDS
     losses[:] = 0.0
-    silent, latency = kinds[6], kinds[7]
+    silent, latency = job.silent, job.latency
     log_scale = math.log(mtbf) - math.lgamma(1 + 1 / shape)
 
     # Work becomes safe in steps: an interval and its checkpoint, or 1 s where it is continuous.
-    checkpoints = _checkpoints(point)
+    checkpoints = _checkpoints(job)
     continuous = interval == 0
     step, steps, rest = 1.0, work, 0.0
     if held is not None:
         held[:3], held[3:] = 0.0, np.inf
     if tiered:
-        steps = _length(point)
+        steps = _length(job)
     elif not continuous:
         steps = max(checkpoints - 1, 0.0)
         rest = work
         if steps > 0:
             step = interval + stall
             rest = work - steps * interval
-        if _saves(point) > steps:
+        if _saves(job) > steps:
             rest += stall
 
-    room = min(_room(point), len(lost_nodes))
+    room = min(_room(job), len(lost_nodes))
     times = lost_nodes[:room]
-    spare = int(min(math.floor(spares), room))
-    leaving = 1 - kinds[0] - kinds[2]  # failures that cost a node
+    spare = int(min(math.floor(job.spares), room))
+    leaving = 1 - job.in_process - job.in_job  # failures that cost a node
     pace = leaving / (nodes * mtbf) if pool == CLOSED else 0.0
     shop = (pace, crews, repair, grouped, group)
     now = rework = recovering = waiting = safe = seen = 0.0
@@ -563,11 +598,11 @@ def trial(
         late = silent > 0 and uniform(state) < silent
         gained = max(life - (0.0 if late else flush), 0.0) / step
         if held is not None and tiered:
-            level = _level(state, tiers, late, silent)
-            if point[GROUPS + 2] > 0:
-                _begin_copies(held, safe, safe + life, now + life, interval, tiers)
+            level = _level(state, job, late)
+            if job.copies_kept > 0:
+                _begin_copies(held, safe, safe + life, now + life, job)
                 _lose_copies(held, now + life, level)
-            back = _fall_back(held, safe + life, life, level, late, flush, interval, tiers)
+            back = _fall_back(held, safe + life, life, level, late, job)
             gained = back - safe
         if not continuous and not tiered:
             gained = math.floor(gained)
@@ -578,7 +613,7 @@ def trial(
         safe += gained
         rework += max(life - gained * step, 0.0)
         if detailed:
-            losses[OF_TIERS + 3 + level] += max(life - gained * step, 0.0)
+            losses[TIER_REWORK + level] += max(life - gained * step, 0.0)
         now += life
         while True:  # until no failure strikes the recovery itself
             left = 0.0
@@ -588,10 +623,10 @@ def trial(
                 while left < found - now:  # a failure before the corruption is found
                     now += left
                     failures += 1
-                    kind = _kind(state, kinds) if several else 3
-                    lasting = kind > 1
+                    kind = _kind(state, job) if several else NODE_SWAP
+                    lasting = kind >= REQUEUE
                     if detailed:
-                        losses[OF_KINDS + kind] += 1
+                        losses[KIND_FAILURES + kind] += 1
                     count = _together(state, grouped, group) if lasting else 1
                     if held is not None and crewed:
                         away = _repaired(state, away, seen, now, float(spare), shop)
@@ -609,30 +644,30 @@ def trial(
                 now = found
                 rework += latency
                 if detailed:
-                    losses[OF_TIERS + 3 + level] += latency
-            kind = _kind(state, kinds) if several else 3
+                    losses[TIER_REWORK + level] += latency
+            kind = _kind(state, job) if several else NODE_SWAP
             failures += 1
             if detailed:
-                losses[OF_KINDS + kind] += 1
-            count = _together(state, grouped, group) if kind > 1 else 1
+                losses[KIND_FAILURES + kind] += 1
+            count = _together(state, grouped, group) if kind >= REQUEUE else 1
             if held is not None and crewed:
                 away = _repaired(state, away, seen, now, float(spare), shop)
                 short = away + count > spare
-                away += count if kind > 1 else 0
+                away += count if kind >= REQUEUE else 0
             else:
                 if pace > 0:
                     lost = _lose_idle(state, times, lost, seen, now, float(spare), shop)
                 free = spare - count + 1  # limit of nodes away that leaves a spare for each loss
                 short = lost >= free
                 short = short and (free <= 0 or now - times[(lost - free) % room] < repair)
-            if kind > 1 and not crewed:
+            if kind >= REQUEUE and not crewed:
                 lost = _lose(times, room, lost, count, now)
             if max(lost, failures) >= MOST_FAILURES:
                 return False
-            needed = recovery if kind == 3 else kinds[2 * kind + 1]
+            needed = recovery if kind == NODE_SWAP else _recovery_time(job, kind)
             if held is not None and tiered:
-                needed = max(needed + tiers[7 + level], 0.0)
-            if short and kind == 3:
+                needed = max(needed + _restore_time(job, level), 0.0)
+            if short and kind == NODE_SWAP:
                 shortages += 1
                 needed += provision
             if held is not None and crewed and pool != OPEN and away > spare:
@@ -643,7 +678,7 @@ def trial(
                 now += wait
                 waiting += wait
                 recovering += wait
-            elif pool != OPEN and (kind > 1 or late) and lost > spare:
+            elif pool != OPEN and (kind >= REQUEUE or late) and lost > spare:
                 failed = now
                 whole = times[(lost - 1 - spare) % room] + repair
                 while now < whole:
@@ -666,29 +701,29 @@ def trial(
             recovering += life
             now += life
             if detailed:
-                losses[OF_KINDS + 4 + kind] += life
+                losses[KIND_RECOVERY + kind] += life
             if held is not None and tiered:
                 late = silent > 0 and uniform(state) < silent
-                struck = _level(state, tiers, late, silent)
+                struck = _level(state, job, late)
                 level = max(level, struck)
                 _lose_copies(held, now, struck)
                 back = _restored(held, level)
                 rework += safe - back
                 if detailed:
-                    losses[OF_TIERS + 3 + level] += safe - back
+                    losses[TIER_REWORK + level] += safe - back
                 safe = back
             else:
                 late = silent > 0 and uniform(state) < silent
         recovering += needed
         now += needed
         if detailed:
-            losses[OF_KINDS + 4 + kind] += needed
-            losses[OF_TIERS + level] += 1
-    losses[0] = rework
-    losses[1] = recovering
-    losses[2] = failures
-    losses[3] = shortages
-    losses[4] = waiting
+            losses[KIND_RECOVERY + kind] += needed
+            losses[TIER_RESTARTS + level] += 1
+    losses[REWORK] = rework
+    losses[RECOVERY] = recovering
+    losses[FAILURES] = failures
+    losses[SHORTAGES] = shortages
+    losses[WAITING] = waiting
     return True
 
 
@@ -704,7 +739,7 @@ def _change(absent: Any, seat: int, each: Any, nodes: int) -> int:
 
 
 @_compiled
-def _elastic_trial(point: Any, state: Any, buffer: Any, losses: Any, ages: Any) -> bool:
+def _elastic_trial(job: Any, state: Any, buffer: Any, losses: Any, ages: Any) -> bool:
     """Run one elastic job, event by event; `losses` and the result are as those of `trial`.
 
     A failure strikes a node's seat drawn at random, and nothing where it is empty; nodes of broken
@@ -713,22 +748,21 @@ def _elastic_trial(point: Any, state: Any, buffer: Any, losses: Any, ages: Any) 
     is not safe yet. What is neither work, stalls, rework nor recovery is `shrunk`: the time that
     the job takes longer than a whole one, stops to grow and what they lose included.
     """
-    mtbf, shape, interval, stall, flush, work = point[0:6]
-    repair, kinds, crews = point[9], point[KINDS:TIERS], point[CREWS]
-    each, packing, growth, growth_stop, rounds, nodeless = point[ENDS + 1 :]
-    seats, replicas = max(math.ceil(point[13]), 1), max(int(point[13] / each + 1e-9), 1)
+    mtbf, shape, work, stall = job.mtbf, job.shape, job.work, job.stall
+    each, packing, growth = job.replica_nodes, job.packing, job.growth
+    seats, replicas = max(math.ceil(job.nodes), 1), max(int(job.nodes / each + 1e-9), 1)
     empty, vacant = buffer[:seats], buffer[2 * seats : 3 * seats]
     absent, returns = buffer[seats : seats + replicas], buffer[3 * seats :]
     buffer[: 2 * seats] = 0.0
-    several = kinds[0] + kinds[2] + kinds[4] > 0
-    group = int(min(max(math.floor(point[GROUPS + 1]), 1.0), seats))
+    several = job.in_process + job.in_job + job.requeue > 0
+    group = _group(job, seats)
     log_scale = math.log(mtbf) - math.lgamma(1 + 1 / shape)
-    checkpoints, saves = _checkpoints(point), _saves(point)
+    checkpoints, saves = _checkpoints(job), _saves(job)
     losses[:] = 0.0
     now = at = safe = taken = busy = earlier = until = 0.0
     done = kept = marked = 0.0  # checkpoints: written, safe, and on the way
     sure = back = np.inf
-    free, waiting = int(min(math.floor(point[8]), float(MOST_FAILURES))), 0
+    free, waiting = int(min(math.floor(job.spares), float(MOST_FAILURES))), 0
     lost = filled = sent = whole = broken = kind = 0
     doing, away = _TRAINS, 0
     fails = _time_to_failure(state, mtbf, shape, log_scale, now, ages)
@@ -740,25 +774,25 @@ def _elastic_trial(point: Any, state: Any, buffer: Any, losses: Any, ages: Any) 
         if sent - whole != away:  # the first that failed is whole next, or one of the crews'
             away = sent - whole
             back = returns[whole % len(returns)] if away > 0 else np.inf
-            if away > 0 and crews > 0:
-                back = now - repair / min(away, crews) * math.log(uniform(state))
+            if away > 0 and job.crews > 0:
+                back = now - job.repair / min(away, job.crews) * math.log(uniform(state))
         there, running = seats - (lost - filled), replicas - broken
         if packing > 0:
             running = min(int(there / each + 1e-9), replicas)
-        ends, due = until, work if done + 1 >= checkpoints else (done + 1) * interval
+        ends, due = until, work if done + 1 >= checkpoints else (done + 1) * job.interval
         if doing == _TRAINS:
-            speed = rounds / math.ceil(rounds * replicas / max(running, 1) * (1 - 1e-9))
+            speed = job.rounds / math.ceil(job.rounds * replicas / max(running, 1) * (1 - 1e-9))
             speed = 1.0 if running == replicas else speed * min(running, 1)
             ends = now + (due - at) / speed if speed > 0 else np.inf
             event = min(ends, fails, back)
             at = due if event == ends else at + (event - now) * speed
         event = min(ends, fails, back)
         if doing == _RECOVERS:
-            losses[1] += event - now
+            losses[RECOVERY] += event - now
             if len(losses) > OF_KINDS:
-                losses[OF_KINDS + 4 + kind] += event - now
+                losses[KIND_RECOVERY + kind] += event - now
         elif running == 0:
-            losses[4] += event - now
+            losses[WAITING] += event - now
         elif doing != _GROWS:
             busy += event - now
         now = event
@@ -773,7 +807,7 @@ def _elastic_trial(point: Any, state: Any, buffer: Any, losses: Any, ages: Any) 
             if done >= checkpoints:
                 break
             if sure == np.inf:
-                taken, marked, earlier, sure = at, done, busy, now + flush
+                taken, marked, earlier, sure = at, done, busy, now + job.flush
         elif event == ends:
             if doing == _GROWS and growth == STOP:
                 safe, kept, busy, sure = at, done, 0.0, np.inf
@@ -789,13 +823,13 @@ def _elastic_trial(point: Any, state: Any, buffer: Any, losses: Any, ages: Any) 
                     at, done, busy, sure = safe, kept, 0.0, np.inf
                 if doing == _TRAINS or (growth == RESTART and doing == _SAVES):
                     doing, until = _GROWS, now
-                until += growth_stop
+                until += job.growth_stop
         else:
             fails = now + _time_to_failure(state, mtbf, shape, log_scale, now, ages)
-            struck, before, strikes = running > 0, lost, _kind(state, kinds) if several else 3
+            struck, before, strikes = running > 0, lost, _kind(state, job) if several else NODE_SWAP
             hit = 0
-            if nodeless == 0 or uniform(state) >= nodeless:
-                struck, hit = False, _together(state, point[GROUPS], group)
+            if job.nodeless == 0 or uniform(state) >= job.nodeless:
+                struck, hit = False, _together(state, job.group_share, group)
             start = int(uniform(state) * seats) // max(hit, 1) * hit
             for seat in range(start, min(start + hit, seats)):
                 if empty[seat] > 0:
@@ -803,38 +837,42 @@ def _elastic_trial(point: Any, state: Any, buffer: Any, losses: Any, ages: Any) 
                 more = _change(absent, seat, each, 1)
                 active = uniform(state) * there < running * each if packing > 0 else more > 0
                 struck = struck or active
-                if strikes < 2:
+                if strikes < REQUEUE:
                     _change(absent, seat, each, -1)
                     continue
                 broken += more
                 vacant[lost % seats], empty[seat], lost = seat, 1.0, lost + 1
-                returns[sent % len(returns)], sent = now + repair, sent + 1
+                returns[sent % len(returns)], sent = now + job.repair, sent + 1
             if not struck:
                 continue
             kind = strikes
-            losses[0], losses[2] = losses[0] + busy, losses[2] + 1
+            losses[REWORK], losses[FAILURES] = losses[REWORK] + busy, losses[FAILURES] + 1
             free, waiting = free + waiting, 0
-            losses[3] += 1 if kind == 3 and lost - filled > free and lost > before else 0
+            losses[SHORTAGES] += (
+                1 if kind == NODE_SWAP and lost - filled > free and lost > before else 0
+            )
             at, done, busy, sure = safe, kept, 0.0, np.inf
-            doing, until = _RECOVERS, now + (point[6] if kind == 3 else kinds[2 * kind + 1])
+            doing, until = _RECOVERS, now + _recovery_time(job, kind)
             if len(losses) > OF_KINDS:
-                losses[OF_KINDS + kind] += 1
-            if point[11] == 0:
+                losses[KIND_FAILURES + kind] += 1
+            if job.fails_in_recovery == 0:
                 fails += until - now
     else:
         return False
-    losses[5] = max(now - work - _stalls(point) - losses[0] - losses[1], 0.0)
+    losses[SHRUNK] = max(now - work - _stalls(job) - losses[REWORK] - losses[RECOVERY], 0.0)
     return True
 
 
 @_compiled
-def _trials(points: Any, first: int, last: int, seed: Any, losses: Any, verdicts: Any) -> None:
+def _trials(
+    points: Any, jobs: Any, first: int, last: int, seed: Any, losses: Any, verdicts: Any
+) -> None:
     """Trials `first` to `last` of all points, each with its own random stream."""
     trials = losses.shape[1]
     most = 0
     for row in range(first // trials, (last - 1) // trials + 1):
-        most = max(most, _room(points[row]))
-    lost_nodes, held, ages = np.empty(most), np.empty(7), np.empty(WINDOW + 4)
+        most = max(most, _room(jobs[row]))
+    lost_nodes, held, ages = np.empty(most), np.empty(7), np.empty(MOST_RATE + 1)
     state = np.empty(4, np.uint64)
     for index in range(first, last):
         row, number = index // trials, index % trials
@@ -842,7 +880,7 @@ def _trials(points: Any, first: int, last: int, seed: Any, losses: Any, verdicts
             continue
         key = np.uint64(seed)
         # the parameters that the job depends on
-        read = 12 if points[row, 12] == OPEN and points[row, ENDS + 1] == 0 else KINDS
+        read = 12 if jobs[row].pool == OPEN and jobs[row].replica_nodes == 0 else KINDS
         for word in points[row, :read].view(np.uint64):
             key = mix((key ^ word) + _GOLDEN)
         for k in range(len(_PARTS) - 1):
@@ -851,17 +889,17 @@ def _trials(points: Any, first: int, last: int, seed: Any, losses: Any, verdicts
                 for word in further.view(np.uint64):
                     key = mix((key ^ word) + _GOLDEN)
         seed_stream(state, mix(key ^ mix(np.uint64(number) + _GOLDEN)))
-        point, lost = points[row], losses[row, number]
+        point, job, lost = points[row], jobs[row], losses[row, number]
         ages[:WINDOW] = point[AGES:CREWS]
         ages[WINDOW:] = 0.0
-        if point[ENDS + 1] > 0:
-            ended = _elastic_trial(point, state, lost_nodes, lost, ages)
+        if job.replica_nodes > 0:
+            ended = _elastic_trial(job, state, lost_nodes, lost, ages)
         elif point[TIERS:AGES].any() or point[CREWS:ENDS].any():
-            ended = trial(point, state, lost_nodes, lost, held, ages)
+            ended = trial(job, state, lost_nodes, lost, held, ages)
         elif point[AGES:CREWS].any():
-            ended = trial(point, state, lost_nodes, lost, None, ages)
+            ended = trial(job, state, lost_nodes, lost, None, ages)
         else:
-            ended = trial(point, state, lost_nodes, lost)
+            ended = trial(job, state, lost_nodes, lost)
         if not ended:
             verdicts[row] = TOO_MANY_FAILURES
 
@@ -889,9 +927,9 @@ def _summarise(work_time: Any, stall_time: Any, losses: Any, statistics: Any) ->
     count = len(losses)
     ones = np.ones(count)
     work, stalls = ones * work_time, ones * stall_time
-    rework, recovery = losses[:, 0].copy(), losses[:, 1].copy()
-    failures, shortages = losses[:, 2].copy(), losses[:, 3].copy()
-    training = work + losses[:, 5]
+    rework, recovery = losses[:, REWORK].copy(), losses[:, RECOVERY].copy()
+    failures, shortages = losses[:, FAILURES].copy(), losses[:, SHORTAGES].copy()
+    training = work + losses[:, SHRUNK]
     wall = training + stalls + rework + recovery
     statistics[0], statistics[1] = _ratio(training, wall)
     statistics[2], statistics[3] = _ratio(stalls, wall)
@@ -899,48 +937,53 @@ def _summarise(work_time: Any, stall_time: Any, losses: Any, statistics: Any) ->
     statistics[6], statistics[7] = _ratio(recovery, wall)
     statistics[8], statistics[9] = _ratio(failures, ones)
     statistics[10], statistics[11] = _ratio(shortages, failures)
-    statistics[12], statistics[13] = _ratio(wall - losses[:, 4], wall)
+    statistics[12], statistics[13] = _ratio(wall - losses[:, WAITING], wall)
     statistics[14], statistics[15] = _ratio(wall, ones)
     statistics[16] = np.sort(wall)[min(math.ceil(0.95 * count), count) - 1]
     statistics[17], statistics[18] = _ratio(work, training)
     for k in range(OF_KINDS, losses.shape[1]):
-        counted = k - OF_KINDS < 4 or 0 <= k - OF_TIERS < 3
+        counted = k < KIND_RECOVERY or TIER_RESTARTS <= k < TIER_REWORK
         column = len(STATISTICS) + 2 * (k - OF_KINDS)
         mean = _ratio(losses[:, k].copy(), ones if counted else wall)
         statistics[column], statistics[column + 1] = mean
 
 
 @_compiled
-def _judge(point: Any) -> int:
-    for value in point:
-        if np.isnan(value):
-            return UNDEFINED
-    if point[ENDS + 1] > 0 and point[13] > MOST_EVENTS:  # nodes, beyond the buffer
-        return TOO_MANY_FAILURES
-    endless = point[2] == 0 and point[3] + point[ENDS + 1] > 0
-    if endless or not 0 < point[5] < np.inf or point[1] <= 0 or point[0] <= 0:
-        return UNDEFINED
-    if point[14] + point[16] + point[18] > 1 + 1e-9 or point[20] > 1 + 1e-9:
-        return UNDEFINED
-    return DONE
+def _judge(points: Any, jobs: Any, verdicts: Any) -> None:
+    for row in range(len(jobs)):
+        job = jobs[row]
+        endless = job.interval == 0 and job.stall + job.replica_nodes > 0
+        if endless or not 0 < job.work < np.inf or job.shape <= 0 or job.mtbf <= 0:
+            verdicts[row] = UNDEFINED
+        if job.in_process + job.in_job + job.requeue > 1 + 1e-9 or job.silent > 1 + 1e-9:
+            verdicts[row] = UNDEFINED
+        if job.replica_nodes > 0 and job.nodes > MOST_EVENTS:  # beyond the buffer
+            verdicts[row] = TOO_MANY_FAILURES
+        if np.isnan(points[row]).any():
+            verdicts[row] = UNDEFINED
 
 
 @_compiled
 def _finish(
-    points: Any, parts: int, first: int, last: int, losses: Any, verdicts: Any, statistics: Any
+    jobs: Any, parts: int, first: int, last: int, losses: Any, verdicts: Any, statistics: Any
 ) -> None:
     """Statistics of jobs `first` to `last`, each of `parts` points; NaN for those given up."""
     for job in range(first, last):
         begin, end = job * parts, (job + 1) * parts
         work = stalls = 0.0
         for row in range(begin, end):
-            work += points[row, 5]
-            stalls += _stalls(points[row])
+            work += jobs[row].work
+            stalls += _stalls(jobs[row])
         if (verdicts[begin:end] == DONE).all():
             whole = losses[begin] if parts == 1 else losses[begin:end].sum(axis=0)
             _summarise(work, stalls, whole, statistics[job])
         else:
             statistics[job] = np.nan
+
+
+def as_jobs(points: Array) -> Array:
+    """Rows with the columns PARAMETERS as records of the type JOB."""
+    return points.view(JOB)[:, 0]
 
 
 def run(
@@ -970,7 +1013,8 @@ def run(
     points = np.ascontiguousarray(points, dtype=np.float64) + 0.0
     width = len(STATISTICS) + 2 * len(DETAILS) * detailed
     statistics = np.empty((len(points) // parts, width))
-    verdicts = np.array([_judge(point) for point in points], np.int8)
+    verdicts = np.full(len(points), DONE, np.int8)
+    _judge(points, as_jobs(points), verdicts)
     at_once = max(1, _TRIALS_AT_ONCE // (trials * parts))
     for start in range(0, len(statistics), at_once):
         jobs = slice(start, start + at_once)
@@ -991,13 +1035,15 @@ def _run(
 ) -> None:
     details = len(DETAILS) * (statistics.shape[1] > len(STATISTICS))
     losses = np.empty((len(points), trials, len(LOSSES) + details))
-    word = np.uint64(seed)
+    word, jobs = np.uint64(seed), as_jobs(points)
     cuts = _edges(len(points) * trials, threads, 64)
-    simulated = pool(threads).map(lambda ends: _trials(points, *ends, word, losses, verdicts), cuts)
+    simulated = pool(threads).map(
+        lambda ends: _trials(points, jobs, *ends, word, losses, verdicts), cuts
+    )
     for (first, last), _ in zip(cuts, simulated, strict=True):
         done(last - first)
     pool(threads).each(
-        lambda ends: _finish(points, parts, *ends, losses, verdicts, statistics),
+        lambda ends: _finish(jobs, parts, *ends, losses, verdicts, statistics),
         _edges(len(statistics), threads, 1),
     )
 

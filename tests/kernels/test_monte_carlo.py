@@ -174,10 +174,10 @@ HARD = {"mtbf": 2e3, "provision": 900.0, "spares": 3.0, "repair": 5e3, "work": 5
 def test_a_trial_is_the_walk_from_event_to_event(changed: dict[str, float]) -> None:
     each = job(**changed)
     losses, state = np.empty(len(LOSSES)), np.empty(4, np.uint64)
-    failures = 0.0
+    record, failures = monte_carlo.as_jobs(rows(each))[0], 0.0
     for seed in range(20):
         monte_carlo.seed_stream(state, np.uint64(seed))
-        assert monte_carlo.trial(rows(each)[0], state, np.empty(int(each["spares"]) + 1), losses)
+        assert monte_carlo.trial(record, state, np.empty(int(each["spares"]) + 1), losses)
         got, expected = dict(zip(LOSSES, losses, strict=True)), walk(each, seed)
         checkpoints = math.ceil(each["work"] / each["interval"]) - each["unsaved"]
         wall = each["work"] + checkpoints * each["stall"] + got["rework"] + got["recovery"]
