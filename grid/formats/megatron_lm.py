@@ -457,9 +457,10 @@ def _tokens(job: Job) -> None:
     said, tokens = job.scenario, "training_tokens"
     sequence = said.get("sequence_length")
     samples, steps = (job.number(f"train-{name}", 1, tokens) for name in ("samples", "iters"))
-    if "global_batch_size" not in {*said, *job.asked}:
+    unsaid = "global_batch_size" not in {*said, *job.asked}
+    rounds = job.number("gradient-accumulation-steps", 1, "global_batch_size" * unsaid) or 1
+    if unsaid:
         replica = math.prod(said.get(name, 1) for name in REPLICA)
-        rounds = job.number("gradient-accumulation-steps", 1, "global_batch_size") or 1
         batch = said.get("n_gpus", 0) // replica * said.get("micro_batch_size", 1) * rounds
         if batch and "global_batch_size" not in job.asked:
             job.put({"global_batch_size": batch})

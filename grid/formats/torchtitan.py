@@ -174,7 +174,7 @@ def _precision(job: Job) -> None:
     """Formats of the products: what converters swap."""
     names = [job.take(f"model.{name}", "precision") for name in ("converters", "handlers")]
     words = {*re.findall(r"\w+", " ".join(str(each) for each in names))}
-    float8 = {"float8", "fp8"} & words or any([job.take(name, "precision") for name in _FLOAT8])
+    float8 = {"float8", "fp8"} & words or any(job.take(name, "precision") for name in _FLOAT8)
     kind = job.given.get("precision", "mxfp8" if "mx" in words else "fp8" if float8 else "")
     if kind == "fp8":
         gathered = any(value for name, value in job.fields.items() if _GATHERED.fullmatch(name))

@@ -461,7 +461,7 @@ def explain(name: str | None, selectors: tuple[str, ...]) -> None:
     from fleetcube.grid.show.tables import cannot_run, memory_use
 
     if name is not None and is_file(name):
-        if (job := job_at(name)) is not None:
+        if (job := job_at(name, pairs(selectors))) is not None:
             say_each([*told(job), ""], err=False)
         point = traffic(name, selectors)
         say(explain_traffic(point))
