@@ -146,14 +146,18 @@ def _mesh(job: Job) -> None:
     """Degrees of the axes within slices (ici) and between them (dcn), and the number of chips."""
     said, sizes = job.scenario, dict.fromkeys(_AXES.values(), 1.0)
     within, left, slices = {"ici": 1.0, "dcn": 1.0}, dict[str, str](), _slices(job)
+    open_axes = False
     for name in dict.fromkeys([*_REST, *job.fields]):
         if not (found := _PARALLEL.fullmatch(name)):
             continue
         kind, role = found[1], _AXES.get(found[2])
         open_ = job.number(name, -1, _open_with(role)) is None and name in job.fields
         degree = 1 if open_ else job.number(name, -1) or _REST.get(name, 1)
-        if open_ and role == "data_parallel_shard" and "n_gpus" in said:
-            left.setdefault(kind, role)  # what is left of these
+        if open_ and "n_gpus" in said and role in ("data_parallel_shard", "data"):
+            if several := open_axes or kind in left:  # which of them takes how much of the GPUs
+                job.ask(f"{name} is {job.fields[name]}", "data_parallel_shard", "hybrid_sharding")
+            open_axes = True
+            left |= {} if several else {kind: role}
         elif role and degree < 0:
             left[kind] = role
         elif role:

@@ -173,7 +173,7 @@ def _values_of(name: str, entry: Any) -> list[Any]:
     """Values that are stated of an input, in base units; some of any size where none is known."""
     if isinstance(entry, str) and "," in entry and name != patterns.LAYOUT:
         entry = entry.split(",")
-    entry = getattr(entry, "values", entry)
+    entry = entry.values if hasattr(entry, "dims") else entry
     row = [*entry] if isinstance(entry, list | tuple) or getattr(entry, "ndim", 0) == 1 else [entry]
     if name in KINDS or name == patterns.LAYOUT or not values.is_known(name):
         return row

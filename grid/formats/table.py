@@ -1,5 +1,6 @@
 """Fields of a framework's file as inputs, by a table of its names, and back."""
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -312,7 +313,11 @@ def _fitting(name: str, value: Any, told: str) -> Any:
 
 def whole(number: float) -> float:
     """A number without the error of a product, and as a whole one where it is."""
-    return round(number) if abs(number - round(number)) < 1e-9 * abs(number) else number
+    return (
+        round(number)
+        if math.isfinite(number) and abs(number - round(number)) < 1e-9 * abs(number)
+        else number
+    )
 
 
 def _number(name: str, value: Any, least: float) -> float:
