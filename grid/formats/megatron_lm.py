@@ -84,7 +84,7 @@ def _argument(printed: str) -> str:
     """A value that a log prints, as it was given: words of a list, formats by their names."""
     if printed.startswith("['"):
         return re.sub(r"[\[\]',]", "", printed)
-    return _TORCH.get(printed, printed)
+    return _TORCH.get(printed, printed.removeprefix("AttnBackend."))
 
 
 def arguments(text: str, path: str) -> tuple[dict[str, Any], list[str]]:
@@ -352,12 +352,25 @@ def _layout(job: Job) -> None:
     together = job.take("overlap-moe-expert-parallel-comm", "pipeline_schedule")
     if job.scenario.get("virtual_stages", 1) > 1:
         job.put({"pipeline_schedule": "combined_1f1b" if together else "interleaved"})
+    if job.take("transformer-impl", "attention_kernel") == "local":
+        job.put({"attention_kernel": "standard"})
     _recompute(job)
+    _offloads(job)
     factor = job.number("moe-expert-capacity-factor", 0, "capacity_factor or expert_capacity")
     if factor:
         padded = job.take("moe-pad-expert-input-to-capacity", "expert_capacity")
         kept = "padded" if padded else "dropped"
         job.set("moe-expert-capacity-factor", {"capacity_factor": factor, "expert_capacity": kept})
+
+
+def _offloads(job: Job) -> None:
+    """Activations that the host keeps: of some layers, or of modules."""
+    field = "cpu-offloading-num-layers"
+    if some := job.number(field, 0, "activation_offload or offloaded_layers"):
+        job.set(field, {"activation_offload": "layers", "offloaded_layers": some})
+    if job.take("fine-grained-activation-offloading", "activation_offload"):
+        names = re.split(r"[\s,]+", str(job.take("offload-modules", "activation_offload") or ""))
+        job.set("offload-modules", {f"offload_{name}": 1 for name in filter(None, names)})
 
 
 def _recompute(job: Job) -> None:
@@ -395,6 +408,21 @@ def _precision(job: Job) -> None:
         job.ask("it trains in FP32 (neither bf16 nor fp16)", "precision")
     stated = job.given.get("precision")
     _gradients(job, stated if stated in kinds else sixteen)
+    _few_bits(job, str(job.scenario.get("precision")))
+
+
+def _few_bits(job: Job, kind: str) -> None:
+    """What weights in few bits are kept in, and which layers have 16."""
+    bits = "fp4" if kind in _FOUR_BITS else "fp8" if kind in _PRECISIONS.values() else ""
+    if not bits:
+        return
+    kept = job.take(f"{bits}-param-gather", "quantised_parameters")
+    job.put({"quantised_parameters": bool(kept)})
+    share = "sixteen_bit_layers_share"
+    if bits == "fp4" and job.layers and job.take("first-last-layers-bf16", share):
+        fields = (f"num-layers-at-{end}-in-bf16" for end in ("start", "end"))
+        ends = (job.number(name, 0, share) for name in fields)
+        job.put({share: sum(1 if each is None else each for each in ends) / job.layers})
 
 
 def _recipe(job: Job, bits: str, recipe: Any, known: Mapping[str, str]) -> str:
@@ -437,7 +465,8 @@ def _memory(job: Job) -> None:
             )
         job.put({"zero_stage": _SHARDED[sharding]})
     elif job.take("use-torch-fsdp2", "zero_stage"):
-        job.put({"zero_stage": 3})
+        kept = job.take("torch-fsdp2-no-reshard-after-forward", "zero_stage")
+        job.put({"zero_stage": 2 if kept else 3})
     groups = "num-distributed-optimizer-instances"
     if (instances := job.number(groups, 1, "data_parallel_shard") or 1) > 1:
         replica = math.prod(job.scenario.get(name, 1) for name in REPLICA)
@@ -570,6 +599,8 @@ def _narrow_fields(scenario: Mapping[str, Any]) -> dict[str, Any]:
         made |= {"fp8-format": "hybrid" if kind == "fp8" else "e4m3", "fp8-recipe": recipe}
     if kind in _FOUR_BITS:
         made |= {"fp4-format": "e2m1"}
+    if (recipe or kind in _FOUR_BITS) and scenario.get("quantised_parameters", True):
+        made[f"{'fp4' if kind in _FOUR_BITS else 'fp8'}-param-gather"] = True
     if kind == "mxfp4":
         made |= {"fp4-recipe": kind}
     if scenario.get("gradient_storage") == "bf16" and kind != "fp16":

@@ -11,14 +11,12 @@ from typing import Any
 import pytest
 import yaml
 
-from fleetcube import InputError
-from fleetcube.grid.formats.read import _config_of, layout_of, read_job, read_spec, spec_of
+from fleetcube.grid.formats.read import _config_of, read_job
 from fleetcube.grid.formats.table import values_of
 from fleetcube.grid.formats.trees import as_toml
 from fleetcube.kernels.inputs import INPUTS
 
 from ..draws import SEED, scaled
-from .common import refused
 
 Fields = dict[str, Any]
 MEGATRON: Mapping[str, list[Any]] = {
