@@ -248,10 +248,10 @@ def layout_of(job: Job) -> str:
     ]
     shown += [f"VP{text('virtual_stages')}"] if rows.get("virtual_stages", [1]) != [1] else []
     shown += [f"DP{whole(replicas):,}"] if replicas == replicas else []
-    nodes = f" in {whole(gpus / each):,} nodes of {each:,}" if gpus / each > 0 else ""
+    nodes = f" in {whole(gpus / each):,} nodes of {each:,}" if gpus / each > 1 else ""
     batch = f"{text('global_batch_size')} sequences of {text('sequence_length')}"
     micro = f" in micro-batches of {text('micro_batch_size')}"
-    return f"{job.path}: {text('n_gpus')} GPUs{nodes}; {' '.join(shown)}; {batch}{micro}"
+    return f"{job.path}: {text('n_gpus')} GPU{'s' * (gpus != 1)}{nodes}; {' '.join(shown)}; {batch}{micro}"
 
 
 def summary(job: Job) -> str:
