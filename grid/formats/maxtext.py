@@ -13,6 +13,7 @@ from .table import (
     Table,
     counted,
     fields_of,
+    is_open,
     job_of,
     join_model,
     model_fields,
@@ -59,6 +60,15 @@ _AXES = {
     **dict.fromkeys(("fsdp", "fsdp_transpose"), "data_parallel_shard"),
     **{"expert": "expert_parallel", "data": "data"},
 }
+_POLICY, _MIXER = "remat_policy", "layernorm+mlp+moe"
+_SUMS = (  # results of products, and what attention is of them
+    *("query_proj", "key_proj", "value_proj", "qkv_proj", "out_proj", "context"),
+    *("mlpwi_0", "mlpwi_1", "mlpwo"),
+)
+_OTHERS = (
+    *("decoder_layer_input", "mlpwi", "moe_mlpwi_0", "moe_mlpwi_1", "moe_mlpwo", "kv_proj"),
+    *("query_wa_proj", "kv_wa_proj", "mla_q", "mla_kv", "attention_out", "engram"),
+)
 _TOPOLOGY = re.compile(r"(v4|v5p|v5e|v6e)-(\d{1,6})")
 _CORES = {"v4": 2, "v5p": 2}  # of a chip, which names count
 
@@ -104,12 +114,35 @@ def made(fields: Mapping[str, Any], path: str, given: Mapping[str, Any] = NOTHIN
     job.take("base_num_heads")
     format_ = of().words["quantization"].get(str(job.fields.get("quantization", "")).lower(), {})
     job.put(format_ if format_.get("precision") != "bf16" else {})
+    _tensors(job)
     _model(job)
     _mesh(job)
     _batch(job)
     off = [name for name, value in job.unknown.items() if value in _OFF]
     job.ignored |= {name: "off" for name in off if job.unknown.pop(name) in _OFF}
     return job
+
+
+def _tensors(job: Job) -> None:
+    """What runs again where a policy names tensors (get_save_and_offload_names); of those that the
+    host keeps no input counts the memory."""
+    if job.fields.get(_POLICY) == "<custom>":
+        where = {name: str(job.take(name, "recompute")).lower() for name in (*_SUMS, *_OTHERS)}
+        kept = {name for name, place in where.items() if place == "device"}
+        kept.discard("decoder_layer_input")  # of every policy
+        queries = kept >= {"query_proj", "key_proj", "value_proj"} or "qkv_proj" in kept
+        mixer, blocks = queries and "out_proj" in kept, {"mlpwi_0", "mlpwi_1", "mlpwo"}
+        plain = not any(is_open(job.fields.get(name)) for name in where)
+        if plain and "offload" not in where.values() and not kept & {*_OTHERS}:
+            ways = {"full": not kept, "products": mixer and kept >= blocks}
+            ways[_MIXER] = mixer and "context" in kept and not kept & blocks
+            if way := next((name for name, holds in ways.items() if holds), None):
+                job.asked.pop("recompute", None)
+                job.set(_POLICY, {"recompute": way})
+    if job.scenario.get("recompute") == _MIXER:
+        job.remarks.append(
+            "the last product of a feed-forward block is counted as run again, though XLA does not"
+        )
 
 
 def _model(job: Job) -> None:

@@ -251,7 +251,8 @@ def layout_of(job: Job) -> str:
     nodes = f" in {whole(gpus / each):,} nodes of {each:,}" if gpus / each > 1 else ""
     batch = f"{text('global_batch_size')} sequences of {text('sequence_length')}"
     micro = f" in micro-batches of {text('micro_batch_size')}"
-    return f"{job.path}: {text('n_gpus')} GPU{'s' * (gpus != 1)}{nodes}; {' '.join(shown)}; {batch}{micro}"
+    cluster = f"{text('n_gpus')} GPU{'s' * (gpus != 1)}{nodes}"
+    return f"{job.path}: {cluster}; {' '.join(shown)}; {batch}{micro}"
 
 
 def summary(job: Job) -> str:

@@ -54,9 +54,8 @@ class Table:
 
     def what_uncounted(self, name: str, value: Any) -> str | None:
         """What a field changes that is not counted; None where nothing is known to be."""
-        if value is False:
-            return None
-        return _matched(self.uncounted, name) or _matched(self.uncounted, f"{name}={_lower(value)}")
+        what = _matched(self.uncounted, f"{name}={_lower(value)}")
+        return what or (None if value is False else _matched(self.uncounted, name))
 
 
 @cache
