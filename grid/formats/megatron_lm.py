@@ -28,7 +28,7 @@ REPLICA = ("tensor_parallel", "pipeline_parallel", "context_parallel")
 _PRINTED = re.compile(r"^(?:.*\]:)?[ \t]*+(\w{2,60}) \.{3,} (.*)$", re.MULTILINE)
 _NODES = ("nnodes", "num-nodes", "nodes", "N")
 _PROCESSES = ("nproc-per-node", "num-gpus", "ntasks-per-node", "gpus-per-node")
-_SBATCH = re.compile(r"^#SBATCH\s+(-\S.*)$", re.MULTILINE)
+SBATCH = re.compile(r"^#SBATCH\s+(-\S.*)$", re.MULTILINE)
 _PRECISIONS = {
     "delayed": "fp8",
     "tensorwise": "fp8",
@@ -89,9 +89,8 @@ def _argument(printed: str) -> str:
 
 def arguments(text: str, path: str) -> tuple[dict[str, Any], list[str]]:
     """Arguments of what a script launches by name, and what is not read. Raises InputError."""
-    rows = [shell.options(line.split(" #")[0].split()) for line in _SBATCH.findall(text)]
-    batch = {name: value for row in rows for name, value in row.items()}
-    script = shell.read(text, path, _slurm(batch))
+    batch = slurm_options(text)
+    script = shell.read(text, path, slurm(batch))
     names = of()
     known = {*names.inputs, *names.model, *names.switches, *names.words}
     remarks = (
@@ -126,7 +125,13 @@ def _without_values(fields: dict[str, Any], names: Table) -> dict[str, Any]:
     }
 
 
-def _slurm(batch: Mapping[str, Any]) -> dict[str, str]:
+def slurm_options(text: str) -> dict[str, Any]:
+    """The options that the lines #SBATCH of a script give."""
+    rows = [shell.options(line.split(" #")[0].split()) for line in SBATCH.findall(text)]
+    return {name: value for row in rows for name, value in row.items()}
+
+
+def slurm(batch: Mapping[str, Any]) -> dict[str, str]:
     """Slurm's variables that the lines #SBATCH determine."""
 
     def number(*options: str) -> int | None:

@@ -1,6 +1,7 @@
 """Write a scenario as a framework's file, or as what changes of the one that was read."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ...catalog import KINDS, record
@@ -65,7 +66,7 @@ def changed(job: Job, scenario: Mapping[str, Any]) -> list[str]:
     writer = writer_of(job.table.software)
     stated = {name: scenario[name] for name in job.asked if name in scenario}
     job = read_job(job.path, stated) if stated else job
-    own = _in_base_units(spec_of(job)["scenario"] | stated)
+    own = _in_base_units(spec_of(replace(job, asked={}))["scenario"] | stated)
     new = own | _in_base_units(scenario)
     now, before = (writer.written(each, shape_of(each)) for each in (new, own))
     names = [name for name in [*job.fields, *now] if before.get(name) != now.get(name)]

@@ -1,5 +1,5 @@
-"""Each argument of Megatron-LM and of launchers is of one kind: read, without effect, or known and not
-counted. The list of names is of its arguments.py of 2026-08 and of five older releases."""
+"""Each argument of Megatron-LM and of launchers is of one kind: read, without effect, or known and
+not counted. The list of names is of its arguments.py of 2026-08 and of five older releases."""
 
 import re
 from pathlib import Path

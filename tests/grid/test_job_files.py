@@ -314,3 +314,39 @@ def test_broken_files_are_read_or_refused_in_one_line(name: str, text: str, tmp_
                 held = held[:at] + dice.choice(pieces) + held[at + dice.randint(0, 9) :]
             path.write_bytes(held.encode(errors="surrogatepass"))
             answered(lambda: read_spec(path, {"n_gpus": 64}))
+
+
+PARTS = ("query_proj", "key_proj", "value_proj", "out_proj")
+
+
+@pytest.mark.parametrize(
+    ("policy", "recompute"),
+    [
+        ("remat_policy: save_dot_with_context_except_mlp", "layernorm+mlp+moe"),
+        ("remat_policy: custom", "full"),
+        ("remat_policy: custom\ndecoder_layer_input: device", "full"),
+        ("\n".join(["remat_policy: custom", *(f"{name}: device" for name in PARTS)]), None),
+        (
+            "\n".join(["remat_policy: custom", *(f"{n}: device" for n in (*PARTS, "context"))]),
+            "layernorm+mlp+moe",
+        ),
+        (
+            "\n".join(
+                ["remat_policy: custom"]
+                + [f"{n}: device" for n in (*PARTS, "mlpwi_0", "mlpwi_1", "mlpwo")]
+            ),
+            "products",
+        ),
+        ("remat_policy: custom\ndecoder_layer_input: offload", None),
+        ("remat_policy: custom\ncontext: $X", None),
+        ("remat_policy: save_qkv_proj", None),
+    ],
+)
+def test_policies_of_maxtext_by_tensors(policy: str, recompute: str | None, tmp_path: Path) -> None:
+    """decoders.py (get_remat_policy): what no input says is asked for."""
+    text = f"model_name: llama3-8b\nper_device_batch_size: 2\nici_fsdp_parallelism: 8\n{policy}\n"
+    found = job(text, "run.yml", tmp_path)
+    assert not found.unknown
+    assert ("recompute" in found.asked) == (recompute is None)
+    if recompute is not None:
+        assert found.scenario["recompute"] == recompute

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 import yaml
 
-from fleetcube.grid.formats.read import _config_of, read_job
+from fleetcube import InputError, Sweep
+from fleetcube.grid.formats.read import _config_of, layout_of, read_job, read_spec, spec_of
 from fleetcube.grid.formats.table import values_of
 from fleetcube.grid.formats.trees import as_toml
 from fleetcube.kernels.inputs import INPUTS
 
 from ..draws import SEED, scaled
+from .common import refused
 
 Fields = dict[str, Any]
 MEGATRON: Mapping[str, list[Any]] = {
@@ -204,7 +206,7 @@ READERS: dict[str, tuple[str, Mapping[str, list[Any]], Callable[[Fields], str]]]
     "script": ("launch.sh", MEGATRON, script),
     "functional": (
         "model_config.yaml",
-        {**MEGATRON, **dict.fromkeys(BARE, [True, None])},
+        {**MEGATRON, **{name: [True, None] for name in BARE}},
         functional,
     ),
     "torchtitan": ("job.toml", TITAN, as_toml),
@@ -270,3 +272,92 @@ def test_open_fields_with_their_values_stated_are_fields_filled_in(
         assert not compare(found, truth), (opened, fields, compare(found, truth), given)
         tried += 1
     assert tried > 40
+
+
+SHAPE = (
+    "--num-layers 80 --hidden-size 8192 --ffn-hidden-size 28672 --num-attention-heads 64 "
+    "--group-query-attention --num-query-groups 8 --seq-length 8192 --swiglu --vocab-size 131072 "
+    "--untie-embeddings-and-output-weights --micro-batch-size 1 --global-batch-size 512 --bf16 "
+    "--use-distributed-optimizer --sequence-parallel "
+)
+LAUNCH = f"torchrun --nproc_per_node 8 --nnodes 4 pretrain_gpt.py {SHAPE}"
+OPEN_TENSOR = f"{LAUNCH} --tensor-model-parallel-size $TP --pipeline-model-parallel-size 2\n"
+OPEN_STAGES = (
+    f"{LAUNCH} --tensor-model-parallel-size 4 --pipeline-model-parallel-size $PP "
+    "--num-layers-per-virtual-pipeline-stage 5\n"
+)
+NODE = {"gpu": "h100-sxm", "node": "dgx-h100"}
+
+
+def written(path: Path, text: str) -> str:
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_sequences_stay_sharded_where_the_tensor_ranks_are_stated(tmp_path: Path) -> None:
+    """A 70B script with an open degree: 128.7 GB, as with the degree filled in; 161 without."""
+    path = written(tmp_path / "a.sh", OPEN_TENSOR)
+    filled = written(tmp_path / "b.sh", OPEN_TENSOR.replace("$TP", "4"))
+    one, other = (
+        Sweep.from_file(each, **NODE, **given).with_outputs(["memory_per_gpu"]).evaluate()
+        for each, given in ((path, {"tensor_parallel": 4}), (filled, {}))
+    )
+    assert float(one["memory_per_gpu"]) == float(other["memory_per_gpu"])
+    assert float(one["memory_per_gpu"]) / 1e9 == pytest.approx(128.7, abs=2)
+    shown = layout_of(read_job(path, {"tensor_parallel": "4"})).partition("; ")[2]
+    want = "TP4 PP2 DP4; 512 sequences of 8,192 in micro-batches of 1"
+    assert shown == want
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_chunks_follow_from_the_stages_that_are_stated(tmp_path: Path) -> None:
+    """80 layers on 8 stages by 5: 2 virtual stages; several degrees have no one number."""
+    path = written(tmp_path / "a.sh", OPEN_STAGES)
+    assert read_job(path, {"pipeline_parallel": "8"}).scenario["virtual_stages"] == 2
+    assert read_job(path, {"pipeline_parallel": 8, "layers": 160}).scenario["virtual_stages"] == 4
+    assert (
+        read_job(path, {"pipeline_parallel": 8, "virtual_stages": 1}).scenario["virtual_stages"]
+        == 1
+    )
+    for several in ("4,8", [4, 8], None):
+        words = "leaves virtual_stages open: it follows from pipeline_parallel"
+        refused(words, read_spec, path, {"pipeline_parallel": several})
+    spec = read_spec(path, {"pipeline_parallel": "4,8", "virtual_stages": 2})
+    assert "virtual_stages" not in spec["scenario"]
+    labels = {"pipeline_parallel": [4, 8], "virtual_stages": [4, 2]}
+    assert Sweep.from_file(path, layout=labels, **NODE).points == 2
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_batch_of_each_replica_is_asked_for_along_axes_that_move_it(tmp_path: Path) -> None:
+    text = OPEN_TENSOR.replace("--global-batch-size 512", "")
+    path = written(tmp_path / "a.sh", text)
+    assert read_job(path, {"tensor_parallel": 4}).scenario["global_batch_size"] == 4
+    words = "leaves global_batch_size open: it follows from tensor_parallel"
+    refused(words, read_spec, path, {"tensor_parallel": "1,2,4"})
+    assert read_spec(path, {"tensor_parallel": "1,2,4", "global_batch_size": 8})
+    assert "TP1,2,4 PP2; ? sequences" in layout_of(read_job(path, {"tensor_parallel": "1,2,4"}))
+
+
+def test_an_open_switch_decides_nothing(tmp_path: Path) -> None:
+    for name, asked in (
+        ("swiglu", "gated_ffn"),
+        ("sequence-parallel", "sequence_parallel"),
+        ("untie-embeddings-and-output-weights", "embedding_tables"),
+        ("bf16", "precision"),
+        ("use-megatron-fsdp", "zero_stage"),
+        ("overlap-moe-expert-parallel-comm", "pipeline_schedule"),
+    ):
+        fields = {
+            "num-layers": 8,
+            "hidden-size": 1024,
+            "num-attention-heads": 8,
+            "seq-length": 2048,
+        }
+        fields |= {"vocab-size": 32000, "micro-batch-size": 1, "global-batch-size": 8, "bf16": True}
+        path = written(tmp_path / "model_config.yaml", functional({**fields, name: "$X"}))
+        job = read_job(path)
+        assert asked in job.asked
+        with pytest.raises(InputError, match=f"{name} is \\$X"):
+            spec_of(job)
