@@ -125,7 +125,7 @@ def _joined(read: Callable[[Mapping[str, Any]], Job], given: Mapping[str, Any], 
     stated = {name: row[0] for name, row in rows.items() if len(row) == 1}
     job: Job = read(stated)
     several = {name: row for name, row in rows.items() if len(row) > 1}
-    apart = {*job.scenario, *job.asked, *COUNTS, "n_gpus", "model"}
+    apart = {*job.scenario, *job.asked, *COUNTS, "n_gpus", "model", "gated_ffn"}
     several = {name: _ends(row) for name, row in several.items() if name in apart}
     if math.prod(map(len, several.values())) > _MOST_READ:
         raise InputError(
