@@ -90,20 +90,27 @@ def _argument(printed: str) -> str:
 def arguments(text: str, path: str) -> tuple[dict[str, Any], list[str]]:
     """Arguments of what a script launches by name, and what is not read. Raises InputError."""
     batch = slurm_options(text)
-    script = shell.read(text, path, slurm(batch))
     names = of()
     known = {*names.inputs, *names.model, *names.switches, *names.words}
-    remarks = (
-        [f"not read: {listed(script.sourced)}, which the script reads"] if script.sourced else []
-    )
-    launched = [(shell.options(words), words) for words in script.commands]
-    most = max((len(known & row.keys()) for row, _ in launched), default=0)
-    launched = [each for each in launched if 2 * len(known & each[0].keys()) >= most > 0]
+    # As it runs alone; where that launches nothing, whatever the environment has
+    anything = {name: shell.unknown(name) for name in re.findall(r"\$\{?([A-Za-z_]\w*)", text)}
+    for environment in ({}, anything):
+        script = shell.read(text, path, {**environment, **slurm(batch)})
+        launched = [(shell.options(words), words) for words in script.commands]
+        most = max((len(known & row.keys()) for row, _ in launched), default=0)
+        launched = [each for each in launched if 2 * len(known & each[0].keys()) >= most > 0]
+        if launched:
+            break
+    sourced = dict.fromkeys(script.sourced)
+    remarks = [f"not read: {listed(sourced)}, which the script reads"] if sourced else []
     if not launched:
         every = [shell.options(shell.split(value)) for value in script.variables.values()]
         row = {name: value for each in every for name, value in each.items()}
         if not known & row.keys():
-            raise InputError(f"{path!r} has no arguments of Megatron-LM; give its launch script")
+            raise InputError(
+                f"{path!r} launches nothing with arguments of Megatron-LM as it is read; give the "
+                "line that does, or what fleetcube record -- bash SCRIPT writes"
+            )
         remarks.append("it launches nothing: arguments are those of its variables")
         launched = [(row, [])]
     made: dict[str, Any] = {}
@@ -111,7 +118,8 @@ def arguments(text: str, path: str) -> tuple[dict[str, Any], list[str]]:
         values = {str(row.get(name)) for row, _ in launched}
         made[name] = launched[0][0][name] if len(values) == 1 else f"$UNDECIDED_{name}"
     words = [word for _, row in launched for word in row]
-    left = dict.fromkeys(shell.shown(word) for word in words if shell.stands_alone(word))
+    alone = (shell.shown(word) for word in words if shell.stands_alone(word))
+    left = dict.fromkeys(word for word in alone if word not in made.values())
     remarks += [f"not read: {listed(left)}, which may hold arguments"] if left else []
     return {**_launcher(batch, words), **_without_values(made, names)}, remarks
 
@@ -325,7 +333,8 @@ def _cluster(job: Job) -> None:
         left = [
             f"{n} is {job.fields[n]}" for n in (*_NODES, *_PROCESSES) if is_open(job.fields.get(n))
         ]
-        job.asked |= {"n_gpus": left[0]} if left else {}
+        if left:
+            job.ask(left[0], "n_gpus")
 
 
 def _first(job: Job, names: Iterable[str]) -> float | None:

@@ -15,7 +15,7 @@ from typing import Any
 from ...catalog import KINDS, CatalogError
 from ...catalog.huggingface import COUNTS
 from ...kernels.inputs import INPUTS
-from ..errors import InputError, nearest
+from ..errors import InputError, OpenError, nearest
 from ..spec import file, patterns, values
 from ..spec.arguments import is_distribution
 from ..spec.auto import at
@@ -208,7 +208,7 @@ def spec_of(job: Job) -> dict[str, Any]:
     if job.asked:
         name, why = next(iter(job.asked.items()))
         more = f" (and {listed([*job.asked][1:])})" if len(job.asked) > 1 else ""
-        raise InputError(f"{job.path!r} leaves {name} open: {why}; give {name}=...{more}")
+        raise OpenError(f"{job.path!r} leaves {name} open: {why}; give {name}=...{more}")
     scenario = {
         name: _with_unit(name, value) for name, value in scenario.items() if name not in job.given
     }
@@ -249,7 +249,8 @@ def layout_of(job: Job) -> str:
     shown += [f"VP{text('virtual_stages')}"] if rows.get("virtual_stages", [1]) != [1] else []
     shown += [f"DP{whole(replicas):,}"] if replicas == replicas else []
     nodes = f" in {whole(gpus / each):,} nodes of {each:,}" if gpus / each > 1 else ""
-    batch = f"{text('global_batch_size')} sequences of {text('sequence_length')}"
+    plural = "s" * (one("global_batch_size") != 1)
+    batch = f"{text('global_batch_size')} sequence{plural} of {text('sequence_length')}"
     micro = f" in micro-batches of {text('micro_batch_size')}"
     cluster = f"{text('n_gpus')} GPU{'s' * (gpus != 1)}{nodes}"
     return f"{job.path}: {cluster}; {' '.join(shown)}; {batch}{micro}"

@@ -6,12 +6,15 @@ what is not understood makes open all that it could set. A shell is the judge (t
 """
 
 import contextlib
+import itertools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
+from ..spec.bounded import read_bytes
 from .shell_words import (
     Arithmetic,
     Undecided,
@@ -47,6 +50,8 @@ _ELSEWHERE = re.compile(
     r"LD_LIBRARY_PATH|VIRTUAL_ENV|RANDOM|SECONDS|EPOCH\w*|UID|PPID|BASH\w*|LINENO|OSTYPE|HOSTTYPE|"
     r"KUBERNETES\w*|JOB_\w+|LANG|TERM|FUNCNAME|PIPESTATUS|GPU_NUM|NODE_NUM|[?$!0_-])"
 )
+# Files that set variables of programs and none of a job
+_PROGRAMS = re.compile(r"(activate|conda\.sh|bashrc|profile|setvars\.sh|modules?(\.sh)?)$")
 _QUIET = (
     "mkdir",
     "export",
@@ -72,6 +77,7 @@ _WRAPPERS = (
     "stdbuf",
     "numactl",
 )
+_GIVES = ("-e", "--env")  # a variable to a container
 _SHELLS = ("bash", "sh", "/bin/bash", "/bin/sh")
 _COMPARED: dict[str, Callable[[int, int], bool]] = {
     **{"-eq": int.__eq__, "-ne": int.__ne__, "-gt": int.__gt__},
@@ -172,6 +178,7 @@ class _Reader:
         self.path, self.script, self.state = path, Script(), _State()
         self.steps = self.filled = self.depth = 0
         self.undecided = 0  # branches around that may not be taken
+        self.elsewhere = False  # whether a file that is not read may have set variables
         self.locals: list[dict[str, Value | None]] = []  # what functions hide, to be set back
         self.left: list[list[_State]] = []  # states in which a loop or a function may have ended
 
@@ -716,7 +723,12 @@ class _Reader:
         value = self.state.variables.get(name)
         if isinstance(value, dict):
             return value.get(0, "")
-        return open_(name) if value is None else value
+        return self.unset(name) if value is None else value
+
+    def unset(self, name: str) -> str:
+        """A variable that nothing here sets."""
+        outside = (self.elsewhere and name.isidentifier()) or _ELSEWHERE.fullmatch(name)
+        return unknown(name) if outside else open_(name)
 
     def holds(self, node: Any, double: bool) -> bool | None:
         """Whether a condition holds. Raises Undecided."""
@@ -758,7 +770,7 @@ class _Reader:
             return (emptied(text) != "") is (sign == "-n")
         if sign == "-v":
             name = source.strip("\"'")
-            return name in self.state.variables or (None if _ELSEWHERE.fullmatch(name) else False)
+            return name in self.state.variables or (None if is_unknown(self.unset(name)) else False)
         return None  # of files
 
     def binary(self, sign: str, first: Any, second: Any, double: bool) -> bool | None:
@@ -846,8 +858,9 @@ class _Reader:
         if name in ("[", "test"):
             return self._tested([w for w in rest if w != "]"])
         if name in ("source", "."):
-            self.script.sourced += [shown(word) for word in rest[:1]]
-            return None
+            return self._sourced(rest)
+        if name == "ssh" and any(" " in word for word in rest):
+            return self._inner([], next(word for word in rest if " " in word))
         if name in _QUIET:
             return True if name in ("set", "export", "trap", "ulimit", "wait") else None
         if self.state.output is not None:
@@ -866,12 +879,32 @@ class _Reader:
         self.script.commands.append(words)
         return None
 
+    def _sourced(self, rest: Sequence[str]) -> bool | None:
+        """Follow a file of variables beside the script; any other may set what nothing sets here,
+        but for those of an environment of programs."""
+        for name in map(shown, rest[:1]):
+            text = self._beside(name)
+            if text is None:
+                self.script.sourced.append(name)
+                self.elsewhere = self.elsewhere or not _PROGRAMS.search(name)
+            else:
+                self.text(unmarked(text))
+        return None
+
+    def _beside(self, name: str) -> str | None:
+        """The text of a file in the script's folder; no others are opened."""
+        place = Path(self.path).parent / name.removeprefix("./")
+        if "/" in name.removeprefix("./") or not place.is_file():
+            return None
+        data = read_bytes(str(place), _MOST_LETTERS, "a file of variables", "state its values")
+        return data.decode(errors="replace")
+
     def _inner(self, before: list[str], text: str) -> bool | None:
         """Follow the text of another shell, which has what is exported; `before` launched it."""
 
         def way() -> bool | None:
             state = self.state
-            state.variables = {n: v for n, v in state.variables.items() if n in state.exported}
+            state.variables = self._passed(before)
             state.functions, state.places, start = {}, [], len(self.script.commands)
             self.text(text)
             for k in range(start, len(self.script.commands)):
@@ -879,6 +912,22 @@ class _Reader:
             return None
 
         return self.apart(way)
+
+    def _passed(self, before: Sequence[str]) -> dict[str, Value]:
+        """Variables of another shell: those exported, of which a container has none, and those of
+        options; a file of them is not read."""
+        exported = {n: v for n, v in self.state.variables.items() if n in self.state.exported}
+        made = {} if {"docker", "podman"} & {*before} else {**exported}
+        for word, after in itertools.pairwise((*before, "")):
+            flag, equals, value = word.partition("=")
+            text = value if equals else after
+            if flag == "--env-file":
+                self.script.sourced.append(shown(text))
+                self.elsewhere = True
+            for each in text.split(",") if flag == "--export" else [text] * (flag in _GIVES):
+                name, equals, value = each.partition("=")
+                made |= {name: value} if equals else {n: exported[n] for n in {name} & {*exported}}
+        return made
 
     def text(self, text: str) -> None:
         """Follow a text that a value gives; what is open in it stays so."""
@@ -947,7 +996,7 @@ class _Reader:
         names = [word for word in rest if word.isidentifier()]
         array = any(re.fullmatch(r"-[a-z]*a", word) for word in rest)
         given = self.input
-        if given is None or array or self.text_of("IFS") != open_("IFS") or is_open(given):
+        if given is None or array or "IFS" in self.state.variables or is_open(given):
             self._forget({*names})
             return None
         words = given.split("\n")[0].split(None, max(len(names) - 1, 0))
@@ -1178,7 +1227,7 @@ class _Reader:
             value = value.get(0, "") if _UNCOUNTED not in value else unknown(name)
         is_set = value is not None and value != {}
         here: str | None = "".join(value.values()) if isinstance(value, dict) else value
-        if value is None and _ELSEWHERE.fullmatch(name):
+        if value is None and is_unknown(self.unset(name)):
             here, is_set = unknown(name), True
         if rule:
             bare = rule.strip(":")

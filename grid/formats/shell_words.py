@@ -19,6 +19,7 @@ _TOKEN = re.compile(
 )
 _CLASSES = {"[:digit:]": "0-9", "[:alpha:]": "A-Za-z", "[:alnum:]": "A-Za-z0-9", "[:space:]": r"\s"}
 _PLAIN_REGEX = re.compile(r"[\w\s^$.\[\]\-*+?|:/]{0,64}")
+_PROGRAM = re.compile(r".*\.py|(.*/)?(python[\d.]*|torchrun|deepspeed|bash|singularity|apptainer)")
 _DEPTH = 64  # of an expression
 
 
@@ -84,7 +85,7 @@ def options(words: Iterable[str]) -> dict[str, Any]:
             name, equals, value = plain.lstrip("-").partition("=")
             name = name.replace("_", "-")
             made[name], sure[name] = [value] if equals else [], plain == word
-        elif name and not plain.endswith(".py"):  # the program, after its launcher's options
+        elif name and not _PROGRAM.fullmatch(plain):  # which ends its launcher's options
             if not (is_open(plain) and _OPEN.fullmatch(plain) and made[name]):
                 made[name].append(plain)
                 sure[name] = sure[name] and plain == word

@@ -96,10 +96,12 @@ class Job:
     def set(self, name: str, inputs: Mapping[str, Any]) -> None:
         """Take inputs from a field."""
         self.put(inputs)
-        self._is_read(name, ", ".join(f"{key} = {_told(self.scenario[key])}" for key in inputs))
+        made = ", ".join(f"{key} = {_told(self.scenario[key])}" for key in inputs)
+        self._is_read(name, made or "as it is by default")
 
     def ask(self, why: str, *inputs: str) -> None:
         """Leave inputs open that the user does not state."""
+        why = re.sub(r" is \$UNDECIDED_\S+", " depends on what the file does not say", why)
         for name in inputs:
             if name not in self.given:
                 self.asked.setdefault(name, why)

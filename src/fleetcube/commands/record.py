@@ -22,7 +22,6 @@ def record(command: tuple[str, ...], output: str | None, timeout: float, overwri
     \b
     Example:
       fleetcube record -o job.sh -- bash launch.sh
-      fleetcube run job.sh node=dgx-h100
     """
     from fleetcube.grid.formats.read import job_at, layout_of
     from fleetcube.grid.formats.recorded import record as recorded
