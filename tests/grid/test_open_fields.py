@@ -361,3 +361,46 @@ def test_an_open_switch_decides_nothing(tmp_path: Path) -> None:
         assert asked in job.asked
         with pytest.raises(InputError, match=f"{name} is \\$X"):
             spec_of(job)
+
+
+BY_TORCHRUN = """#!/bin/bash
+#SBATCH --nodes=16
+#SBATCH --ntasks-per-node=1
+#SBATCH --gpus-per-node=4
+torchrun --nproc-per-node $SLURM_GPUS_PER_NODE --nnodes $SLURM_NNODES pretrain_gpt.py \\
+  --num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336 --num-attention-heads 32 --swiglu \\
+  --group-query-attention --num-query-groups 8 --seq-length 8192 --vocab-size 131072 --bf16 \\
+  --untie-embeddings-and-output-weights --micro-batch-size 1 --global-batch-size 128 \\
+  --use-distributed-optimizer --use-flash-attn
+"""
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_starters_of_processes_are_no_gpus(tmp_path: Path) -> None:
+    """16 nodes of 4: 1.9 s a step; as 16 GPUs, one a node, it took 8.4 s."""
+    path = written(tmp_path / "job.sh", BY_TORCHRUN)
+    assert "64 GPUs in 16 nodes of 4; TP1 PP1 DP64" in layout_of(read_job(path))
+    job = Sweep.from_file(path, gpu="gh200-96gb", fabric="slingshot-11")
+    step = float(job.with_outputs(["step_time"]).evaluate()["step_time"])
+    assert step == pytest.approx(1.9, rel=0.1)
+
+
+SMALL = """#!/bin/bash
+export CUDA_DEVICE_MAX_CONNECTIONS=1
+GPUS_PER_NODE=${GPUS_PER_NODE:-1}
+MODEL=(--num-layers 48 --hidden-size 1600 --num-attention-heads 25 --seq-length 1024
+  --max-position-embeddings 1024 --attention-backend auto)
+TRAINING=(--micro-batch-size ${MBS:-1} --global-batch-size ${GBS:-1} --train-iters 500 --bf16)
+torchrun --nproc_per_node $GPUS_PER_NODE --nnodes 1 pretrain_gpt.py ${MODEL[@]} ${TRAINING[@]} \\
+  --tokenizer-type GPT2BPETokenizer
+"""
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_script_of_one_gpu_takes_the_memory_that_was_reported(tmp_path: Path) -> None:
+    """GPT-2 XL on an H100: 34.9 GB with micro-batches of 1, 43 of 4."""
+    path = written(tmp_path / "gpt2.sh", SMALL)
+    for sequences, reported in ((1, 34.9), (4, 43)):
+        batch = {"micro_batch_size": sequences, "global_batch_size": sequences}
+        job = Sweep.from_file(path, gpu="h100-sxm", **batch).with_outputs(["memory_per_gpu"])
+        assert float(job.evaluate()["memory_per_gpu"]) / 1e9 == pytest.approx(reported, rel=0.03)
