@@ -11,17 +11,7 @@ from ...catalog.huggingface import COUNTS
 from ..errors import InputError
 from ..spec.patterns import pieces_of
 from . import shell
-from .table import (
-    NOTHING,
-    Job,
-    Table,
-    fields_of,
-    is_open,
-    job_of,
-    listed,
-    model_fields,
-    table,
-)
+from .table import NOTHING, Job, Table, fields_of, is_open, job_of, listed, model_fields, table
 
 NAME = "megatron-lm"
 REPLICA = ("tensor_parallel", "pipeline_parallel", "context_parallel")

@@ -53,30 +53,16 @@ _ELSEWHERE = re.compile(
 # Files that set variables of programs and none of a job
 _PROGRAMS = re.compile(r"(activate|conda\.sh|bashrc|profile|setvars\.sh|modules?(\.sh)?)$")
 _QUIET = (
-    "mkdir",
-    "export",
-    "set",
-    "ulimit",
-    "umask",
-    "trap",
-    "sleep",
-    "wait",
-    "shopt",
-    "alias",
+    *("mkdir", "export", "set", "ulimit", "umask", "trap", "sleep", "wait", "shopt", "alias"),
     "printf",
 )
 _WRAPPERS = (
-    "env",
-    "nohup",
-    "exec",
-    "time",
-    "command",
-    "builtin",
-    "sudo",
-    "setsid",
-    "stdbuf",
-    "numactl",
+    *("env", "nohup", "exec", "time", "command", "builtin", "sudo", "setsid", "stdbuf", "numactl"),
 )
+_SETTERS = ("read", "mapfile", "readarray", "let", "getopts", "printf", "eval", "source", ".")
+_STEPPED = ("for_statement", "postfix_expression", "unary_expression", "binary_expression")
+_PLAIN = ("word", "number", "extglob_pattern", "regex", "variable_name", "special_variable_name")
+_FILLED = ("simple_expansion", "expansion", "command_substitution", "arithmetic_expansion")
 _GIVES = ("-e", "--env")  # a variable to a container
 _SHELLS = ("bash", "sh", "/bin/bash", "/bin/sh")
 _COMPARED: dict[str, Callable[[int, int], bool]] = {
@@ -230,35 +216,15 @@ class _Reader:
             stack += here.named_children
             if here.type == "variable_assignment":
                 made.add(re.split(r"[\[+=]", _text(here), maxsplit=1)[0])
-            elif here.type in (
-                "for_statement",
-                "postfix_expression",
-                "unary_expression",
-                "binary_expression",
-            ):
-                made |= {
-                    _text(each)
-                    for each in here.named_children[:1]
-                    if each.type in ("variable_name", "word")
-                }
+            elif here.type in _STEPPED:
+                first = here.named_children[:1]
+                made |= {_text(each) for each in first if each.type in ("variable_name", "word")}
             elif here.type in ("declaration_command", "unset_command"):
-                made |= {
-                    _text(each) for each in here.named_children if each.type == "variable_name"
-                }
+                every = here.named_children
+                made |= {_text(each) for each in every if each.type == "variable_name"}
             elif here.type == "command" and here.named_children:
-                name = _text(here.named_children[0])
-                words = [_text(each) for each in here.named_children[1:]]
-                if name in (
-                    "read",
-                    "mapfile",
-                    "readarray",
-                    "let",
-                    "getopts",
-                    "printf",
-                    "eval",
-                    "source",
-                    ".",
-                ):
+                name, *words = map(_text, here.named_children)
+                if name in _SETTERS:
                     made |= {found for word in words for found in re.findall(r"[A-Za-z_]\w*", word)}
                 if name in self.state.functions and name not in seen:
                     made |= self._set_within(self.state.functions[name], seen | {name})
@@ -688,11 +654,8 @@ class _Reader:
 
     def on_test_command(self, node: Any) -> bool | None:
         try:
-            inner = [
-                child
-                for child in node.children
-                if child.type not in ("[", "]", "[[", "]]", "((", "))")
-            ]
+            marks = ("[", "]", "[[", "]]", "((", "))")
+            inner = [child for child in node.children if child.type not in marks]
             if node.children[0].type == "((":
                 return self.number(self.raw(node)[2:-2])
             if node.children[0].type == "[" and re.search(r"\s-[ao]\s", _text(node)):
@@ -733,7 +696,6 @@ class _Reader:
     def holds(self, node: Any, double: bool) -> bool | None:
         """Whether a condition holds. Raises Undecided."""
         kind, named = node.type, node.named_children
-        marks = [child.type for child in node.children if not child.is_named]
         if kind == "parenthesized_expression":
             return self.holds(named[0], double)
         if kind == "unary_expression":
@@ -756,7 +718,6 @@ class _Reader:
                 return stops
             other = self._held(second, double)
             return other if held is (not stops) or other is stops else None
-        del marks
         return self.binary(sign, first, second, double)
 
     def _held(self, node: Any, double: bool) -> bool | None:
@@ -806,11 +767,8 @@ class _Reader:
 
     def on_command(self, node: Any) -> bool | None:
         assigned = [child for child in node.named_children if child.type == "variable_assignment"]
-        parts = [
-            child
-            for child in node.named_children
-            if child.type not in ("variable_assignment", "file_redirect", "heredoc_redirect")
-        ]
+        others = ("variable_assignment", "file_redirect", "heredoc_redirect")
+        parts = [child for child in node.named_children if child.type not in others]
         here = [child for child in parts if child.type == "herestring_redirect"]
         if here:
             self.input = self.joined(here[0].named_children[0])
@@ -835,14 +793,10 @@ class _Reader:
     def command(self, words: list[str]) -> bool | None:
         """Follow a command by its words."""
         name, rest = words[0], words[1:]
-        while name in _WRAPPERS and rest:
+        if name in _WRAPPERS and rest:
             inner = [w for w in rest if not re.match(r"-|[A-Za-z_]\w*=", w)]
-            rest = rest[rest.index(inner[0]) :] if inner else rest
-            if not inner:
-                return None
-            ends = name == "exec"
-            status = self.command(rest)
-            if ends and not self.undecided:
+            status = self.command(rest[rest.index(inner[0]) :]) if inner else None
+            if inner and name == "exec" and not self.undecided:
                 raise _End("script")
             return status
         if name in self.state.functions:
@@ -867,14 +821,9 @@ class _Reader:
             self.state.output.append(unknown())
         if (at := next((k for k, word in enumerate(words) if word in _SHELLS), None)) is not None:
             after = words[at + 1 :]
-            flag = next(
-                (k for k, word in enumerate(after) if re.fullmatch(r"-[a-z]*c", word)), None
-            )
-            if (
-                flag is not None
-                and flag + 1 < len(after)
-                and all(w.startswith("-") for w in after[:flag])
-            ):
+            found = (k for k, word in enumerate(after[:-1]) if re.fullmatch(r"-[a-z]*c", word))
+            flag = next(found, None)
+            if flag is not None and all(word.startswith("-") for word in after[:flag]):
                 return self._inner(words[:at], after[flag + 1])
         self.script.commands.append(words)
         return None
@@ -1078,40 +1027,22 @@ class _Reader:
         kind = node.type
         if kind in ("command_name", "concatenation", "variable_assignment"):
             return [row for child in node.children for row in self.parts(child, whole)]
-        if kind in (
-            "word",
-            "number",
-            "extglob_pattern",
-            "regex",
-            "variable_name",
-            "special_variable_name",
-        ):
+        if kind in _PLAIN:
             text = _text(node)
             if kind == "word" and text.startswith("~"):
                 text = unknown("HOME")
             if not whole and re.search(r"(?<!\\)\{[^{}$]*(,|\.\.)[^{}]*\}", text):
                 return [(unknown("BRACES"), True, False)]
-            return [
-                (
-                    re.sub(r"\\(\n?)(.?)", lambda f: "" if f[1] else f[2], text, flags=re.DOTALL),
-                    True,
-                    False,
-                )
-            ]
+            text = re.sub(r"\\(\n?)(.?)", lambda f: "" if f[1] else f[2], text, flags=re.DOTALL)
+            return [(text, True, False)]
         if kind == "raw_string":
             return [(_text(node)[1:-1], True, False)]
         if kind == "ansi_c_string":
             return [(_ansi(_text(node)[2:-1]), True, False)]
         if kind in ("string", "translated_string"):
             return self._quoted(node)
-        if kind == "simple_expansion":
-            return self._value(_text(node.named_children[0]), False)
-        if kind == "expansion":
-            return self._expansion(node, False)
-        if kind == "arithmetic_expansion":
-            return [(self._sum(node), True, False)]
-        if kind == "command_substitution":
-            return [(self._output(node), False, False)]
+        if kind in _FILLED:
+            return self._filled(node, False)
         if kind == "brace_expression":
             first, last = (int(_text(child)) for child in node.named_children[:2])
             if abs(last - first) > _MOST_ROUNDS:
@@ -1125,61 +1056,47 @@ class _Reader:
     def _quoted(self, node: Any) -> list[tuple[str, bool, bool]]:
         made: list[tuple[str, bool, bool]] = [("", True, False)]
         at = node.start_byte + len(_text(node.children[0]))
-        source = node.text
         for child in node.children[1:-1]:
-            gap = source[at - node.start_byte : child.start_byte - node.start_byte].decode(
-                "utf-8", "replace"
-            )
+            gap = _between(node, at, child.start_byte)
             made += [(gap, True, False)] if gap else []
             at = child.end_byte
-            if (
-                child.is_named and child.type != "string_content"
-            ):  # spaces are part of its first mark
+            if child.is_named and child.type != "string_content":  # spaces are of its first mark
                 text = _text(child)
                 made.append((text[: len(text) - len(text.lstrip())], True, False))
-            if child.type == "simple_expansion":
-                made += self._value(_text(child.named_children[0]), True)
-            elif child.type == "expansion":
-                made += self._expansion(child, True)
-            elif child.type == "command_substitution":
-                made.append((self._output(child), True, False))
-            elif child.type == "arithmetic_expansion":
-                made.append((self._sum(child), True, False))
+            if child.type in _FILLED:
+                made += self._filled(child, True)
             else:
                 text = re.sub(
                     r"\\([$`\"\\\n])", lambda f: "" if f[1] == "\n" else f[1], _text(child)
                 )
                 made.append((text, True, False))
-        gap = source[at - node.start_byte : -1].decode("utf-8", "replace")
-        return [*made, (gap, True, False)]
+        return [*made, (_between(node, at, node.end_byte - 1), True, False)]
+
+    def _filled(self, node: Any, quoted: bool) -> list[tuple[str, bool, bool]]:
+        if node.type == "simple_expansion":
+            return self._value(_text(node.named_children[0]), quoted)
+        if node.type == "expansion":
+            return self._expansion(node, quoted)
+        if node.type == "arithmetic_expansion":
+            return [(self._sum(node), True, False)]
+        return [(self._output(node), quoted, False)]
 
     def raw(self, node: Any) -> str:
         """The source of a part with values in place of expansions."""
         made, at = "", node.start_byte
-        source = node.text
         for child in node.children:
-            text = source[at - node.start_byte : child.start_byte - node.start_byte].decode(
-                "utf-8", "replace"
-            )
-            made, at = made + text, child.end_byte
-            if child.type in (
-                "simple_expansion",
-                "expansion",
-                "command_substitution",
-                "arithmetic_expansion",
-                "string",
-            ):
+            made, at = made + _between(node, at, child.start_byte), child.end_byte
+            if child.type in (*_FILLED, "string"):
                 inner = _text(child)
                 made += inner[: len(inner) - len(inner.lstrip())] + self.joined(child)
             elif child.child_count:
                 made += self.raw(child)
             else:
                 made += _text(child)
-        return made + str(source[at - node.start_byte :].decode("utf-8", "replace"))
+        return made + _between(node, at, node.end_byte)
 
     def _sum(self, node: Any) -> str:
-        text = self.raw(node)
-        text = text.strip()
+        text = self.raw(node).strip()
         inner = text[3:-2] if text.startswith("$((") else text[2:-1]
         try:
             return str(Arithmetic(inner, self.text_of, self.put).value())
@@ -1277,24 +1194,16 @@ class _Reader:
         rows = self._value(called, quoted, key=key)
         if sign == "!":
             target = "".join(text for text, _, _ in rows)
-            return (
-                self._value(target, quoted)
-                if target.isidentifier() and not parts
-                else [(unknown(called), quoted, False)]
-            )
+            if target.isidentifier() and not parts:
+                return self._value(target, quoted)
+            return [(unknown(called), quoted, False)]
         if sign == "#":
             value = self.state.variables.get(called)
             if key in ("@", "*"):
                 if isinstance(value, dict) and _UNCOUNTED in value:
                     return [(unknown(called), True, False)]
-                count = (
-                    len(value)
-                    if isinstance(value, dict)
-                    else len(self.state.places)
-                    if called in "@*"
-                    else int(value is not None)
-                )
-                return [(str(count), True, False)]
+                every = self.state.places if called in "@*" else [] if value is None else [value]
+                return [(str(len(value if isinstance(value, dict) else every)), True, False)]
             text = "".join(text for text, _, _ in rows)
             sure = not is_open(text) and "\x04" not in text
             return [(str(len(text)) if sure else unknown(called), True, False)]
@@ -1332,9 +1241,7 @@ class _Reader:
                     return unknown(name)
                 return text.replace(pattern, new, -1 if rule == "//" else 1)
             if rule == ":":
-                numbers = "".join(
-                    self.raw(part) if part.child_count else _text(part) for part in operands
-                )
+                numbers = "".join(self.raw(p) if p.child_count else _text(p) for p in operands)
                 first, _, length = numbers.partition(":")
                 start = Arithmetic(first, self.text_of, self.put).value()
                 cut = text[start:] if start >= 0 else text[max(len(text) + start, 0) :]
@@ -1374,6 +1281,12 @@ def _is_arguments(value: Value | None) -> bool:
 def _ansi(text: str) -> str:
     marks = {"n": "\n", "t": "\t", "'": "'", '"': '"', "\\": "\\"}
     return re.sub(r"\\(.)", lambda found: marks.get(found[1], found[0]), text)
+
+
+def _between(node: Any, first: int, last: int) -> str:
+    """The source of a node from one byte of the script to another."""
+    start = node.start_byte
+    return str(node.text[first - start : last - start].decode("utf-8", "replace"))
 
 
 def _text(node: Any) -> str:

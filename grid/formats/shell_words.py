@@ -102,14 +102,8 @@ def merged(first: Any, second: Any, name: str) -> Any:
     if first == second:
         return first
     if isinstance(first, dict) or isinstance(second, dict):
-        rows = [
-            [word for key, word in row.items() if key != "?"]
-            if isinstance(row, dict)
-            else []
-            if row is None
-            else [row]
-            for row in (first, second)
-        ]
+        values = [row if isinstance(row, dict) else {0: row} for row in (first, second)]
+        rows = [[w for key, w in row.items() if key != "?" and w is not None] for row in values]
         return dict(enumerate(merged_words(*rows))) | {"?": ""}
     texts = [[] if text is None else text.split() for text in (first, second)]
     if any(is_flag(word) for row in texts for word in row):
@@ -190,9 +184,7 @@ class Arithmetic:
     def _assigned(self) -> int:
         if len(self.tokens) > 1 and self.tokens[0].isidentifier():
             name, sign = self.tokens[:2]
-            if sign == "=" or (
-                sign.endswith("=") and sign[:-1] in _LEVELS and sign not in _COMPARED
-            ):
+            if sign == "=" or (sign[-1] == "=" and sign[:-1] in _LEVELS and sign not in _COMPARED):
                 del self.tokens[:2]
                 made = self._assigned()
                 made = made if sign == "=" else _computed(sign[:-1], self._number(name), made)
@@ -258,19 +250,8 @@ class Arithmetic:
 
 
 _LEVELS = {"||": 1, "&&": 2, "|": 3, "^": 4, "&": 5, "==": 6, "!=": 6}
-_LEVELS |= {
-    "<": 7,
-    ">": 7,
-    "<=": 7,
-    ">=": 7,
-    "<<": 8,
-    ">>": 8,
-    "+": 9,
-    "-": 9,
-    "*": 10,
-    "/": 10,
-    "%": 10,
-}
+_LEVELS |= {"<": 7, ">": 7, "<=": 7, ">=": 7, "<<": 8, ">>": 8}
+_LEVELS |= {"+": 9, "-": 9, "*": 10, "/": 10, "%": 10}
 _COMPARED = ("==", "!=", "<=", ">=")
 
 

@@ -135,7 +135,7 @@ def test_explain_lists_the_fields_of_a_script_that_leaves_something_open(tmp_pat
     text = f"torchrun pretrain_gpt.py {flags} --micro-batch-size 1 --global-batch-size $GBS\n"
     (tmp_path / "launch.sh").write_text(text)
     for given, code, why in (
-        ((), 0, "leaves vocab_size open"),
+        ((), 0, "(and vocab_size)"),
         (("vocab_size=32000", "global_batch_size=8", "n_gpus=8"), 0, "is missing"),
         (("vocab_sizes=32000",), 2, "did you mean 'vocab_size'?"),
     ):
