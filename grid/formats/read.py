@@ -178,13 +178,12 @@ def _values_of(name: str, entry: Any) -> list[Any]:
     if name in KINDS or name == patterns.LAYOUT or not values.is_known(name):
         return row
     try:
-        return [values.option(name, x) if values.is_option(name) else _number(name, x) for x in row]
+        if values.is_option(name):
+            return [values.option(name, each) for each in row]
+        plain = (each.item() if hasattr(each, "item") else each for each in row)
+        return [whole(values.number(name, each)) for each in plain]
     except InputError:  # a distribution, or what is refused where it is used
         return row if values.is_option(name) else [*_ANY]
-
-
-def _number(name: str, entry: Any) -> float:
-    return whole(values.number(name, entry.item() if hasattr(entry, "item") else entry))
 
 
 def _ends(row: list[Any]) -> list[Any]:
@@ -221,7 +220,8 @@ def _with_unit(name: str, value: Any) -> Any:
     return f"{value!r} {unit}" if isinstance(value, int | float) and unit != "1" else value
 
 
-_DEGREES = ("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel")
+_DEGREES = ("tensor_parallel", "pipeline_parallel", "context_parallel")
+_SHOWN = (*_DEGREES, "expert_parallel", "virtual_stages")
 
 
 def layout_of(job: Job) -> str:
@@ -239,14 +239,9 @@ def layout_of(job: Job) -> str:
         return row[0] if len(row) == 1 and isinstance(row[0], int | float) else math.nan
 
     gpus, each = one("n_gpus"), one("gpus_per_node")
-    replicas = gpus / math.prod(one(name, 1) for name in _DEGREES[:3])
-    always = _DEGREES[:2]
-    shown = [
-        f"{name[0].upper()}P{text(name)}"
-        for name in _DEGREES
-        if name in always or rows.get(name, [1]) != [1]
-    ]
-    shown += [f"VP{text('virtual_stages')}"] if rows.get("virtual_stages", [1]) != [1] else []
+    replicas = gpus / math.prod(one(name, 1) for name in _DEGREES)
+    several = [name for name in _SHOWN if rows.get(name, [1]) != [1] or name in _DEGREES[:2]]
+    shown = [f"{name[0].upper()}P{text(name)}" for name in several]
     shown += [f"DP{whole(replicas):,}"] if replicas == replicas else []
     nodes = f" in {whole(gpus / each):,} nodes of {each:,}" if gpus / each > 1 else ""
     plural = "s" * (one("global_batch_size") != 1)

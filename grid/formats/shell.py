@@ -9,7 +9,8 @@ import contextlib
 import itertools
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -52,16 +53,14 @@ _ELSEWHERE = re.compile(
 )
 # Files that set variables of programs and none of a job
 _PROGRAMS = re.compile(r"(activate|conda\.sh|bashrc|profile|setvars\.sh|modules?(\.sh)?)$")
-_QUIET = (
-    *("mkdir", "export", "set", "ulimit", "umask", "trap", "sleep", "wait", "shopt", "alias"),
-    "printf",
-)
+_QUIET = ("mkdir", "export", "ulimit", "umask", "trap", "sleep", "wait", "shopt", "alias", "cd")
 _WRAPPERS = (
     *("env", "nohup", "exec", "time", "command", "builtin", "sudo", "setsid", "stdbuf", "numactl"),
 )
 _SETTERS = ("read", "mapfile", "readarray", "let", "getopts", "printf", "eval", "source", ".")
 _STEPPED = ("for_statement", "postfix_expression", "unary_expression", "binary_expression")
 _PLAIN = ("word", "number", "extglob_pattern", "regex", "variable_name", "special_variable_name")
+_CLAUSES = ("elif_clause", "else_clause")
 _FILLED = ("simple_expansion", "expansion", "command_substitution", "arithmetic_expansion")
 _GIVES = ("-e", "--env")  # a variable to a container
 _SHELLS = ("bash", "sh", "/bin/bash", "/bin/sh")
@@ -97,14 +96,7 @@ class _State:
     exports: bool = False  # all that is set
 
     def copy(self) -> "_State":
-        return replace(
-            self,
-            variables=dict(self.variables),
-            exported=set(self.exported),
-            functions=dict(self.functions),
-            places=[*self.places],
-            output=None if self.output is None else [*self.output],
-        )
+        return _State(**{name: copy(value) for name, value in vars(self).items()})
 
 
 class _End(Exception):  # noqa: N818 - no error
@@ -275,30 +267,8 @@ class _Reader:
             here.output = [unknown()]
 
     def on_if_statement(self, node: Any) -> bool | None:
-        parts = [child for child in node.children if child.type not in (";", "comment")]
-        rows: list[tuple[list[Any], list[Any]]] = []  # conditions, statements
-        self._clauses(parts, rows)
-        return self._first_of(rows)
-
-    def _clauses(self, parts: Sequence[Any], rows: list[tuple[list[Any], list[Any]]]) -> None:
-        condition: list[Any] = []
-        statements: list[Any] = []
-        target = statements
-        for part in parts:
-            if part.type in ("if", "elif"):
-                target = condition
-            elif part.type in ("then", "else"):
-                target = statements
-            elif part.type in ("elif_clause", "else_clause"):
-                if target is not None and (condition or statements):
-                    rows.append((condition, statements))
-                    condition, statements, target = [], [], None  # type: ignore[assignment]
-                inner = [child for child in part.children if child.type not in (";", "comment")]
-                self._clauses(inner, rows)
-            elif part.is_named and target is not None:
-                target.append(part)
-        if target is not None:
-            rows.append((condition, statements))
+        others = (child for child in node.children if child.type in _CLAUSES)
+        return self._first_of([_clause(each) for each in (node, *others)])
 
     def _first_of(self, rows: Sequence[tuple[list[Any], list[Any]]]) -> bool | None:
         if not rows:
@@ -816,7 +786,7 @@ class _Reader:
         if name == "ssh" and any(" " in word for word in rest):
             return self._inner([], next(word for word in rest if " " in word))
         if name in _QUIET:
-            return True if name in ("set", "export", "trap", "ulimit", "wait") else None
+            return True if name in ("export", "trap", "ulimit", "wait") else None
         if self.state.output is not None:
             self.state.output.append(unknown())
         if (at := next((k for k, word in enumerate(words) if word in _SHELLS), None)) is not None:
@@ -971,9 +941,6 @@ class _Reader:
         if rest[:1] == ["-v"]:
             self._forget({*rest[1:2]})
         return True
-
-    def do_cd(self, rest: list[str]) -> bool | None:
-        return None
 
     def _tested(self, words: list[str]) -> bool | None:
         """A condition of words, as `test` takes it."""
@@ -1252,6 +1219,17 @@ class _Reader:
         except Undecided:
             pass
         return unknown(name)
+
+
+def _clause(node: Any) -> tuple[list[Any], list[Any]]:
+    """The conditions and the statements of an if, elif or else."""
+    rows: tuple[list[Any], list[Any]] = [], []
+    at = int(node.type == "else_clause")
+    for child in node.children:
+        at = 1 if child.type == "then" else at
+        if child.is_named and child.type not in (*_CLAUSES, "comment"):
+            rows[at].append(child)
+    return rows
 
 
 def compared(sign: str, first: str, second: str) -> bool | None:

@@ -314,11 +314,8 @@ def _fitting(name: str, value: Any, told: str) -> Any:
 
 def whole(number: float) -> float:
     """A number without the error of a product, and as a whole one where it is."""
-    return (
-        round(number)
-        if math.isfinite(number) and abs(number - round(number)) < 1e-9 * abs(number)
-        else number
-    )
+    near = round(number) if math.isfinite(number) else number
+    return near if abs(number - near) < 1e-9 * abs(number) else number
 
 
 def _number(name: str, value: Any, least: float) -> float:
