@@ -17,10 +17,10 @@ from ...catalog.huggingface import COUNTS
 from ...kernels.inputs import INPUTS
 from ..errors import InputError, OpenError, nearest
 from ..spec import file, patterns, values
-from ..spec.arguments import is_distribution
 from ..spec.auto import at
 from ..spec.axes import make_axes
 from ..spec.bounded import read_bytes
+from ..spec.distributions import is_distribution
 from . import (
     deepspeed,
     maxtext,

@@ -36,7 +36,7 @@ from .shell_words import (
     unmarked,
 )
 
-__all__ = ["Script", "options", "plain", "read", "shown", "split"]
+__all__ = ["Script", "options", "plain", "read", "shown", "split", "unknown"]
 _MOST_LETTERS = 1 << 16  # of a script, and of a value
 _MOST_STEPS = 50_000  # statements and words that are followed
 _MOST_FILLED = 1 << 20  # letters that values give: scripts that double themselves end here
