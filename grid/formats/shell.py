@@ -784,7 +784,7 @@ class _Reader:
         if name in ("source", "."):
             return self._sourced(rest)
         if name == "ssh" and any(" " in word for word in rest):
-            return self._inner([], next(word for word in rest if " " in word))
+            return self._inner(["ssh"], next(word for word in rest if " " in word))
         if name in _QUIET:
             return True if name in ("export", "trap", "ulimit", "wait") else None
         if self.state.output is not None:
@@ -833,10 +833,10 @@ class _Reader:
         return self.apart(way)
 
     def _passed(self, before: Sequence[str]) -> dict[str, Value]:
-        """Variables of another shell: those exported, of which a container has none, and those of
-        options; a file of them is not read."""
+        """Variables of another shell: those exported, of which a container and another machine have
+        none, and those of options; a file of them is not read."""
         exported = {n: v for n, v in self.state.variables.items() if n in self.state.exported}
-        made = {} if {"docker", "podman"} & {*before} else {**exported}
+        made = {} if {"docker", "podman", "ssh"} & {*before} else {**exported}
         for word, after in itertools.pairwise((*before, "")):
             flag, equals, value = word.partition("=")
             text = value if equals else after

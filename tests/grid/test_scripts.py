@@ -359,16 +359,19 @@ def test_launches_that_depend_on_the_environment_are_read(tmp_path: Path, text: 
     assert str(fields["tensor-model-parallel-size"]) == "4"
 
 
-def test_containers_get_the_variables_of_their_options_alone() -> None:
-    inner = f"bash -c '{LAUNCH} {DEGREES}'"
+def test_other_shells_get_what_is_exported_to_them_alone() -> None:
+    text = f"'{LAUNCH} {DEGREES}'"
     for before, degrees in (
         ("docker run -e TP=4 --env PP=2 image", ("4", "2")),
         ("export PP=2; docker run -e TP=4 -e PP image", ("4", "2")),
         ("export PP=2; docker run --env=TP=4 image", ("4", "$PP")),
         ("docker run --env-file job.env -e TP=4 image", ("4", "$PP")),
         ("export PP=2; srun --export=ALL,TP=4", ("4", "2")),
+        ("export PP=2; TP=4; bash -c", ("$TP", "2")),
+        ("export PP=2 TP=4; ssh node", ("$TP", "$PP")),
     ):
-        fields, remarks = megatron_lm.arguments(f"{before} {inner}\n", "launch.sh")
+        shell_ = "" if before.endswith(("bash -c", "node")) else "bash -c"
+        fields, remarks = megatron_lm.arguments(f"{before} {shell_} {text}\n", "launch.sh")
         found = tuple(fields[f"{name}-model-parallel-size"] for name in ("tensor", "pipeline"))
         assert found == degrees, before
         assert any("not read: job.env" in each for each in remarks) == ("job.env" in before)
