@@ -20,7 +20,7 @@ from ...kernels.graph import formulas as graph
 from ...kernels.graph.formulas import Function, MissingInputError, UnknownNameError
 from ...kernels.graph.plugins import Plugin
 from ...kernels.inputs import INPUTS
-from ..errors import InputError
+from ..errors import InputError, OpenError
 from ..spec.axis import Array, Axis
 from ..spec.phases import keys
 from ..spec.scenario import Problem, choose
@@ -142,7 +142,8 @@ def formulas_of(
                 known[key] = _selected(needed, choice)
             except (MissingInputError, UnknownNameError) as error:
                 said = f"{error}{_without(problem, str(error))}{_where(problem, choice)}"
-                raise InputError(said) from None
+                missing = isinstance(error, MissingInputError)
+                raise (OpenError if missing else InputError)(said) from None
         formulas.append(known[key])
     return formulas
 
