@@ -33,6 +33,7 @@ JOB |= {"slow_node_check_interval": 86400, "gpu_hour_price": 2, "electricity_pri
 JOB |= {"node_price": 3e5, "switch_port_price": 5e2, "depreciation_time": "4 yr"}
 JOB |= {"interruption_mttf": 2e8, "all_causes": False}
 JOB |= {"document_length": 1000, "document_mask": False, "lora_rank": 16, "lora": False}
+JOB |= {"latent_kv_elements": 576, "latent_weights": 187e6}
 
 
 @pytest.mark.parametrize("option", OPTIONS)

@@ -101,6 +101,8 @@ def points() -> dict[str, Any]:
         "slow_node_mttf": between(1e6, 1e9), "slow_node_detection_time": pick(600.0, 1e5, np.inf),
         "slow_node_check_interval": pick(600.0, 1e5, np.inf),
         "slow_node_check_time": between(0, 60), "slow_node_swap_time": pick(0.0, 600.0),
+        "latent_kv_elements": 576.0, "latent_weights": 187e6, "routed_parameters": 60e9,
+        "skipped_parameters": 45e9,
         "serial_time_per_step": between(0, 0.1), "attention_window": pick(512.0, np.inf),
         "torus_x": pick(1.0, 2.0, 4.0), "torus_y": pick(1.0, 2.0),
         "torus_ring_multiple": pick(1.0, 4.0), "largest_slice": pick(4.0, np.inf),

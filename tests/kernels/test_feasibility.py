@@ -16,7 +16,7 @@ LAYOUT: dict[str, Any] = {
     "n_gpus": 64, "tensor_parallel": 4, "pipeline_parallel": 2, "global_batch_size": 64,
     "layers": 32, "hidden_size": 4096, "attention_heads": 32,
 }  # fmt: skip
-LATENT: dict[str, Any] = {"kv_elements_per_layer": 576}
+LATENT: dict[str, Any] = {"kv_elements_per_layer": 576, "attention_parameters_per_layer": 187e6}
 MOE: dict[str, Any] = {"experts": 8}  # 8 replicas, 8 experts
 BOTH_WAYS = {"pipeline_schedule": "dualpipe"}
 HOST: dict[str, Any] = {"activation_offload": "layers", "pipeline_parallel": 1}

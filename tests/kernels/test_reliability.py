@@ -219,7 +219,7 @@ SHRINKING: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("layout", "nodes"),
     [
-        # 3.072 of 256 nodes in repair; a replica runs while all of its nodes do
+        # a node is in repair for 0.012 of its lifetime; a replica runs while all of its nodes do
         ({"tensor_parallel": 8, "pipeline_parallel": 2}, 2),
         ({"tensor_parallel": 2}, 1),
         ({"tensor_parallel": 4, "context_parallel": 2}, 1),
@@ -229,7 +229,7 @@ SHRINKING: dict[str, Any] = {
 )
 def test_a_job_that_shrinks_loses_its_broken_replicas(layout: dict[str, int], nodes: int) -> None:
     share = value("running_replica_share", **SHRINKING, **layout)
-    assert share == pytest.approx((1 - 3.072 / 256) ** nodes, rel=1e-12)
+    assert share == pytest.approx((1 + 3.072 / 256) ** -nodes, rel=1e-12)
 
 
 def test_a_rigid_job_runs_whole_or_not_at_all() -> None:
@@ -255,7 +255,7 @@ def test_availability_is_what_maintenance_and_repairs_leave() -> None:
     assert value("availability", n_gpus=64, maintenance_fraction=0.05) == pytest.approx(0.95)
     given = {"maintenance_fraction": 0.5, "tensor_parallel": 2, "num_microbatches": 1e9}
     got = value("availability", **given, **SHRINKING)
-    assert got == pytest.approx(0.5 * (1 - 0.012), rel=1e-8)
+    assert got == pytest.approx(0.5 / 1.012, rel=1e-8)
 
 
 def test_peers_that_fail_together_are_remarked_where_they_hold_the_only_copies() -> None:

@@ -76,10 +76,16 @@ def test_a_batch_replayed_token_by_token(change: dict[str, Any]) -> None:
     weights = 2 * (READ + copied)
     begin = max(prompt, 1)  # a start token
     scores = 2 * 32 * 4096 * begin * begin  # causal products of queries, keys and values
-    work = 2 * (READ - TABLE) * begin + 2 * TABLE + scores  # logits of one position
-    clock = max(work * batch / peak, weights / bandwidth)
+
+    def prefill(prompts: int) -> float:
+        layers = 2 * (READ - TABLE) * begin * prompts
+        time = max(layers / peak, (weights - 2 * TABLE) / bandwidth) + scores * prompts / peak
+        return time + max(
+            2 * TABLE * prompts / peak, 2 * TABLE / bandwidth
+        )  # one position's logits
+
+    clock, alone = prefill(batch), prefill(1)
     assert value("prefill_time", **scenario) == pytest.approx(clock, rel=1e-12)
-    alone = max(work / peak, weights / bandwidth)
     assert value("time_to_first_token", **scenario) == pytest.approx(alone, rel=1e-12)
     for done in range(scenario["output_tokens"] - 1):  # the prefill gave the first token
         seen = batch * (prompt + done)
@@ -166,6 +172,20 @@ def test_every_rank_keeps_a_latent_cache() -> None:
     assert value("largest_serving_batch", **apart) == 8 * room // cache
 
 
+@pytest.mark.parametrize(
+    ("name", "missing"),
+    [
+        ("request_kv_cache", "kv_elements_per_layer"),
+        ("serving_weights_memory", "attention_parameters_per_layer"),
+        ("parameters", "attention_parameters_per_layer"),
+    ],
+)
+def test_latent_attention_asks_for_what_its_widths_do_not_give(name: str, missing: str) -> None:
+    shape = {"layers": 61, "hidden_size": 7168, "attention_heads": 128, "vocab_size": 129_280}
+    with pytest.raises(ValueError, match=f"{name} needs it; give {missing}"):
+        value(name, **shape, latent_attention=True, kv_latent_size=512)
+
+
 @pytest.mark.parametrize(("more", "reason"), [(0, 0), (1, 1)])
 def test_a_batch_without_room_has_a_reason_and_no_price(more: int, reason: int) -> None:
     batch = value("largest_serving_batch", **SCENARIO) + more
@@ -241,8 +261,8 @@ def test_attention_keeps_its_rate_in_few_bits() -> None:
     at = {**SCENARIO, "serving_batch_size": 1, "prompt_tokens": 131_072, "peak_flops_bf16": 989e12}
     fp8 = {**at, "peak_flops": 1979e12, "precision": "fp8", "gemm_efficiency": 1}
     attention = 64 * 131_072**2 * 4096
-    matrices = value("prefill_flops", **at) - attention
-    expected = matrices / 1979e12 + attention / 989e12
+    layers = value("prefill_flops", **at) - attention - 2 * TABLE
+    expected = layers / 1979e12 + attention / 989e12 + 2 * TABLE / 3.35e12  # the head is read
     assert value("prefill_time", **fp8) == pytest.approx(expected, rel=1e-12)
 
 

@@ -172,6 +172,18 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
                 else:
                     tensor_time += one_all_reduce
 
+    # Rows of the embedding are summed; so are the gradients of the logits' inputs, beside the
+    # product for the weights' gradient, a third of the logits'; few bytes of the loss, thrice
+    losses = microbatches / stages
+    ends = losses * (one_all_reduce + 3 * 2 * math.log2(tensor) * link(tensor, 1)[0])
+    late, third = losses * one_all_reduce, 2 * c["vocab_size"] * c["hidden_size"] * tokens / rate
+    if c["sequence_parallel"]:  # halves: gathered forward, and again beside the inputs' gradient
+        half = losses * ring(activation, tensor, *link(tensor, 1), trips=1)
+        ends, late, all_late = ends + half, 2 * max(0.0, half - third), 2 * half
+    else:
+        late, all_late = max(0.0, late - third), late
+    tensor_time += ends + all_late
+
     exposed_regather = hidden_regather = 0.0
     if c["sequence_parallel"]:  # both inputs are gathered again during the input's gradient
         gather = ring(activation, tensor, *link(tensor, 1), trips=1)
@@ -255,10 +267,10 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
         3: microbatches * (all_gather + all_gather + reduce_scatter),
     }[c["zero_stage"]]
     # each kind hides behind compute and earlier waits of the step
-    first = tensor_time - exposed_regather - hidden_regather
+    first = tensor_time - exposed_regather - hidden_regather - ends - all_late
     in_layer = compute - 6 * c["vocab_size"] * c["hidden_size"] * tokens / rate  # not the logits
     window_of_tensors = c["tensor_parallel_overlap"] * (in_layer - hidden_regather)
-    exposed_tensor = max(0.0, first - window_of_tensors) + exposed_regather
+    exposed_tensor = max(0.0, first - window_of_tensors) + exposed_regather + ends + late
     in_layers = exposed_tensor
     in_layers += max(0.0, context_time - c["context_parallel_overlap"] * (in_layer + in_layers))
     in_layers += max(0.0, expert_time - c["expert_parallel_overlap"] * (in_layer + in_layers))

@@ -18,7 +18,7 @@ from fleetcube.kernels.collectives import (
     tree_all_reduce_time,
 )
 
-from ..evaluated import value
+from ..evaluated import ENDS, value
 
 # All-reduces
 
@@ -283,6 +283,7 @@ def test_compute_hides_its_share(kind: str, traffic: float, overlap: float, left
         mixture_of_experts=True,
         layer_compute_time=10.0,
         regather_time=0.0,
+        **ENDS,
         **{f"{other}_parallel_time": traffic if other == kind else 0.0 for other in LAYERS},
         **{f"{kind}_parallel_overlap": overlap},
     )

@@ -38,15 +38,18 @@ row(
 )
 
 
-def absent_nodes(missing_nodes, waiting_nodes):
+def absent_nodes(missing_nodes, waiting_nodes, nodes):
     """Nodes that an elastic job lacks, on average.
 
-    in repair beyond the spares + waiting
+    (in repair beyond the spares + waiting) / (1 + in repair / N): those that are absent do not fail
 
     Returns: [1] nodes
-    Source: by definition
+    Range: exact without spares; with them up to 4 % more for a tenth of the nodes absent
+    Source: renewal of exponential lifetimes (Barlow & Proschan 1975, ch. 3): r / (1 + r) of the
+        nodes are in repair, r = repair over lifetime
     """
-    return missing_nodes + waiting_nodes
+    away = np.minimum(missing_nodes, 1e15)
+    return (away + waiting_nodes) / (1 + away / nodes)
 
 
 @alternative("none_in_repair_share", sparing=False)
@@ -166,8 +169,10 @@ def shrinking_elastic_capacity(
     replicas while not whole, each runs more micro-batches, in whole numbers
 
     Returns: [1] speed over speed
-    Range: c and the rounds are means: within 0.011 of jobs played, with spares or without; stops
-        do not overlap
+    Range: c and the rounds are means: where nodes come back to their replicas within 0.01 of jobs
+        played from 64 rounds on, 0.03 with 16. Replicas of k nodes that are filled one after the
+        other are faster, by up to 0.02, 0.08, 0.14 and 0.24 where k x repair over lifetime is 0.03,
+        0.1, 0.16 and 0.3; stops do not overlap
     Source: by definition
     """
     partial = np.maximum(1 - whole_job_share, 1e-12)

@@ -99,15 +99,19 @@ row(
     source="Narayanan et al. 2021 (SC21), appendix",
     attention_kernel="standard",
 )
-row(
-    "attention_backward_ratio",
-    2.5,
-    "five products, with scores recomputed, over two",
-    summary="Attention time backward over forward.",
-    returns="[1] backward over forward",
-    source="Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 4.1",
-    attention_kernel="flash",
-)
+
+
+@alternative("attention_backward_ratio", attention_kernel="flash")
+def flash_attention_backward_ratio(head_size, value_head_size):
+    """Attention time backward over forward.
+
+    (3 d_k + 2 d_v) / (d_k + d_v) = 3 - d_v / (2 d), 2.5 of equal heads: scores once more, gradients
+    of queries and of keys as wide as a key, those of scores and of values as wide as a value
+
+    Returns: [1] backward over forward
+    Source: Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 3.1.2 (algorithm 2) and 4.1
+    """
+    return 3 - value_head_size / (2 * head_size)
 
 
 @alternative("rotary_width", latent_attention=False)
@@ -134,10 +138,11 @@ def latent_rotary_width(attention_heads, head_size, tensor_parallel, attention_l
     return 2 * attention_heads * head_size / tensor_parallel * attention_layers / layers
 
 
-@alternative("elementwise_time", linear_attention=False)
 def elementwise_time(
     microbatch_tokens,
     hidden_size,
+    mixer_and_ffn_blocks,
+    layers,
     residual_ranks,
     ffn_matrices,
     active_ffn_width,
@@ -148,13 +153,14 @@ def elementwise_time(
 ):
     """Memory-bound time of a layer's norms, residuals, positions and activation functions.
 
-    T e (10 h / t_s + (2 or 3) f / t + 2 r) / BW: two norms (read, write), two residuals (two reads,
-    a write), the activation function (f or 2 f read, f written), queries and keys (read, write)
+    T e (5 h blocks / (l t_s) + (2 or 3) f / t + 2 r) / BW: of each block a norm (read, write) and a
+    residual (two reads, a write), the activation function (f or 2 f read, f written), queries and
+    keys (read, write); mean over layers
 
     Returns: [s] time of one forward pass
     Source: Ivanov et al. 2021, arXiv:2007.00072, section 4 (data movement of a layer)
     """
-    residual = 10 * hidden_size / residual_ranks
+    residual = 5 * hidden_size * mixer_and_ffn_blocks / (layers * residual_ranks)
     activation = ffn_matrices * active_ffn_width / tensor_parallel
     moved = microbatch_tokens * bytes_per_element * (residual + activation + 2 * rotary_width)
     return moved / reached_hbm_bandwidth
@@ -432,6 +438,7 @@ def layer_time(
     attention_core_time,
     attention_backward_ratio,
     layer_recompute_time,
+    state_recompute_time,
     layer_overhead_time,
     cast_time,
     routing_time,
@@ -439,8 +446,8 @@ def layer_time(
 ):
     """Time of a layer for one micro-batch: forward, backward and recomputation.
 
-    matrices + (1 + r) x attention + recompute + overhead + casts + (2 + passes) x routing and
-    sorting tokens, whose backward pass moves as much as a forward pass
+    matrices + (1 + r) x attention + recompute + states again + overhead + casts + (2 + passes) x
+    routing and sorting tokens, whose backward pass moves as much as a forward pass
 
     Returns: [s] time for one micro-batch
     Source: Narayanan et al. 2021 (SC21), appendix; Hockney & Jesshope 1988, Parallel Computers 2
@@ -448,7 +455,7 @@ def layer_time(
         bytes)
     """
     attention = (1 + attention_backward_ratio) * attention_core_time
-    computing = layer_passes_time + attention + layer_recompute_time
+    computing = layer_passes_time + attention + (layer_recompute_time + state_recompute_time)
     beside = layer_overhead_time + cast_time + (2 + expert_recompute_passes) * routing_time
     return computing + beside
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from ...alternatives import alternative
 from ..model.layer_kinds import KINDS
-from .layer_time import attention_projection_time, elementwise_time
+from .layer_time import attention_projection_time
 
 
 @alternative("linear_state_flops_per_token", linear_attention="mamba2", off=0.0)
@@ -57,23 +57,6 @@ def lightning_state_flops_per_token(
     """
     inside = 2 * linear_chunk_size * (linear_state_size + linear_head_size)
     return linear_heads * (inside + 4 * linear_state_size * linear_head_size)
-
-
-@alternative("layer_matrix_flops_per_token", linear_attention=KINDS)
-def mixed_layer_matrix_flops_per_token(
-    active_matrix_parameters, matrix_passes, linear_layers, linear_state_flops_per_token
-):
-    """Operations per token in the layers' matrices and states, forward and backward.
-
-    2 x passes x N_matrices + 3 l_s x operations around a state, each with two backward products
-
-    Range: with precisions of 8 bits or less, states run at the rate of the matrices (compute_model
-        = mfu); they are about 1 to 4 % of the operations
-    Source: Kaplan et al. 2020, arXiv:2001.08361, section 2.1; Dao & Gu 2024 (Mamba-2),
-        arXiv:2405.21060, section 6
-    """
-    states = 3 * linear_layers * linear_state_flops_per_token
-    return 2 * matrix_passes * active_matrix_parameters + states
 
 
 def linear_projection_time(
@@ -166,32 +149,96 @@ def mixed_layer_matrix_time(
     return (attending + keeping) / layers + ffn_time + elementwise_time
 
 
-@alternative("elementwise_time", linear_attention=KINDS)
-def mixed_elementwise_time(
+@alternative("state_recompute_flops_per_token", linear_attention="mamba2", off=0.0)
+def mamba2_state_recompute_flops_per_token(
+    linear_state_flops_per_token, linear_state_size, linear_inner_width
+):
+    """forward - 2 N H P: C by B and the states again, gradients of outputs by inputs once more; not
+    the outputs of earlier states
+
+    Source: Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, and its kernel in
+        mamba_ssm/ops/triton/ssd_combined.py (_mamba_chunk_scan_combined_bwd)
+    """
+    return linear_state_flops_per_token - 2 * linear_state_size * linear_inner_width
+
+
+@alternative("state_recompute_flops_per_token", linear_attention="lightning")
+def lightning_state_recompute_flops_per_token(
+    linear_heads, linear_state_size, linear_chunk_size, linear_head_size
+):
+    """2 H N (B + P): queries by keys, and the states
+
+    Source: Qin et al. 2024 (Lightning Attention-2), arXiv:2401.04658, and its kernel in
+        lightning_attn/ops/triton/lightning_attn2.py (_bwd_intra_kernel)
+    """
+    return 2 * linear_heads * linear_state_size * (linear_chunk_size + linear_head_size)
+
+
+@alternative("state_recompute_flops_per_token", linear_attention="kimi_delta")
+def kimi_state_recompute_flops_per_token(
+    linear_heads, linear_state_size, linear_chunk_size, linear_head_size
+):
+    """H (C (2 N + 2 P + 10 C / 3) + 4 N P): as Gated DeltaNet, but both products with keys are kept
+
+    Source: Kimi Team 2025 (Kimi Linear), arXiv:2510.26692, and its kernel in
+        fla/ops/kda/chunk_bwd.py (chunk_kda_bwd)
+    """
+    products = 2 * (linear_state_size + linear_head_size) + 10 / 3 * linear_chunk_size
+    states = 4 * linear_state_size * linear_head_size
+    return linear_heads * (linear_chunk_size * products + states)
+
+
+@alternative("state_recompute_flops_per_token", linear_attention="gated_deltanet")
+def delta_state_recompute_flops_per_token(
+    linear_heads, linear_state_size, linear_chunk_size, linear_head_size
+):
+    """Operations per token around a state in the backward pass beyond two products per forward one.
+
+    H (C (6 N + 2 P + 10 C / 3) + 4 N P): keys and queries by keys, the inverse by keys and by
+    values, both products of the state again; the gradient of the triangular inverse is two full
+    products
+
+    Returns: [FLOP] operations of one token
+    Source: Yang et al. 2024 (Gated DeltaNet), arXiv:2412.06464, and its kernel in
+        fla/ops/gated_delta_rule/chunk.py (chunk_gated_delta_rule_bwd)
+    """
+    kept = kimi_state_recompute_flops_per_token(
+        linear_heads, linear_state_size, linear_chunk_size, linear_head_size
+    )
+    return kept + 4 * linear_heads * linear_chunk_size * linear_state_size
+
+
+@alternative("state_recompute_time", linear_attention=KINDS, off=0.0)
+def mixed_state_recompute_time(
     microbatch_tokens,
-    hidden_size,
-    mixer_and_ffn_blocks,
-    layers,
-    residual_ranks,
-    ffn_matrices,
-    active_ffn_width,
+    state_recompute_flops_per_token,
+    attention_peak_flops,
+    attention_efficiency,
+    linear_inner_width,
+    linear_key_width,
+    linear_convolution_width,
+    linear_state_size,
+    linear_chunk_size,
     tensor_parallel,
-    rotary_width,
     bytes_per_element,
     reached_hbm_bandwidth,
+    linear_layers,
+    layers,
 ):
-    """Time of a layer's norms, residuals, positions and activation functions, mean over layers.
+    """Time of what a layer's backward pass repeats around states, mean over layers.
 
-    T e (5 h blocks / (l t_s) + (2 or 3) f / t + 2 r) / BW: a norm and a residual per block
+    l_s / l T / t x max(operations / (share P), (e (H P + 2 G N + 2 channels) + 12 N H P / Q) / BW):
+    the convolution again, its outputs read, states of each chunk written, passed on
+
+    Returns: [s] time for one micro-batch
+    Range: kernels that keep what `linear_activations_per_token` counts; those without a fused
+        convolution keep its outputs
+    Source: Williams et al. 2009, CACM 52(4); Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, and its
+        kernel in mamba_ssm/ops/triton/ssd_combined.py
     """
-    return elementwise_time(
-        microbatch_tokens,
-        hidden_size * mixer_and_ffn_blocks / (2 * layers),
-        residual_ranks,
-        ffn_matrices,
-        active_ffn_width,
-        tensor_parallel,
-        rotary_width,
-        bytes_per_element,
-        reached_hbm_bandwidth,
-    )
+    flops = state_recompute_flops_per_token / (attention_efficiency * attention_peak_flops)
+    width = linear_inner_width + 2 * linear_key_width + 2 * linear_convolution_width
+    states = 12 * linear_state_size * linear_inner_width / linear_chunk_size
+    moved = (bytes_per_element * width + states) / reached_hbm_bandwidth
+    again = microbatch_tokens / tensor_parallel * np.maximum(flops, moved)
+    return linear_layers / layers * again

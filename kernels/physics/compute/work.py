@@ -63,17 +63,22 @@ def lora_matrix_passes(weight_passes, trained_share, layer_matrix_share):
     return weight_passes + 3 * trained_share / layer_matrix_share
 
 
-@alternative("layer_matrix_flops_per_token", linear_attention=False)
-def layer_matrix_flops_per_token(active_matrix_parameters, matrix_passes):
+def layer_matrix_flops_per_token(
+    active_matrix_parameters, matrix_passes, linear_layers, linear_state_flops_per_token
+):
     """Operations per token in the layers' matrices, forward and backward, without recomputation.
 
-    2 x passes x N_matrices, 6 N_matrices unless weights are frozen: a multiply-add per weight and
-    pass
+    2 x passes x N_matrices + 3 l_s x those around a state, each with two backward products; 6
+    N_matrices without states or frozen weights: a multiply-add per weight and pass
 
     Returns: [FLOP] operations of one token
-    Source: Kaplan et al. 2020, arXiv:2001.08361, section 2.1
+    Range: with precisions of 8 bits or less, states run at the rate of the matrices (compute_model
+        = mfu); they are about 1 to 4 % of the operations
+    Source: Kaplan et al. 2020, arXiv:2001.08361, section 2.1; Dao & Gu 2024 (Mamba-2),
+        arXiv:2405.21060, section 6
     """
-    return 2 * matrix_passes * active_matrix_parameters
+    states = 3 * linear_layers * linear_state_flops_per_token
+    return 2 * matrix_passes * active_matrix_parameters + states
 
 
 def logits_flops_per_token(vocab_size, hidden_size, weight_passes):
@@ -340,12 +345,15 @@ def recompute_flops_factor(
     attention_flops_per_token,
     attention_recompute_passes,
     attention_backward_ratio,
+    linear_layers,
+    state_recompute_flops_per_token,
     kernel_flops_per_token,
 ):
     """Executed operations over operations without recomputation.
 
-    1 + (passes x matrices + (passes + r - 2) x attention) / (3 x operations of a token); a flash
-    kernel's backward pass always recomputes scores (r = 2.5); frozen matrices 3 / 2 as much
+    1 + (passes x matrices + (passes + r - 2) x attention + 3 l_s x states) / (3 x operations of a
+    token); a flash kernel's backward pass always recomputes scores (r = 2.5 of heads as wide in
+    keys as in values); frozen matrices 3 / 2 as much
 
     Returns: [1] operations over operations
     Source: Narayanan et al. 2021 (SC21), eq. 3 (96 against 72 B s l h^2); Korthikanti et al. 2022,
@@ -354,6 +362,7 @@ def recompute_flops_factor(
     attention = attention_recompute_passes + attention_backward_ratio - 2
     again = matrix_recompute_passes * layer_matrix_flops_per_token * (3 / matrix_passes)
     again = again + attention * attention_flops_per_token
+    again = again + 3 * linear_layers * state_recompute_flops_per_token
     return 1 + again / (3 * kernel_flops_per_token)
 
 

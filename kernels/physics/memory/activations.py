@@ -9,7 +9,6 @@ from ...reasons import REASONS as REASONS
 from ...stages import kept_microbatches, microbatches_of_stage
 from ..model.layer_kinds import KINDS
 from ..pipeline.schedules import LEVEL
-from .working_memory import ffn_gradients_memory
 
 row(
     "ffn_input_width",
@@ -223,27 +222,7 @@ def latent_latents_per_token(
     return bytes_per_element * width / residual_ranks * attention_layers / layers
 
 
-@alternative("mixer_activations_per_token", linear_attention=False)
 def mixer_activations_per_token(
-    mixer_norm_output_per_token,
-    attention_inputs_per_token,
-    attention_output_per_token,
-    latents_per_token,
-):
-    """Bytes per token and layer that attention keeps for the backward pass, without scores.
-
-    output of the norm + latents + queries, keys, values + output of attention; n h / t_s + 8 h / t
-    in a GPT in BF16
-
-    Returns: [B] activations of one token in one layer
-    Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.1 and 4.2.1
-    """
-    heads = attention_inputs_per_token + attention_output_per_token
-    return mixer_norm_output_per_token + latents_per_token + heads
-
-
-@alternative("mixer_activations_per_token", linear_attention=KINDS)
-def mixed_mixer_activations_per_token(
     mixer_norm_output_per_token,
     attention_inputs_per_token,
     attention_output_per_token,
@@ -252,15 +231,18 @@ def mixed_mixer_activations_per_token(
     linear_activations_per_token,
     layers,
 ):
-    """output of the norm + l_a / l x attention + l_s / l x state
+    """Bytes per token and layer that mixers keep for the backward pass, without scores.
 
+    output of the norm + latents + queries, keys, values + output of attention + l_s / l x state; n
+    h / t_s + 8 h / t in a GPT in BF16
+
+    Returns: [B] activations of one token in one layer
     Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.1 and 4.2.1; Dao & Gu 2024
         (Mamba-2), arXiv:2405.21060, section 8.1
     """
-    heads = attention_inputs_per_token + attention_output_per_token + latents_per_token
-    return (
-        mixer_norm_output_per_token + heads + linear_layers * linear_activations_per_token / layers
-    )
+    heads = attention_inputs_per_token + attention_output_per_token
+    states = linear_layers * linear_activations_per_token / layers
+    return mixer_norm_output_per_token + latents_per_token + heads + states
 
 
 def activation_input_bytes(bytes_per_element):
@@ -841,6 +823,7 @@ family(
 )
 
 
+@alternative("linear_activations_per_token", linear_attention=KINDS, off=0.0)
 def linear_activations_per_token(
     linear_parameters_per_layer, hidden_size, linear_inner_width, tensor_parallel, bytes_per_element
 ):
@@ -856,32 +839,3 @@ def linear_activations_per_token(
     """
     projected = linear_parameters_per_layer / hidden_size - linear_inner_width
     return bytes_per_element * (projected + 2 * linear_inner_width) / tensor_parallel
-
-
-@alternative("ffn_gradients_memory", linear_attention=KINDS)
-def mixed_ffn_gradients_memory(
-    microbatch_tokens,
-    ffn_input_width,
-    residual_ranks,
-    ffn_matrices,
-    active_ffn_width,
-    tensor_parallel,
-    bytes_per_element,
-    ffn_layers,
-    layers,
-    linear_activations_per_token,
-):
-    """Memory of the gradients of a layer's widest activations: feed-forward or state.
-
-    T max(e (w / t_s + (2 or 3) f l / (l_f t)), those of a state); f is the mean over layers
-    """
-    ffn = ffn_gradients_memory(
-        microbatch_tokens,
-        ffn_input_width,
-        residual_ranks,
-        ffn_matrices,
-        active_ffn_width * where(ffn_layers > 0, layers / ffn_layers, 0.0),
-        tensor_parallel,
-        bytes_per_element,
-    )
-    return np.maximum(ffn, microbatch_tokens * linear_activations_per_token)

@@ -54,6 +54,7 @@ def muon_optimizer_bytes_per_parameter(master_weight_bytes, moment_bytes, layer_
     """m + v (2 - share of parameters in the layers' matrices): one momentum for these, Adam's two
     moments for embedding, head and norms
 
+    Range: mean over the model; stages with an embedding keep more where they have few layers
     Source: Liu et al. 2025 (Moonlight), arXiv:2502.16982, section 2.1
     """
     return master_weight_bytes + moment_bytes * (2 - layer_matrix_share)
@@ -92,6 +93,7 @@ def copied_gradient_optimizer_state_bytes(optimizer_bytes_per_parameter):
 for of_all, of_trained, what in (
     ("kept_gradient_bytes", "gradient_storage_bytes", "gradients"),
     ("updated_state_bytes", "optimizer_state_bytes", "optimizer states"),
+    ("host_state_bytes", "optimizer_bytes_per_parameter", "states that the host updates"),
     ("host_gradient_bytes", "master_gradient_bytes", "gradients that go to the host"),
 ):
     row(of_all, of_trained, lora=False)

@@ -146,7 +146,6 @@ row(
 )
 
 
-@alternative("ffn_gradients_memory", linear_attention=False)
 def ffn_gradients_memory(
     microbatch_tokens,
     ffn_input_width,
@@ -155,17 +154,22 @@ def ffn_gradients_memory(
     active_ffn_width,
     tensor_parallel,
     bytes_per_element,
+    ffn_layers,
+    layers,
+    linear_activations_per_token,
 ):
-    """Memory of the gradients of a feed-forward block's activations, the widest of a layer.
+    """Memory of the gradients of a layer's widest activations: feed-forward or state.
 
-    T e (w / t_s + (2 or 3) f / t): input of the block, input and output of the activation function
+    T max(e (w / t_s + (2 or 3) f l / (l_f t)), those of a state): input of the block, input and
+    output of the activation function; f is the mean over layers
 
     Returns: [B] gradients of activations
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (as large as the activations)
     """
-    inside = ffn_matrices * active_ffn_width / tensor_parallel
-    width = ffn_input_width / residual_ranks + inside
-    return microbatch_tokens * bytes_per_element * width
+    of_block = active_ffn_width * where(ffn_layers > 0, layers / ffn_layers, 0.0)
+    width = ffn_input_width / residual_ranks + ffn_matrices * of_block / tensor_parallel
+    ffn = microbatch_tokens * bytes_per_element * width
+    return np.maximum(ffn, microbatch_tokens * linear_activations_per_token)
 
 
 row(

@@ -63,6 +63,8 @@ INPUTS = declared(
         low=0,
     ),
     count("rotary_key_size", 64, "width of the rotary key that heads of latent attention share"),
+    count("latent_kv_elements", None, "numbers cached of a token", part_of="kv_elements_per_layer"),
+    count("latent_weights", None, "of all projections", part_of="attention_parameters_per_layer"),
     switch("mixture_of_experts", "feed-forward layers of routed experts", "experts"),
     count("experts", 8, "routed experts of one layer"),
     count("experts_per_token", 2, "routed experts that each token visits"),

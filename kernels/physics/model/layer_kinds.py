@@ -38,15 +38,6 @@ def mixer_and_ffn_blocks(attention_layers, linear_layers, ffn_layers):
     return attention_layers + linear_layers + ffn_layers
 
 
-@alternative("expert_layers", linear_attention=KINDS)
-def mixed_expert_layers(ffn_layers, dense_layers):
-    """l_f - dense layers
-
-    Source: by definition (DeepSeek-AI 2024, arXiv:2412.19437, section 4.2)
-    """
-    return ffn_layers - dense_layers
-
-
 def linear_inner_width(linear_heads, linear_head_size):
     """Output width of a layer with a state, over all heads.
 

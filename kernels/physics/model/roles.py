@@ -33,8 +33,8 @@ WHOLES: Mapping[str, frozenset[str]] = {
     "parameters": _SHAPE,
     "active_parameters": _COUNTED,
     "looked_up_parameters": _COUNTED | {"active_parameters"},
-    "attention_parameters_per_layer": HEADS,
-    "kv_elements_per_layer": HEADS,
+    "attention_parameters_per_layer": HEADS | {"latent_weights"},
+    "kv_elements_per_layer": HEADS | {"latent_kv_elements"},
     "value_head_size": HEADS,
 }
 # letters of a layer pattern: the inputs that each counts in, and the choices that it implies

@@ -99,6 +99,7 @@ def expert_ffn_hidden_size(ffn_hidden_size):
     return 1.0 * ffn_hidden_size
 
 
+@alternative("attention_parameters_per_layer", latent_attention=False)
 def attention_parameters_per_layer(hidden_size, attention_heads, kv_heads, head_size):
     """Weights of one layer's query, key, value and output projections.
 
@@ -114,6 +115,7 @@ def attention_parameters_per_layer(hidden_size, attention_heads, kv_heads, head_
     return hidden_size * head_size * (2 * attention_heads + 2 * kv_heads)
 
 
+@alternative("kv_elements_per_layer", latent_attention=False)
 def kv_elements_per_layer(kv_heads, head_size):
     """KV-cache elements per token and layer.
 
@@ -127,6 +129,10 @@ def kv_elements_per_layer(kv_heads, head_size):
         2048
     """
     return 2 * kv_heads * head_size
+
+
+row("kv_elements_per_layer", "latent_kv_elements", latent_attention=True)
+row("attention_parameters_per_layer", "latent_weights", latent_attention=True)
 
 
 def value_head_size(head_size):
@@ -210,18 +216,18 @@ def expert_parameters(hidden_size, expert_ffn_hidden_size, ffn_matrices):
     return ffn_matrices * hidden_size * expert_ffn_hidden_size
 
 
-@alternative("expert_layers", linear_attention=False)
-def expert_layers(layers, dense_layers):
+def expert_layers(ffn_layers, dense_layers):
     """Layers whose feed-forward block is a mixture of experts.
 
-    l - dense layers
+    l_f - dense layers
 
     Returns: [1] layers
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 4.2 (all but the first three layers)
     """
-    return layers - dense_layers
+    return ffn_layers - dense_layers
 
 
+@alternative("routed_parameters", mixture_of_experts=True, off=0.0)
 def routed_parameters(expert_layers, experts, expert_parameters):
     """Weights of all routed experts of the model, which expert parallelism shards.
 
@@ -348,6 +354,7 @@ row(
 )
 
 
+@alternative("skipped_parameters", mixture_of_experts=True, off=0.0)
 def skipped_parameters(expert_layers, experts, experts_per_token, expert_parameters):
     """Weights of the experts that a token is not routed to.
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 from ...alternatives import alternative, row
+from ..model.layer_kinds import KINDS
 
 row("peak_flops", "peak_flops_bf16", precision="bf16")
 row("peak_flops", "peak_flops_fp16", precision="fp16")
@@ -109,6 +110,21 @@ def nvfp4_operand_bytes_per_element(sixteen_bit_layers_share, bytes_per_element)
     return 0.5625 + sixteen_bit_layers_share * (bytes_per_element - 0.5625)
 
 
+row(
+    "served_matrix_bytes",
+    "operand_bytes_per_element",
+    precision=("bf16", "fp16", "fp8", "mxfp8", "mxfp4", "nvfp4"),
+)
+row(
+    "served_matrix_bytes",
+    1.000244140625,
+    "1 + 4 / 128^2: an FP32 scale per 128 x 128 weights",
+    summary="Bytes of a weight of the layers' matrices as inference keeps it, scales included.",
+    returns="[B] size",
+    source="DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.2; vLLM, "
+    "vllm/model_executor/layers/quantization/fp8.py (weight_scale_inv)",
+    precision="fp8_blockwise",
+)
 row("two_way_bytes_per_element", "operand_bytes_per_element", precision=("bf16", "fp16", "fp8"))
 
 
@@ -136,16 +152,25 @@ def nvfp4_two_way_bytes_per_element(
     return 2 * operand_bytes_per_element - sixteen_bit_layers_share * bytes_per_element
 
 
+@alternative("layer_matrix_share", linear_attention=False)
 def layer_matrix_share(parameters, vocab_size, hidden_size, non_matmul_parameters):
     """Share of parameters in the layers' matrices, without embedding, head and norms.
 
     1 - (V h + non-matmul) / N
 
     Returns: [1] share
-    Range: vectors of mixers with a state count as matrices: 0.1 % of a layer
     Source: Narayanan et al. 2021 (SC21), eq. 2
     """
     return np.maximum(1 - (vocab_size * hidden_size + non_matmul_parameters) / parameters, 0.0)
+
+
+@alternative("layer_matrix_share", linear_attention=KINDS)
+def mixed_layer_matrix_share(parameters, vocab_size, hidden_size, mixed_non_matmul_parameters):
+    """1 - (V h + non-matmul) / N: vectors of mixers with a state are no matrices
+
+    Source: NVIDIA 2025 (Nemotron-H), arXiv:2504.03624, section 2.1
+    """
+    return layer_matrix_share(parameters, vocab_size, hidden_size, mixed_non_matmul_parameters)
 
 
 row("quantised_share", 0.0, precision=("bf16", "fp16"))
@@ -205,7 +230,7 @@ def quantised_weight_bytes_on_wire(bytes_per_element, packed_weight_bytes, quant
 row("weight_bytes_on_wire", "bytes_per_element", quantised_parameters=False)
 
 
-def serving_weight_bytes(bytes_per_element, operand_bytes_per_element, quantised_share):
+def serving_weight_bytes(bytes_per_element, served_matrix_bytes, quantised_share):
     """Bytes per weight kept for inference: the layers' matrices as products read them.
 
     e - (e - q) x share of parameters in the layers' matrices
@@ -213,7 +238,7 @@ def serving_weight_bytes(bytes_per_element, operand_bytes_per_element, quantised
     Returns: [B] bytes of one weight
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.1 (embedding, head and norms stay)
     """
-    return bytes_per_element - (bytes_per_element - operand_bytes_per_element) * quantised_share
+    return bytes_per_element - (bytes_per_element - served_matrix_bytes) * quantised_share
 
 
 row("quantised_weight_bytes", "bytes_per_element", precision=("bf16", "fp16"))

@@ -61,9 +61,6 @@ def weights_bytes(parameters, serving_weight_bytes):
 
     Returns: [B] weights of one replica
     Source: by definition; Fleet Foundations, the single-accelerator roofline (16.1 GB for 8B)
-    Example:
-        >>> weights_bytes(8.03e9, 2) / 1e9
-        16.06
     """
     return parameters * serving_weight_bytes
 
@@ -89,11 +86,13 @@ def serving_weights_memory(
     weights_bytes,
     attention_layers,
     attention_parameters_per_layer,
+    linear_layers,
+    linear_parameters_per_layer,
     query_latent_size,
     kv_elements_per_layer,
     vocab_size,
     hidden_size,
-    operand_bytes_per_element,
+    served_matrix_bytes,
     bytes_per_element,
     attention_ranks,
     kv_head_ranks,
@@ -101,22 +100,24 @@ def serving_weights_memory(
 ):
     """Weight memory of one GPU while serving.
 
-    weights / t + (l_a A q + V h e) (1 / r - 1 / t) + l_a h q (w_q (1 - 1 / r) + c (1 / r_kv - 1 /
-    r)), r ranks of attention and embedding: projections to the w_q of a latent query are copied, to
-    the c cached numbers of a token as these are
+    weights / t + ((l_a A + l_s S) q + V h e) (1 / r - 1 / t) + l_a h q (w_q (1 - 1 / r) + c (1 /
+    r_kv - 1 / r)), r ranks of mixers and embedding: projections to the w_q of a latent query are
+    copied, to the c cached numbers of a token as these are
 
     Returns: [B] weights
-    Range: routers, norms and keys' groups of layers with states are on each GPU: 0.2 GB more for
-        DeepSeek-V3. vLLM's data-parallel attention copies dense layers, shared experts and head
+    Range: routers, norms, keys' groups and vectors of layers with states are on each GPU: 0.2 GB
+        more for DeepSeek-V3. vLLM copies dense layers, shared experts and head, too, where r < t
     Source: Pope et al. 2022, arXiv:2211.05102, section 3.1; DeepSeek-AI 2024, arXiv:2412.19437,
         section 3.4; vLLM, vllm/model_executor/layers/linear.py (QKVParallelLinear) and models/
-        deepseek_v2.py (fused_qkv_a_proj); SGLang, python/sglang/srt/models/deepseek_v2.py
+        deepseek_v2.py (fused_qkv_a_proj); SGLang, python/sglang/srt/models/deepseek_v2.py and
+        qwen3_next.py (get_attention_tp_size)
     """
-    attention = attention_layers * attention_parameters_per_layer * operand_bytes_per_element
-    apart = attention + vocab_size * hidden_size * bytes_per_element
+    mixers = attention_layers * attention_parameters_per_layer
+    mixers = (mixers + linear_layers * linear_parameters_per_layer) * served_matrix_bytes
+    apart = mixers + vocab_size * hidden_size * bytes_per_element
     copied = query_latent_size * (1 - 1 / attention_ranks)
     copied = copied + kv_elements_per_layer * (1 / kv_head_ranks - 1 / attention_ranks)
-    copies = attention_layers * hidden_size * copied * operand_bytes_per_element
+    copies = attention_layers * hidden_size * copied * served_matrix_bytes
     apart = apart * (1 / attention_ranks - 1 / tensor_parallel)
     return weights_bytes / tensor_parallel + apart + copies
 
@@ -164,7 +165,7 @@ def expert_decode_weights_bytes(
     experts,
     experts_per_token,
     serving_batch_size,
-    operand_bytes_per_element,
+    served_matrix_bytes,
     tensor_parallel,
 ):
     """weights - N_skipped (1 - k/E)^(b - 1) q / t: without the experts that no token is routed to,
@@ -180,7 +181,7 @@ def expert_decode_weights_bytes(
     idle = where(some_left, np.exp((serving_batch_size - 1) * np.log1p(-share)), 0.0)
     left_out = (embedding_tables - 1) * vocab_size * hidden_size - looked_up_parameters
     skipped = parameters - active_parameters - np.maximum(left_out, 0.0)
-    return read_weights_memory - skipped * idle * operand_bytes_per_element / tensor_parallel
+    return read_weights_memory - skipped * idle * served_matrix_bytes / tensor_parallel
 
 
 def kv_cache_bytes_per_token(attention_layers, kv_elements_per_layer, kv_bytes_per_element):
@@ -384,15 +385,17 @@ def decode_bytes(
 ):
     """Bytes that the mean decode step moves on each GPU: weights, KV cache and states.
 
-    weights + b r / t x (context (mean over layers) x l x elements x bytes / ranks of its heads + 2
-    x states / r), r ranks of a request's attention: states are read and written
+    weights + requests x (context (mean over layers) x l x elements x bytes / ranks of its heads + 2
+    x states / r), r ranks of a request's attention: states are read and written; requests: b, or
+    ceil(b r / t) where r < t, as all wait for the fullest GPU
 
     Returns: [B] bytes of one step on one GPU
     Source: Pope et al. 2022, arXiv:2211.05102, sections 2 and 3.3; Dao & Gu 2024 (Mamba-2),
         arXiv:2405.21060, section 8.1 (heads over tensor ranks)
     """
     kept = decode_context * layers * kv_elements_per_layer * kv_bytes_per_element / kv_head_ranks
-    requests = serving_batch_size * attention_ranks / tensor_parallel
+    apart = np.ceil(serving_batch_size * (attention_ranks / tensor_parallel))
+    requests = where(attention_ranks < tensor_parallel, apart, serving_batch_size)
     return decode_weights_bytes + requests * (kept + 2 * linear_state_bytes / attention_ranks)
 
 
@@ -452,7 +455,8 @@ def tensor_decode_exchange_time(
     """Time of the all-reduces of a decode step.
 
     (blocks + 1) all-reduce(M), M the tokens' activations in 16 bits, of each mixer, feed-forward
-    block and the token embedding: one or two shots inside a node, then a ring per rail
+    block and the token embedding: one or two shots inside a node; beyond it the faster of two
+    shots, with a ring of M / g on each of g rails between them, and one, then a ring of M
 
     Returns: [s] traffic, which nothing hides
     Range: NaN for several nodes without a fabric. An upper bound for data-parallel attention, which
@@ -465,8 +469,12 @@ def tensor_decode_exchange_time(
     g = tensor_parallel_ranks_per_node
     inside = direct_all_reduce_time(message, g, direct_exchange_start, intra_node_bandwidth)
     nodes = where(g < tensor_parallel, tensor_parallel / g, 2.0)
-    ring = ring_all_reduce_time(message / g, nodes, inter_node_latency, serving_rail_bandwidth)
-    once = inside + where(g < tensor_parallel, ring, 0.0)
+    links = nodes, inter_node_latency, serving_rail_bandwidth
+    one = direct_exchange_start + (g - 1) * message / intra_node_bandwidth
+    two = 2 * (direct_exchange_start + (g - 1) / g * message / intra_node_bandwidth)
+    one = where(g > 1, one, 0.0) + ring_all_reduce_time(message, *links)
+    two = where(g > 1, two, 0.0) + ring_all_reduce_time(message / g, *links)
+    once = where(g < tensor_parallel, np.minimum(one, two), inside)
     return (mixer_and_ffn_blocks + 1) * once
 
 
@@ -519,7 +527,8 @@ def decode_step_time(
 
     Returns: [s] time of one decode step
     Range: `serving_memory_reason` says whether the batch fits; scheduling and sampling are not
-        counted; without tensor_parallel no all-reduces are
+        counted; without tensor_parallel no all-reduces are. All matrices as one kernel: up to 10 %
+        short where some are read, others multiplied, as a mixture's beyond some 300 sequences
     Source: Williams et al. 2009, CACM 52(4), kernel by kernel; Pope et al. 2022, arXiv:2211.05102,
         section 2; Fleet Foundations, the single-accelerator roofline (decoding); attention keeps
         its own format: DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.1
@@ -653,12 +662,22 @@ def prefill_flops(prefill_tokens, prompt_flops_per_token):
 
 def prefill_time(
     read_weights_memory,
+    vocab_size,
+    hidden_size,
+    bytes_per_element,
+    embedding_tables,
+    attention_ranks,
+    routed_parameters,
+    skipped_parameters,
+    served_matrix_bytes,
     prefill_tokens,
+    active_matrix_parameters,
     prompt_flops_per_token,
     prompt_attention_flops_per_token,
     tensor_parallel,
     reached_hbm_bandwidth,
     peak_flops,
+    logits_peak_flops,
     attention_peak_flops,
     gemm_efficiency,
     prefill_exchange_time,
@@ -666,21 +685,32 @@ def prefill_time(
 ):
     """Prefill time of a batch's prompts on one replica.
 
-    (max(tokens (operations / P + attention / P_attention) / t, weights of a GPU / BW) +
-    all-reduces) x ratio, with P and BW as kernels reach them
+    (sum of max(weights / BW, operations / (t P)) over visited experts, other matrices and logits +
+    attention / (t P_attention) + all-reduces) x ratio, with P and BW as kernels reach them
 
     Returns: [s] time of all prompts
-    Range: prompts packed into one pass, without prefix caching or decode steps between. Too long
-        only for few tokens that miss some experts; too short where the head's weights are read for
-        few prompts (2 % of 1,000 tokens of 8B), or fewer prompts than GPUs have attention apart
-    Source: Pope et al. 2022, arXiv:2211.05102, section 2; Williams et al. 2009, CACM 52(4);
-        attention keeps its own format: DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.1
+    Range: prompts packed into one pass, without prefix caching or decode steps between; mixers as
+        one kernel with other matrices: up to a third short for short prompts where attention is
+        apart, 4 % beside copied heads. Fewer prompts than GPUs with attention apart: too short
+    Source: Williams et al. 2009, CACM 52(4), kernel by kernel; Pope et al. 2022, arXiv:2211.05102,
+        section 2; logits, attention in 16 bits: DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.1
     """
-    matrices = (prompt_flops_per_token - prompt_attention_flops_per_token) / peak_flops
-    work = matrices + prompt_attention_flops_per_token / attention_peak_flops
-    compute = prefill_tokens * work / (tensor_parallel * gemm_efficiency)
-    read = read_weights_memory / reached_hbm_bandwidth
-    return (np.maximum(compute, read) + prefill_exchange_time) * serving_time_ratio
+    bandwidth, rate = reached_hbm_bandwidth, tensor_parallel * gemm_efficiency / prefill_tokens
+    some = skipped_parameters > 0
+    left = where(some, skipped_parameters, 1.0) / where(some, routed_parameters, 1.0)  # 1 - k/E
+    visited = where(some, 1 - np.exp(prefill_tokens * np.log(left)), 1.0)
+    routed = routed_parameters * served_matrix_bytes / tensor_parallel
+    chosen = routed_parameters - skipped_parameters
+    experts = np.maximum(routed * visited / bandwidth, 2 * chosen / (rate * peak_flops))
+    ranks = where(embedding_tables > 1, tensor_parallel, attention_ranks)
+    head = vocab_size * hidden_size * bytes_per_element / ranks
+    others = 2 * (active_matrix_parameters - chosen) / (rate * peak_flops)
+    others = np.maximum((read_weights_memory - head - routed) / bandwidth, others)
+    logits = prompt_flops_per_token - prompt_attention_flops_per_token
+    logits = (logits - 2 * active_matrix_parameters) / (rate * logits_peak_flops)
+    scores = prompt_attention_flops_per_token / (rate * attention_peak_flops)
+    time = experts + others + np.maximum(head / bandwidth, logits) + scores
+    return (time + prefill_exchange_time) * serving_time_ratio
 
 
 # a request's prompt is read alone: Yu et al. 2022 (Orca), section 4

@@ -44,19 +44,25 @@ def exposed_tensor_parallel_time(
     tensor_parallel_time,
     regather_time,
     hidden_regather_time,
+    embedding_exchange_time,
+    logits_exchange_time,
+    hidden_logits_exchange_time,
     tensor_parallel_overlap,
     layer_compute_time,
 ):
     """Exposed tensor-parallel traffic of one step.
 
-    max(0, traffic - R - overlap x (layers - H)) + R - H, R repeated gathers, of which H hidden
+    max(0, traffic - R - E - overlap x (layers - H)) + R - H + E - H_E, R repeated gathers, of which
+    H hidden, E exchanges of embedding and logits, of which H_E hidden
 
     Returns: [s] exposed traffic of one step
     Source: by definition of exposed communication; Wang et al. 2023 (ASPLOS), section 2
     """
     window = tensor_parallel_overlap * np.maximum(0.0, layer_compute_time - hidden_regather_time)
-    first = np.maximum(0.0, tensor_parallel_time - regather_time - window)
-    return first + (regather_time - hidden_regather_time)
+    ends = embedding_exchange_time + logits_exchange_time
+    first = np.maximum(0.0, tensor_parallel_time - (regather_time + ends) - window)
+    repeated = regather_time - hidden_regather_time
+    return first + repeated + (ends - hidden_logits_exchange_time)
 
 
 def exposed_pipeline_parallel_time(

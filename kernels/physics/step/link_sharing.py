@@ -41,10 +41,11 @@ def traffic_window(
     gradient_window,
     weight_window,
     exposed_layer_communication_time,
+    hidden_logits_exchange_time,
 ):
     """Compute time per step that can hide traffic of layers and of data parallelism.
 
-    the largest window of any kind of traffic, at most compute
+    the largest window of any kind of traffic + that of the logits' exchange, at most compute
 
     Returns: [s] time of one step
     Range: an upper bound if kinds of traffic hide behind different parts of compute
@@ -56,7 +57,7 @@ def traffic_window(
     data = data_parallel_overlap * (gradient_window + weight_window)
     data = (data + (weight_gather_overlap - data_parallel_overlap) * weight_window) * share
     window = np.maximum(np.maximum(regather_window + tensor, layers), data)
-    return np.minimum(compute_time, window)
+    return np.minimum(compute_time, window + hidden_logits_exchange_time)
 
 
 @alternative("contention_time", link_sharing=True, off=0.0)

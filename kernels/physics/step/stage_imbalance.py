@@ -24,6 +24,9 @@ def slowest_stage_imbalance_time(
     exposed_layer_communication_time,
     embedding_share,
     logits_share,
+    embedding_exchange_time,
+    logits_exchange_time,
+    hidden_logits_exchange_time,
     layers,
     pipeline_parallel,
     first_stage_layers,
@@ -35,17 +38,19 @@ def slowest_stage_imbalance_time(
     """Time per step by which the slowest stage works longer than the mean stage.
 
     max of first, middle and last, not below 0: layers (l_stage p / l - 1) + (embedding and logits
-    of the stage - their mean), layers = C (1 - embedding - logits) + traffic of the mean stage.
-    Logits are on the first stage if a pipeline comes back to it; in dualpipe each end has half of
-    both ends' layers, of the embedding and of the logits
+    of the stage - their mean), each with its exchanges, layers = C (1 - embedding - logits) + their
+    traffic of the mean stage. Logits are on the first stage if a pipeline comes back to it; in
+    dualpipe each end has half of both ends' layers, of the embedding and of the logits
 
     Returns: [s] time of one step
-    Range: identical layers, or the same mix on every stage
+    Range: identical layers, or the same mix on every stage; modules of multi-token prediction that
+        a layout puts on a middle stage count with the logits
     Source: Narayanan et al. 2021 (SC21), section 2.2 (a pipeline runs at its slowest stage)
     """
     computing = compute_time + straggler_time
-    embedding, logits = embedding_share * computing, logits_share * computing
-    in_layers = computing * (1 - embedding_share - logits_share) + exposed_layer_communication_time
+    embedding = embedding_share * computing + embedding_exchange_time
+    logits = logits_share * computing + logits_exchange_time - hidden_logits_exchange_time
+    in_layers = computing + exposed_layer_communication_time - (embedding + logits)
     share = pipeline_parallel / layers
     other_way = (parameter_copies - 1) / 2
     less = other_way * (last_stage_layers - first_stage_layers)

@@ -6,7 +6,6 @@ from ...alternatives import alternative, row, same_as
 from ...layer import gemm_time
 from ...ops import where
 from ...topology import flat_bandwidth, flat_latency, group_ranks_per_node
-from ..model.layer_kinds import KINDS
 
 
 @alternative("tensor_parallel_ranks_per_node", scale_up_domain=False)
@@ -371,31 +370,7 @@ def expert_tensor_parallel_time(
     return shared_layer_exchange_time - fewer + token_gather_time
 
 
-@alternative("shared_layer_exchange_time", linear_attention=False)
 def shared_layer_exchange_time(
-    tensor_parallel_all_reduces_per_layer,
-    layers,
-    pipeline_parallel,
-    num_microbatches,
-    tensor_parallel_exchange_time,
-    saved_input_gather_time,
-    regather_time,
-):
-    """Tensor-parallel traffic time of one step, if experts used the layer's tensor-parallel group.
-
-    all-reduces per layer x l / p x m x t + input gathers; with sequence parallelism, an all-reduce
-    is a reduce-scatter and an all-gather
-
-    Returns: [s] tensor-parallel traffic of one step
-    Source: Narayanan et al. 2021 (SC21), section 3.2; Korthikanti et al. 2022, section 4.2.2
-    """
-    per_microbatch = tensor_parallel_all_reduces_per_layer * layers / pipeline_parallel
-    exchanges = per_microbatch * num_microbatches * tensor_parallel_exchange_time
-    return exchanges + (saved_input_gather_time + regather_time)
-
-
-@alternative("shared_layer_exchange_time", linear_attention=KINDS)
-def mixed_shared_layer_exchange_time(
     tensor_parallel_all_reduces_per_layer,
     mixer_and_ffn_blocks,
     pipeline_parallel,
@@ -403,20 +378,83 @@ def mixed_shared_layer_exchange_time(
     tensor_parallel_exchange_time,
     saved_input_gather_time,
     regather_time,
+    embedding_exchange_time,
+    logits_exchange_time,
 ):
-    """all-reduces per layer x blocks / (2 p) x m x t + input gathers: one per pass through a block
+    """Tensor-parallel traffic time of one step, if experts used the layer's tensor-parallel group.
 
+    all-reduces per layer x blocks / (2 p) x m x t + input gathers + embedding and logits; with
+    sequence parallelism, an all-reduce is a reduce-scatter and an all-gather
+
+    Returns: [s] tensor-parallel traffic of one step
     Range: repeated gathers with sequence parallelism are counted for every layer, an upper bound if
         some layers have only a feed-forward block
-    Source: Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, section 8.1 (one all-reduce in a mixer);
-        Narayanan et al. 2021 (SC21), section 3.2
+    Source: Narayanan et al. 2021 (SC21), section 3.2; Korthikanti et al. 2022, section 4.2.2; Dao &
+        Gu 2024 (Mamba-2), arXiv:2405.21060, section 8.1 (one all-reduce in a mixer)
     """
-    return shared_layer_exchange_time(
-        tensor_parallel_all_reduces_per_layer,
-        mixer_and_ffn_blocks / 2,
-        pipeline_parallel,
-        num_microbatches,
-        tensor_parallel_exchange_time,
-        saved_input_gather_time,
-        regather_time,
-    )
+    per_microbatch = tensor_parallel_all_reduces_per_layer * mixer_and_ffn_blocks / 2
+    exchanges = per_microbatch / pipeline_parallel * num_microbatches
+    inputs = saved_input_gather_time + regather_time
+    ends = embedding_exchange_time + logits_exchange_time
+    return exchanges * tensor_parallel_exchange_time + inputs + ends
+
+
+def embedding_exchange_time(num_microbatches, pipeline_parallel, tensor_parallel_exchange_time):
+    """Time per step to sum what tensor ranks look up of the embedding, mean over stages.
+
+    m / p x t: forward; with sequence parallelism scattered there and gathered backward
+
+    Returns: [s] traffic of one step
+    Source: Megatron-LM, megatron/core/tensor_parallel/layers.py (VocabParallelEmbedding)
+    """
+    return num_microbatches / pipeline_parallel * tensor_parallel_exchange_time
+
+
+def logits_exchange_time(
+    embedding_exchange_time,
+    prediction_layers,
+    residual_ranks,
+    tensor_parallel,
+    num_microbatches,
+    pipeline_parallel,
+    tensor_parallel_latency,
+):
+    """Time per step of exchanges around the logits and their loss, mean over stages.
+
+    (1 + 2 D + S (1 + D) / 2) E + m / p (1 + D) 6 a log2 t: input gradients are summed as a look-up
+    in the embedding is, E, which each of D modules of multi-token prediction repeats; S = 1 with
+    sequence parallelism, which gathers inputs before that; three all-reduces for the loss
+
+    Returns: [s] traffic of one step
+    Range: an all-reduce of the loss, 4 bytes a token, takes its start-ups
+    Source: Megatron-LM, megatron/core/tensor_parallel/layers.py (ColumnParallelLinear) and
+        cross_entropy.py
+    """
+    split = where(residual_ranks < tensor_parallel, 0.0, 1.0)
+    losses = 1 + prediction_layers
+    exchanges = losses * (1 + split / 2) + prediction_layers
+    sums = num_microbatches / pipeline_parallel * losses * 6 * tensor_parallel_latency
+    return exchanges * embedding_exchange_time + sums * np.log2(tensor_parallel)
+
+
+def hidden_logits_exchange_time(
+    embedding_exchange_time,
+    prediction_layers,
+    residual_ranks,
+    tensor_parallel,
+    logits_share,
+    compute_time,
+):
+    """Part of the exchanges around the logits that their backward products hide, mean over stages.
+
+    min((1 + D) E, (1 + S) L / 3): sums of input gradients behind the gradient of weights, a third
+    of the logits' time; of halves, the gather for it behind the gradient of inputs
+
+    Returns: [s] hidden traffic of one step
+    Range: frozen weights (lora) hide nothing; modules' layers count as logits
+    Source: Megatron-LM, megatron/core/tensor_parallel/layers.py
+        (LinearWithGradAccumulationAndAsyncCommunication)
+    """
+    split = where(residual_ranks < tensor_parallel, 0.0, 1.0)
+    products = (1 + split) * logits_share * compute_time / 3
+    return np.minimum((1 + prediction_layers) * embedding_exchange_time, products)

@@ -4,6 +4,8 @@ import itertools
 import math
 from typing import Any
 
+import numpy as np
+
 from ... import formulas
 from ...evaluated import computed, value
 from ..check import Pairs, check
@@ -372,20 +374,73 @@ def parameters_of_models() -> Pairs:
 
 
 @check(
-    "attention_backward_ratio_attention_kernel_flash "
-    "attention_backward_ratio_attention_kernel_standard",
+    "flash_attention_backward_ratio attention_backward_ratio_attention_kernel_standard",
     by="derivation",
     source="products of a backward pass over those of a forward pass, listed",
 )
 def backward_over_forward() -> Pairs:
     """both kernels"""
     for kernel, ours in (
-        ("flash", formulas.attention_backward_ratio_attention_kernel_flash()),
+        ("flash", formulas.flash_attention_backward_ratio(64, 64)),
         ("standard", formulas.attention_backward_ratio_attention_kernel_standard()),
     ):
         whole = products(64, 128, kernel, False)
         forward = products(64, 128, kernel, "modules") - whole
         yield ours, (whole - forward) / forward
+
+
+@check(
+    "flash_attention_backward_ratio recompute_flops_factor",
+    by="simulator",
+    source="algorithms 1 and 2 of Dao 2023 in blocks, every product counted; gradients agree with "
+    "differences of the loss",
+)
+def latent_backward_over_forward() -> Pairs:
+    """keys of 24 and values of 16, as DeepSeek-V3's 192 and 128, and equal and narrower ones"""
+    rng = np.random.default_rng(4)
+    for keys, values_, tokens in ((24, 16, 32), (16, 16, 32), (8, 24, 16)):
+        q, k = rng.normal(size=(2, tokens, keys))
+        v, given = rng.normal(size=(2, tokens, values_))
+        done = {"forward": 0, "backward": 0}
+
+        def times(a: Any, b: Any, passing: str, done: dict[str, int] = done) -> Any:
+            done[passing] += 2 * a.shape[0] * a.shape[1] * b.shape[1]
+            return a @ b
+
+        def loss(q: Any, k: Any, v: Any, given: Any = given) -> float:
+            scores = np.exp(q @ k.T)
+            return float(np.sum(given * (scores / scores.sum(1, keepdims=True) @ v)))
+
+        total, out = np.zeros((tokens, 1)), np.zeros((tokens, values_))
+        for part in np.split(np.arange(tokens), 4):
+            scores = np.exp(times(q, k[part].T, "forward"))
+            total, out = (
+                total + scores.sum(1, keepdims=True),
+                out + times(scores, v[part], "forward"),
+            )
+        rows = np.sum(given * out / total, axis=1, keepdims=True)
+        dq, dk, dv = np.zeros_like(q), np.zeros_like(k), np.zeros_like(v)
+        for part in np.split(np.arange(tokens), 4):
+            shares = np.exp(times(q, k[part].T, "backward")) / total
+            dv[part] = times(shares.T, given, "backward")
+            change = shares * (times(given, v[part].T, "backward") - rows)
+            dq += times(change, k[part], "backward")
+            dk[part] = times(change.T, q, "backward")
+        for at, gradient in enumerate((dq, dk, dv)):
+            moved = [[q, k, v], [q, k, v]]
+            for sign, operands in zip((1, -1), moved, strict=True):
+                operands[at] = operands[at] + sign * 1e-5 * (
+                    np.arange(operands[at].size) == 5
+                ).reshape(operands[at].shape)
+            slope = (loss(*moved[0]) - loss(*moved[1])) / 2e-5
+            np.testing.assert_allclose(gradient.ravel()[5], slope, rtol=1e-4, atol=1e-7)
+        ratio = done["backward"] / done["forward"]
+        head = {"head_size": (keys + values_) / 2, "value_head_size": values_}
+        yield value("attention_backward_ratio", **head), ratio
+        job = {**head, "attention_kernel": "flash", "latent_attention": True, "layers": 1}
+        job |= {"layer_matrix_flops_per_token": 0.0, "logits_flops_per_token": 0.0}
+        job |= {"attention_heads": 4, "sequence_length": 64}
+        yield value("recompute_flops_factor", **job), (1 + ratio) / 3
 
 
 @check(

@@ -55,9 +55,10 @@ def moved_bytes() -> Pairs:
         tokens, h, f = 4096, 8192, 28672
         outer = ["norm read", "norm written"] * 2 + ["residual read", "branch read", "written"] * 2
         inner = ["read"] * (matrices - 1) + ["written"]
-        turned = 96 * 128 / t * len(["read", "written"])  # queries and keys
+        width = 96 * 128 / t
+        turned = width * len(["read", "written"])  # queries and keys
         moved = 2 * tokens * (len(outer) * h / ranks + len(inner) * f / t + turned)
-        ours = formulas.elementwise_time(tokens, h, ranks, matrices, f, t, 96 * 128 / t, 2, rate)
+        ours = formulas.elementwise_time(tokens, h, 6, 3, ranks, matrices, f, t, width, 2, rate)
         yield ours, moved / rate
     update = {"gradient read": 4, "weight written": 2, "read for the norm": 4, "set to 0": 4}
     update |= {"read to be scaled": 4, "scaled": 4}
@@ -108,7 +109,7 @@ def alive() -> Pairs:
     tokens, h, f, t = 1000, 4096, 14336, 4
     for ranks in (1, t):
         gradients = [2 * tokens * h // ranks, *[2 * tokens * f // t] * 3]
-        ours = formulas.ffn_gradients_memory(tokens, h, ranks, 3, f, t, 2)
+        ours = formulas.ffn_gradients_memory(tokens, h, ranks, 3, f, t, 2, 4, 4, 0)
         yield ours, sum(gradients)
         kept = {"norms": 80, "attention": 50, "feed-forward": 70, "scores": 500}  # bytes a token
         again = sum(tokens * each for each in kept.values())

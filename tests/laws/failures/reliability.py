@@ -483,6 +483,59 @@ def elastic_jobs() -> Pairs:
             yield value("elastic_capacity", **asked), elastic_progress(job, 5000, rng)
 
 
+@check(
+    "absent_nodes shrinking_elastic_capacity",
+    by="simulator",
+    source="nodes that fail while they run and come back repaired to their replicas, each on a "
+    "clock of its own; whole replicas and rounds counted",
+    tolerance=8e-3,
+    absolute=True,
+)
+def nodes_that_come_back() -> Pairs:
+    """64 and 256 nodes, replicas of 2 to 8, repairs of 0.01 to 0.2 of a node's lifetime"""
+    rng, hour, rounds, looks = np.random.default_rng(16), 3600.0, 64, 3000
+    for (nodes, each), ratio in itertools.product(((64, 8), (64, 4), (256, 2)), (0.01, 0.05, 0.2)):
+        given = {"n_gpus": 8 * nodes, "tensor_parallel": 8, "pipeline_parallel": each}
+        given |= {"elastic": "shrink", "node_mttf": 24 * hour / ratio, "repair_time": 24 * hour}
+        given |= {"num_microbatches": rounds, "elastic_growth": "free"}
+        there = np.empty((looks, nodes), bool)
+        for node in range(nodes):
+            lives = rng.exponential(1 / ratio, int(looks * ratio * 20) + 50)
+            starts = np.cumsum(lives + 1.0) - 1.0 - lives  # of lives, in repairs
+            at = rng.uniform(0.1, 0.9, looks) * starts[-1]
+            last = np.searchsorted(starts, at, side="right") - 1
+            there[:, node] = at < starts[last] + lives[last]
+        running = there.reshape(looks, -1, each).all(axis=2).sum(axis=1)
+        with np.errstate(divide="ignore"):
+            speed = rounds / np.ceil(rounds * (nodes // each) / running)
+        yield value("elastic_capacity", **given), speed.mean()
+        yield value("absent_nodes", **given) / nodes, 1 - there.mean()
+
+
+@check(
+    "shrinking_elastic_capacity",
+    by="simulator",
+    source="nodes there or not, and whole replicas made of any that are: as much faster as the "
+    "Range says, at most",
+    absolute=True,
+)
+def replicas_that_others_fill() -> Pairs:
+    """64 to 1,024 nodes, replicas of 4 to 16, repairs of 0.002 to 0.075 of a lifetime"""
+    rng, hour, looks = np.random.default_rng(21), 3600.0, 2000
+    for (lacking, most), nodes, each, rounds in itertools.product(
+        ((0.03, 0.02), (0.1, 0.08), (0.16, 0.14), (0.3, 0.24)), (64, 1024), (4, 16), (16, 256)
+    ):
+        given = {"n_gpus": 8 * nodes, "tensor_parallel": 8, "pipeline_parallel": each}
+        given |= {"elastic": "shrink", "node_mttf": 24 * hour * each / lacking}
+        given |= {"repair_time": 24 * hour, "elastic_growth": "free", "num_microbatches": rounds}
+        there = rng.random((looks, nodes)) < 1 / (1 + lacking / each)
+        running = there.sum(axis=1) // each
+        with np.errstate(divide="ignore"):
+            played = rounds / np.ceil(rounds * (nodes // each) / running)
+        faster = played.mean() - value("elastic_capacity", **given)
+        yield np.clip(faster, -0.01, most), faster
+
+
 # Checkpoints and goodput
 
 

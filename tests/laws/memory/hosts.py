@@ -15,6 +15,7 @@ from ..check import Pairs, check
 
 NAMES = ("optimizer_offload_time", "host_update_time", "optimizer_time")
 SIZES = {"bf16": np.uint16, "fp32": np.float32}
+STORED = "bf16", "bf16_and_fp32", "fp32", "bf16_and_fp32"  # by the stage of ZeRO
 PIECE = 64  # parameters of a played piece
 
 
@@ -77,6 +78,7 @@ def node_times(job: dict[str, float], stage: int, moment: str) -> tuple[float, .
     update = passed / (job["host_memory_bandwidth"] * job["host_memory_efficiency"])
     ways = [shard * each / job["offload_bandwidth"] for each in (out, back)]
     states = 4 + 2 * SIZES[moment](0).nbytes
+    states += 4 * (STORED[stage] == "bf16_and_fp32")  # a copy that waits with them
     drives = shard * states / job["nvme_bandwidth"]
     return ways[0], update, ways[1], drives
 
@@ -92,6 +94,7 @@ def played(
         scenario = {
             **{"offload": offload, "optimizer_offload_overlap": overlap, "zero_stage": stage},
             **{"moment_bytes": SIZES[moment](0).nbytes, "precision": "bf16", "stage_split": False},
+            "gradient_storage": STORED[stage],
         }
         found = fleetcube.evaluate_table(rows, list(NAMES), scenario=scenario)
         for k in range(len(rows["n_gpus"])):
@@ -104,7 +107,9 @@ def played(
     "host_update_time host_optimizer_offload_time "
     "nvme_drive_state_time host_gradient_bytes_lora_false master_gradient_bytes",
     by="simulator",
-    source="Adam on arrays, every read and write counted, for each rank of a host",
+    source="Adam on arrays, every read and write counted, for each rank of a host, which gets one "
+    "gradient whatever the GPU keeps; DeepSpeed, deepspeed/runtime/swap_tensor/"
+    "partitioned_optimizer_swapper.py (gradients among states on drives)",
 )
 def offloaded() -> Pairs:
     """2,400 drawn jobs: nodes of 1 to 72 GPUs in part and in full, ZeRO-0 to 3, moments in 16 and

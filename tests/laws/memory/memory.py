@@ -115,7 +115,7 @@ def tensors_of_a_layer() -> Pairs:
         norm = formulas.mixer_norm_output_per_token(2, 2, 1, 1, width, shared)
         inputs = formulas.grouped_attention_inputs_per_token(2, 128, heads, heads, ranks, 1, 1)
         output = formulas.attention_output_per_token(2, 128, heads, ranks, 1, 1)
-        mixer = formulas.mixer_activations_per_token(norm, inputs, output, 0)
+        mixer = formulas.mixer_activations_per_token(norm, inputs, output, 0, 0, 0, 1)
         each = formulas.ffn_bytes_per_width(2, 2, 2, ranks)
         dense = formulas.dense_ffn_activations_per_token(each, ffn)
         norm = formulas.ffn_norm_output_per_token(2, 0, 1, 1, width, shared)
@@ -271,7 +271,7 @@ def tensors_at_work() -> Pairs:
         states = formulas.sharded_layer_state_memory(held, 2, held, 2)
         gathered = sum(2 * 2 * count / ranks for count in (attention, ffn))
         yield states, gathered
-        grads = formulas.ffn_gradients_memory(4096, 8192, ranks, 3, 28672, ranks, 2)
+        grads = formulas.ffn_gradients_memory(4096, 8192, ranks, 3, 28672, ranks, 2, 4, 4, 0)
         alive = sum(4096 * 2 * width / ranks for width in (8192, 28672, 28672, 28672))
         yield grads, alive
         kept = formulas.layer_activation_memory_recompute_false(grads)

@@ -167,6 +167,10 @@ def drawn(count: int, seed: int) -> Iterator[tuple[dict[str, Any], list[Run]]]:
         if latent:
             job |= {"kv_elements_per_layer": RKV + ROTARY, "rotary_key_size": ROTARY}
             job |= {"query_latent_size": RQ, "value_head_size": DV}
+            key = 2 * D - DV
+            down, out = H * (RQ + RKV + ROTARY), HEADS * DV * H
+            up = RQ * HEADS * key + RKV * HEADS * (key - ROTARY + DV)
+            job["attention_parameters_per_layer"] = down + up + out
         if sparse:
             job |= {"experts": EXPERTS, "experts_per_token": VISITS, "shared_experts": shared}
             job |= {"expert_ffn_hidden_size": EXPERT, "dense_layers": dense}

@@ -103,7 +103,7 @@ def tensors(rank: int, kind: str) -> list[tuple[str, int]]:
     "lora_kept_weight_bytes nf4_frozen_weight_bytes lora_updated_weight_bytes "
     "state_bytes_per_parameter lora_kept_gradient_bytes lora_updated_state_bytes "
     "lora_gradient_wire_bytes lora_weight_wire_bytes gradient_message weight_message "
-    "lora_host_gradient_bytes "
+    "lora_host_gradient_bytes lora_host_state_bytes "
     "replicated_gradients_memory roofline_optimizer_time sharded_gradient_layer_state_memory "
     "sharded_layer_state_memory fp32_gradient_buffer_memory",
     by="derivation",
@@ -130,6 +130,10 @@ def bytes_of_tensors() -> Pairs:
                 link = {"offload": "cpu", "offload_bandwidth": 1.0, "host_memory_bandwidth": 1e30}
                 moved = values(["optimizer_offload_time"], **run, **link)
                 yield moved["optimizer_offload_time"], adapted / shards * (4 + 2)
+                link |= {"host_memory_bandwidth": 1.0, "host_memory_efficiency": 0.5}
+                moved = values(["host_update_time"], **run, **link)
+                touched = adapted / shards * (2 * 12 + 4 + 2)  # states, gradients, weights
+                yield moved["host_update_time"], min(SMALL["n_gpus"], 8) * touched / 0.5
                 yield got["weights_memory"], kept / (4 if stage == 3 else 1)
                 yield got["gradients_memory"], 2 * adapted / (4 if stage > 1 else 1)
                 yield got["optimizer_memory"], 12 * adapted / shards

@@ -8,7 +8,7 @@ from fleetcube.catalog import record
 from fleetcube.grid.spec.patterns import counts
 
 from ... import formulas
-from ...evaluated import value, values
+from ...evaluated import ENDS, value, values
 from ..check import Pairs, check
 from ..compute.layers import Gpu, feed_forward, route
 
@@ -149,8 +149,8 @@ def mixers_tensor_by_tensor() -> Pairs:
 
 
 @check(
-    "mixed_parameters mixed_non_matmul_parameters mixed_expert_layers expert_latent_parameters "
-    "latent_expert_parameters mixer_and_ffn_blocks",
+    "mixed_parameters mixed_non_matmul_parameters expert_layers expert_latent_parameters "
+    "latent_expert_parameters mixer_and_ffn_blocks mixed_layer_matrix_share",
     by="derivation",
     source="tensors of every block of a pattern, letter by letter",
 )
@@ -167,6 +167,8 @@ def patterns_tensor_by_tensor() -> Pairs:
             vectors = sum(elements(block, False) for block in blocks)
             yield (value("looked_up_parameters", **given), vectors + HIDDEN + VOCABULARY * HIDDEN)
             yield value("mixer_and_ffn_blocks", **given), len(pattern)
+            products = sum(map(elements, blocks)) - vectors
+            yield value("layer_matrix_share", **given), products / everything
 
 
 @check(
@@ -334,7 +336,7 @@ def states_as_megatron_counts() -> Pairs:
 
 
 @check(
-    "mixed_layer_matrix_flops_per_token",
+    "layer_matrix_flops_per_token",
     by="peer",
     source="Megatron-LM, megatron/training/training.py, num_floating_point_operations: mamba, "
     "attention, mlp and moe layers, logits",
@@ -401,6 +403,13 @@ def block(letter: str) -> tuple[Gpu, float]:
         passed = 4 * 4 * of["N"] * inner * TOKENS / 32  # written, read, written, read in FP32
         moved = (2 * TOKENS * sum(arrays) + passed) / gpu.bandwidth
         gpu.take("state", max(compute, moved))
+        # Backward: C by B, states and the gradient of outputs by inputs once more; the convolution
+        # again, its outputs read, states written, read and written
+        compute -= TOKENS * 2 * of["N"] * inner / (0.5 * gpu.peak)
+        read = 3 * (inner + 2 * keys)
+        gpu.seconds["states again"] = max(
+            compute, (2 * TOKENS * read + passed * 3 / 4) / gpu.bandwidth
+        )
         saved += 2 * TOKENS * (projected + inner + inner)
     elif letter == "*":
         queries, keys = HEADS // T, KV // T
@@ -434,9 +443,10 @@ def block(letter: str) -> tuple[Gpu, float]:
 
 
 @check(
-    "linear_projection_time linear_state_time mixed_layer_matrix_time mixed_elementwise_time "
+    "linear_projection_time linear_state_time mixed_layer_matrix_time elementwise_time "
+    "mixed_state_recompute_time "
     "latent_expert_ffn_time latent_projection_time latent_routed_ffn_time "
-    "linear_activations_per_token mixed_mixer_activations_per_token windowed_causal_attention_span",
+    "linear_activations_per_token mixer_activations_per_token windowed_causal_attention_span",
     by="simulator",
     source="products done, arrays moved and arrays kept of each block of a pattern, on one clock",
 )
@@ -452,12 +462,13 @@ def blocks_on_one_clock() -> Pairs:
         busy = sum(3 * gpu.clock + 0.5 * gpu.seconds.get("attention", 0.0) for gpu, _ in blocks)
         busy -= sum(gpu.seconds.get("routing", 0.0) for gpu, _ in blocks)  # as much backward
         busy += sum(gpu.seconds.get("sums", 0.0) for gpu, _ in blocks)
+        busy += sum(gpu.seconds.get("states again", 0.0) for gpu, _ in blocks)
         yield got["compute_time"], busy
         yield got["activation_memory_per_layer"], sum(kept for _, kept in blocks) / len(pattern)
 
 
 @check(
-    "mixed_ffn_gradients_memory",
+    "ffn_gradients_memory",
     by="derivation",
     source="gradients of the block whose activations are widest, of all blocks of a pattern",
 )
@@ -474,8 +485,7 @@ def widest_blocks() -> Pairs:
 
 
 @check(
-    "mixed_shared_layer_exchange_time mixed_context_message linear_state_message "
-    "latent_expert_message",
+    "shared_layer_exchange_time mixed_context_message linear_state_message latent_expert_message",
     by="simulator",
     source="messages of every block of a pattern, summed",
 )
@@ -484,6 +494,7 @@ def messages_of_blocks() -> Pairs:
     for pattern in PATTERNS:
         given = shape("mamba2", pattern) | {"sequence_length": TOKENS, "micro_batch_size": 2}
         run = {"tensor_parallel": T, "num_microbatches": 3, "tensor_parallel_exchange_time": 1e-3}
+        run |= ENDS
         waits = sum(3 * 1e-3 for _ in pattern for _ in ("forward", "backward"))
         yield value("shared_layer_exchange_time", **given, **run), waits
         sent = 0.0

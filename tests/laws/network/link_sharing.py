@@ -9,7 +9,7 @@ import numpy as np
 import fleetcube
 from fleetcube import Settings
 
-from ...evaluated import values
+from ...evaluated import ENDS, values
 from ..check import Pairs, check
 
 
@@ -107,7 +107,7 @@ def _steps(cases: list[tuple[float, dict[str, tuple[str, float, float]]]]) -> An
         "mixture_of_experts": True, "link_sharing": True, "num_microbatches": 1,
         "recompute_flops_factor": 1e18,  # nothing but a backward pass
         "zero_stage": 0, "regather_time": 0.0, "awaited_pipeline_time": 0.0, "straggler_time": 0.0,
-        "bubble_time": 0.0,
+        "bubble_time": 0.0, **ENDS,
     }  # fmt: skip
     waits = ["exposed_layer_communication_time", "exposed_data_parallel_time", "contention_time"]
     steps = fleetcube.Sweep(scenario, {"case": given}, waits).evaluate(settings=Settings("numpy"))
@@ -149,6 +149,8 @@ def bytes_on_links() -> Pairs:
         passes = layers // stages * micro
         activation = tokens // context * hidden * 2
         halves(8 * passes, activation, tensor, spread(tensor, 1))
+        ends = ["look-up summed", "gradient of the logits' inputs summed"]
+        halves(2 * len(ends) * micro / stages, activation, tensor, spread(tensor, 1))
         if context > 1:
             keys = 2 * (tokens // context) * (hidden // tensor) * 2
             exchanges = 3 * (context - 1) * passes
@@ -184,6 +186,7 @@ def bytes_on_links() -> Pairs:
         given |= {"gradient_bytes_per_element": 4, "all_reduce": "hierarchical"}
         given |= {"intra_node_bandwidth": near, "inter_node_bandwidth": rail}
         given |= {"intra_node_latency": 1e-6, "inter_node_latency": 5e-6}
+        given |= {"tensor_parallel_latency": 0.0}  # of the loss, whose start-ups move nothing
         got = values(["node_network_busy_time", "fabric_busy_time"], **given)
         yield got["node_network_busy_time"], here["node"]
         yield got["fabric_busy_time"], here["rail"]
@@ -204,6 +207,8 @@ def halves_on_links() -> Pairs:
         passes = ["forward"] + ["again"] * full + ["backward"]
         halves = [half for _ in passes for _ in blocks for half in ("gather", "scatter")]
         halves += ["gather"] * (len(blocks) if sequence else full and kept)
+        halves += ["look-up summed", "gathered backward", "gradient of logits' inputs", "the same"]
+        halves += ["logits' inputs"] * sequence
         here = min(tensor, 8)
         node = sum((here - 1) / here * message / near for _ in halves)
         fabric = sum((1 / here - 1 / tensor) * message / rail for _ in halves)
@@ -213,6 +218,7 @@ def halves_on_links() -> Pairs:
         given |= {"activation_message": message, "layers": 1, "num_microbatches": 1}
         given |= {"intra_node_bandwidth": near, "inter_node_bandwidth": rail}
         given |= {"intra_node_latency": 1e-6, "inter_node_latency": 5e-6}
+        given |= {"tensor_parallel_latency": 0.0}  # of the loss, whose start-ups move nothing
         got = values(["tensor_node_time", "tensor_fabric_time"], **given)
         yield got["tensor_node_time"], node
         yield got["tensor_fabric_time"], fabric

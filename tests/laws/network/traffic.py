@@ -9,7 +9,7 @@ from typing import Any
 import fleetcube
 from fleetcube.kernels import collectives, reduce_scatter
 
-from ...evaluated import value, values
+from ...evaluated import ENDS, value, values
 from ..check import Pairs, check
 from .collectives import nvlink_half
 
@@ -332,7 +332,7 @@ def formats_of_activations() -> Pairs:
         point |= {"global_batch_size": 8 // ranks, "sixteen_bit_layers_share": 0.25}
         point |= {"recompute": "full" if again else False, "all_reduce": "hierarchical"}
         point |= {"intra_node_latency": 0.0, "intra_node_bandwidth": 1.0, "inter_node_latency": 0.0}
-        point["inter_node_bandwidth"] = 1.0
+        point |= {"inter_node_bandwidth": 1.0, **ENDS}
         forms = ["bf16" if form == "nvfp4" else form] + [form] * 3  # of four layers
         sent = sum(_layer_exchanged(ranks, 4096, 4096, one, again) for one in forms)
         for name in ("tensor_parallel_time", "tensor_node_time"):
@@ -448,7 +448,7 @@ def passes_of_sequence_parallel_layers() -> Pairs:
         given |= {"layers": layers, "num_microbatches": microbatches, "compute_time": 1e3}
         given |= {"peak_flops": 989e12, "flops_efficiency": 0.5, "hbm_bandwidth": 3.35e12}
         given |= {"gpus_per_node": 64, "intra_node_bandwidth": link, "inter_node_bandwidth": link}
-        given |= {"intra_node_latency": 0.0, "inter_node_latency": 0.0}
+        given |= {"intra_node_latency": 0.0, "inter_node_latency": 0.0, **ENDS}
         got = values(["tensor_parallel_time", "exposed_tensor_parallel_time"], **given)
         yield got["tensor_parallel_time"], passes * sent
         yield got["exposed_tensor_parallel_time"], passes * waits

@@ -8,7 +8,7 @@ from fleetcube import simulate_schedule
 from fleetcube.kernels import stages as laws
 
 from ... import formulas
-from ...evaluated import computed
+from ...evaluated import ENDS, computed
 from ..check import Pairs, check
 from ..model.models import MIXTRAL
 from .pipeline import PLAYED, played
@@ -260,6 +260,8 @@ def slowest_stages() -> Pairs:
         point = {"model": "llama-3-8b", "gpu": "h100-sxm", "n_gpus": 48 * p}
         point |= {"global_batch_size": 48 * 16, "pipeline_parallel": p, "straggler_slowdown": extra}
         point |= {"exposed_layer_communication_time": extra, "calibration": "none"}
+        point |= {"embedding_exchange_time": extra / 10, "logits_exchange_time": extra / 2}
+        point |= {"hidden_logits_exchange_time": extra / 4}
         roofline = {**point, "compute_model": "roofline"}
         layer, logits = computed(roofline, "layer_time", "logits_time")
         lookup = 8192 * 4 * 4096 * 2 / (0.8 * 3.35e12)
@@ -273,7 +275,9 @@ def slowest_stages() -> Pairs:
             for stage, size in enumerate(split(32, p)):
                 own = size * one
                 own += embedding * (stage == 0) + head * (stage == p - 1)
-                work.append(16 * own * (1 + extra) + extra * size / (32 / p))
+                waits = 0.65 * extra * size / (32 / p)  # traffic in layers, then that of the ends
+                waits += extra * p * ((stage == 0) / 10 + (stage == p - 1) / 4)
+                work.append(16 * own * (1 + extra) + waits)
             mean = sum(work) / p
             slowest, share = computed(at, "slowest_stage_time", "stage_imbalance")
             yield slowest, max(work)
@@ -316,7 +320,7 @@ def predicted_tokens() -> Pairs:
             if p > 1:
                 yield (
                     computed(
-                        {**predicting, "exposed_layer_communication_time": 0.0},
+                        {**predicting, **ENDS, "exposed_layer_communication_time": 0.0},
                         "slowest_stage_time",
                     )[0],
                     m * (layers + more - lookup),

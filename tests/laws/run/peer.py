@@ -8,7 +8,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-from ...evaluated import computed
+from ...evaluated import ENDS, computed
 from ..check import Pairs, check
 
 against_calculon = partial(check, by="peer", source="calculon (Isaev et al. 2023, SC23)")
@@ -168,6 +168,6 @@ def gradients() -> Pairs:
 def tensor_traffic() -> Pairs:
     """time of a step's tensor traffic, with sequence parallelism too, in six layouts"""
     for told in TOLD:
-        yield told.ours("tensor_parallel_time")[0], told.tensor_time
-        (sharded,) = told.ours("tensor_parallel_time", sequence_parallel=True)
+        yield told.ours("tensor_parallel_time", **ENDS)[0], told.tensor_time
+        (sharded,) = told.ours("tensor_parallel_time", sequence_parallel=True, **ENDS)
         yield sharded, told.shared_tensor

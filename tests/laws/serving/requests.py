@@ -102,13 +102,23 @@ def small_all_reduces() -> Pairs:
     "direct_all_reduce_time tensor_decode_exchange_time tensor_prefill_exchange_time "
     "prefill_tokens prompt_positions",
     by="simulator",
-    source="every read of every rank, layer by layer, in one shot or two; then every message of a "
-    "ring on each rail",
+    source="every read of every rank, layer by layer, in one shot or two; then, or between them, "
+    "every message of a ring on each rail",
 )
 def messages() -> Pairs:
     """160 blocks and an embedding on 1 to 16 GPUs of 8-GPU nodes; 1 to 100,000 tokens"""
     start, inner, hop, rail = 5e-6, 450e9, 5e-6, 50e9
-    for ranks, tokens in ((1, 1), (2, 1), (8, 1), (8, 64), (8, 100_000), (16, 1), (16, 2048)):
+    for ranks, tokens in (
+        (1, 1),
+        (2, 1),
+        (8, 1),
+        (8, 64),
+        (8, 100_000),
+        (16, 1),
+        (16, 4),
+        (16, 16),
+        (16, 2048),
+    ):
         held, message, total = min(ranks, 8), tokens * 8192 * 2, 0.0
         for _block in range(1 + 2 * 80):
             shots = [start, 2 * start]
@@ -116,8 +126,11 @@ def messages() -> Pairs:
                 shots[0] += message / inner
                 shots[1] += 2 * (message / held) / inner
             total += min(shots) if held > 1 else 0.0
-            for _message in range(2 * (ranks // held - 1)):
-                total += hop + message / held / (ranks // held) / rail
+            nodes, both = ranks // held, [shots[0], shots[1]]
+            for _message in range(2 * (nodes - 1)):
+                both[0] += hop + message / nodes / rail  # each GPU has the node's whole sum
+                both[1] += hop + message / held / nodes / rail
+            total += min(both) - min(shots) if nodes > 1 else 0.0
         links = start, inner, hop, rail if ranks > 8 else math.nan
         positions = formulas.prompt_positions(0)
         given = formulas.prefill_tokens(tokens, positions), 8192, 2, 160, ranks, held, *links
@@ -160,7 +173,7 @@ def transfers() -> Pairs:
 )
 def tokens_of_one_gpu() -> Pairs:
     """one GPU and one sequence; two GPUs hold half of the weights each"""
-    shape = 32, 41_943_040, 0, 2048, 128_256, 4096, 2, 2
+    shape = 32, 41_943_040, 0, 0, 0, 2048, 128_256, 4096, 2, 2
     weights = formulas.serving_weights_memory(8.03e9 * 2, *shape, 1, 1, 1)
     peaks = 989e12, 989e12, 989e12, 1  # kernels as fast as the hardware
     work = 1, 8.03e9, 0, 0, 0.0

@@ -39,7 +39,9 @@ class Tensor:
     )
 
 
-def drawn(rng: np.random.Generator, attention: str, ffn: str, layer: str) -> dict[str, Any]:
+def drawn(
+    rng: np.random.Generator, attention: str, ffn: str, layer: str, apart: bool
+) -> dict[str, Any]:
     """A model that ranks share out evenly, the server and its requests."""
 
     def pick(*values: Any) -> Any:
@@ -50,9 +52,11 @@ def drawn(rng: np.random.Generator, attention: str, ffn: str, layer: str) -> dic
     own: dict[str, Any] = {
         "tensor_parallel": t, "layers": layers, "hidden_size": h, "attention_heads": heads,
         "kv_heads": pick(1, 2, 4, 8, 16), "head_size": pick(64, 96, 128),
-        "ffn_hidden_size": 64 * int(rng.integers(2, 50)), "vocab_size": 128 * pick(8, 250, 1001),
+        "sequence_length": pick(1024, 4096), "ffn_hidden_size": 64 * int(rng.integers(2, 50)),
+        "vocab_size": 128 * pick(8, 250, 1001),
         "embedding_tables": pick(1, 2), "linear_layers": 0, "attention_window": math.inf,
-        "serving_batch_size": t * pick(1, 2, 32), "prompt_tokens": pick(1, 9, 300, 5000),
+        "serving_batch_size": pick(1, 3, t + 1, 65) if apart else t * pick(1, 2, 32),
+        "prompt_tokens": pick(1, 9, 300, 5000),
         "output_tokens": pick(1, 2, 40), "hbm_capacity": pick(8e9, 80e9),
         "serving_time_error": pick(-1.0, 0.0, 0.5),
     }  # fmt: skip
@@ -79,11 +83,12 @@ def drawn(rng: np.random.Generator, attention: str, ffn: str, layer: str) -> dic
     return own
 
 
-def tensors(of: dict[str, Any], latent: bool, experts: bool) -> Iterator[Tensor]:
-    """Tensors of a decoder, as weight files list them.
+def tensors(of: dict[str, Any], latent: bool, experts: bool, gated: bool) -> Iterator[Tensor]:
+    """Tensors of a decoder, as weight files list them; without a gate and states, of a GPT.
 
-    Routers and norms are shared out, and mixers' vectors quantised: the Ranges of ours say so.
+    Routers, norms and mixers' vectors are shared out: the Ranges of ours say so.
     """
+    blocks = 3 if gated else 2
     h, heads, attending = of["hidden_size"], of["attention_heads"], of["layers"]
     linear, dense = of["linear_layers"], of["layers"]
     attending -= linear
@@ -103,16 +108,21 @@ def tensors(of: dict[str, Any], latent: bool, experts: bool) -> Iterator[Tensor]
         yield Tensor(of["kv_heads"] * size, h, 2 * attending, "keys")
         yield Tensor(h, heads * size, attending, "attention")
     if linear:
-        yield Tensor(round(of["linear_parameters_per_layer"]), 1, linear)
+        yield Tensor(round(of["linear_parameters_per_layer"]), 1, linear, "attention")
         yield Tensor(round(of["linear_vector_parameters"]), 1, linear, where="short")
     if experts:
         dense, narrow = of["dense_layers"], of["expert_ffn_hidden_size"]
         mixed = of["layers"] - dense
         yield Tensor(of["experts"], h, mixed)
-        yield Tensor(narrow, h, 3 * mixed * of["shared_experts"])
-        yield Tensor(narrow, h, 3 * mixed * of["experts"], where="expert")
-    yield Tensor(of["ffn_hidden_size"], h, 3 * dense)
-    yield Tensor(h, 1, 2 * of["layers"] + 1, where="vector")
+        yield Tensor(narrow, h, blocks * mixed * of["shared_experts"])
+        yield Tensor(narrow, h, blocks * mixed * of["experts"], where="expert")
+    yield Tensor(of["ffn_hidden_size"], h, blocks * dense)
+    if gated or linear:
+        yield Tensor(h, 1, 2 * of["layers"] + 1, where="vector")
+    else:
+        biases = of["head_size"] * (heads + 2 * of["kv_heads"]) + h + of["ffn_hidden_size"] + h
+        yield Tensor(2 * 2 * h + biases, 1, of["layers"], where="vector")
+        yield Tensor(of["sequence_length"], h, where="vector")  # learned positions
     yield Tensor(of["vocab_size"], h, held="embedding", where="table")
     if of["embedding_tables"] == 2:
         yield Tensor(of["vocab_size"], h, where="head")
@@ -121,11 +131,14 @@ def tensors(of: dict[str, Any], latent: bool, experts: bool) -> Iterator[Tensor]
 class Server:
     """A replica's ranks, each with its tensors; requests of their own where attention is apart."""
 
-    def __init__(self, of: dict[str, Any], latent: bool, experts: bool, apart: bool, each: int):
+    def __init__(
+        self, of: dict[str, Any], latent: bool, experts: bool, gated: bool, apart: bool, each: float
+    ):
         self.of, self.latent, self.apart, self.each = of, latent, apart, each
         self.ranks, self.tokens = of["tensor_parallel"], max(of["prompt_tokens"], 1)
         self.sharing = 1 if apart else self.ranks  # ranks of one request's attention
-        self.tensors = list(tensors(of, latent, experts))
+        self.tensors = list(tensors(of, latent, experts, gated))
+        self.tied = of["embedding_tables"] == 1
         queries, group = of["attention_heads"] // self.sharing, of["attention_heads"]
         group //= of["kv_heads"]
         firsts = [rank * queries for rank in range(self.sharing)]
@@ -140,22 +153,26 @@ class Server:
             return size * one.rows
         return size * one.rows / (self.ranks if one.held == "split" else self.sharing)
 
-    def width(self, one: Tensor) -> int:
-        return 2 if one.where in ("table", "head", "vector") else self.each
+    def width(self, one: Tensor) -> float:
+        return 2 if one.where in ("table", "head", "vector", "short") else self.each
 
     def held(self) -> float:
         return sum(self.on_a_rank(one) * self.width(one) for one in self.tensors)
 
-    def read(self, batch: int) -> float:
-        """Bytes of weights that a pass of so many tokens needs: of experts, those visited."""
-        total, tied = 0.0, self.of["embedding_tables"] == 1
+    def read(self, batch: int) -> tuple[float, float, float]:
+        """Bytes of weights that a pass of so many tokens needs: of experts those visited, the
+        head's, and all others."""
+        experts = head = others = 0.0
         for one in self.tensors:
-            share = float(one.where != "table" or tied)
+            held = self.on_a_rank(one) * self.width(one)
             if one.where == "expert":
                 n, k = self.of["experts"], self.of["experts_per_token"]
-                share = 1 - (math.comb(n - 1, k) / math.comb(n, k)) ** batch
-            total += share * self.on_a_rank(one) * self.width(one)
-        return total
+                experts += (1 - (math.comb(n - 1, k) / math.comb(n, k)) ** batch) * held
+            elif one.where == "head" or (one.where == "table" and self.tied):
+                head += held
+            elif one.where != "table":
+                others += held
+        return experts, head, others
 
     def kept(self, tokens: int) -> tuple[float, float]:
         """Bytes of a request's cache and states on a rank that has its attention."""
@@ -171,19 +188,20 @@ class Server:
             state += 3 * of["linear_convolution_width"]
         return cache, of["linear_layers"] * state * 2 / self.sharing
 
-    def multiplied(self, batch: int, tokens: int) -> tuple[float, float, float]:
-        """Operations of a pass in the layers' matrices, for logits, and in attention per key."""
-        of, products, logits = self.of, 0.0, 0.0
+    def multiplied(self, batch: int, tokens: int) -> tuple[float, float, float, float]:
+        """Operations of a pass with experts, for logits, in other matrices, and in attention per
+        key."""
+        of, experts, others, logits = self.of, 0.0, 0.0, 0.0
         for one in self.tensors:
             flops = 2 * one.rows * one.columns * one.copies
             if one.where == "expert":
-                products += flops * tokens * of["experts_per_token"] / of["experts"]
+                experts += flops * tokens * of["experts_per_token"] / of["experts"]
             elif one.where == "layer":
-                products += flops * tokens
-            elif one.where == "head" or (one.where == "table" and of["embedding_tables"] == 1):
+                others += flops * tokens
+            elif one.where == "head" or (one.where == "table" and self.tied):
                 logits += flops * batch
         widths = 2 * of["head_size"]  # of keys and values
-        return products, logits, 2 * of["attention_heads"] * widths
+        return experts, logits, others, 2 * of["attention_heads"] * widths
 
     def pairs(self) -> float:
         """Pairs of query and key in all layers: half of a square, or a band."""
@@ -201,22 +219,24 @@ class Server:
         return float(sum(one for _ in range(2 * self.of["layers"] + 1)))
 
     def prefill(self, batch: int) -> tuple[float, float]:
-        """Operations and time of a pass over prompts."""
+        """Operations and time of a pass over prompts, kernel by kernel."""
         tokens = batch * self.tokens
-        products, logits, of_a_pair = self.multiplied(batch, tokens)
+        experts, logits, others, of_a_pair = self.multiplied(batch, tokens)
         scores = batch * self.pairs() * of_a_pair
         if self.of["linear_layers"]:
             states = self.of["linear_layers"] * self.of["linear_state_flops_per_token"]
             scores += tokens * states
-        quick = PEAK if self.each == 1 else SLOW
-        work = ((products + logits) / quick + scores / SLOW) / (REACHED * self.ranks)
-        read = self.read(10**9) / BANDWIDTH
-        return products + logits + scores, max(work, read) + self.exchanged(tokens)
+        quick = SLOW if self.each == 2 else PEAK
+        clock = scores / SLOW / (REACHED * self.ranks) + self.exchanged(tokens)
+        works = experts / quick, logits / SLOW, others / quick
+        for work, read in zip(works, self.read(tokens), strict=True):
+            clock += max(work / (REACHED * self.ranks), read / BANDWIDTH)
+        return experts + logits + others + scores, clock
 
     def decode(self, batch: int) -> tuple[float, float, float]:
         """Bytes of a rank, operations and time of the mean step of an answer."""
         steps = max(self.of["output_tokens"] - 1, 1)
-        here = batch // (self.ranks if self.apart else 1)
+        here = math.ceil(batch / (self.ranks if self.apart else 1))  # on the fullest rank
         moved = seen = 0.0
         attending = self.of["layers"] - self.of["linear_layers"]
         for step in range(steps):
@@ -228,11 +248,11 @@ class Server:
             moved += 2 * self.kept(context)[1] / steps
         numbers = self.of.get("kv_elements_per_layer") or self.heads * 2 * self.of["head_size"]
         moved = here * (moved + seen * numbers * 2)
-        products, logits, of_a_pair = self.multiplied(batch, batch)
-        scores = batch * seen * of_a_pair
-        quick = PEAK if self.each == 1 else SLOW
+        experts, logits, others, of_a_pair = self.multiplied(batch, batch)
+        scores, products = batch * seen * of_a_pair, experts + others
+        quick = SLOW if self.each == 2 else PEAK
         rate = REACHED * self.ranks
-        weights = self.read(batch)
+        weights = sum(self.read(batch))
         time = max(weights / BANDWIDTH, (products / quick + logits / SLOW) / rate)
         time += max(moved / BANDWIDTH, scores / SLOW / rate) + self.exchanged(batch)
         return weights + moved, products + logits + scores, time
@@ -248,8 +268,9 @@ KINDS = [
     for kind in itertools.product(
         ("grouped", "latent"), ("dense", "experts"), ("full", "windows", "mamba2", "gated_deltanet")
     )
-    for apart, precision in ((False, "bf16"), (False, "fp8"), (True, "fp8"))
+    for apart, precision in ((False, "bf16"), (False, "fp8_blockwise"), (True, "fp8"))
 ]
+WIDTHS = {"bf16": 2, "fp8": 1, "fp8_blockwise": 1 + 4 / 128**2}  # with FP32 scales of blocks
 EACH = 43  # servers of a kind, 2,064 in all
 
 
@@ -258,19 +279,22 @@ EACH = 43  # servers of a kind, 2,064 in all
     "decode_flops decode_step_time prompt_flops_per_token prompt_attention_flops_per_token "
     "prefill_flops prefill_time time_to_first_token request_kv_cache largest_serving_batch "
     "disaggregated_kv_transfer_time windowed_prompt_cached_tokens recurrent_linear_state_bytes "
-    "tensor_prompt_exchange_time shared_kv_head_ranks",
+    "tensor_prompt_exchange_time shared_kv_head_ranks mixed_layer_matrix_share "
+    "serving_weight_bytes served_matrix_bytes_precision_fp8_blockwise",
     by="simulator",
     source="what every rank holds, reads, multiplies and receives, tensor by tensor; vLLM, "
     "vllm/model_executor/layers/linear.py, SGLang, python/sglang/srt/models/deepseek_v2.py",
 )
 def drawn_servers() -> Pairs:
-    """2,064 servers: dense or experts, grouped or latent heads, windows or states, tied or not"""
+    """2,064 servers: dense or experts, with gates or without, grouped or latent heads, windows or
+    states, tied or not, of requests that GPUs share or have apart, fewer than GPUs, too"""
     rng = generator(58)
     for attention, ffn, layer, apart, precision in KINDS:
-        latent, experts, each = attention == "latent", ffn == "experts", 1 + (precision == "bf16")
-        some = [drawn(rng, attention, ffn, layer) for _ in range(scaled(EACH))]
+        latent, experts, each = attention == "latent", ffn == "experts", WIDTHS[precision]
+        gated = layer != "gated_deltanet" and (layer != "windows" or latent or experts)
+        some = [drawn(rng, attention, ffn, layer, apart) for _ in range(scaled(EACH))]
         scenario: dict[str, Any] = {
-            "gated_ffn": True, "latent_attention": latent, "mixture_of_experts": experts,
+            "gated_ffn": gated, "latent_attention": latent, "mixture_of_experts": experts,
             "data_parallel_attention": apart, "precision": precision, "serving_traffic": True,
             "serving_fabric": True, "disaggregated_prefill": True, "sliding_window": True,
             "gpus_per_node": 16, "hbm_bandwidth": BANDWIDTH / 0.8, "memory_efficiency": 0.8,
@@ -288,14 +312,14 @@ def drawn_servers() -> Pairs:
         for k, of in enumerate(some):
             of |= {name: float(ours[name][k]) for name in OF_MIXERS if name in ours}
             got = {name: float(ours[name][k]) for name in OUTPUTS}
-            yield from compared(Server(of, latent, experts, apart, each), got)
+            yield from compared(Server(of, latent, experts, gated, apart, each), got)
 
 
 def compared(server: Server, ours: dict[str, float]) -> Pairs:
     of, batch = server.of, server.of["serving_batch_size"]
     ratio = 1.5 ** of["serving_time_error"]
     yield ours["serving_weights_memory"], server.held()
-    yield ours["decode_weights_bytes"], server.read(batch)
+    yield ours["decode_weights_bytes"], sum(server.read(batch))
     moved, flops, time = server.decode(batch)
     yield ours["decode_bytes"], moved
     yield ours["decode_flops"], flops

@@ -39,7 +39,7 @@ def heads_on_ranks() -> Pairs:
 def admitted_requests() -> Pairs:
     """DeepSeek-V3 on 8 H200 in FP8, latent caches whole on each GPU and by request; 4,096 tokens"""
     cache, layers, attention, weights, table = 4096 * 70_272, 61, 187e6, 671e9, 129_280 * 7168
-    shape = layers, attention, 1536, 576, 129_280, 7168, 1, 2
+    shape = layers, attention, 0, 0, 1536, 576, 129_280, 7168, 1, 2
     apart_, divided = layers * attention + 2 * table, layers * 7168 * (1536 + 576)
     for apart, held in (
         (False, sum([divided, (weights - divided) / 8])),
@@ -88,8 +88,11 @@ def replayed_answers() -> Pairs:
             band = triangle - max(begin - window, 0) ** 2 / 2
             pairs = (layers - windowed) * triangle + windowed * band
             attention, products = 2 * 2 * heads * size * pairs, begin * 2 * parameters + 2 * head
-            work = (products / peak + attention / slow) / reached
-            first = (max(work / ranks, 2 * parameters / ranks / bandwidth) + wire) * shift
+            products -= 2 * head
+            read = 2 * (parameters - head) / ranks / bandwidth, 2 * head / ranks / bandwidth
+            first = max(products / peak / reached / ranks, read[0]) + wire
+            first += max(2 * head / slow / reached / ranks, read[1])
+            first = (first + attention / slow / reached / ranks) * shift
             clock = first
             for token in range(1, output):
                 earlier = prompt + token - 1
@@ -113,9 +116,10 @@ def replayed_answers() -> Pairs:
             step = formulas.decode_step_time(read, weights, *work, bandwidth, peak, slow, *speeds)
             some = formulas.prompt_attention_flops_per_token(layers, heads, size, span, 0, 0)
             done = formulas.prompt_flops_per_token(parameters, *table, begin, some)
-            yield formulas.prefill_flops(begin, done), products + attention
-            work = begin, done, some, ranks, bandwidth, peak
-            prefill = formulas.prefill_time(weights, *work, *speeds)
+            yield formulas.prefill_flops(begin, done), products + 2 * head + attention
+            work = begin, parameters, done, some, ranks, bandwidth, peak, slow
+            shape = *table, 2, 1, ranks, 0, 0, 2
+            prefill = formulas.prefill_time(weights, *shape, *work, *speeds)
             yield prefill, first
             yield prefill + (output - 1) * step, clock
 

@@ -7,7 +7,7 @@ import fleetcube
 from fleetcube import simulate_schedule
 
 from ... import formulas
-from ...evaluated import value, values
+from ...evaluated import ENDS, value, values
 from ..check import Pairs, check
 from ..network.collectives import ring
 from ..network.traffic import _go_round
@@ -129,7 +129,7 @@ def saved_inputs() -> Pairs:
         given |= {"tensor_parallel": ranks, "gpus_per_node": 16, "layers": 1, "num_microbatches": 1}
         given |= {"activation_message": 16e9, "intra_node_bandwidth": 1e9}
         given |= {"inter_node_bandwidth": 1e9, "inter_node_latency": 0.0, "intra_node_latency": 0.0}
-        given |= {"regather_time": 0.0}
+        given |= {"regather_time": 0.0, **ENDS}
         got = fleetcube.evaluate("tensor_parallel_time", **given)
         yield float(got), played
 
@@ -155,6 +155,7 @@ def traffic_beside_layers() -> Pairs:
             none = {f"{other}_parallel_time": 0.0 for other in ("tensor", "context", "expert")}
             run = {**point, **none, f"{kind}_parallel_time": compute}
             run |= {f"{kind}_parallel_overlap": overlap, "regather_time": 0.0}
+            run |= ENDS
             clock = 0.0
             for _ in range(4 * layers // stages):  # layers of the micro-batches on a stage
                 product = (compute - head) / (4 * layers // stages)
