@@ -43,7 +43,7 @@ _QUIET: dict[str, Status] = {
 _GIVES = ("-e", "--env")  # a variable to a container
 _LEAVES = {"break": "loop", "continue": "round", "return": "function", "exit": "script"}
 # Files and outputs that prepare an environment, and set nothing that a launch depends on
-_PREPARES = re.compile(r"activate|conda|bashrc|profile|modul|lmod|spack|setvars|set_env|ssh-agent")
+_PREPARES = re.compile(r"activate|conda|bashrc|profile|module|lmod|spack|setvars|set_env|ssh-agent")
 
 
 def read(text: str, path: str, known: dict[str, str] | None = None) -> Script:
