@@ -31,6 +31,10 @@ _EXTRAS = {
 }
 
 
+class OpenError(InputError):
+    """An input that a request needs and nothing states."""
+
+
 class ChangedError(InputError):
     """An opened cube has changed since, or is gone."""
 

@@ -1,6 +1,7 @@
 """DeepSpeed's JSON, and the launch scripts of Megatron-DeepSpeed that name one."""
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +11,7 @@ from ..errors import InputError
 from ..spec.bounded import read_bytes
 from . import megatron_lm, shell
 from .renamed import Renamed, dotted, job, renamed
-from .table import Job
+from .table import NOTHING, Job, whole
 from .trees import LARGEST, flat, parsed
 
 NAME = "deepspeed"
@@ -31,6 +32,7 @@ _NOT_HERE = (
 )
 _KINDS = ("tensor", "pipeline", "context")
 _FILE = "ds_config.json"
+_ROUNDS = "gradient-accumulation-steps"
 _TOLD = "<auto>"  # left to the trainer, as a place to fill in
 
 
@@ -47,7 +49,7 @@ def is_own(text: str, path: str) -> bool:
     )
 
 
-def read(text: str, path: str) -> Job:
+def read(text: str, path: str, given: Mapping[str, Any] = NOTHING) -> Job:
     """The job of a JSON or a script. Raises InputError."""
     if text.lstrip().startswith("{"):
         fields: dict[str, Any] = {}
@@ -58,8 +60,8 @@ def read(text: str, path: str) -> Job:
         _as_megatron(fields)
         said, remarks = _named(text, fields, path)
         remarks += left
-    made = job({**fields, **said}, path, of())
-    _batch(made, said)
+    made = job({**fields, **said}, path, of(), given)
+    _batch(made)
     _otherwise(made)
     made.remarks += remarks
     return made
@@ -98,33 +100,35 @@ def _named(text: str, fields: Mapping[str, Any], path: str) -> tuple[dict[str, A
     return _json(data.decode(errors="replace"), str(file)), []
 
 
-def _batch(made: Job, said: Mapping[str, Any]) -> None:
-    """Samples of a step and of a replica, where the other numbers give them."""
-    steps = said.get("gradient_accumulation_steps")
-    if steps is not None:
-        made.read["gradient_accumulation_steps"] = "global_batch_size or micro_batch_size"
-        made.unknown.pop("gradient_accumulation_steps", None)
-    for name in ("global_batch_size", "micro_batch_size"):
-        if name not in made.scenario:
-            made.asked.setdefault(name, "it depends on the number of replicas")
+def _batch(made: Job) -> None:
+    """Samples of a replica and micro-batch, where the other numbers give them."""
+    said, step, part = made.scenario, "global_batch_size", "micro_batch_size"
+    rounds, batch, gpus = made.number(_ROUNDS, 1, part), said.get(step), said.get("n_gpus")
+    if part not in {*said, *made.asked} and rounds and batch and gpus:
+        replicas = gpus / math.prod(said.get(name, 1) for name in megatron_lm.REPLICA)
+        made.put({part: whole(batch / replicas / rounds)})
+    for name in (step, part):
+        if name not in said:
+            made.ask("it depends on the number of replicas", name)
 
 
 def _otherwise(made: Job) -> None:
     """Tokens, what it recomputes, and how gradients are kept (DeepSpeedEngine.get_data_types)."""
     said = made.scenario
-    if tokens := made.number("train-tokens"):  # whichever ends it first
+    if tokens := made.number("train-tokens", 1, "training_tokens"):  # whichever ends it first
         made.set(
             "train-tokens", {"training_tokens": min(tokens, said.get("training_tokens", tokens))}
         )
     if said.get("recompute") == "core_attn":
-        said["recompute"] = "selective"
-    if "gradient-wire" not in made.fields:  # of 16 bits
-        said.pop("gradient_bytes_per_element", None)
+        made.put({"recompute": "selective"})
+    if "gradient-wire" not in made.fields and "gradient_bytes_per_element" not in made.given:
+        said.pop("gradient_bytes_per_element", None)  # of 16 bits
     if "gradient-sums" not in made.fields:
         wide = said.get("precision") == "bf16" and said.get("zero_stage") == 0
-        said["gradient_storage"] = "fp32" if wide else "bf16"
+        made.put({"gradient_storage": "fp32" if wide else "bf16"})
     else:
-        said["gradient_storage"] = "fp32" if made.fields["gradient-sums"] == "fp32" else "bf16"
+        kept = "fp32" if made.fields["gradient-sums"] == "fp32" else "bf16"
+        made.put({"gradient_storage": kept})
 
 
 def written(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, Any]:

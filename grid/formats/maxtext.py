@@ -7,7 +7,19 @@ from typing import Any
 
 from ..errors import InputError
 from . import shell
-from .table import Job, Table, counted, fields_of, is_open, job_of, model_fields, table, whole
+from .table import (
+    NOTHING,
+    Job,
+    Table,
+    counted,
+    fields_of,
+    is_open,
+    job_of,
+    join_model,
+    model_fields,
+    table,
+    whole,
+)
 from .table import with_open_words as asked
 from .trees import flat, parsed
 
@@ -48,6 +60,15 @@ _AXES = {
     **dict.fromkeys(("fsdp", "fsdp_transpose"), "data_parallel_shard"),
     **{"expert": "expert_parallel", "data": "data"},
 }
+_POLICY, _MIXER = "remat_policy", "layernorm+mlp+moe"
+_SUMS = (  # results of products, and what attention is of them
+    *("query_proj", "key_proj", "value_proj", "qkv_proj", "out_proj", "context"),
+    *("mlpwi_0", "mlpwi_1", "mlpwo"),
+)
+_OTHERS = (
+    *("decoder_layer_input", "mlpwi", "moe_mlpwi_0", "moe_mlpwi_1", "moe_mlpwo", "kv_proj"),
+    *("query_wa_proj", "kv_wa_proj", "mla_q", "mla_kv", "attention_out", "engram"),
+)
 _TOPOLOGY = re.compile(r"(v4|v5p|v5e|v6e)-(\d{1,6})")
 _CORES = {"v4": 2, "v5p": 2}  # of a chip, which names count
 
@@ -62,10 +83,10 @@ def is_own(text: str, path: str) -> bool:
     return bool(_YAML.search(text) or _OWN.search(text))
 
 
-def read(text: str, path: str) -> Job:
+def read(text: str, path: str, given: Mapping[str, Any] = NOTHING) -> Job:
     """The job of a configuration or of a launch script. Raises InputError."""
     if not _OWN.search(text):
-        return made(flat(parsed(text, path, "yaml")), path)
+        return made(flat(parsed(text, path, "yaml")), path, given)
     script = shell.read(text, path)
     names = {*of().inputs, *of().model, *of().words, "per_device_batch_size"}
     best: tuple[tuple[bool, int], dict[str, str], str] = ((False, 0), {}, "")
@@ -77,22 +98,23 @@ def read(text: str, path: str) -> Job:
         best = (ours, fields, file) if ours[1] and ours > best[0] else best
     if not best[1]:
         raise InputError(f"{path!r} has no fields of MaxText; give its launch script or YAML file")
-    job = made(best[1], path)
+    job = made(best[1], path, given)
     if not best[2].endswith("base.yml"):
         job.remarks.append(f"not read: {best[2][-60:]}, whose fields these replace")
         if "model_name" not in job.fields:
-            job.asked["model"] = "the YAML that is not read names it"
+            job.ask("the YAML that is not read names it", "model")
     return job
 
 
-def made(fields: Mapping[str, Any], path: str) -> Job:
+def made(fields: Mapping[str, Any], path: str, given: Mapping[str, Any] = NOTHING) -> Job:
     """The job of fields by name. Raises InputError."""
     if (heads := fields.get("base_num_heads")) is not None:  # until November 2023
         fields = {"base_num_query_heads": heads, "base_num_kv_heads": heads, **fields}
-    job = job_of(of(), asked(of(), fields), path)
+    job = job_of(of(), asked(of(), fields), path, given)
     job.take("base_num_heads")
     format_ = of().words["quantization"].get(str(job.fields.get("quantization", "")).lower(), {})
-    job.scenario |= format_ if format_.get("precision") != "bf16" else {}
+    job.put(format_ if format_.get("precision") != "bf16" else {})
+    _tensors(job)
     _model(job)
     _mesh(job)
     _batch(job)
@@ -101,18 +123,41 @@ def made(fields: Mapping[str, Any], path: str) -> Job:
     return job
 
 
+def _tensors(job: Job) -> None:
+    """What runs again where a policy names tensors (get_save_and_offload_names); of those that the
+    host keeps no input counts the memory."""
+    if job.fields.get(_POLICY) == "<custom>":
+        where = {name: str(job.take(name, "recompute")).lower() for name in (*_SUMS, *_OTHERS)}
+        kept = {name for name, place in where.items() if place == "device"}
+        kept.discard("decoder_layer_input")  # of every policy
+        queries = kept >= {"query_proj", "key_proj", "value_proj"} or "qkv_proj" in kept
+        mixer, blocks = queries and "out_proj" in kept, {"mlpwi_0", "mlpwi_1", "mlpwo"}
+        plain = not any(is_open(job.fields.get(name)) for name in where)
+        if plain and "offload" not in where.values() and not kept & {*_OTHERS}:
+            ways = {"full": not kept, "products": mixer and kept >= blocks}
+            ways[_MIXER] = mixer and "context" in kept and not kept & blocks
+            if way := next((name for name, holds in ways.items() if holds), None):
+                job.asked.pop("recompute", None)
+                job.set(_POLICY, {"recompute": way})
+    if job.scenario.get("recompute") == _MIXER:
+        job.remarks.append(
+            "the last product of a feed-forward block is counted as run again, though XLA does not"
+        )
+
+
 def _model(job: Job) -> None:
     """What a config.json says otherwise, with base.yml's model where none is named."""
     config, latent = job.config, job.take("attention_type", "model") == "mla"
-    scale = job.number("global_parameter_scale") or 1
+    scale = job.number("global_parameter_scale", 1, "model") or 1
     gate = re.findall(r"\w+", str(job.take("mlp_activations", "gated_ffn") or "silu linear"))
     block, forced = job.take("decoder_block", "model"), job.take("override_model_config", "model")
     named = job.fields.get("model_name") not in (None, "", "default")
     if block in _OTHER_BLOCKS or (named and config and forced and "model" in job.scenario):
-        job.asked["model"] = f"decoder_block is {block}" if block else "its fields are replaced"
-    if (factor := job.number("capacity_factor", -1) or -1) > 0:
+        job.ask(f"decoder_block is {block}" if block else "its fields are replaced", "model")
+    capacity = "capacity_factor or expert_capacity"
+    if (factor := job.number("capacity_factor", -1, capacity) or -1) > 0:
         job.set("capacity_factor", {"capacity_factor": factor, "expert_capacity": "padded"})
-    if named:
+    if named or "model" in job.given:
         config.clear()
         return
     job.config = config = {**_BASE, **(_LATENT if latent else {}), **config}
@@ -125,6 +170,7 @@ def _model(job: Job) -> None:
     dropped = [*([] if latent else _LATENT), *([] if experts else _EXPERTS)]
     for name in [*dropped, *(["head_dim"] if latent else [])]:
         config.pop(name, None)
+    join_model(job)
     if experts and config.get("moe_intermediate_size", -1) == -1:
         config["moe_intermediate_size"] = config["intermediate_size"]
 
@@ -133,27 +179,45 @@ def _mesh(job: Job) -> None:
     """Degrees of the axes within slices (ici) and between them (dcn), and the number of chips."""
     said, sizes = job.scenario, dict.fromkeys(_AXES.values(), 1.0)
     within, left, slices = {"ici": 1.0, "dcn": 1.0}, dict[str, str](), _slices(job)
+    open_axes = False
     for name in dict.fromkeys([*_REST, *job.fields]):
         if not (found := _PARALLEL.fullmatch(name)):
             continue
-        role, degree = _AXES.get(found[2]), job.number(name, -1) or _REST.get(name, 1)
-        if is_open(job.fields.get(name)) and role:
-            unset = (role.replace("data_parallel_shard", "n_gpus"), "micro_batch_size")
-            job.asked |= dict.fromkeys(unset, f"{name} is {job.fields[name]}")
+        kind, role = found[1], _AXES.get(found[2])
+        open_ = job.number(name, -1, _open_with(role)) is None and name in job.fields
+        degree = 1 if open_ else job.number(name, -1) or _REST.get(name, 1)
+        if open_ and "n_gpus" in said and role in ("data_parallel_shard", "data"):
+            if several := open_axes or kind in left:  # which of them takes how much of the GPUs
+                job.ask(f"{name} is {job.fields[name]}", "data_parallel_shard", "hybrid_sharding")
+            open_axes = True
+            left |= {} if several else {kind: role}
         elif role and degree < 0:
-            left[found[1]] = role
+            left[kind] = role
         elif role:
-            sizes[role], within[found[1]] = sizes[role] * degree, within[found[1]] * degree
+            sizes[role], within[kind] = sizes[role] * degree, within[kind] * degree
         elif degree != 1:
             raise InputError(f"{job.path!r}: {name} = {degree:g} is not counted; set it to 1")
+    for role in sizes.keys() & job.given.keys() - {"data_parallel_shard"}:
+        left = {kind: other for kind, other in left.items() if other != role}
+        within["ici"] *= job.given[role] / sizes[role]
+        sizes[role] = job.given[role]
+    gpus = said.get("n_gpus")
+    if gpus is not None and "ici" not in left:
+        slices = gpus / within["ici"]
     rest = {"dcn": slices / within["dcn"] if "dcn" in left else 1}
-    if (gpus := said.get("n_gpus")) is not None:
+    if gpus is not None:
         rest["ici"] = gpus / (slices if "dcn" in left else within["dcn"]) / within["ici"]
     for kind, role in left.items():
         sizes[role] *= max(rest.get(kind, 1), 1)
     if gpus is None and "ici" not in left:
-        said["n_gpus"] = whole(math.prod(sizes.values()))
+        job.put({"n_gpus": whole(math.prod(sizes.values()))})
     _degrees(job, sizes, left.get("ici", "") if "n_gpus" not in said else "")
+
+
+def _open_with(role: str | None) -> str:
+    """Inputs that an open degree of an axis leaves open."""
+    known = {"data_parallel_shard": "n_gpus", "data": "n_gpus", None: "model"}
+    return known.get(role, str(role))
 
 
 def _slices(job: Job) -> float:
@@ -171,41 +235,39 @@ def _degrees(job: Job, sizes: Mapping[str, float], left: str) -> None:
     """Inputs of the axes' degrees; the one that is left grows with the chips."""
     said, rest = job.scenario, "its axis of the mesh takes what is left of n_gpus"
     if left:
-        job.asked.setdefault("n_gpus", "the launcher states it")
+        job.ask("the launcher states it", "n_gpus")
         inputs = {"data_parallel_shard": (), "data": (), "expert_parallel": (left,)}
-        job.asked |= dict.fromkeys(inputs.get(left, (left, "micro_batch_size")), rest)
+        job.ask(rest, *inputs.get(left, (left, "micro_batch_size")))
     parallel = ("tensor_parallel", "context_parallel", "expert_parallel")
-    said |= {name: whole(sizes[name]) for name in parallel}
-    said |= {"pipeline_parallel": 1, "sequence_parallel": said["tensor_parallel"] > 1}
+    job.put({name: whole(sizes[name]) for name in parallel})
+    job.put({"pipeline_parallel": 1, "sequence_parallel": said["tensor_parallel"] > 1})
     if said["expert_parallel"] == 1 and left != "expert_parallel":
         said.pop("expert_dispatch", None)
     shard = sizes["data_parallel_shard"] * sizes["expert_parallel"]
     grows = left in ("data_parallel_shard", "expert_parallel")
     over_data = job.take("shard_optimizer_over_data", "zero_stage")
-    said["zero_stage"] = 1 if over_data else 0
-    if grows or shard * sizes["context_parallel"] > 1:
-        said["zero_stage"] = 3
-        if sizes["data"] > 1 or left == "data":
-            said |= {"hybrid_sharding": True, "data_parallel_shard": whole(shard)}
-        if sizes["data"] > 1 and grows:
-            del said["data_parallel_shard"]
+    spread = grows or shard * sizes["context_parallel"] > 1
+    job.put({"zero_stage": 3 if spread else 1 if over_data else 0})
+    if spread and (sizes["data"] > 1 or left == "data"):
+        job.put({"hybrid_sharding": True})
+        if grows:
             job.set_per_gpu("data_parallel_shard", shard / math.prod(sizes.values()))
+        else:
+            job.put({"data_parallel_shard": whole(shard)})
 
 
 def _batch(job: Job) -> None:
     """Sequences of a micro-batch and of a step, and tokens of the training."""
-    said = job.scenario
-    for name in ("per_device_batch_size", "gradient_accumulation_steps"):
-        if is_open(job.fields.get(name)):
-            inputs = ("global_batch_size", "micro_batch_size")
-            job.asked |= dict.fromkeys(inputs, f"{name} is {job.fields[name]}")
-    each = job.number("per_device_batch_size", 1e-6) or 12
-    micro = whole(each * said["tensor_parallel"] * said["context_parallel"])
-    if not isinstance(micro, int) and "micro_batch_size" not in job.asked:
+    said, step, part = job.scenario, "global_batch_size", "micro_batch_size"
+    replica = said["tensor_parallel"] * said["context_parallel"]
+    each = job.number("per_device_batch_size", 1e-6, part) or 12
+    micro = whole(each * replica)
+    if not isinstance(micro, int) and part not in {*job.asked, *job.given}:
         told = f"per_device_batch_size = {each:g} makes {micro:g} sequences of a replica"
         raise InputError(f"{job.path!r}: {told}; use a whole number")
-    said["micro_batch_size"] = micro
-    job.set_batch(each * (job.number("gradient_accumulation_steps") or 1), "steps")
+    job.put({part: micro})
+    rounds = job.number("gradient_accumulation_steps", 1, step) or 1
+    job.set_batch(said[part] / replica * rounds, "steps")
 
 
 def written(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import yaml
 
 from . import megatron_lm
 from .renamed import Renamed, dotted, job, renamed
-from .table import Job
+from .table import NOTHING, Job
 from .trees import flat, parsed
 
 NAME = "megatron-bridge"
@@ -29,7 +29,7 @@ def is_own(text: str, path: str) -> bool:
     return "train" in sections and len(sections) > 1 and own is not None
 
 
-def read(text: str, path: str) -> Job:
+def read(text: str, path: str, given: Mapping[str, Any] = NOTHING) -> Job:
     """The job of a YAML. Raises InputError."""
     tree = parsed(text, path, "yaml")
     said = flat(tree)
@@ -38,7 +38,7 @@ def read(text: str, path: str) -> Job:
     if isinstance(said.get(_SPLIT), list):
         said[_SPLIT] = _split(said[_SPLIT])
     order = sorted(said, key=lambda name: name.startswith(_LAST) - name.startswith(_FIRST))
-    made = job({name: said[name] for name in order}, path, of())
+    made = job({name: said[name] for name in order}, path, of(), given)
     if "model" in made.asked:
         made.asked["model"] = "the recipe that the file changes has it"
         made.remarks.append("what the file does not say is the recipe's: state it")

@@ -7,17 +7,18 @@ import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ...catalog.huggingface import COUNTS
 from ..errors import InputError
 from ..spec.patterns import pieces_of
 from . import shell
-from .table import Job, Table, fields_of, is_open, job_of, listed, model_fields, table
+from .table import NOTHING, Job, Table, fields_of, is_open, job_of, listed, model_fields, table
 
 NAME = "megatron-lm"
 REPLICA = ("tensor_parallel", "pipeline_parallel", "context_parallel")
 _PRINTED = re.compile(r"^(?:.*\]:)?[ \t]*+(\w{2,60}) \.{3,} (.*)$", re.MULTILINE)
 _NODES = ("nnodes", "num-nodes", "nodes", "N")
 _PROCESSES = ("nproc-per-node", "num-gpus", "ntasks-per-node", "gpus-per-node")
-_SBATCH = re.compile(r"^#SBATCH\s+(-\S.*)$", re.MULTILINE)
+SBATCH = re.compile(r"^#SBATCH\s+(-\S.*)$", re.MULTILINE)
 _PRECISIONS = {
     "delayed": "fp8",
     "tensorwise": "fp8",
@@ -26,6 +27,7 @@ _PRECISIONS = {
 }
 _FOUR_BITS = {"nvfp4": "nvfp4", "mxfp4": "mxfp4"}  # the latter with ROCm's fork
 _OFF = ("false", "0", "0.0", "[]", "")  # a False of a log is as good as none
+_SHAPE = {*COUNTS, "gated_ffn", "embedding_tables"}  # inputs that a model's record has
 _NEEDED = ("num_hidden_layers", "hidden_size", "num_attention_heads")
 _OTHERS = re.compile(r"\bpretrain_(bert|t5|ict|retro|vision\w*|realm|biencoder)\.py\b")
 _BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
@@ -33,7 +35,9 @@ _TORCH = {"torch.float32": "fp32", "torch.bfloat16": "bf16", "torch.float16": "f
 _TORCH |= {"torch.uint8": "fp8"}
 _SPLITS = ("first_stage_layers", "last_stage_layers", "embedding_split_layers", "loss_split_layers")
 _CHUNK = "num-layers-per-virtual-pipeline-stage"
+_SPLIT = "pipeline-model-parallel-layout"
 _MOST_PIECES = 4096
+_WITH = "read with others"
 _MARKS = re.compile(r"[|()*]")  # of a shell
 _SHARDED = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 
@@ -51,17 +55,17 @@ def is_own(text: str, path: str) -> bool:
     )
 
 
-def read(text: str, path: str) -> Job:
+def read(text: str, path: str, given: Mapping[str, Any] = NOTHING) -> Job:
     """The job of a script or of a log's list of arguments. Raises InputError."""
     printed = {
         name.replace("_", "-"): _argument(said.strip()) for name, said in _PRINTED.findall(text)
     }
     if len(printed) > 20:
-        return made(printed, path, printed=True)
+        return made(printed, path, given, printed=True)
     if other := _OTHERS.search(text):
         raise InputError(f"{path!r} runs {other[0]}, which no input counts; give a decoder's")
     fields, remarks = arguments(text, path)
-    job = made(fields, path)
+    job = made(fields, path, given)
     job.remarks += remarks
     return job
 
@@ -70,29 +74,35 @@ def _argument(printed: str) -> str:
     """A value that a log prints, as it was given: words of a list, formats by their names."""
     if printed.startswith("['"):
         return re.sub(r"[\[\]',]", "", printed)
-    return _TORCH.get(printed, printed)
+    return _TORCH.get(printed, printed.removeprefix("AttnBackend."))
 
 
 def arguments(text: str, path: str) -> tuple[dict[str, Any], list[str]]:
     """Arguments of what a script launches by name, and what is not read. Raises InputError."""
-    rows = [shell.options(line.split(" #")[0].split()) for line in _SBATCH.findall(text)]
-    batch = {name: value for row in rows for name, value in row.items()}
-    script = shell.read(text, path, _slurm(batch))
+    batch = slurm_options(text)
     names = of()
     known = {*names.inputs, *names.model, *names.switches, *names.words}
-    remarks = (
-        [f"not read: {listed(script.sourced)}, which the script reads"] if script.sourced else []
-    )
+    # As it runs alone; where that launches nothing, whatever the environment has
+    anything = {name: shell.unknown(name) for name in re.findall(r"\$\{?([A-Za-z_]\w*)", text)}
+    for environment in ({}, anything):
+        script = shell.read(text, path, {**environment, **slurm(batch)})
+        launched = [(shell.options(words), words) for words in script.commands]
+        most = max((len(known & row.keys()) for row, _ in launched), default=0)
+        launched = [each for each in launched if 2 * len(known & each[0].keys()) >= most > 0]
+        if launched:
+            break
+    sourced = dict.fromkeys(script.sourced)
+    remarks = [f"not read: {listed(sourced)}, which the script reads"] if sourced else []
     if script.not_understood:
         remarks.append(f"not understood: lines {listed(map(str, script.not_understood))}")
-    launched = [(shell.options(words), words) for words in script.commands]
-    most = max((len(known & row.keys()) for row, _ in launched), default=0)
-    launched = [each for each in launched if 2 * len(known & each[0].keys()) >= most > 0]
     if not launched:
         every = [shell.options(shell.split(value)) for value in script.variables.values()]
         row = {name: value for each in every for name, value in each.items()}
         if not known & row.keys():
-            raise InputError(f"{path!r} has no arguments of Megatron-LM; give its launch script")
+            raise InputError(
+                f"{path!r} launches nothing with arguments of Megatron-LM as it is read; give the "
+                "line that does, or what fleetcube record -- bash SCRIPT writes"
+            )
         remarks.append("it launches nothing: arguments are those of its variables")
         launched = [(row, [])]
     made: dict[str, Any] = {}
@@ -100,7 +110,8 @@ def arguments(text: str, path: str) -> tuple[dict[str, Any], list[str]]:
         values = {str(row.get(name)) for row, _ in launched}
         made[name] = launched[0][0][name] if len(values) == 1 else f"$UNDECIDED_{name}"
     words = [word for _, row in launched for word in row]
-    left = dict.fromkeys(shell.shown(word) for word in words if shell.stands_alone(word))
+    alone = (shell.shown(word) for word in words if shell.stands_alone(word))
+    left = dict.fromkeys(word for word in alone if word not in made.values())
     remarks += [f"not read: {listed(left)}, which may hold arguments"] if left else []
     return {**_launcher(batch, words), **_without_values(made, names)}, remarks
 
@@ -114,7 +125,13 @@ def _without_values(fields: dict[str, Any], names: Table) -> dict[str, Any]:
     }
 
 
-def _slurm(batch: Mapping[str, Any]) -> dict[str, str]:
+def slurm_options(text: str) -> dict[str, Any]:
+    """The options that the lines #SBATCH of a script give."""
+    rows = [shell.options(line.split(" #")[0].split()) for line in SBATCH.findall(text)]
+    return {name: value for row in rows for name, value in row.items()}
+
+
+def slurm(batch: Mapping[str, Any]) -> dict[str, str]:
     """Slurm's variables that the lines #SBATCH determine."""
 
     def number(*options: str) -> int | None:
@@ -152,11 +169,15 @@ def _launcher(batch: Mapping[str, Any], words: list[str]) -> dict[str, Any]:
 
 
 def made(
-    fields: Mapping[str, Any], path: str, printed: bool = False, names: Table | None = None
+    fields: Mapping[str, Any],
+    path: str,
+    given: Mapping[str, Any] = NOTHING,
+    printed: bool = False,
+    names: Table | None = None,
 ) -> Job:
     """The job of arguments by name, without dashes in front; `names` are those of a framework that
     has more of them. Raises InputError."""
-    job = job_of(names or of(), fields, path)
+    job = job_of(names or of(), fields, path, given)
     _cluster(job)
     _model(job)
     _layout(job)
@@ -172,17 +193,19 @@ def made(
 
 def _model(job: Job) -> None:
     """What a config.json says otherwise, or by a rule."""
-    config = job.config
-    if not config.keys() >= {*_NEEDED} and "hybrid_override_pattern" not in config:
-        left = {name: why for name, why in job.asked.items() if name not in of().model.values()}
-        job.asked, job.config = {**left, "model": "its shape is not in the file"}, {}
+    config, own = job.config, "model" not in job.given
+    open_ = {word for name in {*job.asked} & {*COUNTS} for word in COUNTS[name].split()}
+    if not ({*config, *open_} >= {*_NEEDED} or "hybrid_override_pattern" in config):
+        job.asked = {name: why for name, why in job.asked.items() if name not in _SHAPE}
+        job.ask("its shape is not in the file", "model")
+        job.config = {}
         return
     hidden = config.get("hidden_size")
-    gated = any(job.take(name) for name in ("swiglu", "quick-geglu"))
-    config["gated_ffn"] = gated
-    if not job.take("group-query-attention"):
+    gates = [job.take(name, "gated_ffn") for name in ("swiglu", "quick-geglu")]
+    config["gated_ffn"] = gated = job.given.get("gated_ffn", any(gates))
+    if not job.take("group-query-attention", "kv_heads") and "kv_heads" not in job.given:
         config.pop("num_key_value_heads", None)
-    if config.get("hybrid_override_pattern"):
+    if own and config.get("hybrid_override_pattern"):
         config |= {"model_type": "nemotron_h", **_STATE, **config}
         _pieces_of_pattern(job)
         config.pop("num_hidden_layers", None)
@@ -190,21 +213,25 @@ def _model(job: Job) -> None:
             config.setdefault("mamba_num_heads", 2 * hidden // config["mamba_head_dim"])
     if "intermediate_size" not in config and isinstance(hidden, int) and hidden:
         config["intermediate_size"] = int(4 * hidden * 2 / 3) // 64 * 64 if gated else 4 * hidden
-    config["tie_word_embeddings"] = not job.take("untie-embeddings-and-output-weights")
+    untied = job.take("untie-embeddings-and-output-weights", "embedding_tables")
+    config["tie_word_embeddings"] = not untied
     _latents(job)
     _windows(job)
     if variant := job.take("experimental-attention-variant", "model"):
         job.asked["model"] = f"its attention is {str(variant)[:40]}"
     _experts(job)
-    if layers := job.number("mtp-num-layers", 0):
+    if layers := job.number("mtp-num-layers", 0, "prediction_layers multi_token_prediction"):
         job.set("mtp-num-layers", {"prediction_layers": layers, "multi_token_prediction": True})
     _vocabulary(job)
+    if not own:  # nothing of the file's shape counts
+        job.asked = {name: why for name, why in job.asked.items() if name not in _SHAPE}
+        job.config = {}
 
 
 def _latents(job: Job) -> None:
     """Latent attention, with what MLATransformerConfig says where nothing is said."""
     config = job.config
-    if job.take("multi-latent-attention"):
+    if job.take("multi-latent-attention", "model"):
         job.config |= {name: config.get(name, size) for name, size in _LATENT.items()}
         config.pop("head_dim", None)
         return
@@ -215,7 +242,7 @@ def _latents(job: Job) -> None:
 def _experts(job: Job) -> None:
     """Which layers have experts, and how many tokens visit."""
     config = job.config
-    frequency = job.take("moe-layer-freq", "layers with experts")
+    frequency = job.take("moe-layer-freq", "model")
     if frequency is not None:
         config["moe_layer_freq"] = _pattern(str(frequency), job.path)
     if config.get("num_experts"):
@@ -224,20 +251,21 @@ def _experts(job: Job) -> None:
         return
     for name in [name for name in config if name.startswith(("moe_", "num_experts"))]:
         del config[name]
-    job.scenario.pop("expert_dispatch", None)
+    if not {"experts", "model"} & {*job.given, *job.asked}:
+        job.scenario.pop("expert_dispatch", None)
 
 
 def _vocabulary(job: Job) -> None:
     """The size of the vocabulary, by its tokenizer where no argument says it."""
     if "vocab_size" in job.config:
         return
-    kinds = [str(job.take(f"tokenizer-{name}", "vocabulary")) for name in ("type", "model")]
+    kinds = [str(job.take(f"tokenizer-{name}", "vocab_size")) for name in ("type", "model")]
     sizes = job.table.vocabularies.items()
     known = [size for row, size in sizes for kind in kinds if re.match(row, kind[:200])]
     if known:
         job.config["vocab_size"] = known[0]
     else:
-        job.asked.setdefault("vocab_size", "the tokenizer is not in the file")
+        job.ask("the tokenizer is not in the file", "vocab_size")
 
 
 # Defaults of MLATransformerConfig and of Mamba's layers (megatron/training/arguments.py)
@@ -251,13 +279,13 @@ def _pieces_of_pattern(job: Job) -> None:
     job.config["hybrid_override_pattern"] = "".join(parts)
     if len(parts) > 1:
         stages = job.scenario.get("pipeline_parallel", 1)
-        job.scenario["virtual_stages"] = max(1, len(parts) // stages)
+        job.put({"virtual_stages": max(1, len(parts) // stages)})
 
 
 def _windows(job: Job) -> None:
     """Layers whose queries see a window: all but each n-th."""
-    window = re.match(r"\D*(\d+)", str(job.take("window-size", "sliding window") or ""))
-    every = str(job.take("window-attn-skip-freq", "sliding window") or "")
+    window = re.match(r"\D*(\d+)", str(job.take("window-size", "model") or ""))
+    every = str(job.take("window-attn-skip-freq", "model") or "")
     if window is not None:
         job.config |= {"sliding_window": int(window[1]), "use_sliding_window": True}
         job.config |= {"sliding_window_pattern": int(every)} if every.isdigit() else {}
@@ -297,7 +325,8 @@ def _cluster(job: Job) -> None:
         left = [
             f"{n} is {job.fields[n]}" for n in (*_NODES, *_PROCESSES) if is_open(job.fields.get(n))
         ]
-        job.asked |= {"n_gpus": left[0]} if left else {}
+        if left:
+            job.ask(left[0], "n_gpus")
 
 
 def _first(job: Job, names: Iterable[str]) -> float | None:
@@ -312,30 +341,42 @@ def _first(job: Job, names: Iterable[str]) -> float | None:
 
 def _layout(job: Job) -> None:
     """What several arguments say of the layout together."""
-    said, config = job.scenario, job.config
-    tensor = said.get("tensor_parallel", 1)
-    if tensor == 1 and said.get("sequence_parallel"):
-        said["sequence_parallel"] = False
-    stages = said.get("pipeline_parallel", 1)
-    layers, chunk = config.get("num_hidden_layers"), job.number(_CHUNK)
-    if chunk and isinstance(layers, int):
-        job.set(_CHUNK, {"virtual_stages": max(1, round(layers / stages / chunk))})
-    split = job.take("pipeline-model-parallel-layout", "pipeline_layout")
-    if isinstance(split, str) and not is_open(split):
-        said["pipeline_layout"] = split
-        said["virtual_stages"] = max(1, len(pieces_of(split)) // stages)
+    stages = job.scenario.get("pipeline_parallel", 1)
+    chunk = job.number(_CHUNK, 1, "virtual_stages")
+    if chunk and job.layers:
+        job.set(_CHUNK, {"virtual_stages": max(1, round(job.layers / stages / chunk))})
+    elif chunk:
+        job.ask(f"{_CHUNK} = {chunk:g} cuts layers that are not known", "virtual_stages")
+    split = job.take(_SPLIT, "pipeline_layout or virtual_stages")
+    if isinstance(split, str):
+        pieces = len(pieces_of(job.given.get("pipeline_layout", split)))
+        job.put({"pipeline_layout": split, "virtual_stages": max(1, pieces // stages)})
     for name, at in (("decoder-first", "first"), ("decoder-last", "last")):
-        if (count := job.number(f"{name}-pipeline-num-layers")) is not None:
-            job.set(f"{name}-pipeline-num-layers", {f"{at}_stage_layers": count})
+        field, layers = f"{name}-pipeline-num-layers", f"{at}_stage_layers"
+        if (count := job.number(field, 1, layers)) is not None:
+            job.set(field, {layers: count})
     together = job.take("overlap-moe-expert-parallel-comm", "pipeline_schedule")
-    if said.get("virtual_stages", 1) > 1:
-        said["pipeline_schedule"] = "combined_1f1b" if together else "interleaved"
+    if job.scenario.get("virtual_stages", 1) > 1:
+        job.put({"pipeline_schedule": "combined_1f1b" if together else "interleaved"})
+    if job.take("transformer-impl", "attention_kernel") == "local":
+        job.put({"attention_kernel": "standard"})
     _recompute(job)
-    factor = job.number("moe-expert-capacity-factor", 0)
+    _offloads(job)
+    factor = job.number("moe-expert-capacity-factor", 0, "capacity_factor or expert_capacity")
     if factor:
         padded = job.take("moe-pad-expert-input-to-capacity", "expert_capacity")
         kept = "padded" if padded else "dropped"
         job.set("moe-expert-capacity-factor", {"capacity_factor": factor, "expert_capacity": kept})
+
+
+def _offloads(job: Job) -> None:
+    """Activations that the host keeps: of some layers, or of modules."""
+    field = "cpu-offloading-num-layers"
+    if some := job.number(field, 0, "activation_offload or offloaded_layers"):
+        job.set(field, {"activation_offload": "layers", "offloaded_layers": some})
+    if job.take("fine-grained-activation-offloading", "activation_offload"):
+        names = re.split(r"[\s,]+", str(job.take("offload-modules", "activation_offload") or ""))
+        job.set("offload-modules", {f"offload_{name}": 1 for name in filter(None, names)})
 
 
 def _recompute(job: Job) -> None:
@@ -344,38 +385,50 @@ def _recompute(job: Job) -> None:
         kind = kind or "selective"
     for name in ("checkpoint-activations", "activations-checkpoint-method"):
         kind = kind or ("full" if job.take(name, "recompute") else None)
-    method = job.take("recompute-method", "recomputed_layers or recompute_unit_layers")
-    number = job.number("recompute-num-layers", 0)
+    kind = job.given.get("recompute", kind)
+    counted = "recomputed_layers or recompute_unit_layers" if kind == "full" else _WITH
+    method = job.take("recompute-method", counted)
+    some = "recomputed_layers" if method == "block" else "recompute_unit_layers"
+    number = job.number("recompute-num-layers", 0, some if kind == "full" else _WITH)
     if kind is None or kind is False or number == 0:
-        job.scenario["recompute"] = False
-        return
-    if is_open(kind):
-        job.asked["recompute"] = f"recompute-granularity is {kind}"
-        return
-    if kind == "full":
-        name = "recomputed_layers" if method == "block" else "recompute_unit_layers"
-        job.set("recompute-granularity", {"recompute": "full", name: number or 1})
-        return
-    names = str(job.take("recompute-modules", "recompute") or "core_attn").replace(",", " ").split()
-    job.set("recompute-granularity", {"recompute": "+".join(names)})
+        job.put({"recompute": False})
+    elif kind == "full":
+        job.set("recompute-granularity", {"recompute": "full", some: number or 1})
+    else:
+        names = str(job.take("recompute-modules", "recompute") or "core_attn")
+        job.set("recompute-granularity", {"recompute": "+".join(names.replace(",", " ").split())})
 
 
 def _precision(job: Job) -> None:
     """Formats of the products, and of what is summed."""
-    said = job.scenario
     kinds = {name: job.take(name, "precision") for name in ("bf16", "fp16")}
-    sixteen = next((name for name, on in kinds.items() if on and not is_open(on)), None)
+    sixteen = next((name for name, on in kinds.items() if on), None)
     recipes = {bits: job.take(f"{bits}-recipe", "precision") for bits in ("fp8", "fp4")}
     if job.take("fp4-format", "precision"):
-        said["precision"] = _recipe(job, "fp4", recipes["fp4"] or "nvfp4", _FOUR_BITS)
+        job.put({"precision": _recipe(job, "fp4", recipes["fp4"] or "nvfp4", _FOUR_BITS)})
     elif job.take("fp8-format", "precision") or job.take("fp8", "precision"):
-        said["precision"] = _recipe(job, "fp8", recipes["fp8"] or "delayed", _PRECISIONS)
+        job.put({"precision": _recipe(job, "fp8", recipes["fp8"] or "delayed", _PRECISIONS)})
     elif sixteen:
-        said["precision"] = sixteen
+        job.put({"precision": sixteen})
     else:
-        left = next((f"{name} is {on}" for name, on in kinds.items() if is_open(on)), None)
-        job.asked.setdefault("precision", left or "it trains in FP32 (neither bf16 nor fp16)")
-    _gradients(job, sixteen)
+        job.ask("it trains in FP32 (neither bf16 nor fp16)", "precision")
+    stated = job.given.get("precision")
+    _gradients(job, stated if stated in kinds else sixteen)
+    _few_bits(job, str(job.scenario.get("precision")))
+
+
+def _few_bits(job: Job, kind: str) -> None:
+    """What weights in few bits are kept in, and which layers have 16."""
+    bits = "fp4" if kind in _FOUR_BITS else "fp8" if kind in _PRECISIONS.values() else ""
+    if not bits:
+        return
+    kept = job.take(f"{bits}-param-gather", "quantised_parameters")
+    job.put({"quantised_parameters": bool(kept)})
+    share = "sixteen_bit_layers_share"
+    if bits == "fp4" and job.layers and job.take("first-last-layers-bf16", share):
+        fields = (f"num-layers-at-{end}-in-bf16" for end in ("start", "end"))
+        ends = (job.number(name, 0, share) for name in fields)
+        job.put({share: sum(1 if each is None else each for each in ends) / job.layers})
 
 
 def _recipe(job: Job, bits: str, recipe: Any, known: Mapping[str, str]) -> str:
@@ -391,23 +444,22 @@ def _recipe(job: Job, bits: str, recipe: Any, known: Mapping[str, str]) -> str:
 def _gradients(job: Job, sixteen: str | None) -> None:
     """What gradients are summed and sent in: FP32 beside BF16, if it is not told otherwise
     (validate_args)."""
-    said, main = job.scenario, job.take("main-grads-dtype", "gradient_storage")
-    added = job.take("accumulate-allreduce-grads-in-fp32", "gradient_storage")
+    kept, sends = "gradient_storage", "gradient_bytes_per_element"
+    main = job.take("main-grads-dtype", kept)
+    added = job.take("accumulate-allreduce-grads-in-fp32", kept)
     wide = bool(added) or (sixteen != "fp16" and main != "bf16")
-    wide = wide and not job.take("grad-reduce-in-bf16", "gradient_storage")
-    main, sent = (
-        job.take(f"megatron-fsdp-{name}-dtype", "gradient_storage")
-        for name in ("main-grads", "grad-comm")
-    )
+    wide = wide and not job.take("grad-reduce-in-bf16", kept)
+    main = job.take("megatron-fsdp-main-grads-dtype", kept)
+    sent = job.take("megatron-fsdp-grad-comm-dtype", sends)
     wide = wide if main in (None, "auto") else main == "fp32"
-    said["gradient_storage"] = "fp32" if wide else "bf16"
+    wide = job.given.get(kept, "fp32" if wide else "bf16") == "fp32"
+    job.put({kept: "fp32" if wide else "bf16"})
     if (sent in (None, "auto") and wide) or sent == "fp32":
-        said.setdefault("gradient_bytes_per_element", 4)
+        job.put({sends: 4})
 
 
 def _memory(job: Job) -> None:
     """Sharding, and what the optimizer keeps."""
-    said = job.scenario
     sharding = job.take("data-parallel-sharding-strategy", "zero_stage")
     own = [job.take(name, "zero_stage") for name in ("use-megatron-fsdp", "use-custom-fsdp")]
     if any(own):
@@ -417,46 +469,50 @@ def _memory(job: Job) -> None:
                 f"{job.path!r}: data-parallel-sharding-strategy = {str(sharding)[:40]!r} is not "
                 f"one of {', '.join(_SHARDED)}; correct it"
             )
-        said["zero_stage"] = _SHARDED[sharding]
+        job.put({"zero_stage": _SHARDED[sharding]})
     elif job.take("use-torch-fsdp2", "zero_stage"):
-        said["zero_stage"] = 3
-    if (instances := job.number("num-distributed-optimizer-instances") or 1) > 1:
-        replica = said.get("tensor_parallel", 1) * said.get("pipeline_parallel", 1)
-        replicas = said.get("n_gpus", 0) / replica / said.get("context_parallel", 1)
-        if replicas:
-            job.set(
-                "num-distributed-optimizer-instances", {"data_parallel_shard": replicas / instances}
-            )
+        kept = job.take("torch-fsdp2-no-reshard-after-forward", "zero_stage")
+        job.put({"zero_stage": 2 if kept else 3})
+    groups = "num-distributed-optimizer-instances"
+    if (instances := job.number(groups, 1, "data_parallel_shard") or 1) > 1:
+        replica = math.prod(job.scenario.get(name, 1) for name in REPLICA)
+        job.set_per_gpu("data_parallel_shard", 1 / replica / instances)
     first, second = (
         job.take(f"{name}-dtype", "moment_bytes") for name in ("exp-avg", "exp-avg-sq")
     )
     master = job.take("main-params-dtype", "master_weight_bytes")
-    if job.take("use-precision-aware-optimizer", "moment_bytes"):
+    if job.take("use-precision-aware-optimizer", "moment_bytes or master_weight_bytes"):
         sizes = [_BYTES.get(str(kind), 4) for kind in (first, second)]
-        said |= {"moment_bytes": sum(sizes) / 2, "master_weight_bytes": _BYTES.get(str(master), 4)}
+        main = _BYTES.get(str(master), 4)
+        job.put({"moment_bytes": sum(sizes) / 2, "master_weight_bytes": main})
 
 
 def _tokens(job: Job) -> None:
     """Tokens of the whole training, and its batch."""
-    said = job.scenario
+    said, tokens = job.scenario, "training_tokens"
     sequence = said.get("sequence_length")
-    samples, steps = job.number("train-samples"), job.number("train-iters")
-    batch = said.get("global_batch_size")
-    if batch is None and "global_batch_size" not in job.asked:
+    samples, steps = (job.number(f"train-{name}", 1, tokens) for name in ("samples", "iters"))
+    unsaid = "global_batch_size" not in {*said, *job.asked}
+    rounds = job.number("gradient-accumulation-steps", 1, "global_batch_size" * unsaid) or 1
+    if unsaid:
         replica = math.prod(said.get(name, 1) for name in REPLICA)
-        batch = said.get("n_gpus", 0) // replica * said.get("micro_batch_size", 1)
-        if batch:
-            said["global_batch_size"] = batch
+        batch = said.get("n_gpus", 0) // replica * said.get("micro_batch_size", 1) * rounds
+        if batch and "global_batch_size" not in job.asked:
+            job.put({"global_batch_size": batch})
         else:
-            job.asked["global_batch_size"] = "it is a micro-batch of each replica where unstated"
-    ramp = str(job.take("rampup-batch-size", "ramp_tokens") or "").split()
+            why = "it is a micro-batch of each replica where unstated"
+            job.ask(why, "global_batch_size")
+    batch = said.get("global_batch_size")
+    ramp = str(job.take("rampup-batch-size", "ramp_tokens ramp_start_batch_size") or "").split()
     if sequence and len(ramp) == 3 and all(word.isdigit() for word in ramp):
         start, _, number = map(int, ramp)
-        said |= {"ramp_start_batch_size": start, "ramp_tokens": number * sequence}
+        job.put({"ramp_start_batch_size": start, "ramp_tokens": number * sequence})
     if sequence and samples:
-        job.set("train-samples", {"training_tokens": samples * sequence})
+        job.set("train-samples", {tokens: samples * sequence})
     elif sequence and steps and batch:
-        job.set("train-iters", {"training_tokens": steps * batch * sequence})
+        job.set("train-iters", {tokens: steps * batch * sequence})
+    elif (samples or steps) and not sequence:
+        job.ask("the length of its sequences is not in the file", "sequence_length")
 
 
 def written(
@@ -549,6 +605,8 @@ def _narrow_fields(scenario: Mapping[str, Any]) -> dict[str, Any]:
         made |= {"fp8-format": "hybrid" if kind == "fp8" else "e4m3", "fp8-recipe": recipe}
     if kind in _FOUR_BITS:
         made |= {"fp4-format": "e2m1"}
+    if (recipe or kind in _FOUR_BITS) and scenario.get("quantised_parameters", True):
+        made[f"{'fp4' if kind in _FOUR_BITS else 'fp8'}-param-gather"] = True
     if kind == "mxfp4":
         made |= {"fp4-recipe": kind}
     if scenario.get("gradient_storage") == "bf16" and kind != "fp16":

@@ -1,11 +1,12 @@
 """Megatron-LM's arguments in YAML, as its own functional tests have them."""
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from . import megatron_lm
 from .megatron_lm import of
-from .table import Job
+from .table import NOTHING, Job
 from .trees import parsed
 
 NAME = megatron_lm.NAME
@@ -18,7 +19,7 @@ def is_own(text: str, path: str) -> bool:
     return bool(re.search(r"^MODEL_ARGS:", text, re.M))
 
 
-def read(text: str, path: str) -> Job:
+def read(text: str, path: str, given: Mapping[str, Any] = NOTHING) -> Job:
     """The job of a YAML. Raises InputError."""
     said = parsed(text, path, "yaml").get("MODEL_ARGS")
     fields: dict[str, Any] = {}
@@ -28,4 +29,4 @@ def read(text: str, path: str) -> Job:
             listed = isinstance(told, str) and told.startswith("[")
             name = str(name).lstrip("-").replace("_", "-")
             fields[name] = str(told).strip("[]") if listed else told
-    return megatron_lm.made(fields, path)
+    return megatron_lm.made(fields, path, given)

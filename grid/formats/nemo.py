@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .renamed import Renamed, job, renamed
-from .table import Job
+from .table import NOTHING, Job
 from .trees import flat, parsed
 
 NAME = "nemo"
@@ -27,7 +27,7 @@ def is_own(text: str, path: str) -> bool:
     return bool(whole) and bool(re.search(r"^ +(pipeline_model_parallel|hidden)_size:", text, re.M))
 
 
-def read(text: str, path: str) -> Job:
+def read(text: str, path: str, given: Mapping[str, Any] = NOTHING) -> Job:
     """The job of a YAML. Raises InputError."""
     said = {
         re.sub(r"^(config|model\.config)\.", "model.", name).replace("model.optim.", "optim."): each
@@ -36,9 +36,9 @@ def read(text: str, path: str) -> Job:
     for name in ("trainer.max_steps", "trainer.devices", "trainer.num_nodes"):
         if said.get(name) in _NONE:
             del said[name]
-    made = job({name: _filled(value, said) for name, value in said.items()}, path, of())
+    made = job({name: _filled(value, said) for name, value in said.items()}, path, of(), given)
     if made.scenario.get("zero_stage") == 3 and said.get("model.fsdp_sharding_strategy") != "full":
-        made.asked["zero_stage"] = "model.fsdp_sharding_strategy is not full"
+        made.ask("model.fsdp_sharding_strategy is not full", "zero_stage")
     return made
 
 

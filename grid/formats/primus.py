@@ -10,7 +10,7 @@ from ..errors import InputError
 from ..spec.bounded import read_bytes
 from . import torchtitan
 from .renamed import Renamed, job, renamed
-from .table import Job
+from .table import NOTHING, Job
 from .trees import LARGEST, flat, parsed
 
 NAME = "megatron-lm"
@@ -32,44 +32,45 @@ def is_own(text: str, path: str) -> bool:
     return bool(re.search(r"^ +(pre|sft|post)_trainer:", text, re.M)) and "overrides:" in text
 
 
-def read(text: str, path: str) -> Job:
+def read(text: str, path: str, given: Mapping[str, Any] = NOTHING) -> Job:
     """The job of a YAML. Raises InputError."""
     trainer = _trainer(parsed(_DEFAULT.sub(r"\2", text), path, "yaml"), path)
     changes = trainer.get("overrides")
     said = {} if not isinstance(changes, Mapping) else flat(changes)
     names = [str(trainer.get(name)) for name in ("config", "model")]
     if trainer["framework"] == torchtitan.NAME:
-        return _of_torchtitan(said, names[1], path)
+        return _of_torchtitan(said, names[1], path, given)
     kinds = zip(("modules", "models", "models"), [*names, _BASE], strict=True)
     settings, model, base = (
         _beside(path, f"primus/configs/{folder}/megatron", name) for folder, name in kinds
     )
-    made = job({**settings, **model, **said}, path, of())
     usual, now = {**settings, **base}, {**settings, **model, **said}
+    made = job(now, path, of(), given)
+    label = _label(names[1].removesuffix(".yaml"))
+    if "model" in made.asked:
+        if label is None or _dashed(said) & {*of().model, "multi-latent-attention"}:
+            made.asked["model"] = f"its file {names[1][:60]} is not beside it"
+        else:
+            made = _with_model(job(now, path, of(), {**given, "model": label}), label)
     for name in [name for name in made.unknown if usual.get(name) == now.get(name)]:
         del made.unknown[name]  # as it is by default
-    label = _label(names[1].removesuffix(".yaml"))
-    if "model" not in made.asked:
-        return made
-    if label is None or _dashed(said) & {*of().model, "multi-latent-attention"}:
-        made.asked["model"] = f"its file {names[1][:60]} is not beside it"
-    else:
-        del made.asked["model"]
-        made.scenario["model"] = label
-        made.read["model"] = f"model = {label}"
     return made
 
 
-def _of_torchtitan(said: Mapping[str, Any], name: str, path: str) -> Job:
+def _with_model(made: Job, label: str) -> Job:
+    made.read["model"] = f"model = {label}"
+    return made
+
+
+def _of_torchtitan(said: Mapping[str, Any], name: str, path: str, given: Mapping[str, Any]) -> Job:
     """The job of torchtitan's fields; the model's by its file, or by the catalog."""
     own = _beside(path, "primus/configs/models/torchtitan", name)
-    made = torchtitan.made({**_OF_TORCHTITAN, **own, **said}, path)
+    fields = {**_OF_TORCHTITAN, **own, **said}
+    made = torchtitan.made(fields, path, given)
     label = _label(name.removesuffix(".yaml"))
     changed = any(name.startswith("model.") for name in made.unknown)
     if "model" in made.asked and label is not None and not changed:
-        del made.asked["model"]
-        made.scenario["model"] = label
-        made.read["model"] = f"model = {label}"
+        made = _with_model(torchtitan.made(fields, path, {**given, "model": label}), label)
     return made
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from ...catalog.files import parse_toml
 from ..errors import InputError, shown
 from . import megatron_lm
-from .table import Job, Table
+from .table import NOTHING, Job, Table, is_open
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,14 @@ def renamed(name: str) -> Renamed:
         if isinstance(row, dict):
             row = {key: each for key, each in {**made.get(part, {}), **row}.items() if each}
         made[part] = row
-    for why, row in own.get("without", {}).items():
-        made["without"][why] = " | ".join(filter(None, (row, megatron_lm.of().without.get(why))))
+    for part in ("without", "uncounted"):
+        for why, row in own.get(part, {}).items():
+            above = getattr(megatron_lm.of(), part).get(why)
+            made[part][why] = " | ".join(filter(None, (row, above)))
     return Renamed(**made)
 
 
-def job(said: Mapping[str, Any], path: str, of: Renamed) -> Job:
+def job(said: Mapping[str, Any], path: str, of: Renamed, given: Mapping[str, Any] = NOTHING) -> Job:
     """The job of fields by dotted names. Raises InputError."""
     fields, source = arguments(said, path, of)
     off = {name for name, value in fields.items() if value in (False, 0, "", "none")}
@@ -46,12 +48,12 @@ def job(said: Mapping[str, Any], path: str, of: Renamed) -> Job:
     if fields.get("num-query-groups"):
         fields.setdefault("group-query-attention", True)
     on = {name: value for name, value in {**of.defaults, **fields}.items() if value is not False}
-    made = megatron_lm.made(on, path, names=of)
+    made = megatron_lm.made(on, path, given, names=of)
     made.unknown = {name: value for name, value in made.unknown.items() if name not in off}
     for name, why in made.asked.items():
         first, is_, value = why.partition(" is ")
         made.asked[name] = f"{source.get(first, first)}{is_}{value}"
-    for row in (made.read, made.ignored, made.unknown):
+    for row in (made.read, made.ignored, made.uncounted, made.unknown):
         told = {source.get(name, name): why for name, why in row.items() if name not in of.defaults}
         row.clear()
         row.update(told)
@@ -82,6 +84,8 @@ def _told(name: str, of: Renamed) -> Any:
 
 
 def _sets(name: str, value: Any, told: Mapping[str, Any], path: str) -> Mapping[str, Any]:
+    if is_open(value):
+        return {key: value for row in told.values() for key in row}
     word = str(value).strip().lower()
     row: Mapping[str, Any] | None = next(
         (row for words, row in told.items() if word in words.split() or words == "*"), None

@@ -5,13 +5,16 @@ Where a condition is not known both branches are followed, and what differs afte
 what is not understood makes open all that it could set. A shell is the judge (the tests ask one).
 """
 
+import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
+from ..spec.bounded import read_bytes
 from .shell_conditions import Status
-from .shell_expand import MOST_LETTERS, TOO_MUCH, text_of
+from .shell_expand import MOST_LETTERS, TOO_MUCH, Value, text_of
 from .shell_statements import Script, Statements, name_of
 from .shell_words import (
     is_flag,
@@ -26,7 +29,7 @@ from .shell_words import (
     unmarked,
 )
 
-__all__ = ["Script", "options", "plain", "read", "shown", "split", "stands_alone"]
+__all__ = ["Script", "options", "plain", "read", "shown", "split", "stands_alone", "unknown"]
 _WRAPPERS = re.compile(
     "env|nohup|exec|time|command|builtin|sudo|setsid|stdbuf|numactl|timeout|taskset|nice|unbuffer"
 )
@@ -37,9 +40,10 @@ _QUIET: dict[str, Status] = {
     **dict.fromkeys(["umask", "shopt", "alias", "unalias", "cd", "popd", "pushd"]),
     "false": False,
 }
+_GIVES = ("-e", "--env")  # a variable to a container
 _LEAVES = {"break": "loop", "continue": "round", "return": "function", "exit": "script"}
 # Files and outputs that prepare an environment, and set nothing that a launch depends on
-_PREPARES = re.compile(r"activate|conda|bashrc|profile|modul|lmod|spack|setvars|set_env|ssh-agent")
+_PREPARES = re.compile(r"activate|conda|bashrc|profile|module|lmod|spack|setvars|set_env|ssh-agent")
 
 
 def read(text: str, path: str, known: dict[str, str] | None = None) -> Script:
@@ -181,7 +185,7 @@ class _Reader(Statements):
 
         def way() -> Status:
             state = self.state
-            state.variables = {n: v for n, v in state.variables.items() if n in state.exported}
+            state.variables = self._passed(before)
             state.functions, state.places, start = {}, places, len(self.script.commands)
             self.text(text)
             for k in range(start, len(self.script.commands)):
@@ -189,6 +193,22 @@ class _Reader(Statements):
             return None
 
         self.apart(way)
+
+    def _passed(self, before: Sequence[str]) -> dict[str, Value]:
+        """Variables of another shell: those exported, of which a container and another machine have
+        none, and those of options; a file of them is not read."""
+        state = self.state
+        exported = {n: v for n, v in state.variables.items() if n in state.exported}
+        made = {} if {"docker", "podman", "ssh"} & {*before} else {**exported}
+        for word, after in itertools.pairwise((*before, "")):
+            flag, equals, value = word.partition("=")
+            text = value if equals else after
+            if flag == "--env-file":
+                self._not_read(text)
+            for each in text.split(",") if flag == "--export" else [text] * (flag in _GIVES):
+                name, equals, value = each.partition("=")
+                made |= {name: value} if equals else {n: exported[n] for n in {name} & {*exported}}
+        return made
 
     def text(self, text: str) -> Status:
         """Follow a text that a value gives; what is open in it stays so."""
@@ -222,14 +242,24 @@ class _Reader(Statements):
 
     def _source(self, rest: list[str]) -> Status:
         name = rest[0] if rest else ""
-        if (text := self._file(name)) is None:
+        text = self._beside(name) if (text := self._file(name)) is None else text
+        if text is None:
             return self._not_read(name)
         return self.region("function", lambda: self.text(text))
+
+    def _beside(self, word: str) -> str | None:
+        """The text of a file in the script's folder; no others are opened."""
+        name = shown(word).removeprefix("./")
+        place = Path(self.path).parent / name
+        if "/" in name or not place.is_file():
+            return None
+        data = read_bytes(str(place), MOST_LETTERS, "a file of variables", "state its values")
+        return unmarked(data.decode(errors="replace"))
 
     def _remote(self, rest: list[str]) -> Status:
         """Follow what another machine runs: it is the last words, of a shell there."""
         at = next((k for k, word in enumerate(rest) if " " in word or is_program(word)), len(rest))
-        self._inner([], " ".join(rest[at:]), [])
+        self._inner(["ssh"], " ".join(rest[at:]), [])
         return None
 
     def _sbatch(self, rest: list[str]) -> Status:

@@ -1,23 +1,28 @@
 """Fields of a framework's file as inputs, by a table of its names, and back."""
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
+from types import MappingProxyType
 from typing import Any
 
 from ...catalog import record
 from ...catalog.files import parse_toml
 from ...catalog.huggingface import COUNTS
 from ...catalog.records import json_label
+from ...kernels.physics.graph import PHYSICS
 from ...kernels.physics.inputs import INPUTS
 from ..errors import InputError, shown
+from ..spec.values import is_known
 
 # A variable that nobody set, or a place to fill in
 _UNSET = re.compile(r"\$|<[^<>]*>|\?\?\?|\byour_")
 _WORDS: Mapping[str, Any] = {"true": True, "false": False, "none": None, "null": None}
 MOST_FIELDS = 10_000
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -25,6 +30,7 @@ class Table:
     """A framework's names. `inputs` and `model` are numbers under another name, of ours and of a
     config.json; `switches` and `words` set inputs; `absent` says what the framework does where a
     field is missing; `without` are patterns of fields that no quantity depends on, by why;
+    `uncounted` are those of fields, or of field=value, that change what is not counted, by what;
     `vocabularies` are sizes by a pattern of the tokenizer's name; `bare` fields take no value and
     are read by a reader's code."""
 
@@ -38,69 +44,116 @@ class Table:
     words: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
     absent: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     without: Mapping[str, str] = field(default_factory=dict)
+    uncounted: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
     vocabularies: Mapping[str, int] = field(default_factory=dict)
     bare: tuple[str, ...] = ()
 
     def why_without(self, name: str) -> str | None:
         """Why no quantity depends on a field; None where one may."""
-        tried = self.without.items()
-        return next((why for why, row in tried if re.fullmatch(row, name[:80], re.VERBOSE)), None)
+        return _matched(self.without, name)
+
+    def what_uncounted(self, name: str, value: Any) -> str | None:
+        """What a field changes that is not counted; None where nothing is known to be."""
+        what = _matched(self.uncounted, f"{name}={_lower(value)}")
+        return what or (None if value is False else _matched(self.uncounted, name))
+
+
+@cache
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(text, re.VERBOSE)
+
+
+def _matched(rows: Mapping[str, str], text: str) -> str | None:
+    tried = rows.items()
+    return next((why for why, row in tried if _pattern(row).fullmatch(text[:80])), None)
 
 
 @dataclass
 class Job:
-    """What a file of the field says. `read` and `ignored` are its fields with what they became, and
-    why they change nothing; `unknown` are those not understood, `asked` inputs that a field
-    leaves to a variable, `of_gpus` those that are so many times the number of GPUs."""
+    """What a file of the field says. `given` are inputs that its user states: they count before
+    the file's, and what follows from several inputs follows from them. `read` and `ignored` are
+    fields with what they became, and why they change nothing; `uncounted` are those with what
+    they change that is not counted, `unknown` those not understood, `asked` inputs that a field
+    leaves to a variable."""
 
     table: Table
     path: str = ""
+    given: Mapping[str, Any] = field(default_factory=dict)
     scenario: dict[str, Any] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=dict)  # the model's, as in a config.json
     fields: dict[str, Any] = field(default_factory=dict)
     read: dict[str, str] = field(default_factory=dict)
     ignored: dict[str, str] = field(default_factory=dict)
     unknown: dict[str, str] = field(default_factory=dict)
+    uncounted: dict[str, str] = field(default_factory=dict)
     asked: dict[str, str] = field(default_factory=dict)
-    of_gpus: dict[str, float] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
+
+    def put(self, inputs: Mapping[str, Any]) -> None:
+        """Take inputs that the user does not state."""
+        self.scenario |= {name: said for name, said in inputs.items() if name not in self.given}
 
     def set(self, name: str, inputs: Mapping[str, Any]) -> None:
         """Take inputs from a field."""
-        self.scenario |= inputs
-        self.ignored.pop(name, None)
-        self.read[name] = ", ".join(f"{key} = {_told(value)}" for key, value in inputs.items())
+        self.put(inputs)
+        made = ", ".join(f"{key} = {_told(self.scenario[key])}" for key in inputs)
+        self._is_read(name, made or "as it is by default")
+
+    def ask(self, why: str, *inputs: str) -> None:
+        """Leave inputs open that the user does not state."""
+        why = re.sub(r" is \$UNDECIDED_\S+", " depends on what the file does not say", why)
+        for name in inputs:
+            if name not in self.given:
+                self.asked.setdefault(name, why)
 
     def set_per_gpu(self, name: str, share: float) -> None:
-        """Take an input that grows with the number of GPUs, which may be stated elsewhere."""
-        self.of_gpus[name] = share
+        """Take an input that grows with the number of GPUs."""
         if (gpus := self.scenario.get("n_gpus")) is not None:
-            self.scenario[name] = whole(gpus * share)
+            self.put({name: whole(gpus * share)})
+        else:
+            self.ask(f"it is {share:g} times n_gpus", "n_gpus", name)
+
+    @property
+    def layers(self) -> int:
+        """Layers of the model, the user's or the file's; 0 where they are not known."""
+        model = values_of(self.scenario.get("model")).get("layers")
+        said = (self.given.get("layers"), model, self.config.get("num_hidden_layers"))
+        return next((int(count) for count in said if isinstance(count, int | float)), 0)
 
     def set_batch(self, share: float, steps: str) -> None:
         """Take the sequences of each GPU and step, and the tokens of a field's steps."""
-        number = max(0, self.number(steps, -1) or 0)
-        if "global_batch_size" not in self.asked:
-            self.set_per_gpu("global_batch_size", share)
-            if tokens := number * self.scenario.get("sequence_length", 0):
-                self.set_per_gpu("training_tokens", share * tokens)
+        number = max(0, self.number(steps, -1, "training_tokens") or 0)
+        if "global_batch_size" in self.asked:
+            return
+        self.set_per_gpu("global_batch_size", share)
+        batch, length = self.scenario.get("global_batch_size"), self.scenario.get("sequence_length")
+        if batch and (tokens := number * batch * (length or 0)):
+            self.put({"training_tokens": tokens})
 
     def take(self, name: str, why: str = "read with others") -> Any:
-        """The value of a field that a reader's own code reads; None where it is not given."""
+        """The value of a field that a reader's own code reads; None where it is not given, or is
+        left open: then the inputs that `why` names are asked for."""
         value = self.fields.get(name)
-        if value is not None:
-            self.read.setdefault(name, why)
-            self.unknown.pop(name, None)
-            self.ignored.pop(name, None)
+        if value is None:
+            return None
+        self._is_read(name, self.read.get(name, why))
+        if is_open(value):
+            self.ask(
+                f"{name} is {value}", *(w for w in re.findall(r"\w+", why) if is_known(PHYSICS, w))
+            )
+            return None
         return value
 
-    def number(self, name: str, least: float = 1) -> float | None:
+    def number(self, name: str, least: float = 1, why: str = "read with others") -> float | None:
         """A number that a reader's own code reads; None where it is not given or left open."""
-        value = self.take(name)
-        if value is None or value is False or is_open(value):
-            return None
-        return _number(name, value, least)
+        value = self.take(name, why)
+        return None if value is None or value is False else _number(name, value, least)
+
+    def _is_read(self, name: str, why: str) -> None:
+        self.read[name] = why
+        for row in (self.ignored, self.uncounted, self.unknown):
+            row.pop(name, None)
 
 
 @cache
@@ -110,11 +163,13 @@ def table(name: str) -> Table:
     return Table(**parse_toml(text))
 
 
-def job_of(of: Table, fields: Mapping[str, Any], path: str = "") -> Job:
-    """Read all fields that the table knows. Raises InputError."""
+def job_of(
+    of: Table, fields: Mapping[str, Any], path: str = "", given: Mapping[str, Any] = NOTHING
+) -> Job:
+    """Read all fields that the table knows, with what the user states. Raises InputError."""
     if len(fields) > MOST_FIELDS:
         raise InputError(f"{path!r} has more than {MOST_FIELDS:,} fields; give one job's")
-    job = Job(of, path)
+    job = Job(of, path, given, {**given})
     for name, text in fields.items():
         value = _WORDS.get(text.strip().lower(), text) if isinstance(text, str) else text
         if value is not None:
@@ -123,18 +178,30 @@ def job_of(of: Table, fields: Mapping[str, Any], path: str = "") -> Job:
     for name, inputs in of.absent.items():
         if name not in job.fields:
             job.scenario = {**inputs, **job.scenario}
+    join_model(job)
     return job
+
+
+def join_model(job: Job) -> None:
+    """Counts of the model that the user states, in the words of a config.json."""
+    for name, fields in COUNTS.items():
+        if name in job.given:
+            words = fields.split()
+            known = (word for word in words if word in {*job.config, *job.table.model.values()})
+            job.config[next(known, words[0])] = _written(job.given[name])
+
+
+def counted_by(field: str) -> str:
+    """The input that a field of a config.json is; the whole model where it is none alone."""
+    return next((name for name, row in COUNTS.items() if field in row.split()), "model")
 
 
 def _take(job: Job, name: str, value: Any) -> None:
     of = job.table
-    told = of.inputs.get(name) or of.model.get(name)
     if name in of.refused and value is not False:
         raise InputError(f"{job.path!r}: {name} {of.refused[name]}")
-    if is_open(value) and (told or name in of.words or name in of.switches):
-        rows = of.words[name].values() if name in of.words else [of.switches.get(name, {})]
-        inputs = [told] if told else [key for row in rows for key in row]
-        job.asked |= dict.fromkeys(filter(None, inputs), f"{name} is {value}")
+    if is_open(value) and (sets := _sets(of, name)):
+        job.ask(f"{name} is {value}", *sets)
     elif name in of.inputs:
         job.set(name, {of.inputs[name]: _fitting(name, value, of.inputs[name])})
     elif name in of.model:
@@ -154,10 +221,20 @@ def _take(job: Job, name: str, value: Any) -> None:
                 "or state the inputs that it sets"
             )
         job.set(name, row[word])
+    elif (what := of.what_uncounted(name, value)) is not None:
+        job.uncounted[name] = what
     elif (why := of.why_without(name)) is not None:
         job.ignored[name] = why
     else:
         job.unknown[name] = _told(value)
+
+
+def _sets(of: Table, name: str) -> list[str]:
+    """Inputs that a field of a table may set."""
+    rows = [*of.words.get(name, {}).values(), of.switches.get(name, {})]
+    made = [told for row in rows for told in row] + [of.inputs.get(name, "")]
+    made += [counted_by(of.model[name])] if name in of.model else []
+    return [*dict.fromkeys(filter(None, made))]
 
 
 def fields_of(of: Table, scenario: Mapping[str, Any]) -> dict[str, Any]:
@@ -240,7 +317,8 @@ def _fitting(name: str, value: Any, told: str) -> Any:
 
 def whole(number: float) -> float:
     """A number without the error of a product, and as a whole one where it is."""
-    return round(number) if abs(number - round(number)) < 1e-9 * abs(number) else number
+    near = round(number) if math.isfinite(number) else number
+    return near if abs(number - near) < 1e-9 * abs(number) else number
 
 
 def _number(name: str, value: Any, least: float) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 from ..errors import InputError
 from ..spec.file import has_tables
 from . import shell
-from .table import Job, Table, counted, fields_of, is_open, job_of, table, values_of
+from .table import NOTHING, Job, Table, counted, fields_of, job_of, table
 from .table import with_open_words as asked
 from .trees import as_toml, flat, parsed
 
@@ -55,22 +55,21 @@ def is_own(text: str, path: str) -> bool:
     return own and not has_tables(text)
 
 
-def read(text: str, path: str) -> Job:
+def read(text: str, path: str, given: Mapping[str, Any] = NOTHING) -> Job:
     """The job of a file, or of a launch script's flags. Raises InputError."""
     if _OWN.search(text):
-        return made(flat(parsed(text, path, "toml")), path)
+        return made(flat(parsed(text, path, "toml")), path, given)
     rows = [shell.options(words) for words in shell.read(text, path).commands]
     best = max(rows, key=lambda row: sum("." in name for name in row), default={})
     first = {name: str(value).split(" ")[0] for name, value in best.items() if "." not in name}
-    job = made(
-        {n if n in first else n.replace("-", "_"): v for n, v in (best | first).items()}, path
-    )
+    fields = {n if n in first else n.replace("-", "_"): v for n, v in (best | first).items()}
+    job = made(fields, path, given)
     if named := job.fields.get("job.config_file"):
         job.remarks.append(f"not read: {named}, whose fields the flags replace")
     return job
 
 
-def made(fields: Mapping[str, Any], path: str) -> Job:
+def made(fields: Mapping[str, Any], path: str, given: Mapping[str, Any] = NOTHING) -> Job:
     """The job of fields by dotted names, old ones too. Raises InputError."""
     named = {_DEGREES.sub(r"parallelism.\1", name): value for name, value in fields.items()}
     named = {_OLD.get(name, name): value for name, value in named.items()}
@@ -80,25 +79,25 @@ def made(fields: Mapping[str, Any], path: str) -> Job:
     flavor = _VARIANT.sub("", str(named.pop("model.flavor", "debugmodel")))
     if model == "llama":  # until 2025: both
         model = "llama2" if flavor in ("7B", "13B", "70B") else "llama3"
-    job = job_of(of(), asked(of(), {**named, "model.flavor": f"{model} {flavor}"}), path)
+    named["model.flavor"] = f"{model} {flavor}"
+    job = job_of(of(), asked(of(), named), path, given)
     compiled = bool(job.take("compile.enable", "software"))
-    job.scenario["software"] = NAME if compiled else f"{NAME}-eager"
+    job.put({"software": NAME if compiled else f"{NAME}-eager"})
     for name in _SIZES:
-        if job.scenario.setdefault(name, 1) == 1 and name in job.asked:
-            job.asked |= dict.fromkeys(("global_batch_size", "n_gpus"), job.asked[name])
+        job.scenario.setdefault(name, 1)
     _pipeline(job)
     _sharding(job)
     _batch(job, _MICROBATCHES in named or "experimental.pipeline_parallel_degree" in fields)
     _precision(job)
     _recompute(job)
     if shapes := [name for name in job.unknown if name.startswith("model.")]:
-        job.asked["model"] = f"{shapes[0]} may change its shape"
+        job.ask(f"{shapes[0]} may change its shape", "model")
     return job
 
 
 def _pipeline(job: Job) -> None:
     """Pieces of each stage, and what needs stages or experts."""
-    said, per_stage = job.scenario, job.number(_PER_STAGE)
+    said, per_stage = job.scenario, job.number(_PER_STAGE, 1, "virtual_stages")
     schedule = said.pop("pipeline_schedule", "1f1b")
     if said.get("expert_parallel", 1) > 1:
         said.setdefault("expert_tensor_parallel", 1)
@@ -108,45 +107,41 @@ def _pipeline(job: Job) -> None:
         job.scenario = {n: v for n, v in said.items() if n not in _ENDS}
         return
     said |= {"pipeline_scheduler": "pytorch", "pipeline_schedule": schedule}
-    said["virtual_stages"] = 1 if schedule in ("1f1b", "gpipe") else 2
+    job.put({"virtual_stages": 1 if schedule in ("1f1b", "gpipe") else 2})
     ends = sum(said.setdefault(name, 1) for name in _ENDS)
-    if per_stage and (layers := _layers(said)):
-        pieces = math.ceil((layers + ends) / per_stage)
+    if per_stage and job.layers:
+        pieces = math.ceil((job.layers + ends) / per_stage)
         chunks = max(1, round(pieces / said["pipeline_parallel"]))
         job.set(_PER_STAGE, {"virtual_stages": chunks})
     elif per_stage:
-        job.asked["virtual_stages"] = f"the file has {per_stage:g} layers in each piece"
+        job.ask(f"the file has {per_stage:g} layers in each piece", "virtual_stages")
 
 
 _OF_EXPERTS = ("expert_tensor_parallel", "expert_dispatch")
 
 
-def _layers(said: Mapping[str, Any]) -> int:
-    """Layers of the model; 0 where it is not known."""
-    return int(values_of(said.get("model")).get("layers", 0))
-
-
 def _sharding(job: Job) -> None:
     """Groups that shard or replicate, and what all of it makes of the number of GPUs."""
-    said = job.scenario
-    replicas, shard = job.number(_REPLICATE) or 1, job.number(_SHARD, -1) or -1
+    said, groups = job.scenario, "n_gpus hybrid_sharding data_parallel_shard"
+    replicas, shard = job.number(_REPLICATE, 1, groups) or 1, job.number(_SHARD, -1, "n_gpus") or -1
     others = math.prod(said[name] for name in _SIZES)
-    nodes, each = job.number("nnodes"), job.number("nproc-per-node")
-    if shard > 0 and "n_gpus" not in job.asked:
+    nodes, each = (job.number(name, 1, "n_gpus") for name in ("nnodes", "nproc-per-node"))
+    if shard > 0 and "n_gpus" not in {*job.asked, *job.given}:
         job.set(_SHARD, {"n_gpus": shard * replicas * others})
     elif nodes and each:
         job.set("nproc-per-node", {"n_gpus": nodes * each, "gpus_per_node": each})
-    else:
-        job.asked["n_gpus"] = "the launcher states it"
+    elif "n_gpus" not in said:
+        job.ask("the launcher states it", "n_gpus")
+    shard = said.get("n_gpus", shard * replicas * others) / replicas / others
     alone = shard * said["context_parallel"] == 1
     kept = job.take(_RESHARD, "zero_stage") or "default"
     if kept not in ("default", "always", "never", True, False):
         raise InputError(f"{job.path!r}: {_RESHARD} is one of default, always, never; correct it")
     stages = said["pipeline_parallel"] > 1
     gathered = kept in ("never", False) or (kept == "default" and stages)
-    said["zero_stage"] = 0 if alone else 2 if gathered else 3
+    job.put({"zero_stage": 0 if alone else 2 if gathered else 3})
     if stages and not alone:
-        said["gradient_sync"] = "step"
+        job.put({"gradient_sync": "step"})
     if replicas > 1 and not alone:
         job.set(_REPLICATE, {"hybrid_sharding": True})
         job.set_per_gpu("data_parallel_shard", 1 / replicas / others)
@@ -154,20 +149,23 @@ def _sharding(job: Job) -> None:
 
 def _batch(job: Job, old: bool) -> None:
     """Sequences of a micro-batch and of a step, and tokens of the training."""
-    said, stages = job.scenario, job.scenario["pipeline_parallel"]
-    for name in (_LOCAL, _BATCH):
-        if is_open(job.fields.get(name)):
-            inputs = ("global_batch_size", "micro_batch_size")
-            job.asked |= dict.fromkeys(inputs, f"{name} is {job.fields[name]}")
-    local, size = job.number(_LOCAL) or 8, job.number(_MICROBATCH) or 1
-    size = local / (job.number(_MICROBATCHES) or stages) if old else size
-    said["micro_batch_size"] = local if stages == 1 else size
-    batch = job.number(_BATCH, -1) or -1
+    said, whole = job.scenario, job.scenario["pipeline_parallel"] == 1
+    micro, step, tokens = "micro_batch_size", "global_batch_size", "training_tokens"
+    batch = job.number(_BATCH, -1, step) or -1
+    local = job.number(_LOCAL, 1, micro if whole else step) or 8
+    if whole:
+        job.put({micro: local})
+        local = said[micro]
+    elif old:
+        count = job.number(_MICROBATCHES, 1, micro) or said["pipeline_parallel"]
+        job.put({micro: local / count})
+    else:
+        job.put({micro: job.number(_MICROBATCH, 1, micro) or 1})
     if batch > 0:
-        steps = max(0, job.number("training.steps", -1) or 0)
-        said["global_batch_size"] = batch
-        if tokens := steps * batch * said.get("sequence_length", 0):
-            said["training_tokens"] = tokens
+        steps = max(0, job.number("training.steps", -1, tokens) or 0)
+        job.put({step: batch})
+        if count := steps * said[step] * said.get("sequence_length", 0):
+            job.put({tokens: count})
     else:
         job.set_batch(local / math.prod(said[name] for name in _SIZES), "training.steps")
 
@@ -176,31 +174,33 @@ def _precision(job: Job) -> None:
     """Formats of the products: what converters swap."""
     names = [job.take(f"model.{name}", "precision") for name in ("converters", "handlers")]
     words = {*re.findall(r"\w+", " ".join(str(each) for each in names))}
-    if "mx" in words:
-        job.scenario["precision"] = "mxfp8"
-    elif {"float8", "fp8"} & words or any(job.take(name, "precision") for name in _FLOAT8):
+    float8 = {"float8", "fp8"} & words or any(job.take(name, "precision") for name in _FLOAT8)
+    kind = job.given.get("precision", "mxfp8" if "mx" in words else "fp8" if float8 else "")
+    if kind == "fp8":
         gathered = any(value for name, value in job.fields.items() if _GATHERED.fullmatch(name))
         kept = {"master_weight_bytes": 3} if gathered else {"quantised_parameters": False}
-        job.scenario |= {"precision": "fp8", "fp8_weight_bytes": 1, **kept}
+        job.put({"precision": "fp8", "fp8_weight_bytes": 1, **kept})
+    elif kind:
+        job.put({"precision": kind})
 
 
 def _recompute(job: Job) -> None:
     """Whole layers, each k-th layer, or all but every other product."""
-    kind, option = job.take(_MODE, "recompute"), str(job.take(_OPTION, "recompute") or "2")
+    kind = job.take(_MODE, "recompute recomputed_layers")
+    option = str(job.take(_OPTION, "recompute recomputed_layers") or "2")
     word = kind or "selective"
     every = int(option[:9]) if option.isdigit() and word == "selective" else 1
     if word == "selective" and option == "op":
         job.set(_MODE, {"recompute": "alternate_products"})
     elif word not in ("off", "full", "selective") or (word == "selective" and not option.isdigit()):
-        job.asked["recompute"] = f"{_MODE} is {word}, {_OPTION} is {option}"
+        job.ask(f"{_MODE} is {word}, {_OPTION} is {option}", "recompute")
     else:
         job.set(_MODE, {"recompute": False if word == "off" else "full"})
-        layers = _layers(job.scenario) if every > 1 else 0
         pieces = job.scenario.get("virtual_stages", 1) * job.scenario["pipeline_parallel"]
-        if layers:
-            job.set(_OPTION, {"recomputed_layers": layers // every / pieces})
+        if every > 1 and job.layers:
+            job.set(_OPTION, {"recomputed_layers": job.layers // every / pieces})
         elif every > 1:
-            job.asked["recomputed_layers"] = f"one of {every} layers of each piece runs again"
+            job.ask(f"one of {every} layers of each piece runs again", "recomputed_layers")
 
 
 def written(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, Any]:

@@ -77,10 +77,11 @@ FORMATS = (
     ),
     Format(
         "NeMo",
-        "NVIDIA/NeMo, nemo/utils/exp_manager.py (TimingCallback); Megatron's progress printer",
+        "NVIDIA/NeMo, nemo/utils/exp_manager.py (TimingCallback); Megatron's progress printer; "
+        "lines of NVIDIA's DLLogger",
         "train_step_timing in s",
-        rf"\bglobal_step[:=]{_NUMBER}|train_step_timing in s[:=]{_NUMBER}"
-        rf"|\bglobal_batch_size[:=]{_NUMBER}|TFLOPS_per_GPU[:=]{_NUMBER}",
+        rf'\bglobal_step"?[:=]{_NUMBER}|train_step_timing in s"?[:=]{_NUMBER}'
+        rf'|\bglobal_batch_size"?[:=]{_NUMBER}|TFLOPS_per_GPU"?[:=]{_NUMBER}',
     ),
     Format(
         "torchtitan",

@@ -1,6 +1,7 @@
 """Write a scenario as a framework's file, or as what changes of the one that was read."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ...catalog import KINDS, record
@@ -10,7 +11,7 @@ from ...kernels.physics.roles import TEXTS
 from ..errors import InputError, nearest
 from ..spec import values
 from . import deepspeed, maxtext, megatron_bridge, megatron_lm, torchtitan
-from .read import spec_of
+from .read import read_job, spec_of
 from .table import Job, values_of
 
 _WRITTEN = (megatron_lm, megatron_bridge, torchtitan, maxtext, deepspeed)
@@ -64,8 +65,9 @@ def shape_of(scenario: Mapping[str, Any]) -> dict[str, Any]:
 def changed(job: Job, scenario: Mapping[str, Any]) -> list[str]:
     """What of a file changes for a scenario: "- old" and "+ new" fields, in the file's order."""
     writer = writer_of(job.table.software)
-    told = {name: scenario[name] for name in job.asked if name in scenario}
-    own = _in_base_units(spec_of(job, {*job.asked})["scenario"] | told)
+    stated = {name: scenario[name] for name in job.asked if name in scenario}
+    job = read_job(job.path, stated) if stated else job
+    own = _in_base_units(spec_of(replace(job, asked={}))["scenario"] | stated)
     new = own | _in_base_units(scenario)
     now, before = (writer.written(each, shape_of(each)) for each in (new, own))
     names = [name for name in [*job.fields, *now] if before.get(name) != now.get(name)]

@@ -17,7 +17,7 @@ from ...catalog import kind
 from ...kernels.calculus.derivatives import derivative
 from ...kernels.calculus.phases import in_phase, parts, side_by_side
 from ...kernels.graph.formulas import Function, Graph, MissingInputError, UnknownNameError
-from ..errors import InputError
+from ..errors import InputError, OpenError
 from ..spec.axis import Array, Axis
 from ..spec.phases import keys
 from ..spec.scenario import Problem, choose
@@ -139,7 +139,8 @@ def formulas_of(
                 known[key] = _selected(problem.graph, needed, choice)
             except (MissingInputError, UnknownNameError) as error:
                 said = f"{error}{_without(problem, str(error))}{_where(problem, choice)}"
-                raise InputError(said) from None
+                missing = isinstance(error, MissingInputError)
+                raise (OpenError if missing else InputError)(said) from None
         formulas.append(known[key])
     return formulas
 

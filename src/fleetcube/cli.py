@@ -454,17 +454,24 @@ def explain(name: str | None, selectors: tuple[str, ...]) -> None:
       fleetcube explain memory_per_gpu examples/plan.toml
     """
     from fleetcube.grid.ask import account
-    from fleetcube.grid.errors import InputError
+    from fleetcube.grid.errors import InputError, OpenError
     from fleetcube.grid.explain import explain as text
     from fleetcube.grid.explain import explain_traffic, origins
     from fleetcube.grid.formats.read import is_file, job_at, told
-    from fleetcube.grid.show.selectors import pairs
+    from fleetcube.grid.show.selectors import narrow, pairs
     from fleetcube.grid.show.tables import cannot_run, memory_use
 
     if name is not None and is_file(name):
-        if (job := job_at(name)) is not None:
+        if (job := job_at(name, pairs(selectors))) is not None:
             say_each([*told(job), ""], err=False)
-        point = traffic(name, selectors)
+        try:
+            point = traffic(name, selectors)
+        except OpenError as error:
+            if job is None:
+                raise
+            narrow({"scenario": {}, "axes": {}}, selectors)  # which refuses other names
+            say(f"note: of its network and step: {error}", err=True)
+            return
         say(explain_traffic(point))
         say_each(["", *origins(point.attrs)], err=False)
         print_foot(point, err=False)

@@ -130,6 +130,20 @@ def test_plots_are_pictures(folder: Path) -> None:
         assert (folder / arguments[-1]).stat().st_size > 5000
 
 
+def test_explain_lists_the_fields_of_a_script_that_leaves_something_open(tmp_path: Path) -> None:
+    flags = "--num-layers 4 --hidden-size 512 --num-attention-heads 8 --seq-length 1024 --bf16"
+    text = f"torchrun pretrain_gpt.py {flags} --micro-batch-size 1 --global-batch-size $GBS\n"
+    (tmp_path / "launch.sh").write_text(text)
+    for given, code, why in (
+        ((), 0, "(and vocab_size)"),
+        (("vocab_size=32000", "global_batch_size=8", "n_gpus=8"), 0, "is missing"),
+        (("vocab_sizes=32000",), 2, "did you mean 'vocab_size'?"),
+    ):
+        done = fleetcube("explain", "launch.sh", *given, folder=tmp_path)
+        assert (done.returncode, why in done.stderr) == (code, True), done.stderr
+        assert "sequence_length = 1024" in done.stdout
+
+
 def test_explain_tells_formula_unit_source_and_neighbours(folder: Path) -> None:
     done = fleetcube("explain", "cluster_mtbf", folder=folder)
     formula = "M = 1 / (nodes / MTTF_node"

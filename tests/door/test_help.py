@@ -67,6 +67,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "all_reduce.log").write_text(log(), encoding="utf-8")
     (folder / "steps.csv").write_text(STEPS, encoding="utf-8")
     (folder / "events.csv").write_text("kind,count\ngpu,148\n", encoding="utf-8")
+    (folder / "launch.sh").write_text("torchrun train.py --num-layers 4\n", encoding="utf-8")
     (folder / "job.toml").write_text(SPEC, encoding="utf-8")
     (folder / "train.log").write_text(TRAINED, encoding="utf-8")
     (folder / "config.json").write_text(json.dumps(SHAPE), encoding="utf-8")

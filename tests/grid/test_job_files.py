@@ -75,10 +75,10 @@ python3 -m MaxText.train MaxText/configs/base.yml run_name=a base_emb_dim=6144 \
 """
 
 
-def job(text: str, name: str, tmp_path: Path) -> Any:
+def job(text: str, name: str, tmp_path: Path, **given: Any) -> Any:
     path = tmp_path / name
     path.write_text(text, encoding="utf-8")
-    return read_job(str(path))
+    return read_job(str(path), given)
 
 
 def test_a_job_of_torchtitan(tmp_path: Path) -> None:
@@ -147,8 +147,7 @@ def test_a_configuration_of_maxtext(tmp_path: Path) -> None:
 
 def test_a_launch_script_of_maxtext(tmp_path: Path) -> None:
     """22 B of MaxText's README, by hand: 4 of attention with heads of 128, two matrices."""
-    found = job(SCRIPT, "22b.sh", tmp_path)
-    spec = spec_of(found, {"n_gpus": 256})
+    spec = spec_of(job(SCRIPT, "22b.sh", tmp_path, n_gpus=256))
     assert spec["scenario"]["global_batch_size"] == 512
     assert spec["scenario"]["micro_batch_size"] == 16
     count = float(Sweep(spec["scenario"], {}, ["parameters"]).evaluate()["parameters"])
@@ -161,7 +160,9 @@ def test_a_batch_of_each_chip_grows_with_the_chips_that_are_given(tmp_path: Path
     text = "python3 train.py base.yml ici_fsdp_parallelism=64 per_device_batch_size=13 steps=2"
     found = job(text, "22b.sh", tmp_path)
     assert found.scenario["global_batch_size"] == 64 * 13
-    assert spec_of(found, {"n_gpus": 512})["scenario"]["global_batch_size"] == 512 * 13
+    found = job(text, "22b.sh", tmp_path, n_gpus=512)
+    assert found.scenario["global_batch_size"] == 512 * 13
+    assert found.scenario["data_parallel_shard"] == 64
 
 
 def test_a_configuration_that_a_script_names_is_not_read(tmp_path: Path) -> None:
@@ -215,7 +216,7 @@ def test_a_spec_is_no_job(tmp_path: Path) -> None:
         ("b.yml", TEXT + "a: !!python/name:os.system\n", "has an alias or a tag in line 12"),
         ("b.yml", TEXT + "a: " + "[" * 99 + "]" * 99, "nested too deeply"),
         ("b.yml", TEXT + "a: 1\n" * 60_000, "more than 262,144 letters"),
-        ("c.sh", SCRIPT.replace("=24576", "=$WIDTH"), "leaves intermediate_size open"),
+        ("c.sh", SCRIPT.replace("=24576", "=$WIDTH"), "leaves ffn_hidden_size open"),
     ],
 )
 def test_wrong_values_are_told_in_one_line(name: str, text: str, told: str, tmp_path: Path) -> None:
@@ -313,3 +314,39 @@ def test_broken_files_are_read_or_refused_in_one_line(name: str, text: str, tmp_
                 held = held[:at] + dice.choice(pieces) + held[at + dice.randint(0, 9) :]
             path.write_bytes(held.encode(errors="surrogatepass"))
             answered(lambda: read_spec(path, {"n_gpus": 64}))
+
+
+PARTS = ("query_proj", "key_proj", "value_proj", "out_proj")
+
+
+@pytest.mark.parametrize(
+    ("policy", "recompute"),
+    [
+        ("remat_policy: save_dot_with_context_except_mlp", "layernorm+mlp+moe"),
+        ("remat_policy: custom", "full"),
+        ("remat_policy: custom\ndecoder_layer_input: device", "full"),
+        ("\n".join(["remat_policy: custom", *(f"{name}: device" for name in PARTS)]), None),
+        (
+            "\n".join(["remat_policy: custom", *(f"{n}: device" for n in (*PARTS, "context"))]),
+            "layernorm+mlp+moe",
+        ),
+        (
+            "\n".join(
+                ["remat_policy: custom"]
+                + [f"{n}: device" for n in (*PARTS, "mlpwi_0", "mlpwi_1", "mlpwo")]
+            ),
+            "products",
+        ),
+        ("remat_policy: custom\ndecoder_layer_input: offload", None),
+        ("remat_policy: custom\ncontext: $X", None),
+        ("remat_policy: save_qkv_proj", None),
+    ],
+)
+def test_policies_of_maxtext_by_tensors(policy: str, recompute: str | None, tmp_path: Path) -> None:
+    """decoders.py (get_remat_policy): what no input says is asked for."""
+    text = f"model_name: llama3-8b\nper_device_batch_size: 2\nici_fsdp_parallelism: 8\n{policy}\n"
+    found = job(text, "run.yml", tmp_path)
+    assert not found.unknown
+    assert ("recompute" in found.asked) == (recompute is None)
+    if recompute is not None:
+        assert found.scenario["recompute"] == recompute

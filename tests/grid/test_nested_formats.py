@@ -174,7 +174,7 @@ def test_a_file_says_its_job(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_text(FILES[name], encoding="utf-8")
     assert not read_job(str(path)).unknown
-    scenario = read_spec(path, ["model"] if name == "ds.json" else [])["scenario"]
+    scenario = read_spec(path, {"model": "llama-3-8b"} if name == "ds.json" else {})["scenario"]
     assert {key: scenario.get(key) for key in SAID[name]} == SAID[name]
     if name in PARAMETERS:
         model = {key: scenario[key] for key in ("model", "n_gpus") if key in scenario}
@@ -244,7 +244,7 @@ def test_wrong_values_are_one_line(
     path = tmp_path / name
     path.write_text(FILES[name].replace(old, new), encoding="utf-8")
     with pytest.raises(InputError) as error:
-        read_spec(path, ["model"] if name == "ds.json" else [])
+        read_spec(path, {"model": "llama-3-8b"} if name == "ds.json" else {})
     assert told in str(error.value)
     assert "\n" not in str(error.value)
 

@@ -76,13 +76,13 @@ def fields_passed(calls: list[list[str]]) -> dict[str, Any] | None:
     return rows[-1] if rows else None
 
 
-def differences(text: str, calls: list[list[str]]) -> list[str]:
+def differences(text: str, calls: list[list[str]], path: str = "launch.sh") -> list[str]:
     """Fields that are read with another value than bash passes, and not left open."""
     theirs = fields_passed(calls)
     if theirs is None:
         return []
     try:
-        ours, _ = megatron_lm.arguments(text, "launch.sh")
+        ours, _ = megatron_lm.arguments(text, path)
     except InputError as error:
         return [] if "more than a launch script" in str(error) else [str(error)]
     made = []
@@ -338,8 +338,7 @@ def test_scripts_as_people_write_them_are_read_as_bash_runs_them(tmp_path: Path)
     for name, _, text in rows:
         folder = tmp_path / name
         folder.mkdir()
-        batch = [shell.options(line.split()) for line in megatron_lm._SBATCH.findall(text)]
-        slurm = megatron_lm._slurm({key: value for row in batch for key, value in row.items()})
+        slurm = megatron_lm.slurm(megatron_lm.slurm_options(text))
         (calls,) = passed([text], folder, **slurm)
         theirs = fields_passed(calls)
         assert theirs is not None, f"{name} launches nothing"
@@ -383,6 +382,79 @@ def test_processes_that_a_launcher_leaves_open_are_asked_for() -> None:
     job = megatron_lm.read(BATCH.format(tasks=1, launch=launch), "job.sh")
     assert job.asked["n_gpus"] == "nproc-per-node is $GPUS"
     assert "n_gpus" not in job.scenario
+
+
+LAUNCH = "torchrun --nproc-per-node 8 pretrain_gpt.py --num-layers 32 --bf16"
+DEGREES = "--tensor-model-parallel-size $TP --pipeline-model-parallel-size $PP"
+
+
+@pytest.mark.parametrize(
+    ("text", "degrees"),
+    [
+        ("source env.sh", ["4", "2"]),
+        ("PP=8\n. ./env.sh", ["4", "2"]),
+        ("set -a; . ./env.sh; set +a", ["4", "2"]),
+        ("[ -f env.sh ] && source env.sh", [None, None]),
+        ("source far/env.sh\nTP=${TP:-1}\nPP=2", [None, "2"]),
+        ('source far/env.sh\nTP=1; [ -n "$PP" ] && TP=8\nPP=2', [None, "2"]),
+        ("source far/activate\nTP=${TP:-1}\nPP=2", ["1", "2"]),
+        ("export TP=4 PP=2", ["4", "2"]),
+    ],
+)
+def test_files_of_variables_are_read_beside_a_script_and_asked_for_elsewhere(
+    tmp_path: Path, text: str, degrees: list[str | None]
+) -> None:
+    """bash reads them all; a file elsewhere sets another value than the script does alone."""
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far" / "activate").touch()
+    for name in ("env.sh", "far/env.sh"):
+        (tmp_path / name).write_text("TP=4\nexport PP=2\n")
+    text = f"{text}\n{LAUNCH} {DEGREES}\n"
+    path = str(tmp_path / "launch.sh")
+    assert not differences(text, passed([text], tmp_path)[0], path)
+    fields, remarks = megatron_lm.arguments(text, path)
+    for name, degree in zip(("tensor", "pipeline"), degrees, strict=True):
+        value = str(fields[f"{name}-model-parallel-size"])
+        assert value == degree if degree else "$" in value
+    assert any("far/" in remark for remark in remarks) == ("far/" in text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'if [ "$MODE" = train ]; then LAUNCH; fi',
+        "for each in $MODE; do LAUNCH; done",
+        "case $MODE in train) LAUNCH;; esac",
+        "run() { LAUNCH; }\n[[ $MODE == train ]] && run",
+        'ssh node "cd /work && LAUNCH"',
+        "srun --ntasks-per-node 8 python pretrain_gpt.py --num-layers 32 DEGREES",
+    ],
+)
+def test_launches_that_depend_on_the_environment_are_read(tmp_path: Path, text: str) -> None:
+    text = text.replace("LAUNCH", f"{LAUNCH} DEGREES").replace("DEGREES", DEGREES)
+    text = f"TP=4\nPP=2\n{text}\n".replace("ssh node", "bash -c")
+    assert not differences(text, passed([text], tmp_path, MODE="train")[0])
+    fields, _ = megatron_lm.arguments(text.replace("bash -c", "ssh node"), "launch.sh")
+    assert fields["num-layers"] == "32"
+    assert str(fields["tensor-model-parallel-size"]) == "4"
+
+
+def test_other_shells_get_what_is_exported_to_them_alone() -> None:
+    text = f"'{LAUNCH} {DEGREES}'"
+    for before, degrees in (
+        ("docker run -e TP=4 --env PP=2 image", ("4", "2")),
+        ("export PP=2; docker run -e TP=4 -e PP image", ("4", "2")),
+        ("export PP=2; docker run --env=TP=4 image", ("4", "$PP")),
+        ("docker run --env-file job.env -e TP=4 image", ("4", "$PP")),
+        ("export PP=2; srun --export=ALL,TP=4", ("4", "2")),
+        ("export PP=2; TP=4; bash -c", ("$TP", "2")),
+        ("export PP=2 TP=4; ssh node", ("$TP", "$PP")),
+    ):
+        shell_ = "" if before.endswith(("bash -c", "node")) else "bash -c"
+        fields, remarks = megatron_lm.arguments(f"{before} {shell_} {text}\n", "launch.sh")
+        found = tuple(fields[f"{name}-model-parallel-size"] for name in ("tensor", "pipeline"))
+        assert found == degrees, before
+        assert any("not read: job.env" in each for each in remarks) == ("job.env" in before)
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,20 @@ def test_steps_of_each_framework(form: Format) -> None:
         refused("state global_batch_size", lambda: step_of(log, {}))
 
 
+def test_lines_of_dllogger() -> None:
+    """The example of NVIDIA's recipes: a step of 25.1 s, among hyperparameters and others."""
+    head = 'DLLL {"timestamp": "1727461.9", "type": "LOG", "step": "PARAMETER", "data": {"lr": 1}}'
+    data = '"global_step": %d%s, "train_backward_timing in s": 4.8e-05, "grad_norm": 8.8, '
+    line = 'DLLL {"elapsedtime": "1645.1", "type": "LOG", "step": %d, "data": {' + data
+    line += '"train_step_timing in s": %r, "epoch": 0}}'
+    rows = [(k, 60.0 if k == 1 else 25.115550994873047) for k in range(1, 20)]
+    text = [line % (k, k, ".0" * (k % 2), t) for k, t in rows]
+    log = parse_training_log("\n".join([head, *text]))
+    assert log.framework == "NeMo"
+    assert [step.number for step in log.steps] == [*range(2, 20)]
+    assert log.time == pytest.approx(25.1, abs=0.05)
+
+
 def test_what_a_log_says_of_its_lines() -> None:
     lines = [megatron(k, 2.0) for k in range(10, 200, 10)]
     ramp = [megatron(k, 1.0).replace(f"size: {BATCH:5d}", "size:   256") for k in range(1, 9)]

@@ -31,7 +31,7 @@ JOB: dict[str, Any] = {
     "checkpoint_mode": "sync",  # tiers would change this; without them, their shares have kinks
     "memory_tier_survival": 0.6, "drive_tier_survival": 0.9, "tier_stall_share": 0.3,
     "slow_node_slowdown": 0.1, "slow_node_mttf": 1e8, "slow_node_detection_time": 1e4,
-    "slow_node_check_interval": 1e5,
+    "slow_node_check_interval": 1e5, "latent_kv_elements": 576, "latent_weights": 187e6,
 }  # fmt: skip
 OPTIONS = {name: row.choices for name, row in INPUTS.items() if row.kind == "option"}
 OUTPUTS = [

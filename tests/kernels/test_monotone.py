@@ -31,6 +31,7 @@ SIZES: dict[str, Any] = {
     "micro_batch_size": [1, 2], "experts": [8, 64], "linear_heads": [32, 64],
     "repair_crews": [1, 8], "torus_x": [2, 4], "torus_y": [2, 4],
     "sequence_length": [2048, 4096, 131072], "document_length": [300, 5000],
+    "latent_kv_elements": [576, 1024], "latent_weights": [1e8, 187e6],
 }  # fmt: skip
 # Centres of inputs without a finite default above zero
 SPREAD = {

@@ -12,6 +12,7 @@ from fleetcube.commands.init import init
 from fleetcube.commands.plan import plan
 from fleetcube.commands.plot import plot
 from fleetcube.commands.probe import probe
+from fleetcube.commands.record import record
 from fleetcube.commands.reduce import reduce
 from fleetcube.commands.scaling_limit import scaling_limit
 from fleetcube.commands.schema import schema
@@ -32,5 +33,6 @@ COMMANDS: tuple[click.Command, ...] = (
         global_sensitivity,
         init,
     ),
-    *(plan, plot, probe, reduce, scaling_limit, schema, sensitivity, solve, uncertainty, validate),
+    *(plan, plot, probe, record, reduce, scaling_limit, schema, sensitivity, solve, uncertainty),
+    validate,
 )

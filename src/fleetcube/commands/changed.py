@@ -10,10 +10,13 @@ def changed_spec(
     path: str, selectors: Sequence[str], without: Collection[str] = ()
 ) -> dict[str, Any]:
     """Read a spec with other values and without some axes; remarks go to standard error."""
-    from fleetcube.grid.formats.read import read_spec
+    from fleetcube.grid.formats.read import job_at, layout_of, read_spec
     from fleetcube.grid.show.selectors import narrow, pairs
 
-    spec, notes = narrow(read_spec(path, pairs(selectors)), selectors, without)
+    given = {**dict.fromkeys(without), **pairs(selectors)}  # what is sought has no one value
+    if (job := job_at(path, given)) is not None:
+        say(layout_of(job), err=True)
+    spec, notes = narrow(read_spec(path, given), selectors, without)
     say_each(notes)
     return spec
 

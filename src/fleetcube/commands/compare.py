@@ -115,18 +115,25 @@ def _two_values(
     """One spec with each of two values: the sweeps, their names, and the other selectors."""
     from fleetcube.grid.ask.layouts import in_command
     from fleetcube.grid.errors import InputError
+    from fleetcube.grid.formats.read import job_at
     from fleetcube.grid.show.selectors import pairs
     from fleetcube.grid.spec.auto import at
     from fleetcube.grid.spec.axes import make_axes
 
     lists = [text for text in selectors if "," in text]
+    if len(lists) == 1 and lists[0].count(",") == 1 and job_at(spec) is not None:
+        name, _, both_values = lists[0].partition("=")
+        others = tuple(text for text in selectors if text != lists[0])
+        each = [f"{name}={value}" for value in both_values.split(",")]
+        one, two = (changed(spec, [*others, text], otherwise=usual) for text in each)
+        return (one, two), (f"{spec} {each[0]}", f"{spec} {each[1]}"), ()
     both = _changed(spec, selectors, usual, lists)
-    two = [name for name in pairs(lists) if both._sizes.get(name) == 2]
-    if len(two) != 1:
+    found = [name for name in pairs(lists) if both._sizes.get(name) == 2]
+    if len(found) != 1:
         raise InputError(
             "compare takes two specs, or one and two values of one name: gpu=h100-sxm,b200-sxm"
         )
-    axis = make_axes(both.graph, both.spec["axes"])[two[0]]
+    axis = make_axes(both.graph, both.spec["axes"])[found[0]]
     rest = {name: own for name, own in both.spec["axes"].items() if name != axis.name}
     sweeps = [
         both.replace(scenario={**both.spec["scenario"], **at(axis, k)}, axes=rest) for k in (0, 1)

@@ -9,6 +9,7 @@ LISTING = {
         "compare": "Compare two specs: what differs, and because of what.",
         "simulate": "Simulate the failures of a spec's jobs.",
         "uncertainty": "Compute quantiles from distributions of inputs.",
+        "record": "Run your launch script; write what it would launch.",
     },
     "Ask": {
         "plan": "Find the best layouts of a job, and their results.",
@@ -49,6 +50,7 @@ MEANT = {  # words that are not commands -> commands that do what they say
     "uncertainty": ("interval", "intervals", "quantiles"),
     "solve": ("find", "goal", "seek"),
     "best": ("optimize", "minimize", "maximize", "search", "argmin", "argmax", "top", "pareto"),
+    "record": ("capture", "trace", "dry-run"),
     "reduce": ("mean", "quantile", "sum", "count"),
     "scaling-limit": ("wall", "limit", "scaling"),
     "sensitivity": ("levers", "rank", "tornado"),

@@ -1,0 +1,97 @@
+"""Each argument of Megatron-LM and of launchers is of one kind: read, without effect, or known and
+not counted. The list of names is of its arguments.py of 2026-08 and of five older releases."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from fleetcube.grid.formats import megatron_lm
+from fleetcube.grid.formats.read import read_job, summary, told
+
+from .common import cases
+
+NAMES = (Path(__file__).parents[1] / "data" / "megatron_lm_arguments.txt").read_text().split()
+BASE = (
+    "torchrun --nproc-per-node 8 pretrain_gpt.py --num-layers 8 --hidden-size 1024 --bf16 "
+    "--num-attention-heads 8 --seq-length 2048 --vocab-size 32000 --micro-batch-size 1 "
+    "--global-batch-size 64 "
+)
+
+
+@pytest.mark.parametrize("part", ["without", "uncounted"])
+def test_each_pattern_is_of_a_real_argument(part: str) -> None:
+    for why, row in getattr(megatron_lm.of(), part).items():
+        for pattern in re.split(r"\s\|\s", row):
+            name = pattern.split("=")[0]
+            assert any(re.fullmatch(name, each) for each in NAMES), (why, pattern)
+
+
+def test_no_argument_is_of_two_kinds() -> None:
+    table = megatron_lm.of()
+    read = {*table.inputs, *table.model, *table.switches, *table.words}
+    uncounted = [re.compile(row, re.VERBOSE) for row in table.uncounted.values()]
+    for name in NAMES:
+        known = any(row.fullmatch(name) for row in uncounted)
+        kinds = [name in read, bool(table.why_without(name)), known]
+        assert sum(kinds) <= 1, (name, kinds)
+
+
+@cases(
+    "flags, uncounted",
+    ("--attention-backend flash --transformer-impl transformer_engine --use-flash-attn", []),
+    ("--cuda-graph-impl none --empty-unused-memory-level 0", []),
+    ("--cuda-graph-impl local", ["cuda-graph-impl"]),
+    ("--empty-unused-memory-level 2", ["empty-unused-memory-level"]),
+    ("--moe-flex-dispatcher-backend deepep", []),
+    ("--moe-flex-dispatcher-backend hybridep", ["moe-flex-dispatcher-backend"]),
+    (
+        "--fp8-dot-product-attention --tp-comm-overlap",
+        ["fp8-dot-product-attention", "tp-comm-overlap"],
+    ),
+    (
+        "--no-masked-softmax-fusion --cross-entropy-loss-fusion",
+        ["cross-entropy-loss-fusion", "no-masked-softmax-fusion"],
+    ),
+    ("--optimizer-offload-fraction 0.5", ["optimizer-offload-fraction"]),
+    ("--optimizer-offload-fraction 1.0", []),
+    (
+        "--use-transformer-engine-op-fuser --moe-permute-fusion",
+        ["moe-permute-fusion", "use-transformer-engine-op-fuser"],
+    ),
+)
+def test_values_say_whether_a_field_changes_what_is_not_counted(
+    tmp_path: Path, flags: str, uncounted: list[str]
+) -> None:
+    path = tmp_path / "launch.sh"
+    path.write_text(BASE + flags)
+    job = read_job(str(path))
+    assert sorted(job.uncounted) == uncounted
+    assert not job.unknown
+    assert ("known and not counted" in summary(job)) == bool(uncounted)
+    assert ("Known and not counted, with what they change" in told(job)) == bool(uncounted)
+
+
+@cases(
+    "flags, inputs",
+    ("--attention-backend unfused", {"attention_kernel": "standard"}),
+    ("--transformer-impl local", {"attention_kernel": "standard"}),
+    ("--fp8-format hybrid", {"quantised_parameters": False}),
+    ("--fp8-format hybrid --fp8-param-gather", {"quantised_parameters": True}),
+    ("--use-torch-fsdp2 --torch-fsdp2-no-reshard-after-forward", {"zero_stage": 2}),
+    (
+        "--fp4-format e2m1 --first-last-layers-bf16 --num-layers-at-end-in-bf16 3",
+        {"sixteen_bit_layers_share": 0.5},
+    ),
+    ("--cpu-offloading-num-layers 2", {"activation_offload": "layers", "offloaded_layers": 2}),
+    (
+        "--fine-grained-activation-offloading --offload-modules attn_norm,moe_act",
+        {"offload_attn_norm": 1, "offload_moe_act": 1},
+    ),
+)
+def test_what_inputs_say_is_read(tmp_path: Path, flags: str, inputs: dict[str, object]) -> None:
+    path = tmp_path / "launch.sh"
+    path.write_text(BASE + flags)
+    job = read_job(str(path))
+    assert inputs.items() <= job.scenario.items()
+    assert not {*job.uncounted, *job.unknown}
