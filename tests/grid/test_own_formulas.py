@@ -122,7 +122,7 @@ def with_it(outputs: list[str], name: str, **more: Any) -> Sweep:
     return Sweep({**JOB, **more}, AXES, outputs, graph=name)
 
 
-def test_a_formula_of_a_plugin_takes_the_place_of_ours_and_others_are_added(
+def test_a_formula_of_others_takes_the_place_of_ours_and_new_ones_are_added(
     written: Callable[..., str],
 ) -> None:
     found = with_it(["bubble_ratio", "bubble_fraction", *NEW], written()).evaluate()
@@ -245,7 +245,7 @@ def test_the_hash_is_that_of_the_code_and_its_constants(
 
 
 @pytest.mark.parametrize("engine", ["numpy", "numba", "jax"])
-def test_a_constant_changed_in_the_process_is_another_plugin(
+def test_a_constant_changed_in_the_process_is_another_graph(
     written: Callable[..., str], engine: Any
 ) -> None:
     name = written()
@@ -272,7 +272,7 @@ def test_a_file_changed_since_it_was_imported_is_refused(
         with_it(["bubble_ratio"], name)
 
 
-def test_a_cube_without_its_plugin_is_read_and_never_computed_by_another(
+def test_a_cube_without_its_graph_is_read_and_never_computed_by_another(
     written: Callable[..., str], tmp_path: Path, recwarn: pytest.WarningsRecorder
 ) -> None:
     name = written()
@@ -399,7 +399,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("code", "rule"), REFUSED, ids=[rule for _, rule in REFUSED])
-def test_a_bad_plugin_is_refused_in_one_line(
+def test_a_bad_graph_is_refused_in_one_line(
     written: Callable[..., str], code: str, rule: str
 ) -> None:
     name = written(code, "lab_bad")
