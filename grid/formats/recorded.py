@@ -28,7 +28,9 @@ _STAND_IN = """#!/bin/sh
 case "{name} $1" in python*" -c"|python*" -V"|python*" --version"|python*" -"|python*" ")
   exec {real} "$@";;
 esac
-{{ printf '%s\\0' {name} "$@"; }} > "$(mktemp {folder}/launch.XXXXXXXXXX)"
+file=$(mktemp {folder}/launch.XXXXXXXXXX)
+printf '%s\\0' {name} "$@" > "$file"
+printf '%s\\n' "$file" >> {folder}/order
 """
 
 
@@ -39,11 +41,12 @@ def record(command: Sequence[str], seconds: float) -> tuple[str, list[str]]:
     lines = [line for path in command if Path(path).is_file() for line in _batch_lines(path)]
     with tempfile.TemporaryDirectory() as folder:
         status = _run(command, _environment(Path(folder), lines), seconds)
-        files = sorted(Path(folder).glob("launch.*"), key=lambda file: file.stat().st_mtime_ns)
-        rows = [file.read_bytes()[:_MOST].decode(errors="replace").split("\0") for file in files]
+        order = Path(folder, "order")  # times of files are too coarse to tell it
+        files = order.read_text().splitlines() if order.exists() else []
+        launched = [Path(file).read_bytes()[:_MOST].decode(errors="replace") for file in files]
     stopped = f"it was stopped after {seconds:g} s"
     ended = stopped if status is None else f"it ended with status {status}"
-    launches = dict.fromkeys(shlex.join(row[:-1]) for row in rows)
+    launches = dict.fromkeys(shlex.join(row.split("\0")[:-1]) for row in launched)
     if not launches:
         raise InputError(f"{shlex.join(command)!r} starts none of {', '.join(LAUNCHERS)}; {ended}")
     for name in _SLURM.keys() - slurm_options("\n".join(lines)).keys():
