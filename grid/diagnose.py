@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..catalog import CatalogError, pooled
+from ..kernels.graph.roles import REASON
 from ..kernels.physics.graph import PHYSICS
 from ..kernels.physics.inputs import INPUTS
-from ..kernels.physics.roles import REASON
 from .ask.interval import interval
 from .ask.layouts import (
     LAYOUT,

@@ -285,6 +285,7 @@ TOPICS = {
 }
 # Words that coincide with names
 WORDS = {
+    "kernels/graph/roles.py": {"infeasible_reason"},  # a name of the engine
     "grid/plots/picture.py": {"ettr", "hfu", "mfu", "pue"},  # abbreviations, in upper case
     "grid/plots/topology.py": {"sites"},  # a kind of traffic
     "grid/show/tables.py": {"feasible"},  # the heading of a column

@@ -4,15 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ...kernels.physics.roles import (
-    ACCOUNT,
-    MEMORY,
-    PARTS,
-    REASON,
-    RESERVED,
-    TENSORS,
-    WITHOUT_LATENTS,
-)
+from ...kernels.graph.roles import REASON
+from ...kernels.physics.roles import ACCOUNT, MEMORY, PARTS, RESERVED, TENSORS, WITHOUT_LATENTS
 from ..errors import InputError
 from ..show.tables import label
 from ..spec import framework

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ...kernels.physics.roles import NEAR, REASON
+from ...kernels.graph.roles import REASON
+from ...kernels.physics.roles import NEAR
 from ..errors import InputError, check_count, check_texts, shown
 from ..plan.labels import coordinates, root_attributes
 from ..reduce.pareto import pareto, sign_of

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...catalog import KINDS, FileLabel
 from ...kernels.graph.formulas import Graph
-from ...kernels.physics.roles import REASON
+from ...kernels.graph.roles import REASON
 from ..errors import InputError, nearest
 from ..plan.labels import plain
 from ..plan.plan import Plan

@@ -11,7 +11,8 @@ from ...kernels.calculus.derivatives import Derivative, derivative, name_of, rea
 from ...kernels.calculus.phases import phase_of, without_phase
 from ...kernels.graph.bind import definitions
 from ...kernels.graph.formulas import Graph, parameters
-from ...kernels.physics.roles import REASON, UNCOUNTED
+from ...kernels.graph.roles import REASON
+from ...kernels.physics.roles import UNCOUNTED
 from ..errors import InputError, check_texts, nearest, shown
 from ..plan import memory
 from ..plan.labels import coordinates, dtype_of

@@ -16,9 +16,10 @@ import numpy as np
 
 from ...kernels.calculus.phases import without_phase
 from ...kernels.graph.formulas import Graph
+from ...kernels.graph.roles import REASON
 from ...kernels.physics.graph import PHYSICS
 from ...kernels.physics.inputs import INPUTS
-from ...kernels.physics.roles import HEADROOM, LARGEST, LOSSES, MEANS, MONEY, NEAR, REASON, SUMS
+from ...kernels.physics.roles import HEADROOM, LARGEST, LOSSES, MEANS, MONEY, NEAR, SUMS
 from ..errors import InputError, nearest, shown
 from ..plan.labels import REMARKS, attributes, coordinates, root_attributes
 from ..plan.plan import Plan

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.physics.roles import HEADROOM, REASON, RUN_STEPS, STEPS
+from ...kernels.graph.roles import REASON
+from ...kernels.physics.roles import HEADROOM, RUN_STEPS, STEPS
 from ..errors import InputError
 from ..reduce.pareto import sign_of
 from ..run.evaluation import Evaluation, is_known

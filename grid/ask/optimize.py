@@ -17,7 +17,8 @@ import numpy as np
 
 from ...kernels.calculus.derivatives import name_of
 from ...kernels.graph.formulas import Graph, parameters
-from ...kernels.physics.roles import LIMITS, NEAR, REASON, RUN_STEPS, STEPS
+from ...kernels.graph.roles import REASON
+from ...kernels.physics.roles import LIMITS, NEAR, RUN_STEPS, STEPS
 from ..errors import InputError, imported, shown
 from ..plan.execute import evaluate_block
 from ..plan.grid import by_dims

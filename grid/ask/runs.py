@@ -17,7 +17,8 @@ import numpy as np
 from ...kernels.calculus.derivatives import is_quantity
 from ...kernels.calculus.phases import without_phase
 from ...kernels.graph.formulas import Graph
-from ...kernels.physics.roles import ALSO_REASONS, HEADROOM, NEAR, REASON, UNITS
+from ...kernels.graph.roles import REASON
+from ...kernels.physics.roles import ALSO_REASONS, HEADROOM, NEAR, UNITS
 from ..errors import InputError, check_texts, nearest, shown
 from ..plan import tiles
 from ..plan.plan import Plan

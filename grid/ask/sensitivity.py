@@ -10,8 +10,9 @@ from ...kernels.calculus.derivatives import unit_of
 from ...kernels.calculus.phases import without_phase
 from ...kernels.declare import CHANGERS
 from ...kernels.graph.formulas import Graph
+from ...kernels.graph.roles import REASON
 from ...kernels.physics.inputs import BY_TOPIC
-from ...kernels.physics.roles import DECIDING, MONEY, NEAR, REASON
+from ...kernels.physics.roles import DECIDING, MONEY, NEAR
 from ..errors import InputError, nearest, shown
 from ..plan import memory, tiles
 from ..plan.cases import choices

@@ -10,7 +10,8 @@ import numpy as np
 from ...kernels.calculus.derivatives import name_of
 from ...kernels.calculus.phases import without_phase
 from ...kernels.graph.formulas import Graph
-from ...kernels.physics.roles import ERRORS, RATIOS_OF_PARTS, REASON
+from ...kernels.graph.roles import REASON
+from ...kernels.physics.roles import ERRORS, RATIOS_OF_PARTS
 from ...kernels.statistics import normal_quantile
 from ..errors import InputError, check_count, check_texts, imported
 from ..plan import memory, tiles

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...kernels.graph.roles import REASON
 from ...kernels.physics.graph import PHYSICS
-from ...kernels.physics.roles import HEADROOM, NEAR, REASON
+from ...kernels.physics.roles import HEADROOM, NEAR
 from ..errors import InputError, shown
 from ..reduce.kept import met
 from ..run.evaluation import Evaluation, is_known

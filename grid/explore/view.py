@@ -19,9 +19,9 @@ import numpy as np
 
 from ...kernels.calculus.phases import without_phase
 from ...kernels.declare import written
+from ...kernels.graph.roles import REASON
 from ...kernels.physics.graph import PHYSICS
 from ...kernels.physics.inputs import INPUTS
-from ...kernels.physics.roles import REASON
 from ..errors import ChangedError, InputError, check_path, nearest, shown
 from ..plan.labels import own_version
 from ..plots.picture import words

@@ -20,6 +20,7 @@ from ...kernels.calculus.derivatives import derivative
 from ...kernels.engines import javascript
 from ...kernels.engines.program import fold
 from ...kernels.graph.formulas import Function, Graph, parameters
+from ...kernels.graph.roles import REASON
 from ...kernels.physics.inputs import TOPIC_OF
 from ...kernels.physics.roles import (
     BEST_HIGH,
@@ -31,7 +32,6 @@ from ...kernels.physics.roles import (
     MEMORY,
     MONEY,
     NEAR,
-    REASON,
     RUN_STEPS,
     SHARES,
     SIZES,

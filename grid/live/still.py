@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...kernels.physics.roles import MEMORY, REASON, SIZES
+from ...kernels.graph.roles import REASON
+from ...kernels.physics.roles import MEMORY, SIZES
 from ..ask.interval import interval
 from ..plots.picture import words
 from ..run.evaluation import Evaluation

@@ -15,6 +15,7 @@ from ...kernels.engines import numpy as numpy_engine
 from ...kernels.engines import on_device as device
 from ...kernels.engines.job import Job
 from ...kernels.graph.formulas import Function, parameters
+from ...kernels.graph.roles import REASON
 from ..spec.axis import Array
 from .engine import JAX
 from .grid import Case, Grid, by_dims
@@ -74,11 +75,11 @@ def on_device(
     values = _on_device_arrays(plan, cases[0], dims, region, names)
     masked = [name for name in names if plan.mask and name in plan.layout_dependent]
     if masked:
-        own = plan.out_dims[plan.reason]
+        own = plan.out_dims[REASON]
         if len(plan.cases_of(own)) > 1:
             return None
         inside = {dim: region[dim] for dim in own}
-        reason = _on_device_arrays(plan, cases[0], own, inside, [plan.reason])[plan.reason]
+        reason = _on_device_arrays(plan, cases[0], own, inside, [REASON])[REASON]
         sizes = dict(zip(own, reason.shape, strict=True))
         reason = reason.reshape(tuple(sizes.get(dim, 1) for dim in dims))
         for name in masked:
@@ -137,12 +138,10 @@ def _mask(
     masked = [name for name in outs if name in plan.layout_dependent]
     if not masked:
         return
-    own = plan.out_dims[plan.reason]
+    own = plan.out_dims[REASON]
     reason = np.empty(extent(region, own, own), np.int8)
     values = free if own == dims else None  # free inputs have all dimensions: it reads none
-    evaluate_block(
-        plan, own, {dim: region[dim] for dim in own}, {plan.reason: reason}, threads, values
-    )
+    evaluate_block(plan, own, {dim: region[dim] for dim in own}, {REASON: reason}, threads, values)
     where = (reason != 0).reshape(extent(region, own, dims))
     for name in masked:
         np.copyto(outs[name], -1 if outs[name].dtype == np.int8 else np.nan, where=where)

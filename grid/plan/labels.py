@@ -13,6 +13,7 @@ from ...kernels.calculus.phases import without_phase
 from ...kernels.graph.bind import definitions
 from ...kernels.graph.docstrings import read
 from ...kernels.graph.formulas import Graph, parameters
+from ...kernels.graph.roles import REASON
 from ..datasets import load_accessor
 from ..spec.axis import Array, Axis
 from ..spec.values import choice_labels, is_whole
@@ -269,6 +270,6 @@ def _wrapped(plan: Plan, variables: Mapping[str, Any]) -> "xarray.Dataset":
     for name, (dims, labels, attrs) in coords.items():
         if name == dims and labels.dtype.kind in "iuf":
             coords[name] = dims, pandas.Index(labels), attrs
-    if plan.reason in data:
-        coords[plan.reason] = data.pop(plan.reason)
+    if REASON in data:
+        coords[REASON] = data.pop(REASON)
     return xarray.Dataset(data, coords)

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ...kernels.calculus.derivatives import derivative
 from ...kernels.graph.formulas import Graph
+from ...kernels.graph.roles import REASON
 from ..spec.axis import Axis
 from .cases import Formulas
 from .dims import depending
@@ -15,19 +16,17 @@ def layout_dependent(
     """Outputs affected by the job's layout, which infeasible_reason checks; not that itself."""
     touched = depending(formulas, computed=graph.roles.layout)
     sources = {name: slope.of if (slope := derivative(graph, name)) else name for name in outputs}
-    return [name for name, of in sources.items() if of in touched and name != graph.roles.reason]
+    return [name for name, of in sources.items() if of in touched and name != REASON]
 
 
 def out_dims(
-    graph: Graph,
     axes: Sequence[Axis],
     dims: Mapping[str, Collection[str]],
     outputs: Sequence[str],
     masked: Collection[str],
 ) -> dict[str, tuple[str, ...]]:
     """Dimensions of outputs; masking spreads an output over those of infeasible_reason."""
-    reason = graph.roles.reason
-    spread = dims[reason] if masked and reason in outputs else ()
+    spread = dims[REASON] if masked and REASON in outputs else ()
     return {
         name: tuple(
             axis.name

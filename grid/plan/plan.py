@@ -21,6 +21,7 @@ from ...kernels.declare import HOUR
 from ...kernels.engines.numpy import Point
 from ...kernels.graph.bind import definitions
 from ...kernels.graph.formulas import Graph, parameters
+from ...kernels.graph.roles import REASON
 from ...kernels.physics.roles import BESIDE_IT, DECIDED, EXCEEDED, FITTED, LEFT_OUT
 from ..errors import InputError, nearest
 from ..spec import graphs
@@ -71,11 +72,6 @@ class Plan(Grid):
         self.most_table = largest_table(self.engine, made.formulas, self.full)
         self.moving = made.moving
         self.notes: dict[Any, Any] = {}
-
-    @property
-    def reason(self) -> str:
-        """The quantity that says why a point cannot be run; empty where the graph has none."""
-        return self.graph.roles.reason
 
     def groups(self) -> dict[tuple[str, ...], list[str]]:
         """Outputs by their dimensions, in memory order."""
@@ -318,18 +314,17 @@ def _made(
     # Before a reason is added: the order must not depend on whether the layout can be checked
     axes = fastest_order(problem.axes, chosen[0].runs, dims, formulas, outputs)
     dependent = layout_dependent(problem.graph, formulas, outputs)
-    reason = problem.graph.roles.reason
-    if dependent and reason not in outputs:
+    if dependent and REASON not in outputs:
         try:
-            formulas, dims = _formulas_and_dims(problem, chosen, [*outputs, reason], free)
-            outputs = (*outputs, reason)
+            formulas, dims = _formulas_and_dims(problem, chosen, [*outputs, REASON], free)
+            outputs = (*outputs, REASON)
         except InputError as error:  # the layout is not known well enough
             if mask:
                 raise InputError(
                     f"infeasible = 'exclude' cannot judge the layout: {error}"
                 ) from None
     own = ordered(dims, axes)
-    spread = out_dims(problem.graph, axes, dims, outputs, dependent if mask else ())
+    spread = out_dims(axes, dims, outputs, dependent if mask else ())
     sizes = {axis.name: axis.size for axis in axes}
 
     def size(names: Sequence[str]) -> int:

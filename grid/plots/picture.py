@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 import numpy as np
 
 from ...kernels.calculus.phases import phase_of, without_phase
-from ...kernels.physics.roles import REASON
+from ...kernels.graph.roles import REASON
 from ..ask.layouts import SHORT
 from ..ask.layouts import text as layout_text
 from ..errors import InputError, check_path, imported

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.physics.roles import CROSSING, ERRORS, RATIOS_OF_PARTS, REASON
+from ...kernels.graph.roles import REASON
+from ...kernels.physics.roles import CROSSING, ERRORS, RATIOS_OF_PARTS
 from ..errors import InputError
 from ..plan.labels import END_OF
 from ..reduce.pareto import SENSES

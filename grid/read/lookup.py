@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.graph.formulas import Graph
+from ...kernels.graph.roles import REASON
 from ..datasets import load_accessor
 from ..errors import InputError, nearest, shown
 from ..plan import memory
@@ -69,8 +70,7 @@ def interp(cube: "xarray.Dataset", at: Mapping[str, Any]) -> "xarray.Dataset":
     places = {n: _place(cube, n, value) for n, value in at.items() if n not in named}
     _check_dims(cube, places)
     variables: dict[str, Any] = {}
-    reason = graph_at(cube.attrs).roles.reason
-    data = cube.reset_coords(reason) if reason in cube.coords else cube
+    data = cube.reset_coords(REASON) if REASON in cube.coords else cube
     for key, variable in data.data_vars.items():
         variables |= _looked_up(str(key), variable, places)
     kept = {
@@ -80,7 +80,7 @@ def interp(cube: "xarray.Dataset", at: Mapping[str, Any]) -> "xarray.Dataset":
     result = xarray.Dataset(variables, {**kept, **new}, cube.attrs)
     for name in places:
         result[name].attrs = cube[name].attrs
-    return result.set_coords(reason) if reason in cube.coords else result
+    return result.set_coords(REASON) if REASON in cube.coords else result
 
 
 @dataclass(frozen=True)

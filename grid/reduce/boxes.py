@@ -20,6 +20,7 @@ import numpy as np
 from ...kernels.calculus import ranges
 from ...kernels.engines.numpy import evaluate
 from ...kernels.graph.formulas import Function, parameters
+from ...kernels.graph.roles import REASON
 from ...kernels.graph.trace import Trace, Value
 from ..plan.execute import Piece
 from ..plan.grid import Case, Grid, by_dims
@@ -76,7 +77,7 @@ class Layout:
         self.plan, self.case, self.name, self.region = plan, case, name, region
         self.held, self.where = tuple(held), where
         wanted = list(dict.fromkeys([name, *(n for each in where or () for n in each.outputs)]))
-        judged = where is not None and plan.reason in plan.outputs  # as `Kept` does
+        judged = where is not None and REASON in plan.outputs  # as `Kept` does
         self.masked = plan.mask and (judged or any(n in plan.layout_dependent for n in wanted))
         self.dims = tuple(region)
         self.starts = np.array([cut.start for cut in region.values()], np.int64)
@@ -86,7 +87,7 @@ class Layout:
             for known, dims in plan.dims.items()
             if set(dims) <= set(self.dims)
         }
-        wanted += [plan.reason] if self.masked else []
+        wanted += [REASON] if self.masked else []
         above, self.read = self._frontier(wanted, KEPT, loose=False)
         self.digits = self._order()
         self.held_digits = sum(self.dims[digit.axis] in self.held for digit in self.digits)
@@ -175,7 +176,7 @@ class Space:
 
     def __init__(self, layout: Layout, engine: str, threads: int) -> None:
         self.layout = layout
-        arrays, reason = self._arrays(engine, threads), layout.plan.reason
+        arrays, reason = self._arrays(engine, threads), REASON
         feasible = arrays[reason] == 0 if layout.masked and reason in arrays else None
         self._tables = {
             name: _Table(array, layout.digits, feasible) for name, array in arrays.items()
@@ -218,7 +219,7 @@ class Space:
             operands = [values[p] for p in parameters(self.layout.formulas[name])]
             values[name] = formula(*operands)
         if self.layout.masked:
-            some = some & (ranges.as_range(values[self.layout.plan.reason]) == 0.0).holds
+            some = some & (ranges.as_range(values[REASON]) == 0.0).holds
         for each in self.layout.where or ():
             some = some & met(each, {n: ranges.as_range(values[n]) for n in each.outputs}).holds
         out = ranges.as_range(values[self.layout.name])
@@ -230,7 +231,7 @@ class Space:
         found = {**operands, **evaluate(self.layout.formulas, operands)}
         values = np.array(np.broadcast_to(found[self.layout.name], len(points)))
         if self.layout.masked:
-            values[np.broadcast_to(found[self.layout.plan.reason] != 0, values.shape)] = np.nan
+            values[np.broadcast_to(found[REASON] != 0, values.shape)] = np.nan
         for each in self.layout.where or ():
             values[np.broadcast_to(~met(each, found), values.shape)] = np.nan
         return values

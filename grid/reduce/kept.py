@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ...kernels.graph.roles import REASON
 from ..plan.plan import Plan
 from ..plan.tiles import Region, extent
 from ..run import stream
@@ -39,9 +40,9 @@ class Kept:
     ) -> None:
         self.names, self._where = list(names), tuple(where)
         self._blanked = names if blanked is None else blanked
-        self._judged = plan.mask and plan.reason in plan.outputs
+        self._judged = plan.mask and REASON in plan.outputs
         read = {*names, *(name for each in where for name in each.outputs)}
-        self._rooms = stream.Rooms(plan, read | ({plan.reason} if self._judged else set()))
+        self._rooms = stream.Rooms(plan, read | ({REASON} if self._judged else set()))
         self.dims, self.most = self._rooms.dims, self._rooms.most
 
     def evaluate(self, plan: Plan, dims: Sequence[str], region: Region) -> dict[str, Array]:
@@ -50,7 +51,7 @@ class Kept:
         shape = extent(region, dims, dims)
         good: Any = np.True_
         if self._judged and not all(name in plan.layout_dependent for name in self._blanked):
-            good = outs[plan.reason] == 0
+            good = outs[REASON] == 0
         for each in self._where:
             good = good & met(each, outs)
         lost = ~np.asarray(good)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...kernels.graph.roles import REASON
 from ..plan import tiles
 from ..plan.labels import coordinates, root_attributes
 from ..plan.plan import Plan
@@ -72,9 +73,7 @@ def top(
     coords = {name: gridded(column) for name, column in labels.items() if name not in kept}
     coords |= {**stays, RANK: (RANK, np.arange(1, shape[-1] + 1), about)}
     whole = xarray.Dataset({n: gridded(column) for n, column in variables.items()}, coords, attrs)
-    return whole.set_coords(
-        [name for name in (plan.reason, plan.graph.roles.near) if name in whole]
-    )
+    return whole.set_coords([name for name in (REASON, plan.graph.roles.near) if name in whole])
 
 
 @dataclass(frozen=True)
@@ -120,9 +119,7 @@ class _Top(Fronts):
                 for dim in step
             }
             for k, name in enumerate(self.names):
-                if k != self.lead and not (
-                    name == plan.reason and plan.mask
-                ):  # what is kept can run
+                if k != self.lead and not (name == REASON and plan.mask):  # what is kept can run
                     own, shape = {d: places[d] for d in plan.out_dims[name]}, cell[part].shape
                     found_there = values_at(plan, [name], own, shape, "float64", plan.engine)
                     points[k, part] = self.signs[k] * found_there[name]

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...kernels.engines import on_device as device
 from ...kernels.engines.job import store
+from ...kernels.graph.roles import REASON
 from ..plan import memory, tiles
 from ..plan.labels import attributes, coordinates, dtype_of, ordered
 from ..plan.plan import Plan
@@ -61,8 +62,8 @@ def winners(
         attrs = {**coordinates(plan, [axis])[axis][2]}
         attrs["long_name"] = f"{axis} where {name} is at its {how}imum"
         labels[axis] = (*ordered(plan, scan.kept, there), attrs)
-    if plan.reason in variables:
-        labels[plan.reason] = variables.pop(plan.reason)
+    if REASON in variables:
+        labels[REASON] = variables.pop(REASON)
     return variables, labels
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from ...kernels import log
 from ...kernels.calculus.phases import without_phase
 from ...kernels.graph.formulas import Graph
+from ...kernels.graph.roles import REASON
 from ..errors import InputError
 from ..plan import memory, tiles
 from ..plan.engine import compiles
@@ -268,7 +269,7 @@ class Evaluation:
         """With `near_memory_limit`, where `infeasible_reason` rests on a limit of memory."""
         plan = self._plan()
         roles = plan.graph.roles
-        limited = plan.reason in plan.outputs and any(
+        limited = REASON in plan.outputs and any(
             np.isfinite(leaf).any()
             for case in plan.cases
             for names in roles.limits.values()

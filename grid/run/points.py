@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...kernels.engines.job import threads_for
+from ...kernels.graph.roles import REASON
 from ..errors import InputError
 from ..plan import memory
 from ..plan.engine import JAX
@@ -106,8 +107,8 @@ def values_at(
             _fill(plan, case, places, outs, engine)
         masked = [name for name in names if plan.mask and name in plan.layout_dependent]
         if masked:
-            own = {dim: places[dim] for dim in plan.out_dims[plan.reason]}
-            reason = values_at(plan, [plan.reason], own, whole, dtype, engine)[plan.reason]
+            own = {dim: places[dim] for dim in plan.out_dims[REASON]}
+            reason = values_at(plan, [REASON], own, whole, dtype, engine)[REASON]
             for name in masked:
                 lost = -1 if outs[name].dtype == np.int8 else np.nan
                 np.copyto(outs[name], lost, where=reason != 0)

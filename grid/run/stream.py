@@ -15,6 +15,7 @@ import numpy as np
 
 from ...kernels.calculus.derivatives import quantity
 from ...kernels.engines.job import pool
+from ...kernels.graph.roles import REASON
 from ..errors import InputError, check_texts, nearest, shown
 from ..plan import tiles
 from ..plan.engine import JAX
@@ -161,19 +162,19 @@ def numeric(plan: Plan) -> list[str]:
 
 def reason(plan: Plan, dims: Collection[str], threads: int) -> dict[str, Any]:
     """The infeasibility reason as a coordinate over some dimensions, where known."""
-    if plan.reason not in plan.outputs or not set(plan.out_dims[plan.reason]) <= set(dims):
+    if REASON not in plan.outputs or not set(plan.out_dims[REASON]) <= set(dims):
         return {}
-    own = plan.out_dims[plan.reason]
+    own = plan.out_dims[REASON]
     codes = np.empty(plan.shape(own), np.int8)
     for block in tiles.blocks(plan.whole(own), tiles.BLOCK):
         cut: Any = (*block.values(), ...)
-        evaluate_block(plan, own, block, {plan.reason: codes[cut]}, threads)
-    return {plan.reason: (*ordered(plan, own, codes), attributes(plan, plan.reason))}
+        evaluate_block(plan, own, block, {REASON: codes[cut]}, threads)
+    return {REASON: (*ordered(plan, own, codes), attributes(plan, REASON))}
 
 
 def check_output(plan: Plan, of: Any) -> str:
     known = numeric(plan)
-    if of == plan.reason or (isinstance(of, str) and of in plan.outputs and of not in known):
+    if of == REASON or (isinstance(of, str) and of in plan.outputs and of not in known):
         raise InputError(f"of = {of!r} is a flag; name a number: {', '.join(known)}")
     if not isinstance(of, str) or of not in known:
         raise InputError(f"of = {shown(of)} is not an output; {nearest(str(of), known)}")

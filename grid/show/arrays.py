@@ -10,7 +10,7 @@ import numpy as np
 
 from ...catalog.units import UnitError, carried, converted, factor, parse, ratio
 from ...kernels.declare import written
-from ...kernels.physics.roles import REASON
+from ...kernels.graph.roles import REASON
 from ..errors import InputError, nearest, shown
 from .tables import SCALES, scale
 

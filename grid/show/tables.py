@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.declare import written
+from ...kernels.graph.roles import REASON
 from ...kernels.physics.graph import PHYSICS
-from ...kernels.physics.roles import IN_HOURS, MEMORY, NEAR, REASON, TIME
+from ...kernels.physics.roles import IN_HOURS, MEMORY, NEAR, TIME
 from ..errors import EXTRA, InputError, check_path, nearest
 from ..plan.labels import END_OF
 from ..spec import dates, phases, values

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...kernels import log
-from ...kernels.physics.roles import REASON
+from ...kernels.graph.roles import REASON
 from ..datasets import load_accessor
 from ..errors import InputError, check_count, shown
 from ..plan import memory

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...kernels.graph.roles import REASON
 from ..plan.labels import attributes, dtype_of, origin
 from ..plan.plan import Plan
 from ..spec.axis import Array
@@ -40,7 +41,7 @@ def empty_cube(
     arrays = dict(sorted(arrays.items()))
     said = {KEY: LAYOUT, **origin(plan, spec, coords)}
     plain = [name for name in coords if name not in plan.sizes]
-    plain += [plan.reason] if plan.reason in plan.outputs else []
+    plain += [REASON] if REASON in plan.outputs else []
     if plain:
         said["coordinates"] = " ".join(plain)
     root = {"attributes": said, "consolidated_metadata": consolidated(arrays), **_GROUP}

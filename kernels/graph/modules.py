@@ -19,12 +19,11 @@ from ..declare import Input
 from .docstrings import read
 from .formulas import Function, Graph, Quantity, gathered, parameters
 from .readable import PLAIN, frozen, sources
-from .roles import Roles
+from .roles import REASON, Roles
 from .trace import Trace, Value, written
 
 GROUP = "fleetcube.graphs"  # entry points: NAME = "MODULE"
 _LONG = 16  # hexadecimal digits of a hash that are stated
-REASON = "infeasible_reason"  # what answers, tables and pictures ask for
 _MARK = "__replaces__"  # of a marked formula: what it replaces, or an empty text
 
 
@@ -109,7 +108,7 @@ def _module(name: str) -> str:
     return points.pop()
 
 
-_known: dict[tuple[Any, ...], FormulaModule] = {}
+_known: dict[tuple[str, str], FormulaModule] = {}
 
 
 def _read(name: str, module: ModuleType) -> FormulaModule:
@@ -124,11 +123,11 @@ def _read(name: str, module: ModuleType) -> FormulaModule:
     texts = [*map(repr, inputs.values()), *_role_texts(name, roles)]
     for formula in sorted(formulas, key=lambda each: each.__name__):
         texts += [formula.__name__, *_texts(name, formula)]
-    key = name, tuple(formulas), tuple(texts)
+    digest = hashlib.sha256("\0".join(texts).encode()).hexdigest()[:_LONG]
+    key = name, digest  # a module that is imported again has other functions of the same code
     if key not in _known:
         copies: dict[Any, Any] = {}
         now = [frozen(formula, copies) for formula in formulas]
-        digest = hashlib.sha256("\0".join(texts).encode()).hexdigest()[:_LONG]
         if inputs:
             usual = {n: row.default for n, row in inputs.items() if row.kind == "option"}
             try:
@@ -173,8 +172,6 @@ def _declared(name: str, module: ModuleType) -> tuple[dict[str, Input], Roles]:
         raise GraphError(f"graph {name}: INPUTS declares a name twice; drop one")
     if not isinstance(roles, Roles):
         raise GraphError(f"graph {name}: ROLES is not Roles(...)")
-    if roles.reason not in ("", REASON):
-        raise GraphError(f"graph {name}: ROLES has reason = {roles.reason!r}; name it {REASON}")
     return {row.name: row for row in rows}, roles
 
 
@@ -209,6 +206,8 @@ def graph_from(base: Graph, modules: tuple[FormulaModule, ...]) -> Graph:
     for each in alone:
         base = Graph(each.name, each.inputs, (), each.roles, (each,))
     graph = replace(base, extensions=(*base.extensions, *others))
+    if graph.roles.layout and REASON not in graph.quantities:
+        raise GraphError(f"graph {graph.name} has a layout, which nothing judges; define {REASON}")
     owner: dict[str, str] = {}
     for module in (*alone, *others):
         for name, quantity in module.quantities.items():

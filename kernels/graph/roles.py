@@ -4,17 +4,19 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+# The quantity by which a graph judges points: why one cannot be run; 0 where it can
+REASON = "infeasible_reason"
+
 
 @dataclass(frozen=True)
 class Roles:
     """Names by role; a graph names those that it has.
 
-    A point cannot be run where `reason` is not 0, which judges quantities that depend on `layout`;
-    `near` is 1 where an error of the model decides it, and `layout_reason` judges neighbours of a
-    whole number. `limits` are quantities with the input that bounds them and what they may not
-    exceed. `steps` are inputs that are valid at multiples of a step: its formula, and the quantity
-    that counts the steps. `counts` are quantities that are whole where given, with their least
-    value, and `positive` those above 0.
+    `REASON` judges quantities that depend on `layout`; `near` is 1 where an error of the model
+    decides it, and `layout_reason` judges neighbours of a whole number. `limits` are quantities
+    with the input that bounds them and what they may not exceed. `steps` are inputs that are valid
+    at multiples of a step: its formula, and the quantity that counts the steps. `counts` are
+    quantities that are whole where given, with their least value, and `positive` those above 0.
 
     Values of a job's phases combine by `sums`, `means` (with their weights), `largest`, `least` or
     `first`; `of_wholes` are computed from values of the whole job. `before` is an input, and the
@@ -24,7 +26,6 @@ class Roles:
     do to vary it. `synonyms` are other words for the choices of an option.
     """
 
-    reason: str = ""
     near: str = ""
     layout_reason: str = ""
     layout: Collection[str] = frozenset()

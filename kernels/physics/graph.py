@@ -10,7 +10,6 @@ PHYSICS = Graph(
     INPUTS,
     tuple(f"{__package__}.{module}" for module in MODULES),
     Roles(
-        reason=roles.REASON,
         near=roles.NEAR,
         layout_reason=roles.LAYOUT_REASON,
         layout=roles.LAYOUT,

@@ -44,7 +44,6 @@ from .run.roles import PHASED as PHASED
 from .run.roles import SUMS as SUMS
 
 # What judges a point
-REASON = "infeasible_reason"  # why a point cannot be run; 0 where it can
 NEAR = "near_memory_limit"  # 1 where the error of the memory model decides it
 LAYOUT_REASON = "arrangement_reason"  # why a neighbour cannot be laid out; 0 where it can
 # Reasons that judge what reads an input and not the layout

@@ -17,7 +17,6 @@ INPUTS = (
     option("defrost", "none", ("none", "reverse"), "how ice is removed"),
 )
 ROLES = Roles(
-    reason="infeasible_reason",
     layout=frozenset({"heat_demand"}),
     counts={"heating_days": 1.0},
     positive=frozenset({"carnot_limit"}),

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ....kernels.physics.roles import LAYOUT_REASON, REASON
+from ....kernels.graph.roles import REASON
+from ....kernels.physics.roles import LAYOUT_REASON
 from ...errors import InputError
 from ...plan.execute import evaluate_block
 from ...plan.plan import Plan

@@ -18,7 +18,8 @@ from ....catalog import KINDS
 from ....kernels.calculus.derivatives import derivative, name_of
 from ....kernels.engines.job import pool
 from ....kernels.graph.formulas import Graph
-from ....kernels.physics.roles import ALSO_REASONS, NEAR, REASON, RUN_STEPS, STEPS
+from ....kernels.graph.roles import REASON
+from ....kernels.physics.roles import ALSO_REASONS, NEAR, RUN_STEPS, STEPS
 from ...errors import InputError
 from ...plan import memory, tiles
 from ...plan.engine import JAX

@@ -67,7 +67,7 @@ def best(
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.run.settings import Settings
     from fleetcube.grid.sweep import Sweep
-    from fleetcube.kernels.physics.roles import REASON
+    from fleetcube.kernels.graph.roles import REASON
 
     goals = [goal(text) for text in of]
     names = [name for name, _ in goals]

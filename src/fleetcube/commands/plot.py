@@ -148,7 +148,7 @@ def _draw(cube: str, selectors: tuple[str, ...], asked: _Asked, path: Path) -> N
     from fleetcube.grid.show.selectors import select
     from fleetcube.grid.show.tables import check_variables
     from fleetcube.grid.store.cube import open_cube
-    from fleetcube.kernels.physics.roles import REASON
+    from fleetcube.kernels.graph.roles import REASON
 
     kind, x, y = asked.kind, asked.x or "", asked.y or ""
     specified = path.suffix == SPEC

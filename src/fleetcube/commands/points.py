@@ -66,7 +66,7 @@ def left_out(sweep: Any) -> str:
 
     from fleetcube.grid.run.evaluation import is_known
     from fleetcube.grid.show.tables import meanings
-    from fleetcube.kernels.physics.roles import REASON
+    from fleetcube.kernels.graph.roles import REASON
 
     if not is_known(sweep.spec["scenario"], sweep.spec["axes"], [REASON]):
         return "unknown which points can run: all count"

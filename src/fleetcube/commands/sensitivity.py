@@ -134,7 +134,7 @@ def dominant_inputs(
     from fleetcube.grid.plots.picture import check_picture
     from fleetcube.grid.plots.sensitivity import dominance_map
     from fleetcube.grid.run.settings import Settings
-    from fleetcube.kernels.physics.roles import REASON
+    from fleetcube.kernels.graph.roles import REASON
 
     if (picture is None) != (x is None) or (x is None) != (y is None) or (x and x == y):
         raise InputError("--map FILE goes with two axes: -x AXIS -y AXIS")

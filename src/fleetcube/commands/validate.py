@@ -156,7 +156,7 @@ def _print_rows(compared: Sequence["Compared"], rows: Sequence["Row"]) -> None:
     """Print measured and predicted, why some could not run by this model, and the sources."""
     from fleetcube.grid.measured.predict import evaluate
     from fleetcube.grid.show.tables import estimate
-    from fleetcube.kernels.physics.roles import REASON
+    from fleetcube.kernels.graph.roles import REASON
 
     named = {(row.id, row.of): row for row in rows}
     stated = [named[row.id, row.of] for row in compared]
