@@ -393,6 +393,13 @@ REFUSED = [
         "has no section 'Source'",
     ),
     (formula("mine + n_gpus", needs="mine, n_gpus"), "'mine' needs itself, via mine"),
+    (
+        "from fleetcube.graph import Roles, real\n"
+        'INPUTS = (real("n", "1", 2.0, "number"),)\n'
+        'ROLES = Roles(layout=frozenset({"mine"}))\n'
+        + formula("n", mark="", needs="n"),
+        "has a layout, which nothing judges; define infeasible_reason",
+    ),
     ("x = 1", "is no graph; declare INPUTS, or mark formulas by @quantity"),
     ("x = 1 / 0", "ZeroDivisionError: division by zero; mend it"),
 ]
