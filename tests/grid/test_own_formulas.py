@@ -396,8 +396,7 @@ REFUSED = [
     (
         "from fleetcube.graph import Roles, real\n"
         'INPUTS = (real("n", "1", 2.0, "number"),)\n'
-        'ROLES = Roles(layout=frozenset({"mine"}))\n'
-        + formula("n", mark="", needs="n"),
+        'ROLES = Roles(layout=frozenset({"mine"}))\n' + formula("n", mark="", needs="n"),
         "has a layout, which nothing judges; define infeasible_reason",
     ),
     ("x = 1", "is no graph; declare INPUTS, or mark formulas by @quantity"),
