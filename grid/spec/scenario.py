@@ -1,5 +1,6 @@
 """Resolve a scenario and axes: labels become inputs, inputs become constants or axes in SI."""
 
+import importlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
@@ -101,8 +102,17 @@ def resolve(
         if not isinstance(table, Mapping):
             raise InputError(f"{key} = {table!r} is not a table; write [{key}]")
     graph = graphs.graph_of(scenario)
-    if not graph.roles.labels:
+    if not graph.application:
         return _plain(graph, scenario, axes, free)
+    module = importlib.import_module(graph.application)
+    problem: Problem = module.resolve(graph, scenario, axes, free)
+    return problem
+
+
+def resolve_labels(
+    graph: Graph, scenario: Mapping[str, Any], axes: Mapping[str, Any], free: Collection[str]
+) -> Problem:
+    """The problem of a scenario of the physics, whose labels set inputs."""
     dates.start_of(scenario)
     scenario, axes = own_records.with_catalog(scenario, axes)
     scenario, axes, added_up = phases.with_phases(scenario, axes, free)

@@ -65,8 +65,9 @@ class Graph:
     name, whose parameters are inputs and other quantities.
 
     `roles` names the quantities that engines treat in a way of their own. `extensions` are modules
-    of others, whose formulas stand beside those of `modules`, or in place of them. Graphs of the
-    same content are equal. Modules are imported when a quantity is first asked for.
+    of others, whose formulas stand beside those of `modules`, or in place of them. `application`
+    is a module that reads scenarios of this graph (`resolve`) and remarks on its plans (`remarks`).
+    Graphs of the same content are equal. Modules are imported when they are first needed.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Graph:
     modules: tuple[str, ...] = field(repr=False)
     roles: Roles = field(default_factory=Roles, repr=False)
     extensions: tuple[Any, ...] = ()
+    application: str = field(default="", repr=False)
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Graph) and self._content == other._content)

@@ -29,4 +29,5 @@ PHYSICS = Graph(
         texts=roles.TEXTS,
         synonyms=roles.CHOSEN,
     ),
+    application="fleetcube.scenario",
 )

@@ -1,0 +1,5 @@
+"""Scenarios of training jobs: what the engine asks the application of the physics' graph."""
+
+from fleetcube.grid.spec.scenario import resolve_labels as resolve
+
+__all__ = ["resolve"]
