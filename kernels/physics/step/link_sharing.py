@@ -41,11 +41,10 @@ def traffic_window(
     gradient_window,
     weight_window,
     exposed_layer_communication_time,
-    hidden_logits_exchange_time,
 ):
     """Compute time per step that can hide traffic of layers and of data parallelism.
 
-    the largest window of any kind of traffic + that of the logits' exchange, at most compute
+    the largest window of any kind of traffic, at most compute
 
     Returns: [s] time of one step
     Range: an upper bound if kinds of traffic hide behind different parts of compute
@@ -57,7 +56,7 @@ def traffic_window(
     data = data_parallel_overlap * (gradient_window + weight_window)
     data = (data + (weight_gather_overlap - data_parallel_overlap) * weight_window) * share
     window = np.maximum(np.maximum(regather_window + tensor, layers), data)
-    return np.minimum(compute_time, window + hidden_logits_exchange_time)
+    return np.minimum(compute_time, window)
 
 
 @alternative("contention_time", link_sharing=True, off=0.0)
@@ -124,10 +123,12 @@ def held_processor_contention_time(
     data_parallel_time,
     exposed_layer_communication_time,
     exposed_data_parallel_time,
+    contention_time,
 ):
     """Time per step by which compute is slower because collectives hold some processors.
 
-    share x hidden traffic: while x seconds of traffic are hidden, compute does (1 - share) x
+    share x hidden traffic: while x seconds of traffic are hidden, compute does (1 - share) x; a
+    step that waits for shared links hides nothing
 
     Returns: [s] time of one step
     Range: traffic inside layers and of data parallelism; an upper bound for parts of compute that
@@ -135,5 +136,5 @@ def held_processor_contention_time(
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.5.1 (20 of 132 processors)
     """
     layers = tensor_parallel_time + context_parallel_time + expert_parallel_time
-    exposed = exposed_layer_communication_time + exposed_data_parallel_time
+    exposed = exposed_layer_communication_time + exposed_data_parallel_time + contention_time
     return held_processor_share * np.maximum(layers + data_parallel_time - exposed, 0.0)

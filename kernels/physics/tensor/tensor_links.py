@@ -36,6 +36,7 @@ def tensor_fabric_time(
     tensor_parallel_time,
     saved_input_gather_time,
     token_gather_time,
+    hidden_logits_exchange_time,
     tensor_parallel_exchange_time,
     tensor_parallel_gather_time,
     tensor_message,
@@ -48,11 +49,13 @@ def tensor_fabric_time(
     (2 exchanges + saved-input gathers) x M (1 / g - 1 / n) / B_e, at most the traffic time
 
     Returns: [s] time of one step
-    Range: GPUs of an expert on one node: their gathers stay inside it
+    Range: GPUs of an expert on one node: their gathers stay inside it. Exchanges that the logits'
+        products hide are left out: no traffic of layers runs then
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (what each level moves)
     """
     moved = tensor_message * (1 / tensor_parallel_ranks_per_node - 1 / tensor_parallel)
-    exchanges = tensor_parallel_time - saved_input_gather_time - token_gather_time
+    others = saved_input_gather_time + token_gather_time + hidden_logits_exchange_time
+    exchanges = tensor_parallel_time - others
     return busy_time(
         exchanges, tensor_parallel_exchange_time, 2 * moved, tensor_rail_bandwidth
     ) + busy_time(
@@ -64,6 +67,7 @@ def tensor_node_time(
     tensor_parallel_time,
     saved_input_gather_time,
     token_gather_time,
+    hidden_logits_exchange_time,
     tensor_parallel_exchange_time,
     tensor_parallel_gather_time,
     tensor_message,
@@ -76,11 +80,13 @@ def tensor_node_time(
     of tokens for experts
 
     Returns: [s] time of one step
-    Range: GPUs of an expert on one node, latencies of their gathers included
+    Range: GPUs of an expert on one node, latencies of their gathers included; without exchanges
+        that the logits' products hide
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (what each level moves)
     """
     moved = tensor_message * (1 - 1 / tensor_parallel_ranks_per_node)
-    exchanges = tensor_parallel_time - saved_input_gather_time - token_gather_time
+    others = saved_input_gather_time + token_gather_time + hidden_logits_exchange_time
+    exchanges = tensor_parallel_time - others
     passed = busy_time(exchanges, tensor_parallel_exchange_time, 2 * moved, intra_node_bandwidth)
     saved = busy_time(
         saved_input_gather_time, tensor_parallel_gather_time, moved, intra_node_bandwidth

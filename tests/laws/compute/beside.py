@@ -122,8 +122,10 @@ def gradients_added() -> Pairs:
     tolerance=1e-3,
 )
 def processors_held() -> Pairs:
-    """traffic of 0 to 0.9 s hidden behind 1 s of compute, none to half of the processors held"""
-    for hidden, share in itertools.product((0.0, 0.3, 0.9), (0.0, 0.15, 0.5)):
+    """traffic of 0 to 0.9 s hidden behind 1 s of compute, none to half of the processors held;
+    0 and 0.1 s that a shared link sends after it"""
+    shares, late = (0.0, 0.15, 0.5), (0.0, 0.1)
+    for hidden, share, waits in itertools.product((0.0, 0.3, 0.9), shares, late):
         work, sent, clock = 1.0, 0.0, 0.0
         while work > 0:
             busy = sent < hidden
@@ -132,7 +134,11 @@ def processors_held() -> Pairs:
             clock += 1e-4
         times = dict.fromkeys(("tensor", "context", "expert", "data"), 0.0)
         given: dict[str, Any] = {f"{kind}_parallel_time": t for kind, t in times.items()}
-        given |= {"data_parallel_time": hidden + 0.2, "exposed_data_parallel_time": 0.2}
-        given |= {"exposed_layer_communication_time": 0.0, "communication_processor_share": share}
+        given |= {"data_parallel_time": hidden + 0.2 + waits, "exposed_data_parallel_time": 0.2}
+        given |= {
+            "contention_time": waits,
+            "exposed_layer_communication_time": 0.0,
+            "communication_processor_share": share,
+        }
         ours = values(["processor_contention_time"], compute_model="roofline", **given)
         yield 1 + ours["processor_contention_time"], clock
