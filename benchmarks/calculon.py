@@ -7,8 +7,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from fleetcube.grid.measured.records import read_records
-from fleetcube.grid.measured.validate import validate
+from fleetcube.calibration.records import read_records
+from fleetcube.calibration.validate import validate
 
 from .peers import calculon as peer
 from .tables import Table

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fleetcube.grid.ask.gradient import derivative_of
+from fleetcube.analysis.gradient import derivative_of
 from fleetcube.grid.sweep import Sweep
 
 from . import question

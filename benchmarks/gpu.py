@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from fleetcube import catalog
-from fleetcube.grid.ask.gradient import continuous
+from fleetcube.analysis.gradient import continuous
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.sweep import Sweep
 from fleetcube.kernels.graph.bind import Binding

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from fleetcube.grid.ask.gradient import continuous, derivative_of
-from fleetcube.grid.ask.runs import read_target
-from fleetcube.grid.ask.solve.solve import Solver, solve_spec
+from fleetcube.analysis.gradient import continuous, derivative_of
+from fleetcube.analysis.runs import read_target
+from fleetcube.analysis.solve.solve import Solver, solve_spec
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.spec.axes import coupled_axis
 from fleetcube.grid.sweep import Sweep

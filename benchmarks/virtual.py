@@ -55,7 +55,7 @@ def run(quick: bool = False) -> Table:
     python(
         "-c",
         "from fleetcube.kernels.physics.graph import PHYSICS; PHYSICS.quantities; "
-        "import fleetcube.grid.backend",
+        "import fleetcube.backend",
         **BYTECODE,
     )
     return Table(

@@ -22,11 +22,10 @@ from docs import checks
 from docs._formulas import symbol, typeset
 from docs.symbols import elsewhere, symbols
 from fleetcube import kernels
+from fleetcube.analysis.played import Pass
 from fleetcube.catalog import KINDS, kind
 from fleetcube.catalog.units import spelling
 from fleetcube.cli import cli
-from fleetcube.grid.ask.played import Pass
-from fleetcube.grid.explain import bounds, default_of, feeds, topics
 from fleetcube.grid.function import Gradient
 from fleetcube.grid.plan.citations import cited, references
 from fleetcube.kernels import declare
@@ -35,6 +34,7 @@ from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.graph.formulas import Quantity
 from fleetcube.kernels.physics import inputs
 from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.presentation.explain import bounds, default_of, feeds, topics
 
 HERE = Path(__file__).parents[1]
 FOLDER = Path(__file__).parent / "reference"
@@ -539,7 +539,7 @@ RETURNED = (
     (
         "What simulate_schedule returns",
         "A ``PlayedSchedule`` of passes.",
-        ("fleetcube.grid.schedules.schedule.PlayedSchedule", "fleetcube.grid.ask.played.Pass"),
+        ("fleetcube.analysis.schedules.schedule.PlayedSchedule", "fleetcube.analysis.played.Pass"),
     ),
     (
         "cube.fleetcube",
@@ -548,7 +548,7 @@ RETURNED = (
         (
             "fleetcube.xarray.DatasetAccessor",
             "fleetcube.xarray.DataArrayAccessor",
-            "fleetcube.grid.accessor.Pictures",
+            "fleetcube.accessor.Pictures",
         ),
     ),
 )

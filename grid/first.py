@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ..analysis.layouts import OPEN, layout_at
+from ..formats.trees import toml_value
 from ..kernels.physics.graph import PHYSICS
 from ..kernels.physics.inputs import INPUTS
 from ..kernels.physics.roles import DECIDING
-from .ask.layouts import OPEN, layout_at
-from .explain import readable
-from .formats.trees import toml_value
+from ..presentation.explain import readable
 from .run.evaluation import Evaluation, is_known
 from .spec import values
 from .spec.scenario import resolve

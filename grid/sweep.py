@@ -71,7 +71,7 @@ class Sweep(Evaluation):
         return (functools.partial(type(self), graph=named) if named else type(self)), given
 
     def _repr_html_(self) -> str:
-        from .show.html import sweep_html
+        from ..presentation.tables.html import sweep_html
 
         return sweep_html(self._plan(), self.spec)
 
@@ -147,7 +147,7 @@ class Sweep(Evaluation):
 
         Returns its text. Raises InputError where it would be larger than 1 MB.
         """
-        from .live.page import page, write
+        from ..presentation.page.page import page, write
 
         text = page(self.spec, title or "A sweep of fleetcube")
         if path is not None:
@@ -164,7 +164,7 @@ class Sweep(Evaluation):
 
         The function takes samples, (samples, inputs), as `SALib.ProblemSpec.evaluate` wants it.
         """
-        from .ask.salib import salib
+        from ..analysis.salib import salib
 
         return salib(self, of)
 
@@ -233,7 +233,7 @@ class Sweep(Evaluation):
 
         Returns a Dataset. Memory: a few blocks; for bounded searches, tables of 16 million points.
         """
-        from .ask.runs import judged, narrowed
+        from ..analysis.runs import judged, narrowed
         from .reduce.fold import reduce
 
         with self._asked(settings) as asked:
@@ -303,7 +303,7 @@ class Sweep(Evaluation):
         each point of the grid takes about a second. `optimum_status` says what was found, and
         `infeasible_reason` why nothing can run.
         """
-        from .ask.best import best
+        from ..analysis.best import best
 
         with self._asked(settings) as asked:
             return best(self, of, k, sense, over, search, where, also, asked)
@@ -340,8 +340,8 @@ class Sweep(Evaluation):
         the range: `nearest_...` are then the value scanned, and the output there, that come
         nearest. Where the output jumps over the target, the value after the jump.
         """
-        from .ask.runs import read_target
-        from .ask.solve.solve import solve_spec
+        from ..analysis.runs import read_target
+        from ..analysis.solve.solve import solve_spec
 
         aim = read_target(self.graph, target)
         with self._asked(settings) as asked:
@@ -380,7 +380,7 @@ class Sweep(Evaluation):
         least job time, `fastest_time`, among whole replicas on whole nodes that keep to the
         conditions, and `sync_wall_gpus` the closed form there. Raises InputError where none does.
         """
-        from .ask.wall import wall
+        from ..analysis.wall import wall
 
         with self._asked(settings) as asked:
             return wall(self.spec, between, batch_grows, where, day_price, asked, search)
@@ -409,7 +409,7 @@ class Sweep(Evaluation):
         docs/gradients.md. To store or reduce derivatives of any size, name them as outputs:
         "d_job_time_d_n_gpus", "dln_job_time_dln_gpu_mttf".
         """
-        from .ask.gradient import derivatives
+        from ..analysis.gradient import derivatives
 
         with self._asked(settings) as asked:
             return derivatives(self, of, wrt, kind, asked)
@@ -432,7 +432,7 @@ class Sweep(Evaluation):
         input 10 % smaller (`<of>_below`) and larger (`<of>_above`), or at the nearest valid whole
         numbers. The attribute `fleetcube_point` names the point.
         """
-        from .ask.sensitivity import rank_inputs
+        from ..analysis.sensitivity import rank_inputs
 
         return rank_inputs(self, of, wrt, at)
 
@@ -453,7 +453,7 @@ class Sweep(Evaluation):
         Returns a Dataset: `dominant`, a flag over the axes (0: none), and over `input` the share of
         the points that each dominates and the range of its elasticity.
         """
-        from .ask.sensitivity import dominant_inputs
+        from ..analysis.sensitivity import dominant_inputs
 
         with self._asked(settings) as asked:
             return dominant_inputs(self, of, wrt, asked)
@@ -483,7 +483,7 @@ class Sweep(Evaluation):
 
         Returns a Dataset over `input`, with 95 % confidence intervals. Needs the extra `sens`.
         """
-        from .ask.global_sensitivity import global_sensitivity
+        from ..analysis.global_sensitivity import global_sensitivity
 
         with self._asked(settings) as asked:
             return global_sensitivity(self, of, method, wrt, at, samples, spread, seed, asked)
@@ -517,7 +517,7 @@ class Sweep(Evaluation):
         `error_factor` is above 1 (a calibration sets it), the step's time is a lognormal of which
         90 % are within that factor; `step_time_error` or an axis of it overrides that.
         """
-        from .ask.uncertainty import uncertainty
+        from ..analysis.uncertainty import uncertainty
 
         with self._asked(settings) as asked:
             return uncertainty(self._of(of), of, q, method, samples, seed, asked)
@@ -544,8 +544,8 @@ class Sweep(Evaluation):
         `<output>_ratio`, with ends and `<output>_chance_below`, the probability that the output is
         below that of the base, where `compare` knows them. Distributions are at their medians.
         """
-        from .ask.interval import interval
-        from .ask.ratio import base_of, relative
+        from ..analysis.interval import interval
+        from ..analysis.ratio import base_of, relative
 
         sweep = self._of(of)
         base = base_of(sweep, relative_to)

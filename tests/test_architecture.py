@@ -264,31 +264,36 @@ BY_ROLE = [
 ]
 # Modules about one topic, which may name it
 TOPICS = {
-    "grid/ask/calibrations.py": "what calibrations say of the time of a step",
-    "grid/schedules/job_schedule.py": "one job's schedule, played",
-    "grid/schedules/schedule.py": "one pipeline's schedule, played",
-    "grid/ask/simulate.py": "failures and checkpoints of one job, played",
-    "grid/ask/step_parts.py": "what adds up to the time of a step, part within part",
-    "grid/ask/terms.py": "what adds up to the time of a step and to that of a job",
-    "grid/diagnose.py": "one step: its parts, and what may slow it",
+    "src/fleetcube/analysis/calibrations.py": "what calibrations say of the time of a step",
+    "src/fleetcube/analysis/schedules/job_schedule.py": "one job's schedule, played",
+    "src/fleetcube/analysis/schedules/schedule.py": "one pipeline's schedule, played",
+    "src/fleetcube/analysis/simulate.py": "failures and checkpoints of one job, played",
+    "src/fleetcube/analysis/step_parts.py": "what adds up to the time of a step, part within part",
+    "src/fleetcube/analysis/terms.py": "what adds up to the time of a step and to that of a job",
+    "src/fleetcube/analysis/diagnose.py": "one step: its parts, and what may slow it",
     "grid/first.py": "what a first spec says",
-    "grid/ask/traffic.py": "the tiers of one job's network, and the traffic that crosses them",
-    "grid/ask/wall.py": "what ends the gain of more GPUs",
+    "src/fleetcube/analysis/traffic.py": "the tiers of one job's network, and the traffic that crosses them",
+    "src/fleetcube/analysis/wall.py": "what ends the gain of more GPUs",
     "grid/spec/auto.py": "what tells apart the steps that coefficients were fitted to",
     "grid/spec/framework.py": "what runs with pipeline stages",
     "grid/spec/hardware.py": "slices, nodes and network cards",
-    "grid/ask/layouts.py": "layouts, and what is said of them",
-    "grid/explore/view.py": "what the page shows first",
-    "grid/plots/kinds.py": "pictures of the losses, of the roofline and of job time",
-    "grid/plots/step.py": "the picture of a step's time",
-    "grid/plots/timeline.py": "the picture of a job's time",
+    "src/fleetcube/analysis/layouts.py": "layouts, and what is said of them",
+    "src/fleetcube/presentation/explore/view.py": "what the page shows first",
+    "src/fleetcube/presentation/pictures/kinds.py": "pictures of the losses, of the roofline and of job time",
+    "src/fleetcube/presentation/pictures/step.py": "the picture of a step's time",
+    "src/fleetcube/presentation/pictures/timeline.py": "the picture of a job's time",
 }
 # Words that coincide with names
 WORDS = {
     "kernels/graph/roles.py": {"infeasible_reason"},  # a name of the engine
-    "grid/plots/picture.py": {"ettr", "hfu", "mfu", "pue"},  # abbreviations, in upper case
-    "grid/plots/topology.py": {"sites"},  # a kind of traffic
-    "grid/show/tables.py": {"feasible"},  # the heading of a column
+    "src/fleetcube/presentation/pictures/picture.py": {
+        "ettr",
+        "hfu",
+        "mfu",
+        "pue",
+    },  # abbreviations, in upper case
+    "src/fleetcube/presentation/pictures/topology.py": {"sites"},  # a kind of traffic
+    "src/fleetcube/presentation/tables/tables.py": {"feasible"},  # the heading of a column
 }
 
 
@@ -389,7 +394,7 @@ FENCED = {
         ("alloca_once",),
         "numba, Low-level extension API",
     ),
-    ("grid/measured/probe_script.py", "._scaled_mm"): (
+    ("src/fleetcube/calibration/probe_script.py", "._scaled_mm"): (
         (),
         "PyTorch's 8-bit product, public under another name since 2.10; left out where it fails",
     ),

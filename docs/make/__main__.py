@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from fleetcube.grid.plots.validation import plot_validation
+from fleetcube.presentation.pictures.validation import plot_validation
 
 from . import (
     accuracy,

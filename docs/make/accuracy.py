@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from fleetcube.grid.measured.records import read_records
-from fleetcube.grid.measured.validate import Accuracy, Validation, validate
+from fleetcube.calibration.records import read_records
+from fleetcube.calibration.validate import Accuracy, Validation, validate
 
 from . import products
 from .text import DOCS, between, table

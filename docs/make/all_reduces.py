@@ -4,9 +4,9 @@ import csv
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleetcube.grid.measured.file import about_fit, all_reduce_values, text
-from fleetcube.grid.measured.fit import CollectiveFit, fit_collective
-from fleetcube.grid.measured.nccl import measured, parse_log
+from fleetcube.calibration.file import about_fit, all_reduce_values, text
+from fleetcube.calibration.fit import CollectiveFit, fit_collective
+from fleetcube.calibration.nccl import measured, parse_log
 
 from .text import DOCS, table
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import least_squares
 
-from fleetcube.grid.measured.fabric import MEASURED, Shares, Sheet, Unmeasured, sheet_of
+from fleetcube.calibration.fabric import MEASURED, Shares, Sheet, Unmeasured, sheet_of
 
 from .all_reduces import Curve, curves
 from .text import table

@@ -17,10 +17,10 @@ from typing import Any
 
 import fleetcube
 from fleetcube import Settings
+from fleetcube.calibration import own
+from fleetcube.calibration.cells import checked
 from fleetcube.catalog import AUTO, pooled
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.measured import own
-from fleetcube.grid.measured.cells import checked
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.kernels.physics.inputs import INPUTS
 

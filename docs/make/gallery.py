@@ -12,7 +12,7 @@ from matplotlib.colors import to_rgba, to_rgba_array
 from matplotlib.patheffects import withStroke
 from PIL import Image
 
-from fleetcube.grid.plots.figure import Picture
+from fleetcube.presentation.pictures.figure import Picture
 
 from .text import DOCS
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from fleetcube.calibration.update import half_of_noise, most_likely
 from fleetcube.catalog.pooled import NORMAL, STEP, STUDENT, STUDENTS
-from fleetcube.grid.measured.update import half_of_noise, most_likely
 
 from .hierarchy import JOB, LAWS, Pooled, Posterior, Predicted
 

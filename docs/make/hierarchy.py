@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from fleetcube.calibration.row import Row
+from fleetcube.calibration.steps import STEP, Table, _Model
+from fleetcube.calibration.update import FREEDOM
 from fleetcube.catalog.pooled import NORMAL, STUDENT, linked
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.measured.row import Row
-from fleetcube.grid.measured.steps import STEP, Table, _Model
-from fleetcube.grid.measured.update import FREEDOM
 from fleetcube.grid.spec import values
 from fleetcube.grid.spec.axis import Array
 from fleetcube.kernels.physics.graph import PHYSICS

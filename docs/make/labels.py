@@ -3,8 +3,8 @@
 import re
 from collections.abc import Callable, Iterator
 
+from fleetcube.calibration.row import Row
 from fleetcube.catalog import NONE, kind
-from fleetcube.grid.measured.row import Row
 
 STACK_BY_GROUP = {
     "sc21_table1": "megatron",

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from fleetcube.calibration.predict import evaluate
+from fleetcube.calibration.row import Row
 from fleetcube.catalog import kind, record
 from fleetcube.catalog.pooled import NORMAL, STEP, STUDENT, seal
-from fleetcube.grid.measured.predict import evaluate
-from fleetcube.grid.measured.row import Row
 from fleetcube.grid.spec import values
 from fleetcube.kernels.physics.graph import PHYSICS
 

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from fleetcube.catalog import record
-from fleetcube.kernels.layer import gemm_time
+from fleetcube.kernels.laws.layer import gemm_time
 
 from .text import table
 

@@ -2,8 +2,8 @@
 
 import re
 
+from fleetcube.calibration.records import read_records
 from fleetcube.catalog import NONE, kind
-from fleetcube.grid.measured.records import read_records
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
 

@@ -12,12 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from fleetcube.catalog import NONE
-from fleetcube.catalog import pooled as posteriors
-from fleetcube.grid.measured.file import about_fit, text
-from fleetcube.grid.measured.records import read_records
-from fleetcube.grid.measured.row import Row
-from fleetcube.grid.measured.steps import (
+from fleetcube.calibration.file import about_fit, text
+from fleetcube.calibration.records import read_records
+from fleetcube.calibration.row import Row
+from fleetcube.calibration.steps import (
     StepFit,
     Table,
     _check_fit,
@@ -27,6 +25,8 @@ from fleetcube.grid.measured.steps import (
     _start,
     fit_steps,
 )
+from fleetcube.catalog import NONE
+from fleetcube.catalog import pooled as posteriors
 from fleetcube.grid.spec.auto import cell_of
 from fleetcube.kernels.physics.inputs import INPUTS
 

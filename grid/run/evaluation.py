@@ -106,7 +106,7 @@ class Evaluation:
         """Read a TOML spec with `outputs`, `[scenario]` and `[axes]`, a model's config.json, or a
         framework's file; `inputs` are what it does not say, or other values. Paths of calibration
         files and of models' config.json are relative to the spec's folder."""
-        from ..formats.read import read_spec  # every framework's reader, and yaml
+        from ...formats.read import read_spec  # every framework's reader, and yaml
 
         spec = read_spec(path, inputs)
         if inputs:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...kernels import elementary
 from ...kernels.graph.formulas import Graph
-from ...kernels.statistics import normal_quantile
+from ...kernels.laws.statistics import normal_quantile
 from ..errors import InputError, imported, nearest, shown
 from . import values
 from .axis import Array

@@ -9,20 +9,20 @@ from fleetcube.grid import datasets as _datasets
 if TYPE_CHECKING:
     from fleetcube import catalog as catalog
     from fleetcube import laws as laws
-    from fleetcube.grid.ask.simulate import simulate as simulate
-    from fleetcube.grid.diagnose import diagnose as diagnose
+    from fleetcube.analysis.diagnose import diagnose as diagnose
+    from fleetcube.analysis.schedules.schedule import simulate_schedule as simulate_schedule
+    from fleetcube.analysis.simulate import simulate as simulate
+    from fleetcube.formats.write import export as export
     from fleetcube.grid.errors import InputError as InputError
     from fleetcube.grid.evaluate import evaluate as evaluate
-    from fleetcube.grid.explain import explain as explain
-    from fleetcube.grid.formats.write import export as export
     from fleetcube.grid.function import function as function
     from fleetcube.grid.plan.citations import citations as citations
     from fleetcube.grid.read.lookup import interp as interp
     from fleetcube.grid.rows.table import evaluate_table as evaluate_table
     from fleetcube.grid.run.settings import Settings as Settings
-    from fleetcube.grid.schedules.schedule import simulate_schedule as simulate_schedule
     from fleetcube.grid.store.cube import open_cube as open_cube
     from fleetcube.grid.sweep import Sweep as Sweep
+    from fleetcube.presentation.explain import explain as explain
 
     __version__: str
 
@@ -32,16 +32,16 @@ _HOME = {
     "Settings": "fleetcube.grid.run.settings",
     "Sweep": "fleetcube.grid.sweep",
     "citations": "fleetcube.grid.plan.citations",
-    "diagnose": "fleetcube.grid.diagnose",
+    "diagnose": "fleetcube.analysis.diagnose",
     "evaluate": "fleetcube.grid.evaluate",
     "evaluate_table": "fleetcube.grid.rows.table",
-    "explain": "fleetcube.grid.explain",
-    "export": "fleetcube.grid.formats.write",
+    "explain": "fleetcube.presentation.explain",
+    "export": "fleetcube.formats.write",
     "function": "fleetcube.grid.function",
     "interp": "fleetcube.grid.read.lookup",
     "open_cube": "fleetcube.grid.store.cube",
-    "simulate": "fleetcube.grid.ask.simulate",
-    "simulate_schedule": "fleetcube.grid.schedules.schedule",
+    "simulate": "fleetcube.analysis.simulate",
+    "simulate_schedule": "fleetcube.analysis.schedules.schedule",
 }
 __all__ = [
     "InputError",
@@ -64,7 +64,7 @@ __all__ = [
 
 
 def _load_accessor() -> None:
-    from fleetcube.grid import accessor  # noqa: F401  which registers it
+    from fleetcube import accessor  # noqa: F401  which registers it
 
 
 _datasets.loaders.append(_load_accessor)

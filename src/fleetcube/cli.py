@@ -163,9 +163,9 @@ def run_spec(
     """
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.run.settings import Settings
-    from fleetcube.grid.show.tables import FORMATS, check_target
     from fleetcube.grid.store.cube import open_cube, parse_chunks, size_of
     from fleetcube.grid.store.places.address import place_of
+    from fleetcube.presentation.tables.tables import FORMATS, check_target
 
     sweep = changed(spec, selectors, variable)
     if relative_to and interval is False:
@@ -244,10 +244,10 @@ def _evaluated(
     every: bool,
 ) -> None:
     """Print a sweep's values as a table if small, else as CSV, or write them to a file."""
-    from fleetcube.grid.ask.interval import is_predicted
-    from fleetcube.grid.ask.runs import also_judged
+    from fleetcube.analysis.interval import is_predicted
+    from fleetcube.analysis.runs import also_judged
     from fleetcube.grid.run.stream import user_sizes
-    from fleetcube.grid.show.tables import check_rows, check_sheet, table, wrong_points
+    from fleetcube.presentation.tables.tables import check_rows, check_sheet, table, wrong_points
 
     plan = sweep._plan(settings.engine, settings._mask)
     dims = {dim for own in plan.out_dims.values() for dim in own}
@@ -304,11 +304,11 @@ def simulate(
       fleetcube simulate examples/scaling-and-reliability.toml --trials 100 \\
           -o failures.csv
     """
-    from fleetcube.grid.ask.simulate import by_kind_and_tier, simulate_spec
-    from fleetcube.grid.show.tables import MOST_ROWS, table, variables
+    from fleetcube.analysis.simulate import by_kind_and_tier, simulate_spec
     from fleetcube.grid.spec.axes import make_axes
     from fleetcube.grid.spec.phases import NAME, names
     from fleetcube.kernels.physics.graph import PHYSICS
+    from fleetcube.presentation.tables.tables import MOST_ROWS, table, variables
 
     own: Any = changed(spec, selectors, otherwise=["goodput"]).spec
     with progress("simulating"):
@@ -414,9 +414,9 @@ def slice_cube(
           fabric=infiniband-ndr checkpoint_write_bandwidth=100GB/s \\
           gpu_mttf=50000h -v goodput -v job_time
     """
-    from fleetcube.grid.show.selectors import select
-    from fleetcube.grid.show.tables import table, variables
     from fleetcube.grid.store.cube import open_cube
+    from fleetcube.presentation.tables.selectors import select
+    from fleetcube.presentation.tables.tables import table, variables
 
     whole = open_cube(cube)
     variables(whole, variable)  # names first
@@ -453,13 +453,13 @@ def explain(name: str | None, selectors: tuple[str, ...]) -> None:
       fleetcube explain examples/h100.toml n_gpus=1024 pipeline_parallel=4
       fleetcube explain memory_per_gpu examples/plan.toml
     """
-    from fleetcube.grid.ask import account
+    from fleetcube.analysis import account
+    from fleetcube.formats.read import is_file, job_at, told
     from fleetcube.grid.errors import InputError, OpenError
-    from fleetcube.grid.explain import explain as text
-    from fleetcube.grid.explain import explain_traffic, origins
-    from fleetcube.grid.formats.read import is_file, job_at, told
-    from fleetcube.grid.show.selectors import narrow, pairs
-    from fleetcube.grid.show.tables import cannot_run, memory_use
+    from fleetcube.presentation.explain import explain as text
+    from fleetcube.presentation.explain import explain_traffic, origins
+    from fleetcube.presentation.tables.selectors import narrow, pairs
+    from fleetcube.presentation.tables.tables import cannot_run, memory_use
 
     if name is not None and is_file(name):
         if (job := job_at(name, pairs(selectors))) is not None:
@@ -503,7 +503,7 @@ def catalog(kind: str | None, label: str | None) -> None:
       fleetcube catalog gpu h100-sxm
     """
     from fleetcube import catalog as entries
-    from fleetcube.grid.explain import readable
+    from fleetcube.presentation.explain import readable
 
     if kind is None:
         rows = [[name, ", ".join(entries.kind(name))] for name in entries.KINDS]
@@ -546,10 +546,10 @@ for command in COMMANDS:
 
 
 def _show(cube: Any, sources: bool = False) -> None:
+    from fleetcube.analysis.reevaluate import predicted
     from fleetcube.catalog.entry import one_line
-    from fleetcube.grid.ask.reevaluate import predicted
     from fleetcube.grid.plan.citations import records
-    from fleetcube.grid.show.tables import counted
+    from fleetcube.presentation.tables.tables import counted
 
     order = list(json.loads(cube.attrs["fleetcube_spec"])["axes"])
     sizes = sorted(cube.sizes.items(), key=lambda item: order.index(item[0]))
@@ -578,7 +578,7 @@ def _show(cube: Any, sources: bool = False) -> None:
 
 def _remarks(cube: Any, err: bool = False) -> None:
     """Print a result's remarks: unused inputs, basis of the numbers, choices made by defaults."""
-    from fleetcube.grid.explain import unused
+    from fleetcube.presentation.explain import unused
 
     if "fleetcube_unused" in cube.attrs:
         say_wrapped(unused(cube.attrs), err=err)

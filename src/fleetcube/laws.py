@@ -1,6 +1,6 @@
 """The laws as plain formulas, for scalars and arrays: `from fleetcube.laws import checkpoint`."""
 
-from fleetcube.kernels import (
+from fleetcube.kernels.laws import (
     checkpoint,
     checkpoint_tiers,
     collectives,

@@ -3,5 +3,5 @@
 Those made or opened by fleetcube have it anyway.
 """
 
-from fleetcube.grid.accessor import DataArrayAccessor as DataArrayAccessor
-from fleetcube.grid.accessor import DatasetAccessor as DatasetAccessor
+from fleetcube.accessor import DataArrayAccessor as DataArrayAccessor
+from fleetcube.accessor import DatasetAccessor as DatasetAccessor

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from docs.make import frozen
+from fleetcube.calibration.records import read_records
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.measured.records import read_records
 
 TEXT = "id,source,model,node,fabric,n_gpus,global_batch_size,precision\n"
 JOB = "there,llama-3-8b,dgx-h100,infiniband-ndr,64"

@@ -8,9 +8,9 @@ import pytest
 
 from docs.make import training
 from docs.make.pooled import CEILINGS
+from fleetcube.calibration.records import read_records
+from fleetcube.calibration.validate import validate
 from fleetcube.catalog import kind, record
-from fleetcube.grid.measured.records import read_records
-from fleetcube.grid.measured.validate import validate
 from fleetcube.kernels.physics.inputs import INPUTS
 
 HELD = tomllib.loads(training.CATALOG.read_text(encoding="utf-8"))

@@ -5,10 +5,10 @@ import re
 import pytest
 
 from docs.make.accuracy import PAGE, PEERS, PICTURE, own, page, tables
-from fleetcube.grid.measured.predict import Compared
-from fleetcube.grid.measured.records import read_records
-from fleetcube.grid.measured.row import LeftOut
-from fleetcube.grid.measured.validate import Validation, accuracy
+from fleetcube.calibration.predict import Compared
+from fleetcube.calibration.records import read_records
+from fleetcube.calibration.row import LeftOut
+from fleetcube.calibration.validate import Validation, accuracy
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetcube.grid.live.page import css
+from fleetcube.presentation.page.page import css
 
 GRID = Path(__file__).parents[2] / "grid"
 SHEETS = [GRID / "explore" / "page.css", GRID / "live" / "live.css"]

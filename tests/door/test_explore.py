@@ -26,12 +26,12 @@ import xarray
 import fleetcube
 from fleetcube import Settings, Sweep
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.explore import server as servers
-from fleetcube.grid.explore import view as views
-from fleetcube.grid.explore.server import PAGE, Server
-from fleetcube.grid.explore.view import View, number, spacing
 from fleetcube.kernels.calculus.derivatives import quantity
 from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.presentation.explore import server as servers
+from fleetcube.presentation.explore import view as views
+from fleetcube.presentation.explore.server import PAGE, Server
+from fleetcube.presentation.explore.view import View, number, spacing
 from tests.door import command, load
 from tests.door.wait import until
 

@@ -14,20 +14,20 @@ from hypothesis import strategies as st
 
 import fleetcube
 from fleetcube import InputError, Settings, Sweep
+from fleetcube.analysis.runs import read_target
+from fleetcube.calibration.nccl import read_log
+from fleetcube.calibration.records import read_records
+from fleetcube.calibration.steps import read_table
 from fleetcube.catalog import CatalogError, record
 from fleetcube.catalog.files import parse_toml
 from fleetcube.catalog.units import UnitError, parse
-from fleetcube.grid.ask.runs import read_target
-from fleetcube.grid.formats import event_log
-from fleetcube.grid.formats.routing import parse_routing
-from fleetcube.grid.formats.training_log import LARGEST, parse_training_log
-from fleetcube.grid.measured.nccl import read_log
-from fleetcube.grid.measured.records import read_records
-from fleetcube.grid.measured.steps import read_table
-from fleetcube.grid.show.selectors import narrow, select
+from fleetcube.formats import event_log
+from fleetcube.formats.routing import parse_routing
+from fleetcube.formats.training_log import LARGEST, parse_training_log
 from fleetcube.grid.spec.bounded import read_text
 from fleetcube.grid.spec.file import read_spec
 from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.presentation.tables.selectors import narrow, select
 
 from ..grid.test_routing import COUNTS, csv, npz
 from ..grid.test_training_log import EXPORTS, PRINTS

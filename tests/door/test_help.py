@@ -15,13 +15,13 @@ import click
 import pytest
 from click.shell_completion import ShellComplete
 
+from fleetcube.analysis.uncertainty import METHODS
 from fleetcube.catalog import KINDS, CatalogError, kind
 from fleetcube.cli import cli, run
 from fleetcube.commands import complete
 from fleetcube.commands.listing import LISTING
 from fleetcube.commands.progress import progress
 from fleetcube.grid import progress as bars
-from fleetcube.grid.ask.uncertainty import METHODS
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan.engine import ENGINES
 from fleetcube.grid.progress import expected
@@ -109,7 +109,7 @@ def exits(monkeypatch: pytest.MonkeyPatch, error: BaseException, *arguments: str
     def fail(name: str | None) -> str:
         raise error
 
-    monkeypatch.setattr("fleetcube.grid.explain.explain", fail)
+    monkeypatch.setattr("fleetcube.presentation.explain.explain", fail)
     monkeypatch.setattr(sys, "argv", ["fleetcube", *arguments, "explain", "goodput"])
     monkeypatch.setenv("FLEETCUBE_DEBUG", "")  # restored after the test
     monkeypatch.setattr(signal, "signal", lambda *_: None)

@@ -9,9 +9,9 @@ from typing import Any, TextIO
 import pytest
 
 from fleetcube import Settings, Sweep
-from fleetcube.grid.measured.steps import read_table
-from fleetcube.grid.show.tables import export
+from fleetcube.calibration.steps import read_table
 from fleetcube.grid.text import guarded, unguarded, visible
+from fleetcube.presentation.tables.tables import export
 
 from ..grid.test_tampered import seal_anew
 from . import command

@@ -3,7 +3,7 @@
 import stat
 from pathlib import Path
 
-from fleetcube.grid.formats.read import read_job
+from fleetcube.formats.read import read_job
 
 from .command import fleetcube
 

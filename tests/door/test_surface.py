@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 import fleetcube
+from fleetcube import accessor
 from fleetcube.cli import cli
-from fleetcube.grid import accessor
 from fleetcube.grid.function import Function
 
 LIST = Path(__file__).parents[1] / "data" / "surface.txt"

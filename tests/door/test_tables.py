@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from fleetcube.grid.show.tables import estimate
+from fleetcube.presentation.tables.tables import estimate
 
 from .terminal import sent
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from fleetcube.calibration import records
+from fleetcube.calibration.row import LeftOut, Row
 from fleetcube.cli import cli
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.measured import records
-from fleetcube.grid.measured.row import LeftOut, Row
 
 JOB: dict[str, Any] = {
     "parameters": 1e9,

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import strategies as st
 
 from fleetcube import InputError, Sweep
-from fleetcube.grid.ask.ratio import Ratio, between, side
-from fleetcube.grid.measured import file as calibration_file
-from fleetcube.grid.measured.update import Update
+from fleetcube.analysis.ratio import Ratio, between, side
+from fleetcube.calibration import file as calibration_file
+from fleetcube.calibration.update import Update
 from fleetcube.grid.spec.arguments import scenario_and_axes
 
 Patch = pytest.MonkeyPatch

@@ -21,13 +21,13 @@ import xarray
 import fleetcube
 from fleetcube import InputError, Settings, Sweep
 from fleetcube.catalog import unit_registry
-from fleetcube.grid.plots import kinds
-from fleetcube.grid.plots.picture import looking
-from fleetcube.grid.plots.plot import plot
 from fleetcube.grid.read.elementwise import is_read_when_sliced
 from fleetcube.kernels.calculus.derivatives import derivative
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
+from fleetcube.presentation.pictures import kinds
+from fleetcube.presentation.pictures.picture import looking
+from fleetcube.presentation.pictures.plot import plot
 
 from ..table import each
 from .common import Patch, cases, on_h100, refused
@@ -388,7 +388,7 @@ def test_every_unit_is_read_by_pint_and_written_as_it_was() -> None:
 def test_what_is_made_has_an_accessor(make: Any, stored: Path, monkeypatch: Patch) -> None:
     for kind in (xarray.Dataset, xarray.DataArray):  # without anything cached
         monkeypatch.delattr(kind, "fleetcube")
-    monkeypatch.delitem(sys.modules, "fleetcube.grid.accessor")
+    monkeypatch.delitem(sys.modules, "fleetcube.accessor")
     monkeypatch.delattr(fleetcube.grid, "accessor")
     assert make(stored).fleetcube.explain("goodput") == fleetcube.explain("goodput")
 

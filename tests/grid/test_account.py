@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fleetcube import Sweep
-from fleetcube.grid.ask import account
+from fleetcube.analysis import account
 
 from ..door.command import fleetcube
 

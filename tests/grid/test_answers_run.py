@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 import fleetcube
 from fleetcube import Settings, Sweep
+from fleetcube.analysis import nearest as nearest_of
 from fleetcube.cli import cli
-from fleetcube.grid.ask import nearest as nearest_of
 
 from ..draws import generator, scaled
 from .common import refused

@@ -16,19 +16,19 @@ from docs.make import pooled as made
 from docs.make import training
 from docs.make.hierarchy import at
 from fleetcube import InputError, Settings, Sweep
+from fleetcube.analysis import traffic
+from fleetcube.analysis.calibrations import calibrations
+from fleetcube.analysis.optimize import Range, Search
+from fleetcube.calibration.predict import evaluate
 from fleetcube.catalog import CatalogError, kind, pooled
 from fleetcube.cli import cli
-from fleetcube.grid.ask import traffic
-from fleetcube.grid.ask.calibrations import calibrations
-from fleetcube.grid.ask.optimize import Range, Search
-from fleetcube.grid.explain import explain_traffic
-from fleetcube.grid.measured.predict import evaluate
 from fleetcube.grid.plan.written import as_it_was
 from fleetcube.grid.spec import auto
 from fleetcube.grid.spec.auto import compressed
 from fleetcube.grid.spec.scenario import resolve
 from fleetcube.grid.store.verify import verify
 from fleetcube.kernels.physics.roles import MEMORY
+from fleetcube.presentation.explain import explain_traffic
 
 from ..draws import generator
 from .common import Patch, cases, on_h100, refused, solve, written

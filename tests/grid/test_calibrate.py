@@ -10,10 +10,10 @@ import pytest
 import fleetcube
 from docs.make.training import held_out_errors
 from fleetcube import InputError, Sweep
-from fleetcube.grid.measured.fit import COEFFICIENTS, CollectiveFit, fit_collective
-from fleetcube.grid.measured.nccl import measured, parse_log
-from fleetcube.grid.measured.steps import FITTED, fit_steps, read_table
-from fleetcube.kernels.collectives import fitted_all_reduce_time
+from fleetcube.calibration.fit import COEFFICIENTS, CollectiveFit, fit_collective
+from fleetcube.calibration.nccl import measured, parse_log
+from fleetcube.calibration.steps import FITTED, fit_steps, read_table
+from fleetcube.kernels.laws.collectives import fitted_all_reduce_time
 
 from ..draws import generator, scaled
 from .common import on_h100, refused, written

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from fleetcube import evaluate
+from fleetcube.analysis.compare import DECOMPOSED, Comparison, compare
+from fleetcube.calibration.steps import Table
+from fleetcube.calibration.update import update_steps
 from fleetcube.catalog import pooled
-from fleetcube.grid.ask.compare import DECOMPOSED, Comparison, compare
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.measured.steps import Table
-from fleetcube.grid.measured.update import update_steps
 from fleetcube.grid.spec import auto
 from fleetcube.grid.spec.scenario import said_by
 from fleetcube.grid.sweep import Sweep

@@ -12,11 +12,11 @@ import zarr
 
 from fleetcube import Settings, Sweep, open_cube
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.show import tables as slicing
 from fleetcube.grid.store import journal
 from fleetcube.grid.store import writer as writer_module
 from fleetcube.grid.store.cube import damage, in_order
 from fleetcube.grid.store.places.place import Folder
+from fleetcube.presentation.tables import tables as slicing
 
 from .common import Patch, refused
 

@@ -9,9 +9,9 @@ from click.testing import CliRunner
 
 import fleetcube
 from fleetcube import Sweep
+from fleetcube.analysis.diagnose import _counting, _impossible
 from fleetcube.catalog import pooled
 from fleetcube.cli import cli
-from fleetcube.grid.diagnose import _counting, _impossible
 from fleetcube.grid.spec import auto
 from fleetcube.grid.spec.scenario import said_by
 

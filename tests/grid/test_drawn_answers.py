@@ -14,7 +14,7 @@ import pytest
 
 import fleetcube
 from fleetcube import Settings, Sweep
-from fleetcube.grid.ask.compare import compare
+from fleetcube.analysis.compare import compare
 from fleetcube.grid.errors import InputError
 
 from ..draws import generator, scaled

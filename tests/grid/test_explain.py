@@ -14,12 +14,12 @@ from click.testing import CliRunner
 from fleetcube import Sweep, explain
 from fleetcube.catalog.units import parse
 from fleetcube.cli import cli
-from fleetcube.grid.explain import readable, unused
 from fleetcube.kernels.declare import Input
 from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.graph.formulas import parameters
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import BY_TOPIC, INPUTS
+from fleetcube.presentation.explain import readable, unused
 
 from ..table import each
 from .common import cases, refused

@@ -17,8 +17,8 @@ import xarray
 from fleetcube import Settings, Sweep
 from fleetcube.catalog import units
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.show import tables as slicing
 from fleetcube.grid.spec import dates
+from fleetcube.presentation.tables import tables as slicing
 
 from .common import Patch, cases, refused
 

@@ -12,11 +12,11 @@ from scipy import stats
 
 import fleetcube
 from fleetcube import InputError, Settings, Sweep
+from fleetcube.calibration.failures import failures, kinds_of, text
 from fleetcube.catalog import CatalogError, record
 from fleetcube.catalog.files import parse_toml
 from fleetcube.cli import cli
-from fleetcube.grid.formats.event_log import Log, part_of, recognized, time_of
-from fleetcube.grid.measured.failures import failures, kinds_of, text
+from fleetcube.formats.event_log import Log, part_of, recognized, time_of
 from fleetcube.grid.spec.distributions import distribution
 from fleetcube.kernels.physics.graph import PHYSICS
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fleetcube.grid.formats import megatron_lm
-from fleetcube.grid.formats.read import read_job, summary, told
+from fleetcube.formats import megatron_lm
+from fleetcube.formats.read import read_job, summary, told
 
 from .common import cases
 

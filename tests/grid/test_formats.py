@@ -11,11 +11,11 @@ import pytest
 
 import fleetcube
 from fleetcube import InputError, Sweep
+from fleetcube.calibration.records import read_records
+from fleetcube.formats import megatron_lm, shell
+from fleetcube.formats.read import read_job, read_spec, spec_of
+from fleetcube.formats.write import changed, export
 from fleetcube.grid.first import first_spec
-from fleetcube.grid.formats import megatron_lm, shell
-from fleetcube.grid.formats.read import read_job, read_spec, spec_of
-from fleetcube.grid.formats.write import changed, export
-from fleetcube.grid.measured.records import read_records
 
 from ..draws import generator, scaled
 from .common import cases, refused

@@ -48,7 +48,7 @@ FEWER = ("alternate_products", "full", False)
 
 @pytest.mark.parametrize("software", ["megatron-lm", "torchtitan", "deepspeed", "fsdp"])
 def test_the_best_layouts_are_those_that_the_framework_has(software: str) -> None:
-    from fleetcube.grid.ask.layouts import layout_at
+    from fleetcube.analysis.layouts import layout_at
     from fleetcube.grid.run.evaluation import Evaluation
 
     own = {**JOB, "software": software, "hbm_capacity": "60 GB"}
@@ -104,7 +104,7 @@ def test_what_is_stated_outside_is_told_and_what_is_open_is_its_own(tmp_path: Pa
     ],
 )
 def test_tensor_parallelism_divides_kv_heads(software: str, ranks: list[int]) -> None:
-    from fleetcube.grid.ask.layouts import candidates
+    from fleetcube.analysis.layouts import candidates
     from fleetcube.grid.run.evaluation import Evaluation
 
     own = {**JOB, "software": software}

@@ -12,10 +12,10 @@ from scipy.stats import norm
 
 from fleetcube import InputError, Settings, Sweep, evaluate
 from fleetcube.cli import cli
-from fleetcube.grid.plots.plot import plot
 from fleetcube.kernels.graph.formulas import parameters
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.roles import ENDS, ERRORS, RATIOS_OF_PARTS
+from fleetcube.presentation.pictures.plot import plot
 
 from .common import cases, on_h100, refused, written
 

@@ -9,10 +9,10 @@ import pytest
 
 from fleetcube import InputError, Sweep
 from fleetcube.catalog import record
-from fleetcube.grid.formats import maxtext, torchtitan
-from fleetcube.grid.formats.read import read_job, read_spec, spec_of
-from fleetcube.grid.formats.trees import flat, parsed
-from fleetcube.grid.formats.write import export
+from fleetcube.formats import maxtext, torchtitan
+from fleetcube.formats.read import read_job, read_spec, spec_of
+from fleetcube.formats.trees import flat, parsed
+from fleetcube.formats.write import export
 
 from ..door.test_fuzz import answered
 from ..draws import scaled

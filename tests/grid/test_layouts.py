@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from fleetcube import InputError, Settings, Sweep
+from fleetcube.analysis.layouts import best_layouts, by_phase
 from fleetcube.cli import cli
-from fleetcube.grid.ask.layouts import best_layouts, by_phase
 
 from .common import cases, on_h100, refused, written
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleetcube import InputError
-from fleetcube.grid.measured.fit import fit_collective
-from fleetcube.grid.measured.nccl import LARGEST, Measured, factor, measured, parse_log, read_log
+from fleetcube.calibration.fit import fit_collective
+from fleetcube.calibration.nccl import LARGEST, Measured, factor, measured, parse_log, read_log
 
 from ..draws import scaled
 from .common import cases, refused

@@ -10,8 +10,8 @@ import yaml
 
 from fleetcube import InputError, Sweep
 from fleetcube.catalog import record
-from fleetcube.grid.formats.read import read_job, read_spec
-from fleetcube.grid.formats.write import changed, export
+from fleetcube.formats.read import read_job, read_spec
+from fleetcube.formats.write import changed, export
 
 from ..draws import SEED, scaled
 from .common import cases, refused

@@ -12,9 +12,9 @@ import pytest
 
 import fleetcube
 from fleetcube import InputError, Settings, Sweep
+from fleetcube.analysis.compare import compare
 from fleetcube.catalog import KINDS, CatalogError, kind, opened, own, own_labels, record, records
 from fleetcube.catalog.entry import unit
-from fleetcube.grid.ask.compare import compare
 
 from ..door.command import fleetcube as run
 

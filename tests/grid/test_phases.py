@@ -14,7 +14,7 @@ import xarray
 
 import fleetcube
 from fleetcube import InputError, Settings, Sweep
-from fleetcube.grid.ask.gradient import uncounted
+from fleetcube.analysis.gradient import uncounted
 from fleetcube.grid.spec.phases import one
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.roles import FIRST, LARGEST, LEAST, MEANS, OF_WHOLES, SUMS

@@ -12,18 +12,18 @@ import pytest
 import xarray
 
 from fleetcube import Settings
-from fleetcube.grid.ask.step_parts import Part, step_parts, values_of
-from fleetcube.grid.ask.traffic import names_of
+from fleetcube.analysis.step_parts import Part, step_parts, values_of
+from fleetcube.analysis.traffic import names_of
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.plots.kinds import LOSSES, flips, losses, pareto, roofline
-from fleetcube.grid.plots.picture import caption as caption_of
-from fleetcube.grid.plots.picture import looking, number, words
-from fleetcube.grid.plots.plot import plot
-from fleetcube.grid.plots.step import step_picture
-from fleetcube.grid.plots.timeline import NAMES, timeline
-from fleetcube.grid.plots.topology import topology
-from fleetcube.grid.show.theme import LINES, PARTS
 from fleetcube.grid.sweep import Sweep
+from fleetcube.presentation.pictures.kinds import LOSSES, flips, losses, pareto, roofline
+from fleetcube.presentation.pictures.picture import caption as caption_of
+from fleetcube.presentation.pictures.picture import looking, number, words
+from fleetcube.presentation.pictures.plot import plot
+from fleetcube.presentation.pictures.step import step_picture
+from fleetcube.presentation.pictures.timeline import NAMES, timeline
+from fleetcube.presentation.pictures.topology import topology
+from fleetcube.presentation.tables.theme import LINES, PARTS
 
 from .common import cases, on_h100, refused
 

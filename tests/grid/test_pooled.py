@@ -10,8 +10,8 @@ import pytest
 
 from docs.make import pooled as made
 from docs.make.hierarchy import COEFFICIENTS, JOB, Pooled, Posterior, Steps, at
+from fleetcube.calibration.row import Row
 from fleetcube.catalog.pooled import STEP
-from fleetcube.grid.measured.row import Row
 
 from ..draws import generator
 

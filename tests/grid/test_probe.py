@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from fleetcube import InputError, evaluate
+from fleetcube.calibration.probe import Probe, fit_probe, parse_probe, script, sizes_of
+from fleetcube.calibration.update import at_rates
 from fleetcube.catalog import pooled, record
-from fleetcube.grid.measured.probe import Probe, fit_probe, parse_probe, script, sizes_of
-from fleetcube.grid.measured.update import at_rates
 from fleetcube.grid.spec import auto
 from fleetcube.grid.spec.scenario import said_by
 

@@ -13,9 +13,9 @@ import pytest
 
 import fleetcube
 from fleetcube import Settings
+from fleetcube.calibration.records import read_records
+from fleetcube.calibration.validate import validate
 from fleetcube.grid import progress
-from fleetcube.grid.measured.records import read_records
-from fleetcube.grid.measured.validate import validate
 from fleetcube.grid.plan import tiles
 from fleetcube.grid.progress import expected, watching
 from fleetcube.grid.store.verify import verify

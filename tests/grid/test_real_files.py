@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fleetcube import InputError
-from fleetcube.grid.formats.read import read_job, spec_of
+from fleetcube.formats.read import read_job, spec_of
 
 FOLDERS = [Path(each) for each in os.environ.get("FLEETCUBE_FILES", "").split(":") if each]
 ENDINGS = (".sh", ".yaml", ".yml", ".toml", ".json")

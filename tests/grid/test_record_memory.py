@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fleetcube.grid.measured.records import read_records
-from fleetcube.grid.measured.validate import validate
+from fleetcube.calibration.records import read_records
+from fleetcube.calibration.validate import validate
 from fleetcube.kernels.physics.inputs import INPUTS
 
 from .common import cases

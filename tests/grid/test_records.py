@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from docs.make import labels
 from fleetcube import Settings, Sweep
+from fleetcube.calibration import records
+from fleetcube.calibration.predict import evaluate
+from fleetcube.calibration.records import read_records
+from fleetcube.calibration.row import Row
+from fleetcube.calibration.validate import validate
 from fleetcube.catalog import KINDS, kind, record
-from fleetcube.grid.measured import records
-from fleetcube.grid.measured.predict import evaluate
-from fleetcube.grid.measured.records import read_records
-from fleetcube.grid.measured.row import Row
-from fleetcube.grid.measured.validate import validate
 from fleetcube.kernels.physics.inputs import INPUTS
 
 from .common import JUNK, Patch, cases, refused, written

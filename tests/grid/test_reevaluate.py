@@ -11,9 +11,9 @@ from click.testing import CliRunner
 
 import fleetcube
 from fleetcube import InputError, Settings
+from fleetcube.analysis import reevaluate
 from fleetcube.cli import cli
-from fleetcube.grid.ask import reevaluate
-from fleetcube.grid.explore.view import View
+from fleetcube.presentation.explore.view import View
 
 from .common import Patch, refused
 

@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from fleetcube import Settings, Sweep
+from fleetcube.calibration.steps import Table
+from fleetcube.calibration.update import update_steps
 from fleetcube.catalog import pooled
 from fleetcube.cli import cli
-from fleetcube.grid.measured.steps import Table
-from fleetcube.grid.measured.update import update_steps
 from fleetcube.grid.spec import auto
 from fleetcube.grid.spec.axes import make_axes
 from fleetcube.grid.spec.scenario import said_by

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from fleetcube.grid.formats.routing import LARGEST, Routing, parse_routing
+from fleetcube.formats.routing import LARGEST, Routing, parse_routing
 
 from ..draws import generator, scaled
 from .common import refused

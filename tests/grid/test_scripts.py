@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from fleetcube.formats import megatron_lm, shell
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.formats import megatron_lm, shell
 
 from ..draws import scaled
 

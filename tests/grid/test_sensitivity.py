@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from fleetcube import InputError, Settings, Sweep, evaluate
-from fleetcube.grid.ask.sensitivity import among, check_levers
-from fleetcube.grid.plots.sensitivity import dominance_map, tornado
+from fleetcube.analysis.sensitivity import among, check_levers
+from fleetcube.presentation.pictures.sensitivity import dominance_map, tornado
 
 from .common import Patch, cases, refused
 
@@ -127,7 +127,7 @@ def test_the_longest_phase_dominates_however_the_grid_is_cut(monkeypatch: Patch)
 
 
 def test_medians_of_large_grids_are_of_an_even_part(monkeypatch: Patch) -> None:
-    monkeypatch.setattr("fleetcube.grid.ask.sensitivity.THIN", 100)
+    monkeypatch.setattr("fleetcube.analysis.sensitivity.THIN", 100)
     sweep = phases(np.arange(1.0, 101), [50.0, 100.0])
     found = sweep.dominant_inputs("recovery_time", "detection_time")
     thin = np.arange(1.0, 101)[::2, None]
@@ -239,7 +239,7 @@ def test_pieces_and_seeds_give_the_same_numbers(monkeypatch: Patch) -> None:
     for method in ("sobol", "morris"):
         whole = sweep.global_sensitivity("recovery_time", method=method, samples=2000, seed=0)
         with monkeypatch.context() as patch:
-            patch.setattr("fleetcube.grid.ask.global_sensitivity.PIECE", 100)
+            patch.setattr("fleetcube.analysis.global_sensitivity.PIECE", 100)
             again = sweep.global_sensitivity("recovery_time", method=method, samples=2000, seed=0)
         assert again.identical(whole)
 

@@ -15,12 +15,12 @@ import xarray
 
 import fleetcube
 from fleetcube import Settings
-from fleetcube.grid.ask import simulate as module
-from fleetcube.grid.ask.simulate import VARIABLES
+from fleetcube.analysis import simulate as module
+from fleetcube.analysis.simulate import VARIABLES
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan import memory
 from fleetcube.grid.spec.phases import one
-from fleetcube.kernels import monte_carlo
+from fleetcube.kernels.laws import monte_carlo
 
 from ..laws.failures.reliability import elastic_progress
 from .common import Patch, cases, refused

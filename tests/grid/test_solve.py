@@ -9,8 +9,8 @@ import scipy.optimize
 
 import fleetcube
 from fleetcube import Settings
-from fleetcube.grid.ask.runs import read_target
-from fleetcube.grid.ask.solve.solve import SLACK, Solver
+from fleetcube.analysis.runs import read_target
+from fleetcube.analysis.solve.solve import SLACK, Solver
 from fleetcube.kernels.physics.graph import PHYSICS
 
 from ..draws import generator, scaled

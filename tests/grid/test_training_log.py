@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from fleetcube import InputError
-from fleetcube.grid.formats.training_log import (
+from fleetcube.calibration.logged import step_of
+from fleetcube.formats.training_log import (
     FORMATS,
     LONGEST,
     Format,
@@ -16,7 +17,6 @@ from fleetcube.grid.formats.training_log import (
     is_training_log,
     parse_training_log,
 )
-from fleetcube.grid.measured.logged import step_of
 
 from ..draws import generator
 from .common import refused

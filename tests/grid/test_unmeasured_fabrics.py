@@ -7,8 +7,8 @@ import pytest
 
 import fleetcube
 from docs.make.fabrics import covered, left_out, shares, systems
+from fleetcube.calibration.fabric import MEASURED, Shares, Sheet, Unmeasured, unmeasured
 from fleetcube.catalog import CatalogError, record
-from fleetcube.grid.measured.fabric import MEASURED, Shares, Sheet, Unmeasured, unmeasured
 
 from .common import cases, on_h100, refused
 

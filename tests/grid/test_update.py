@@ -10,10 +10,10 @@ from scipy import stats
 
 import fleetcube
 from fleetcube import InputError, Settings
+from fleetcube.calibration import file as calibration_file
+from fleetcube.calibration.steps import Table, fit_steps
+from fleetcube.calibration.update import FREEDOM, WEIGHT, Update, most_likely, update_steps
 from fleetcube.catalog import pooled, record
-from fleetcube.grid.measured import file as calibration_file
-from fleetcube.grid.measured.steps import Table, fit_steps
-from fleetcube.grid.measured.update import FREEDOM, WEIGHT, Update, most_likely, update_steps
 
 from .common import cases, on_h100, refused, steps_file
 

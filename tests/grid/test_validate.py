@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from scipy.stats import spearmanr
 
+from fleetcube.calibration.predict import Compared
+from fleetcube.calibration.row import LeftOut, Row
+from fleetcube.calibration.validate import accuracy, validate
 from fleetcube.catalog import record
-from fleetcube.grid.measured.predict import Compared
-from fleetcube.grid.measured.row import LeftOut, Row
-from fleetcube.grid.measured.validate import accuracy, validate
 from fleetcube.kernels.physics.graph import PHYSICS
 
 from .common import cases, on_h100

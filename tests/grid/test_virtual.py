@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fleetcube import Settings
-from fleetcube.grid.backend import Backend
+from fleetcube.backend import Backend
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan import execute
 from fleetcube.grid.run import points

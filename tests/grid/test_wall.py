@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from fleetcube import Settings, Sweep
+from fleetcube.analysis.wall import LOST, wall
 from fleetcube.cli import cli
-from fleetcube.grid.ask.wall import LOST, wall
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.plots.wall import wall_picture
+from fleetcube.presentation.pictures.wall import wall_picture
 
 from .common import cases, on_h100, ratios, refused
 

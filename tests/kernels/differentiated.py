@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fleetcube import Sweep
-from fleetcube.grid.ask.gradient import continuous
+from fleetcube.analysis.gradient import continuous
 from fleetcube.kernels.calculus.derivatives import Derivative, Differentiator, name_of
 from fleetcube.kernels.engines import numpy as numpy_engine
 from fleetcube.kernels.physics.graph import PHYSICS

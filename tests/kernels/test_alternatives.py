@@ -9,8 +9,8 @@ import pytest
 from fleetcube.kernels.alternatives import alternative, family, row, same_as, source_of
 from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.graph.formulas import parameters
+from fleetcube.kernels.laws.topology import flat_latency
 from fleetcube.kernels.physics.graph import PHYSICS
-from fleetcube.kernels.topology import flat_latency
 
 from .. import formulas
 

@@ -18,9 +18,10 @@ import pytest
 import xarray
 from scipy.optimize import brentq
 
-from fleetcube.kernels import checkpoint, collectives, monte_carlo, ops, topology
+from fleetcube.kernels import ops
 from fleetcube.kernels.engines import overloads
 from fleetcube.kernels.graph.docstrings import read
+from fleetcube.kernels.laws import checkpoint, collectives, monte_carlo, topology
 
 from ..draws import TIMES, generator
 from ..table import each
@@ -268,7 +269,7 @@ def test_what_is_no_law_is_none_in_compiled_functions() -> None:
 def test_functions_that_numba_keeps_on_disk_keep_laws(tmp_path: Path) -> None:
     (tmp_path / "kept.py").write_text(
         "import numba\n"
-        "from fleetcube.kernels.checkpoint import exact_interval\n"
+        "from fleetcube.kernels.laws.checkpoint import exact_interval\n"
         "@numba.njit(cache=True)\n"
         "def program(stall): return exact_interval(stall, 86400.0)\n"
         "print(program(30.0), sum(program.stats.cache_hits.values()))\n"

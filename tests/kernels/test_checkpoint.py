@@ -11,7 +11,8 @@ import pytest
 
 import fleetcube
 from fleetcube import Settings
-from fleetcube.kernels.checkpoint import (
+from fleetcube.kernels.engines import jax as jax_engine
+from fleetcube.kernels.laws.checkpoint import (
     daly_interval,
     exact_interval,
     expected_slowdown,
@@ -19,7 +20,6 @@ from fleetcube.kernels.checkpoint import (
     stall_share,
     young_interval,
 )
-from fleetcube.kernels.engines import jax as jax_engine
 
 TABLE = Path(__file__).parents[1] / "data" / "young_daly.csv"
 SHARES = ["checkpoint_overhead", "rework_overhead", "recovery_overhead"]

@@ -10,8 +10,9 @@ import jax
 import numpy as np
 import pytest
 
-from fleetcube.kernels import collectives
-from fleetcube.kernels.collectives import (
+from fleetcube.kernels.graph.bind import Binding
+from fleetcube.kernels.laws import collectives
+from fleetcube.kernels.laws.collectives import (
     all_gather_time,
     all_to_all_time,
     broadcast_time,
@@ -28,8 +29,7 @@ from fleetcube.kernels.collectives import (
     switch_all_reduce_time,
     tree_all_reduce_time,
 )
-from fleetcube.kernels.graph.bind import Binding
-from fleetcube.kernels.topology import flat_bandwidth, flat_latency
+from fleetcube.kernels.laws.topology import flat_bandwidth, flat_latency
 
 Law = Callable[..., Any]
 

@@ -16,7 +16,7 @@ import pytest
 
 import fleetcube
 from fleetcube import Settings
-from fleetcube.kernels import checkpoint, collectives, elementary, ops, topology
+from fleetcube.kernels import elementary, ops
 from fleetcube.kernels.calculus.made import Chain
 from fleetcube.kernels.engines import javascript, kernel_cache, scalar, traceable
 from fleetcube.kernels.engines import jax as jax_engine
@@ -29,6 +29,7 @@ from fleetcube.kernels.graph import trace
 from fleetcube.kernels.graph.bind import Binding, dependencies
 from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.graph.formulas import Function, parameters
+from fleetcube.kernels.laws import checkpoint, collectives, topology
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fleetcube
-from fleetcube.kernels.checkpoint import rollback_time
+from fleetcube.kernels.laws.checkpoint import rollback_time
 
 from ..evaluated import computed
 

@@ -9,7 +9,7 @@ import pytest
 import fleetcube
 from fleetcube import Sweep
 from fleetcube.kernels.engines import jax as jax_engine
-from fleetcube.kernels.reliability import mean_time, weibull_failure_probability
+from fleetcube.kernels.laws.reliability import mean_time, weibull_failure_probability
 
 from ..evaluated import value
 

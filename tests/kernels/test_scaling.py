@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import fleetcube
-from fleetcube.kernels.collectives import ring_all_reduce_time
 from fleetcube.kernels.engines import jax as jax_engine
-from fleetcube.kernels.roofline import iron_law_time, network_roofline_flops, roofline_flops
-from fleetcube.kernels.scaling import (
+from fleetcube.kernels.laws.collectives import ring_all_reduce_time
+from fleetcube.kernels.laws.roofline import iron_law_time, network_roofline_flops, roofline_flops
+from fleetcube.kernels.laws.scaling import (
     amdahl_speedup,
     gustafson_speedup,
     sync_wall,

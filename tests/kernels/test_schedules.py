@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import fleetcube
-from fleetcube.kernels.pipeline import bubble_ratio
+from fleetcube.kernels.laws.pipeline import bubble_ratio
 
 from ..evaluated import value
 

@@ -13,7 +13,7 @@ from fleetcube.kernels.engines import numba as numba_engine
 from fleetcube.kernels.engines import numpy as numpy_engine
 from fleetcube.kernels.engines.job import Job
 from fleetcube.kernels.graph.formulas import Function, parameters
-from fleetcube.kernels.statistics import (
+from fleetcube.kernels.laws.statistics import (
     erlang_carried,
     expected_maximum,
     expected_maximum_gumbel,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fleetcube
-from fleetcube.kernels.collectives import (
+from fleetcube.kernels.laws.collectives import (
     double_binary_tree_all_reduce_time,
     fitted_all_reduce_time,
     hierarchical_all_reduce_time,

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from fleetcube.kernels.collectives import hierarchical_all_reduce_time, ring_all_reduce_time
+from fleetcube.kernels.laws.collectives import hierarchical_all_reduce_time, ring_all_reduce_time
 
 from .claim import DAY, Claim, Document, Verdict, cited, convention, evidence, get, plain
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 import fleetcube
-from fleetcube.kernels.collectives import double_binary_tree_all_reduce_time
+from fleetcube.kernels.laws.collectives import double_binary_tree_all_reduce_time
 
 from .claim import (
     DAY,

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 import fleetcube
-from fleetcube.kernels.collectives import point_to_point_time
+from fleetcube.kernels.laws.collectives import point_to_point_time
 
 from .claim import DAY, HOUR, Claim, Verdict, convention, evidence, get, other, own, plain, record
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 import fleetcube
-from fleetcube.kernels.collectives import (
+from fleetcube.kernels.laws.collectives import (
     all_to_all_time,
     double_binary_tree_all_reduce_time,
     nvls_all_reduce_time,

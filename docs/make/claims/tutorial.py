@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 import fleetcube
-from fleetcube.kernels.collectives import point_to_point_time, ring_all_reduce_time
-from fleetcube.kernels.roofline import iron_law_time
+from fleetcube.kernels.laws.collectives import point_to_point_time, ring_all_reduce_time
+from fleetcube.kernels.laws.roofline import iron_law_time
 
 from .claim import DAY, HOUR, Claim, Document, Verdict, convention, get, origin, own, plain
 

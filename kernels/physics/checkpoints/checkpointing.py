@@ -3,9 +3,9 @@
 import numpy as np
 
 from ...alternatives import alternative, row, same_as
-from ...checkpoint import daly_interval as daly
-from ...checkpoint import exact_interval as exact
-from ...checkpoint import young_interval as young
+from ...laws.checkpoint import daly_interval as daly
+from ...laws.checkpoint import exact_interval as exact
+from ...laws.checkpoint import young_interval as young
 
 
 @alternative("checkpoint_size", lora=False)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ...alternatives import alternative, row, same_as
-from ...checkpoint import rollback_time as rolled_back
+from ...laws.checkpoint import rollback_time as rolled_back
 from ...ops import where
 
 row(

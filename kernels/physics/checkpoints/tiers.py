@@ -3,10 +3,10 @@
 import numpy as np
 
 from ...alternatives import alternative, family, row, same_as
-from ...checkpoint import daly_interval as daly
-from ...checkpoint import exact_interval as exact
-from ...checkpoint import young_interval as young
-from ...checkpoint_tiers import (
+from ...laws.checkpoint import daly_interval as daly
+from ...laws.checkpoint import exact_interval as exact
+from ...laws.checkpoint import young_interval as young
+from ...laws.checkpoint_tiers import (
     dearer_recovery,
     equivalent_lost_work,
     interrupted_restart,

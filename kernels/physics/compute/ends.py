@@ -1,7 +1,7 @@
 """Embedding, logits and multi-token prediction, at the ends of the model."""
 
 from ...alternatives import alternative, row
-from ...layer import gemm_time
+from ...laws.layer import gemm_time
 
 row(
     "embedding_share",

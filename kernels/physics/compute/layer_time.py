@@ -3,7 +3,7 @@
 import numpy as np
 
 from ...alternatives import alternative, row
-from ...layer import gemm_time
+from ...laws.layer import gemm_time
 
 
 def attention_projection_time(

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ...alternatives import alternative, row, same_as
-from ...roofline import roofline_flops
+from ...laws.roofline import roofline_flops
 
 row("kernel_peak_flops", "peak_flops", precision=("bf16", "fp16"))
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 from ...alternatives import alternative, family, same_as
+from ...laws.topology import busy_time, crossed_tier, crossing_bandwidth, rail_under_switches
 from ...ops import where
-from ...topology import busy_time, crossed_tier, crossing_bandwidth, rail_under_switches
 from ..network.network_tiers import IN_DOMAINS
 from ..network.network_tiers import TIERS as TIERS
 from .context_ring import node_context_ranks_per_node

@@ -4,11 +4,11 @@ import numpy as np
 
 from ... import reasons
 from ...alternatives import alternative, row
-from ...collectives import point_to_point_time, two_level_all_to_all_time
+from ...laws.collectives import point_to_point_time, two_level_all_to_all_time
+from ...laws.topology import flat_bandwidth, flat_latency
 from ...ops import where
 from ...reasons import REASONS as REASONS
 from ...reasons import is_whole
-from ...topology import flat_bandwidth, flat_latency
 from ..model.layer_kinds import KINDS
 from ..network.inputs import SWITCHED
 from .context_ring import context_message

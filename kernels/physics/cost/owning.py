@@ -3,8 +3,8 @@
 import numpy as np
 
 from ...alternatives import alternative
+from ...laws.ownership import capital_recovery_factor, discount_factor
 from ...ops import where
-from ...ownership import capital_recovery_factor, discount_factor
 
 
 @alternative("fabric_capital", fabric_pricing="per_gpu")

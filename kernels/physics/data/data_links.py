@@ -3,8 +3,8 @@
 import numpy as np
 
 from ...alternatives import alternative, family, same_as
+from ...laws.topology import crossed_tier, flat_bandwidth, tiered_bandwidth
 from ...ops import where
-from ...topology import crossed_tier, flat_bandwidth, tiered_bandwidth
 from ..context.context_links import switched_context_rail_bandwidth
 from ..experts.expert_links import INSIDE_A_NODE, switched_expert_rail_bandwidth
 from ..network.network_tiers import IN_DOMAINS

@@ -1,8 +1,8 @@
 """Reduce-scatters of gradients and all-gathers of weights."""
 
 from ...alternatives import alternative, family
-from ...collectives import fitted_all_reduce_time, reduce_scatter_time
-from ...reduce_scatter import (
+from ...laws.collectives import fitted_all_reduce_time, reduce_scatter_time
+from ...laws.reduce_scatter import (
     auto_reduce_scatter_time,
     hierarchical_logarithmic_reduce_scatter_time,
     hierarchical_reduce_scatter_time,

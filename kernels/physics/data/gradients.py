@@ -3,10 +3,10 @@
 import numpy as np
 
 from ...alternatives import alternative, family, row, same_as
-from ...collectives import ring_tree_crossover_bytes
+from ...laws.collectives import ring_tree_crossover_bytes
+from ...laws.stages import most_stage_parameters
+from ...laws.topology import flat_bandwidth, flat_latency, group_ranks_per_node
 from ...ops import where
-from ...stages import most_stage_parameters
-from ...topology import flat_bandwidth, flat_latency, group_ranks_per_node
 from ..pipeline.stage_layers import largest_stage_parameters
 from ..precision.formats import lora_updated_weight_bytes
 

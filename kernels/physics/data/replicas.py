@@ -1,7 +1,7 @@
 """Hybrid sharding: reductions between sharding groups, over ranks with the same shard."""
 
 from ...alternatives import alternative, family, row, same_as
-from ...topology import flat_bandwidth, flat_latency, group_ranks_per_node
+from ...laws.topology import flat_bandwidth, flat_latency, group_ranks_per_node
 from ..tensor import tensor_all_reduce as activations
 
 row(

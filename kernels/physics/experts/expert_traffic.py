@@ -3,9 +3,9 @@
 import numpy as np
 
 from ...alternatives import alternative, row, same_as
-from ...collectives import two_level_all_to_all_time
+from ...laws.collectives import two_level_all_to_all_time
+from ...laws.topology import distinct_groups, flat_bandwidth, flat_latency, group_ranks_per_node
 from ...ops import where
-from ...topology import distinct_groups, flat_bandwidth, flat_latency, group_ranks_per_node
 from ..network.inputs import SWITCHED
 
 

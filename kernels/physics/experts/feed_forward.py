@@ -3,7 +3,7 @@
 import numpy as np
 
 from ...alternatives import alternative, family, row
-from ...layer import gemm_time
+from ...laws.layer import gemm_time
 from ...ops import where
 from ..model.layer_kinds import KINDS
 from .expert_traffic import expert_message

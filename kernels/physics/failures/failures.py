@@ -3,10 +3,10 @@
 import numpy as np
 
 from ...alternatives import alternative, row, same_as
+from ...laws.reliability import bathtub_factor, interruptions_per_failure, mean_time, power_law_mtbf
+from ...laws.repair import missing_of_pool, settled_time, spare_left, whole_of_pool, whole_of_safe
+from ...laws.statistics import erlang_carried, poisson_at_most, poisson_below, poisson_excess
 from ...ops import where
-from ...reliability import bathtub_factor, interruptions_per_failure, mean_time, power_law_mtbf
-from ...repair import missing_of_pool, settled_time, spare_left, whole_of_pool, whole_of_safe
-from ...statistics import erlang_carried, poisson_at_most, poisson_below, poisson_excess
 
 
 def switches(n_gpus, gpus_per_switch):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ...alternatives import alternative, same_as
-from ...learning import (
+from ...laws.learning import (
     critical_batch_at_overhead,
     critical_batch_between,
     critical_batch_of_loss,

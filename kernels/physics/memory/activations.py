@@ -4,9 +4,9 @@ import numpy as np
 
 from ... import reasons
 from ...alternatives import alternative, family, row, same_as
+from ...laws.stages import kept_microbatches, microbatches_of_stage
 from ...ops import where
 from ...reasons import REASONS as REASONS
-from ...stages import kept_microbatches, microbatches_of_stage
 from ..model.layer_kinds import KINDS
 from ..pipeline.schedules import LEVEL
 

@@ -3,14 +3,14 @@
 import numpy as np
 
 from ...alternatives import alternative, family, row, same_as
-from ...ops import where
-from ...stages import (
+from ...laws.stages import (
     dense_layers_of_stage,
     first_sparse_stage,
     layers_of_stage,
     stage_memory,
     stage_of_one_way,
 )
+from ...ops import where
 
 
 @same_as(layers_of_stage)

@@ -1,7 +1,7 @@
 """Muon's own matrix products: each update of a matrix is made orthogonal."""
 
 from ...alternatives import alternative, row
-from ...layer import newton_schulz_flops
+from ...laws.layer import newton_schulz_flops
 
 
 def attention_orthogonalisation_flops(

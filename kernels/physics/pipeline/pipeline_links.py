@@ -1,8 +1,8 @@
 """Bandwidth, link occupancy and network tiers of sends between pipeline stages."""
 
 from ...alternatives import alternative, family, same_as
+from ...laws.topology import busy_time, crossed_tier, rail_under_switches
 from ...ops import where
-from ...topology import busy_time, crossed_tier, rail_under_switches
 from ..context.context_links import _sending
 from ..network.network_tiers import IN_DOMAINS
 from ..network.network_tiers import TIERS as TIERS

@@ -3,9 +3,9 @@
 import numpy as np
 
 from ...alternatives import alternative, row, same_as
-from ...collectives import all_gather_time, point_to_point_time
+from ...laws.collectives import all_gather_time, point_to_point_time
+from ...laws.topology import group_ranks_per_node
 from ...ops import where
-from ...topology import group_ranks_per_node
 from ..network.inputs import SWITCHED
 
 row(

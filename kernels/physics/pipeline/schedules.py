@@ -3,9 +3,9 @@
 import numpy as np
 
 from ...alternatives import alternative, row, same_as
+from ...laws.pipeline import bubble_ratio as idle_over_ideal
+from ...laws.pipeline import dual_idle_passes
 from ...ops import where
-from ...pipeline import bubble_ratio as idle_over_ideal
-from ...pipeline import dual_idle_passes
 from ..layout.layout import PLAIN
 
 LEVEL = ("gpipe", "zb_h1", "zb_v", "dualpipe", "dualpipev")  # equally many in flight on all stages

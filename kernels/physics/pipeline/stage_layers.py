@@ -3,8 +3,8 @@
 import numpy as np
 
 from ...alternatives import alternative, row
+from ...laws.stages import most_stage_parameters
 from ...ops import where
-from ...stages import most_stage_parameters
 
 
 def first_stage_layers(layers, pipeline_parallel, embedding_split_layers, loss_split_layers):

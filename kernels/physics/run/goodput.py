@@ -3,15 +3,15 @@
 import numpy as np
 
 from ...alternatives import alternative, family, row
-from ...checkpoint import (
+from ...laws.checkpoint import (
     effective_training_time_ratio,
     segment_efficiency,
     segment_rework,
     stall_share,
     useful_share,
 )
-from ...checkpoint import expected_slowdown as slowdown
-from ...checkpoint import first_order_waste as waste
+from ...laws.checkpoint import expected_slowdown as slowdown
+from ...laws.checkpoint import first_order_waste as waste
 from ...ops import where
 
 

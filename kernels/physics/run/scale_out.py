@@ -3,13 +3,13 @@
 import numpy as np
 
 from ...alternatives import alternative, same_as
+from ...laws.roofline import iron_law_time as data_work_and_latency
+from ...laws.roofline import network_roofline_flops as three_ceilings
+from ...laws.scaling import amdahl_speedup as fixed_work_speedup
+from ...laws.scaling import gustafson_speedup as growing_work_speedup
+from ...laws.scaling import sync_wall, usl_peak
+from ...laws.scaling import usl_speedup as contended_speedup
 from ...ops import where
-from ...roofline import iron_law_time as data_work_and_latency
-from ...roofline import network_roofline_flops as three_ceilings
-from ...scaling import amdahl_speedup as fixed_work_speedup
-from ...scaling import gustafson_speedup as growing_work_speedup
-from ...scaling import sync_wall, usl_peak
-from ...scaling import usl_speedup as contended_speedup
 
 
 @same_as(fixed_work_speedup)

@@ -3,10 +3,10 @@
 import numpy as np
 
 from ...alternatives import alternative, row, same_as
-from ...checkpoint import ending_share
+from ...laws.checkpoint import ending_share
+from ...laws.reliability import failure_probability as probability_of_failure
+from ...laws.reliability import weibull_failure_probability as weibull
 from ...ops import where
-from ...reliability import failure_probability as probability_of_failure
-from ...reliability import weibull_failure_probability as weibull
 
 
 @alternative("working_time", multi_site=True, off="time_at_risk")

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ...alternatives import alternative, family, row
-from ...collectives import direct_all_reduce_time, ring_all_reduce_time
+from ...laws.collectives import direct_all_reduce_time, ring_all_reduce_time
 from ...ops import where
 from ..compute.work import (
     full_layer_span,

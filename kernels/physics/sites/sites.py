@@ -4,7 +4,7 @@ import numpy as np
 
 from ... import reasons
 from ...alternatives import alternative, row
-from ...collectives import ring_all_reduce_time
+from ...laws.collectives import ring_all_reduce_time
 from ...ops import where
 from ...reasons import REASONS as REASONS
 from ..checkpoints.elastic import one_site_availability

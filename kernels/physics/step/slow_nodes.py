@@ -3,9 +3,8 @@
 import numpy as np
 
 from ...alternatives import alternative, row, same_as
-from ...ops import where
-from ...statistics import expected_maximum, expected_maximum_gumbel
-from ...stragglers import (
+from ...laws.statistics import expected_maximum, expected_maximum_gumbel
+from ...laws.stragglers import (
     later_than_jitter,
     longest_between_checks,
     longest_of_some,
@@ -15,6 +14,7 @@ from ...stragglers import (
     slowest_of_some_exponential,
     slowest_of_some_slow,
 )
+from ...ops import where
 
 COUNTED = ("share", "detected", "checked")  # choices of slow_nodes that have slow nodes
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ...alternatives import alternative, row, same_as
-from ...statistics import expected_maximum, expected_maximum_gumbel
+from ...laws.statistics import expected_maximum, expected_maximum_gumbel
 
 
 def offload_time(optimizer_offload_time, activation_offload_wait):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ...alternatives import alternative, same_as
-from ...collectives import (
+from ...laws.collectives import (
     auto_all_reduce_time,
     double_binary_tree_all_reduce_time,
     fitted_all_reduce_time,

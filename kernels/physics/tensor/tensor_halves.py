@@ -3,14 +3,14 @@
 import numpy as np
 
 from ...alternatives import alternative, row, same_as
-from ...collectives import fitted_all_reduce_time, reduce_scatter_time
-from ...ops import where
-from ...reduce_scatter import (
+from ...laws.collectives import fitted_all_reduce_time, reduce_scatter_time
+from ...laws.reduce_scatter import (
     auto_reduce_scatter_time,
     hierarchical_logarithmic_reduce_scatter_time,
     hierarchical_reduce_scatter_time,
     nvls_reduce_scatter_time,
 )
+from ...ops import where
 
 
 @alternative("tensor_parallel_gather_time", all_reduce="ring")

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ...alternatives import alternative, family, same_as
-from ...topology import (
+from ...laws.topology import (
     busy_time,
     crossed_tier,
     group_ranks_per_node,

@@ -3,9 +3,9 @@
 import numpy as np
 
 from ...alternatives import alternative, row, same_as
-from ...layer import gemm_time
+from ...laws.layer import gemm_time
+from ...laws.topology import flat_bandwidth, flat_latency, group_ranks_per_node
 from ...ops import where
-from ...topology import flat_bandwidth, flat_latency, group_ranks_per_node
 
 
 @alternative("tensor_parallel_ranks_per_node", scale_up_domain=False)

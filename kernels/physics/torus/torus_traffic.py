@@ -3,9 +3,8 @@
 import numpy as np
 
 from ...alternatives import alternative, family, row, same_as
-from ...collectives import point_to_point_time
-from ...ops import where
-from ...torus import (
+from ...laws.collectives import point_to_point_time
+from ...laws.torus import (
     neighbour_links,
     torus_all_to_all_time,
     torus_bandwidth,
@@ -14,6 +13,7 @@ from ...torus import (
     torus_reduce_scatter_time,
     torus_ways,
 )
+from ...ops import where
 
 
 def torus_z(scale_up_gpus, torus_x, torus_y):

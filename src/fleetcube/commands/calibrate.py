@@ -14,8 +14,8 @@ from fleetcube.commands.say import say, say_each
 from fleetcube.commands.table import print_table
 
 if TYPE_CHECKING:
-    from fleetcube.grid.measured.fit import Fit
-    from fleetcube.grid.measured.probe import Timing
+    from fleetcube.calibration.fit import Fit
+    from fleetcube.calibration.probe import Timing
 
 _MEASURED = {"TrainingLog": "a training log", "Probe": "a probe's times"}
 _LESS = "leave only its lines of measurements"
@@ -89,17 +89,17 @@ def calibrate(
       fleetcube calibrate steps.csv --spec job.toml --fit flops_efficiency
       fleetcube calibrate events.csv --gpus 16384 --hours "54 d" -o mttf.toml
     """
+    from fleetcube.calibration import file as calibration_file
+    from fleetcube.calibration.fit import fit_collective
+    from fleetcube.calibration.nccl import Log, measured
+    from fleetcube.calibration.probe import Probe
+    from fleetcube.formats import routing, training_log
+    from fleetcube.formats.routing import Routing
+    from fleetcube.formats.training_log import TrainingLog
     from fleetcube.grid.errors import InputError
-    from fleetcube.grid.formats import routing, training_log
-    from fleetcube.grid.formats.routing import Routing
-    from fleetcube.grid.formats.training_log import TrainingLog
-    from fleetcube.grid.measured import file as calibration_file
-    from fleetcube.grid.measured.fit import fit_collective
-    from fleetcube.grid.measured.nccl import Log, measured
-    from fleetcube.grid.measured.probe import Probe
-    from fleetcube.grid.plots.fit import plot_fit
-    from fleetcube.grid.plots.picture import check_picture
     from fleetcube.grid.spec.bounded import decoded, read_bytes
+    from fleetcube.presentation.pictures.fit import plot_fit
+    from fleetcube.presentation.pictures.picture import check_picture
 
     if output is not None:  # refuse before the fit
         calibration_file.check_target(Path(output), overwrite)
@@ -173,8 +173,8 @@ def _refuse(options: dict[str, Any], what: str) -> None:
 def _read(content: bytes, text: str, path: str, of: str | None) -> Any:
     """What a file's content and text are: a table of steps, a training log, tokens by expert, a
     probe's times, or the output of nccl-tests. Raises InputError."""
-    from fleetcube.grid.formats import routing, training_log
-    from fleetcube.grid.measured import nccl, probe, steps
+    from fleetcube.calibration import nccl, probe, steps
+    from fleetcube.formats import routing, training_log
 
     if probe.FORMAT.rpartition(" ")[0] in text[:200]:
         return probe.parse_probe(text, path)
@@ -189,13 +189,13 @@ def _read(content: bytes, text: str, path: str, of: str | None) -> Any:
 
 
 def _steps(read: Any, spec: str | None, fit: tuple[str, ...], of: str | None) -> Any:
+    from fleetcube.calibration.logged import step_of
+    from fleetcube.calibration.probe import Probe, fit_probe, job_of
+    from fleetcube.calibration.steps import STEP, Table, fit_steps
+    from fleetcube.calibration.update import update_steps
+    from fleetcube.formats.read import read_spec
+    from fleetcube.formats.training_log import TrainingLog
     from fleetcube.grid.errors import InputError
-    from fleetcube.grid.formats.read import read_spec
-    from fleetcube.grid.formats.training_log import TrainingLog
-    from fleetcube.grid.measured.logged import step_of
-    from fleetcube.grid.measured.probe import Probe, fit_probe, job_of
-    from fleetcube.grid.measured.steps import STEP, Table, fit_steps
-    from fleetcube.grid.measured.update import update_steps
 
     of = of or STEP
     if isinstance(read, Probe):
@@ -231,16 +231,16 @@ def _known(errors: Any) -> dict[str, float]:
 
 
 def _show(fit: "Fit", notes: list[str], as_json: bool) -> None:
-    from fleetcube.grid.measured.file import units
-    from fleetcube.grid.measured.fit import CollectiveFit
-    from fleetcube.grid.measured.probe import ProbeFit
-    from fleetcube.grid.measured.steps import StepFit
-    from fleetcube.grid.measured.update import Update
+    from fleetcube.calibration.file import units
+    from fleetcube.calibration.fit import CollectiveFit
+    from fleetcube.calibration.probe import ProbeFit
+    from fleetcube.calibration.steps import StepFit
+    from fleetcube.calibration.update import Update
 
     if as_json:
         say(json.dumps(_json(fit, notes), indent=2))
         return
-    from fleetcube.grid.show.tables import INTERVAL, estimate, scale
+    from fleetcube.presentation.tables.tables import INTERVAL, estimate, scale
 
     if isinstance(fit, ProbeFit):
         heads = ["", "measured", "expected", "measured rate / expected"]
@@ -280,7 +280,7 @@ def _show(fit: "Fit", notes: list[str], as_json: bool) -> None:
 
 
 def _timed(one: "Timing") -> list[str]:
-    from fleetcube.grid.ask.traffic import duration
+    from fleetcube.analysis.traffic import duration
 
     times = (duration(seconds, 4) for seconds in (one.measured, one.expected))
     return [one.what, *times, f"{one.factor:.3g}"]
@@ -293,10 +293,10 @@ def _told(entry: tuple[str, Any]) -> str:
 
 def _json(fit: "Fit", notes: list[str]) -> dict[str, Any]:
     """The fit in base units, with null for unknown or infinite values."""
-    from fleetcube.grid.measured.file import jobs_of
-    from fleetcube.grid.measured.fit import CollectiveFit
-    from fleetcube.grid.measured.steps import StepFit
-    from fleetcube.grid.measured.update import Update
+    from fleetcube.calibration.file import jobs_of
+    from fleetcube.calibration.fit import CollectiveFit
+    from fleetcube.calibration.steps import StepFit
+    from fleetcube.calibration.update import Update
 
     def finite(value: float) -> float | None:
         return float(value) if math.isfinite(value) else None

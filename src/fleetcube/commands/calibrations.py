@@ -29,8 +29,8 @@ def calibrations(spec: str, selectors: tuple[str, ...], every: bool, as_json: bo
     Example:
       fleetcube calibrations examples/h100.toml n_gpus=4096
     """
-    from fleetcube.grid.ask.calibrations import calibrations as ranked
-    from fleetcube.grid.show.tables import INTERVAL, estimate, finite
+    from fleetcube.analysis.calibrations import calibrations as ranked
+    from fleetcube.presentation.tables.tables import INTERVAL, estimate, finite
 
     read = changed_spec(spec, selectors)
     found = ranked(read["scenario"], read["axes"])

@@ -10,8 +10,8 @@ def changed_spec(
     path: str, selectors: Sequence[str], without: Collection[str] = ()
 ) -> dict[str, Any]:
     """Read a spec with other values and without some axes; remarks go to standard error."""
-    from fleetcube.grid.formats.read import job_at, layout_of, read_spec
-    from fleetcube.grid.show.selectors import narrow, pairs
+    from fleetcube.formats.read import job_at, layout_of, read_spec
+    from fleetcube.presentation.tables.selectors import narrow, pairs
 
     given = {**dict.fromkeys(without), **pairs(selectors)}  # what is sought has no one value
     if (job := job_at(path, given)) is not None:
@@ -24,7 +24,7 @@ def changed_spec(
 def traffic(path: str, selectors: Sequence[str]) -> Any:
     """Data for a picture and a table of the tiers of a spec's network, at one point of it. It
     includes step time and memory with their intervals, if everything they need is given."""
-    from fleetcube.grid.ask.traffic import TIMES, names_of
+    from fleetcube.analysis.traffic import TIMES, names_of
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.run.settings import Settings
     from fleetcube.grid.sweep import Sweep
@@ -43,14 +43,14 @@ def traffic(path: str, selectors: Sequence[str]) -> Any:
 
 def accounted(path: str, selectors: Sequence[str]) -> Any:
     """What the memory of a GPU holds, at one point of a spec."""
-    from fleetcube.grid.ask.account import NEEDED
+    from fleetcube.analysis.account import NEEDED
 
     return _at_one_point(path, selectors, lambda spec: _values(spec, NEEDED))
 
 
 def step(path: str, selectors: Sequence[str]) -> Any:
     """Data for a picture of one step of a spec, at one point of it."""
-    from fleetcube.grid.ask.step_parts import values_of
+    from fleetcube.analysis.step_parts import values_of
 
     return _at_one_point(path, selectors, lambda spec: values_of(spec["scenario"], spec["axes"]))
 
@@ -64,8 +64,8 @@ def _values(spec: dict[str, Any], outputs: Sequence[str]) -> Any:
 
 def _at_one_point(path: str, selectors: Sequence[str], values_of: Callable[..., Any]) -> Any:
     """Values of a spec where selectors cut its axes; other selectors change the spec."""
-    from fleetcube.grid.formats.read import read_spec
-    from fleetcube.grid.show.selectors import pairs, select
+    from fleetcube.formats.read import read_spec
+    from fleetcube.presentation.tables.selectors import pairs, select
 
     axes = read_spec(path, pairs(selectors))["axes"]
     cuts = [each for each in selectors if each.partition("=")[0] in axes]
@@ -77,11 +77,11 @@ def _at_one_point(path: str, selectors: Sequence[str], values_of: Callable[..., 
 
 def by_phase(path: str, selectors: Sequence[str], outputs: Sequence[str]) -> Any:
     """Values of a spec at one point, separately for each phase of the job."""
+    from fleetcube.formats.read import read_spec
     from fleetcube.grid.errors import InputError
-    from fleetcube.grid.formats.read import read_spec
-    from fleetcube.grid.show.selectors import pairs
     from fleetcube.grid.spec import phases
     from fleetcube.grid.spec.phases import EVERY
+    from fleetcube.presentation.tables.selectors import pairs
 
     if not phases.names(read_spec(path, pairs(selectors))["scenario"]):
         raise InputError(f"{path!r} has no phases; add [[phase]] tables")
@@ -110,8 +110,8 @@ def changed_and_cut(
     path: str, selectors: Sequence[str], outputs: Sequence[str]
 ) -> tuple[Any, dict[str, Any]]:
     """The sweep of a spec, and its point that selectors name; they change one without axes."""
-    from fleetcube.grid.formats.read import read_spec
-    from fleetcube.grid.show.selectors import pairs
+    from fleetcube.formats.read import read_spec
+    from fleetcube.presentation.tables.selectors import pairs
 
     at = pairs(selectors)
     if read_spec(path, at)["axes"]:
@@ -121,7 +121,7 @@ def changed_and_cut(
 
 def with_ends(cut: Any, variables: Sequence[str], *, asked: bool) -> Any:
     """A cut of a cube with its intervals; where these were not asked for, a note says why not."""
-    from fleetcube.grid.ask.reevaluate import with_interval
+    from fleetcube.analysis.reevaluate import with_interval
     from fleetcube.grid.errors import InputError
 
     try:

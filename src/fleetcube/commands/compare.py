@@ -54,10 +54,10 @@ def compare(
       fleetcube compare examples/h100.toml gpu=h100-sxm,b200-sxm n_gpus=4096
       fleetcube compare examples/pretrain-llama-3-70b.sh best node=dgx-h100
     """
-    from fleetcube.grid.ask.compare import compare as compare_sweeps
-    from fleetcube.grid.ask.terms import USUAL
-    from fleetcube.grid.show.selectors import pairs
-    from fleetcube.grid.show.tables import finite
+    from fleetcube.analysis.compare import compare as compare_sweeps
+    from fleetcube.analysis.terms import USUAL
+    from fleetcube.presentation.tables.selectors import pairs
+    from fleetcube.presentation.tables.tables import finite
 
     usual = [of or USUAL]
     if selectors[:1] == (_BEST,):
@@ -90,7 +90,7 @@ def _and_best(
     spec: str, selectors: tuple[str, ...], usual: Sequence[str]
 ) -> tuple[tuple[Any, Any], tuple[str, str], tuple[str, ...]]:
     """One spec as it is, and with the best layout in place of its own."""
-    from fleetcube.grid.ask.layouts import without_layout
+    from fleetcube.analysis.layouts import without_layout
 
     own = changed(spec, selectors, otherwise=usual)
     free = own.replace(scenario=without_layout(own.spec["scenario"]))
@@ -101,8 +101,8 @@ def _changed(
     spec: str, selectors: Sequence[str], usual: Sequence[str], lists: Sequence[str] = ()
 ) -> Any:
     """The sweep of a spec with what selectors give beside its axes, which are cut later."""
-    from fleetcube.grid.formats.read import read_spec
-    from fleetcube.grid.show.selectors import pairs
+    from fleetcube.formats.read import read_spec
+    from fleetcube.presentation.tables.selectors import pairs
 
     axes = read_spec(spec, pairs(selectors))["axes"]
     given = [text for text in selectors if text.partition("=")[0] not in axes or text in lists]
@@ -113,12 +113,12 @@ def _two_values(
     spec: str, selectors: tuple[str, ...], usual: Sequence[str]
 ) -> tuple[tuple[Any, Any], tuple[str, str], tuple[str, ...]]:
     """One spec with each of two values: the sweeps, their names, and the other selectors."""
-    from fleetcube.grid.ask.layouts import in_command
+    from fleetcube.analysis.layouts import in_command
+    from fleetcube.formats.read import job_at
     from fleetcube.grid.errors import InputError
-    from fleetcube.grid.formats.read import job_at
-    from fleetcube.grid.show.selectors import pairs
     from fleetcube.grid.spec.auto import at
     from fleetcube.grid.spec.axes import make_axes
+    from fleetcube.presentation.tables.selectors import pairs
 
     lists = [text for text in selectors if "," in text]
     if len(lists) == 1 and lists[0].count(",") == 1 and job_at(spec) is not None:
@@ -163,7 +163,7 @@ def _as_json(comparison: Any) -> dict[str, Any]:
 
 
 def _outputs(comparison: Any) -> None:
-    from fleetcube.grid.show.tables import INTERVAL, counted
+    from fleetcube.presentation.tables.tables import INTERVAL, counted
 
     rows, known = [], bool(comparison.ratios)
     for name, variable in comparison.values.items():
@@ -186,7 +186,7 @@ def _outputs(comparison: Any) -> None:
 
 def _known(shown: str, ratio: Any) -> list[str]:
     """A ratio with its interval, and the probability that B is below A."""
-    from fleetcube.grid.show.tables import chance, estimate
+    from fleetcube.presentation.tables.tables import chance, estimate
 
     if ratio is None:
         return [shown, "-"]
@@ -194,7 +194,7 @@ def _known(shown: str, ratio: Any) -> list[str]:
 
 
 def _terms(comparison: Any, name: str) -> None:
-    from fleetcube.grid.show.tables import scale
+    from fleetcube.presentation.tables.tables import scale
 
     variable = comparison.values[name]
     means = [_mean(variable, side) for side in "ab"]
@@ -261,7 +261,7 @@ def _inputs(comparison: Any) -> None:
 
 def _feet(comparison: Any) -> None:
     """Print the remarks of each side, common ones once."""
-    from fleetcube.grid.show.table_notes import remarks
+    from fleetcube.presentation.tables.table_notes import remarks
 
     a, b = map(remarks, comparison.attributes)
     alike = [line for line in a if line in b]

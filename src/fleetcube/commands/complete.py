@@ -73,13 +73,13 @@ def labels(kind: str) -> list[str]:
 
 
 def _collectives() -> Iterable[str]:
-    from fleetcube.grid.measured.nccl import FACTORS
+    from fleetcube.calibration.nccl import FACTORS
 
     return FACTORS
 
 
 def _frameworks() -> Iterable[str]:
-    from fleetcube.grid.formats.write import WRITERS
+    from fleetcube.formats.write import WRITERS
 
     return WRITERS
 

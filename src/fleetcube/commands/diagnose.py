@@ -15,7 +15,7 @@ from fleetcube.commands.table import print_foot, print_table, with_unit
 from fleetcube.kernels.physics.graph import PHYSICS
 
 if TYPE_CHECKING:
-    from fleetcube.grid.formats.table import Job
+    from fleetcube.formats.table import Job
 
 _PARTS, _CAUSES = 5, 7  # lines shown
 _MOST = 30  # times a part: more is no explanation
@@ -39,9 +39,9 @@ def diagnose(spec: str, selectors: tuple[str, ...], as_json: bool) -> None:
       fleetcube diagnose examples/pretrain-llama-3-70b.sh train.log \\
           node=dgx-h100
     """
-    from fleetcube.grid.diagnose import RATES, STEP
-    from fleetcube.grid.diagnose import diagnose as asked
-    from fleetcube.grid.show.selectors import pairs
+    from fleetcube.analysis.diagnose import RATES, STEP
+    from fleetcube.analysis.diagnose import diagnose as asked
+    from fleetcube.presentation.tables.selectors import pairs
 
     logs = [text for text in selectors if "=" not in text]
     stated = [text for text in selectors if "=" in text]
@@ -65,9 +65,9 @@ def diagnose(spec: str, selectors: tuple[str, ...], as_json: bool) -> None:
 
 def _logged(paths: Sequence[str], sweep: Any) -> dict[str, float]:
     """The step of a training log, and what was left out of it."""
-    from fleetcube.grid.ask.layouts import point
+    from fleetcube.analysis.layouts import point
+    from fleetcube.calibration.logged import step_of, training_logs
     from fleetcube.grid.errors import InputError
-    from fleetcube.grid.measured.logged import step_of, training_logs
 
     found = training_logs(paths)
     if len(paths) > 1 or (paths and not found and not paths[0].endswith(".toml")):
@@ -129,7 +129,7 @@ def _print_causes(found: Any) -> None:
 
 def _print_changes(found: Any, spec: str) -> None:
     """Changes as flags of the file that was read, with what they bring."""
-    from fleetcube.grid.formats.read import job_at
+    from fleetcube.formats.read import job_at
 
     say("")
     limit = found.memory_limit
@@ -146,8 +146,8 @@ def _print_changes(found: Any, spec: str) -> None:
 
 
 def _flags(job: "Job | None", inputs: Mapping[str, Any]) -> list[str]:
-    from fleetcube.grid.ask.layouts import in_command
-    from fleetcube.grid.formats.write import WRITERS, changed
+    from fleetcube.analysis.layouts import in_command
+    from fleetcube.formats.write import WRITERS, changed
 
     if job is None or job.table.software not in WRITERS:
         return [f"{name}={in_command(value)}" for name, value in inputs.items()]

@@ -36,8 +36,8 @@ def explore(source: str, port: int, host: str, no_browser: bool, output: str | N
       fleetcube explore examples/h100.toml -o h100.html
     """
     from fleetcube.grid.errors import InputError
-    from fleetcube.grid.explore.server import Server
-    from fleetcube.grid.explore.view import View
+    from fleetcube.presentation.explore.server import Server
+    from fleetcube.presentation.explore.view import View
 
     if output is not None:
         _write(source, output)
@@ -72,8 +72,8 @@ def explore(source: str, port: int, host: str, no_browser: bool, output: str | N
 
 def _write(source: str, output: str) -> None:
     """Write the page of a spec to a file."""
-    from fleetcube.grid.live.page import check_target
     from fleetcube.grid.sweep import Sweep
+    from fleetcube.presentation.page.page import check_target
 
     check_target(output)
     text = Sweep.from_file(source).to_html(output, source)

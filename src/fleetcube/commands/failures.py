@@ -10,17 +10,17 @@ from fleetcube.commands.say import say, say_each
 from fleetcube.commands.table import print_table
 
 if TYPE_CHECKING:
-    from fleetcube.grid.formats.event_log import Log
-    from fleetcube.grid.measured.failures import Failures
+    from fleetcube.calibration.failures import Failures
+    from fleetcube.formats.event_log import Log
 
 NAMES = ("gpus", "hours", "kind", "prior")  # options of logs of failures alone
 
 
 def log_of(text: str, path: str, given: dict[str, Any]) -> "Log | None":
     """The log of failures in a file's text; None for measurements of other sorts."""
-    from fleetcube.grid.formats.event_log import parse_log, recognized
-    from fleetcube.grid.measured.cells import headings_of, named
-    from fleetcube.grid.measured.steps import STEP
+    from fleetcube.calibration.cells import headings_of, named
+    from fleetcube.calibration.steps import STEP
+    from fleetcube.formats.event_log import parse_log, recognized
 
     if any(given.values()):
         return parse_log(text, path)
@@ -38,9 +38,9 @@ def report(
     kind: Sequence[str],
     prior: str | None,
 ) -> None:
-    from fleetcube.grid.formats.read import read_spec
-    from fleetcube.grid.measured import failures
-    from fleetcube.grid.measured.file import write
+    from fleetcube.calibration import failures
+    from fleetcube.calibration.file import write
+    from fleetcube.formats.read import read_spec
 
     scenario = read_spec(spec)["scenario"] if spec is not None else {}
     found = failures.failures(
@@ -78,9 +78,9 @@ def _watched(log: "Log", gpus: int | None, hours: str | None) -> tuple[int, floa
 
 
 def _show(found: "Failures", log: "Log") -> None:
-    from fleetcube.grid.measured.failures import quantiles
-    from fleetcube.grid.show.tables import INTERVAL, estimate, scale
+    from fleetcube.calibration.failures import quantiles
     from fleetcube.kernels.declare import HOUR
+    from fleetcube.presentation.tables.tables import INTERVAL, estimate, scale
 
     rows = []
     for rate in found.rates:
@@ -109,7 +109,7 @@ def _short(number: float) -> str:
 
 
 def _json(found: "Failures", log: "Log") -> None:
-    from fleetcube.grid.measured.failures import ENDS, quantiles
+    from fleetcube.calibration.failures import ENDS, quantiles
 
     told: dict[str, Any] = {
         rate.name: {"events": rate.events, "seconds": rate.seconds, "quantiles": rate.quantiles}

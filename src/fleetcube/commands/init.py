@@ -24,11 +24,11 @@ def init(path: str, selectors: tuple[str, ...], overwrite: bool) -> None:
       fleetcube init first.toml model=llama-3-70b node=dgx-h100 n_gpus=512
       fleetcube init second.toml config.json node=dgx-h100 n_gpus=512
     """
+    from fleetcube.calibration.file import check_target, write
     from fleetcube.commands.changed import changed_spec
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.first import first_spec
-    from fleetcube.grid.measured.file import check_target, write
-    from fleetcube.grid.show.selectors import narrow
+    from fleetcube.presentation.tables.selectors import narrow
 
     check_target(Path(path), overwrite)
     files = [text for text in selectors if "=" not in text]

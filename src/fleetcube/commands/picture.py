@@ -25,7 +25,7 @@ def look(command: Any) -> Any:
 def looks(given: Mapping[str, Any], drawn: Mapping[str, str | None]) -> dict[str, Any]:
     """The looks given, validated before drawing; `drawn` are files by option."""
     from fleetcube.grid.errors import InputError
-    from fleetcube.grid.plots.picture import looking
+    from fleetcube.presentation.pictures.picture import looking
 
     said = {name: value for name, value in given.items() if value is not None}
     if said and not any(drawn.values()):
@@ -38,7 +38,7 @@ def looks(given: Mapping[str, Any], drawn: Mapping[str, str | None]) -> dict[str
 @contextlib.contextmanager
 def drawing(said: Mapping[str, Any]) -> Iterator[None]:
     """Draw with these looks, and print the picture's remarks."""
-    from fleetcube.grid.plots.picture import looking
+    from fleetcube.presentation.pictures.picture import looking
 
     with looking(**said) as chosen:
         yield

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import xarray
 
-    from fleetcube.grid.formats.table import Job
+    from fleetcube.formats.table import Job
 
 _LEVERS = 5
 _MOST_TRIED = 64  # layouts, for one that a framework can write
@@ -72,7 +72,7 @@ def plan(
       fleetcube plan examples/plan.toml
       fleetcube plan examples/plan.toml n_gpus=4096,8192,16384 -o plan.html
     """
-    from fleetcube.grid.ask.layouts import (
+    from fleetcube.analysis.layouts import (
         LAYOUT,
         candidates,
         check_finite,
@@ -81,14 +81,14 @@ def plan(
         unsearched,
         without_layout,
     )
+    from fleetcube.formats.write import writer_of
     from fleetcube.grid.errors import InputError
-    from fleetcube.grid.formats.write import writer_of
-    from fleetcube.grid.live.page import check_target, write
-    from fleetcube.grid.live.report import Question, report
-    from fleetcube.grid.show.tables import finite
     from fleetcube.grid.spec import phases
     from fleetcube.grid.spec.dates import NAME, start_of
     from fleetcube.grid.sweep import Sweep
+    from fleetcube.presentation.page.page import check_target, write
+    from fleetcube.presentation.page.report import Question, report
+    from fleetcube.presentation.tables.tables import finite
 
     if output is not None:
         check_target(output)
@@ -157,9 +157,9 @@ def _print_written(
 ) -> None:
     """Print the best layout of one point in a framework's words: what changes of its own file, or
     all of it. The framework may have no words for the very best: then the next that it has."""
-    from fleetcube.grid.ask.layouts import WHOLE, inputs_of
+    from fleetcube.analysis.layouts import WHOLE, inputs_of
+    from fleetcube.formats.read import job_at
     from fleetcube.grid.errors import InputError
-    from fleetcube.grid.formats.read import job_at
 
     dims = [dim for dim in found["infeasible_reason"].dims if found.sizes[dim] > 1]
     if dims:
@@ -200,7 +200,7 @@ def _ranked(found: "xarray.Dataset", of: str) -> Iterator["xarray.Dataset"]:
 
 def _written(job: "Job | None", scenario: Mapping[str, Any], framework: str) -> list[str]:
     """The lines of a scenario in a framework's words, or those that change in a file of its."""
-    from fleetcube.grid.formats.write import changed, export
+    from fleetcube.formats.write import changed, export
 
     if job is None or job.table.software != framework:
         return export(scenario, framework).splitlines()
@@ -210,7 +210,7 @@ def _written(job: "Job | None", scenario: Mapping[str, Any], framework: str) -> 
 
 def _check_reached(sweep: Any, search: list[str], where: Sequence[str]) -> None:
     """Refuse conditions that no layout meets, and say how near layouts come to each."""
-    from fleetcube.grid.ask.runs import conditions_of
+    from fleetcube.analysis.runs import conditions_of
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.reduce.kept import met
 
@@ -239,9 +239,9 @@ def _plan_stated(
     sweep: Any, of: str, sense: str, where: Sequence[str], since: "date | None"
 ) -> "xarray.Dataset":
     """Print what a layout that leaves nothing open gives, and what the best one would."""
-    from fleetcube.grid.ask.assumed import ASSUMED
-    from fleetcube.grid.ask.layouts import WHOLE, stated_and_free, text
-    from fleetcube.grid.show.tables import meanings
+    from fleetcube.analysis.assumed import ASSUMED
+    from fleetcube.analysis.layouts import WHOLE, stated_and_free, text
+    from fleetcube.presentation.tables.tables import meanings
 
     with progress("planning"):
         layout, values, best = stated_and_free(sweep, of, sense, where)
@@ -275,10 +275,10 @@ def _plan_phases(
     given: Sequence[str],
 ) -> None:
     """Plan a job in phases: each separately, then the whole."""
-    from fleetcube.grid.ask.layouts import by_phase
-    from fleetcube.grid.live.page import page, write
-    from fleetcube.grid.show.tables import finite
+    from fleetcube.analysis.layouts import by_phase
     from fleetcube.grid.spec.dates import start_of
+    from fleetcube.presentation.page.page import page, write
+    from fleetcube.presentation.tables.tables import finite
 
     with progress("planning"):
         found, job = by_phase(sweep, of, sense, search)
@@ -298,9 +298,9 @@ def _print_phases(
     found: Mapping[str, Any], job: Any, of: str, sense: str, since: "date | None"
 ) -> None:
     """Print the best layout of each phase, its results, and the whole job."""
-    from fleetcube.grid.ask.layouts import WHOLE
+    from fleetcube.analysis.layouts import WHOLE
     from fleetcube.grid.run.settings import Settings
-    from fleetcube.grid.show.tables import table
+    from fleetcube.presentation.tables.tables import table
 
     rows = []
     for name, own in found.items():
@@ -339,9 +339,9 @@ def _print_one(
     sweep: Any, found: "xarray.Dataset", of: str, sense: str, since: "date | None"
 ) -> None:
     """Print the best layout of one point with its intervals, the next ones, losses and levers."""
-    from fleetcube.grid.ask.assumed import ASSUMED
-    from fleetcube.grid.ask.layouts import FELT, WHOLE
-    from fleetcube.grid.show.tables import numbers, scale, table
+    from fleetcube.analysis.assumed import ASSUMED
+    from fleetcube.analysis.layouts import FELT, WHOLE
+    from fleetcube.presentation.tables.tables import numbers, scale, table
 
     point = found.squeeze(list(found["infeasible_reason"].dims), drop=True)
     if point["infeasible_reason"].item():
@@ -382,9 +382,9 @@ def _print_one(
 
 def _chances(sweep: Any, best: "xarray.Dataset", of: str, sense: str) -> list[str]:
     """How likely each of the next layouts is better than the first; empty where not known."""
-    from fleetcube.grid.ask.layouts import inputs_of, point
-    from fleetcube.grid.ask.ratio import between, side
-    from fleetcube.grid.show.tables import chance
+    from fleetcube.analysis.layouts import inputs_of, point
+    from fleetcube.analysis.ratio import between, side
+    from fleetcube.presentation.tables.tables import chance
 
     at = point(sweep)
     layouts = [inputs_of(best.isel(rank=k)) for k in range(best.sizes["rank"])]
@@ -399,9 +399,16 @@ def _chances(sweep: Any, best: "xarray.Dataset", of: str, sense: str) -> list[st
 def _print_values(one: "xarray.Dataset", since: "date | None") -> None:
     """Print a job's results with intervals, and its end date; losses are printed elsewhere."""
     from fleetcube.grid.plan.labels import END_OF
-    from fleetcube.grid.show.tables import INTERVAL, counted, estimate, memory_use, numbers, scale
     from fleetcube.grid.spec.dates import end
     from fleetcube.kernels.physics.roles import LOSSES
+    from fleetcube.presentation.tables.tables import (
+        INTERVAL,
+        counted,
+        estimate,
+        memory_use,
+        numbers,
+        scale,
+    )
 
     rows = []
     for name, value in one.data_vars.items():
@@ -424,7 +431,7 @@ def _print_values(one: "xarray.Dataset", since: "date | None") -> None:
 
 def _print_levers(sweep: Any, layout: dict[str, Any], of: str, sense: str) -> None:
     """Print what would improve the output most, and why more GPUs would not."""
-    from fleetcube.grid.ask.layouts import levers
+    from fleetcube.analysis.layouts import levers
 
     better, no_lever = levers(sweep, layout, of, sense)
     if better:
@@ -451,9 +458,9 @@ def _print_several(found: "xarray.Dataset", of: str, sense: str, where: Sequence
     """Print the best at each point, the best first, or why there is none, in one table."""
     import numpy as np
 
-    from fleetcube.grid.ask.assumed import ASSUMED
-    from fleetcube.grid.ask.layouts import FRONT, WHOLE
-    from fleetcube.grid.show.tables import meanings, table
+    from fleetcube.analysis.assumed import ASSUMED
+    from fleetcube.analysis.layouts import FRONT, WHOLE
+    from fleetcube.presentation.tables.tables import meanings, table
 
     best = found.isel(rank=0, drop=True)
     axes = [str(name) for name in best["infeasible_reason"].dims]

@@ -123,7 +123,7 @@ def plot(
           -v communication_overhead -v reliability_overhead -o flips.png \\
           checkpoint_write_bandwidth=100GB/s fabric=infiniband-ndr layout=pp1
     """
-    from fleetcube.grid.plots.vega import check_drawn
+    from fleetcube.presentation.pictures.vega import check_drawn
 
     asked = _Asked(kind or ("curves" if y is None else "map"), named, x, y, by, best)
     _check(asked)
@@ -135,20 +135,20 @@ def plot(
 
 
 def _draw(cube: str, selectors: tuple[str, ...], asked: _Asked, path: Path) -> None:
-    from fleetcube.grid.plots import kinds as plot_kinds
-    from fleetcube.grid.plots.picture import need
-    from fleetcube.grid.plots.plot import plot as draw
-    from fleetcube.grid.plots.schedule import draw_schedule
-    from fleetcube.grid.plots.step import step_boxes, step_picture
-    from fleetcube.grid.plots.timeline import NAMES as TIMELINE
-    from fleetcube.grid.plots.timeline import timeline, timeline_boxes
-    from fleetcube.grid.plots.topology import topology, topology_boxes
-    from fleetcube.grid.plots.vega import SPEC, box_spec, write_spec
-    from fleetcube.grid.schedules.job_schedule import schedule_at
-    from fleetcube.grid.show.selectors import select
-    from fleetcube.grid.show.tables import check_variables
+    from fleetcube.analysis.schedules.job_schedule import schedule_at
     from fleetcube.grid.store.cube import open_cube
     from fleetcube.kernels.graph.roles import REASON
+    from fleetcube.presentation.pictures import kinds as plot_kinds
+    from fleetcube.presentation.pictures.picture import need
+    from fleetcube.presentation.pictures.plot import plot as draw
+    from fleetcube.presentation.pictures.schedule import draw_schedule
+    from fleetcube.presentation.pictures.step import step_boxes, step_picture
+    from fleetcube.presentation.pictures.timeline import NAMES as TIMELINE
+    from fleetcube.presentation.pictures.timeline import timeline, timeline_boxes
+    from fleetcube.presentation.pictures.topology import topology, topology_boxes
+    from fleetcube.presentation.pictures.vega import SPEC, box_spec, write_spec
+    from fleetcube.presentation.tables.selectors import select
+    from fleetcube.presentation.tables.tables import check_variables
 
     kind, x, y = asked.kind, asked.x or "", asked.y or ""
     specified = path.suffix == SPEC
@@ -195,10 +195,10 @@ def _draw(cube: str, selectors: tuple[str, ...], asked: _Asked, path: Path) -> N
 
 def _specification(asked: _Asked, cut: Any, drawn: list[str]) -> dict[str, Any]:
     """A kind of picture of a cube, as a Vega-Lite specification."""
-    from fleetcube.grid.plots import kinds as plot_kinds
-    from fleetcube.grid.plots.schedule import schedule_boxes
-    from fleetcube.grid.plots.vega import box_spec, pareto_spec, roofline_spec, vega_lite
-    from fleetcube.grid.schedules.job_schedule import schedule_at
+    from fleetcube.analysis.schedules.job_schedule import schedule_at
+    from fleetcube.presentation.pictures import kinds as plot_kinds
+    from fleetcube.presentation.pictures.schedule import schedule_boxes
+    from fleetcube.presentation.pictures.vega import box_spec, pareto_spec, roofline_spec, vega_lite
 
     kind, x, y = asked.kind, asked.x or "", asked.y
     if kind == "roofline":
@@ -238,8 +238,8 @@ def _check(asked: _Asked) -> None:
 
 def _variables(asked: _Asked) -> tuple[list[str], list[str]]:
     """The variables that a kind needs, and those that it draws if present."""
-    from fleetcube.grid.plots import kinds as plot_kinds
     from fleetcube.kernels.physics.roles import CROSSING, LOSSES
+    from fleetcube.presentation.pictures import kinds as plot_kinds
 
     kind, named = asked.kind, asked.named
     if kind == "losses":

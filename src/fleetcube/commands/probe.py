@@ -23,9 +23,9 @@ def probe(spec: str, output: str, overwrite: bool) -> None:
       fleetcube probe job.toml -o probe.py
       torchrun --nproc-per-node 8 probe.py
     """
-    from fleetcube.grid.formats.read import read_spec
-    from fleetcube.grid.measured.file import check_target, write
-    from fleetcube.grid.measured.probe import job_of, script
+    from fleetcube.calibration.file import check_target, write
+    from fleetcube.calibration.probe import job_of, script
+    from fleetcube.formats.read import read_spec
 
     check_target(Path(output), overwrite, (".py",))
     write(Path(output), script(job_of(read_spec(spec))))

@@ -23,9 +23,9 @@ def record(command: tuple[str, ...], output: str | None, timeout: float, overwri
     Example:
       fleetcube record -o job.sh -- bash launch.sh
     """
-    from fleetcube.grid.formats.read import job_at, layout_of
-    from fleetcube.grid.formats.recorded import record as recorded
-    from fleetcube.grid.measured.file import check_target, write
+    from fleetcube.calibration.file import check_target, write
+    from fleetcube.formats.read import job_at, layout_of
+    from fleetcube.formats.recorded import record as recorded
 
     if output is not None:
         check_target(Path(output), overwrite, (".sh",))

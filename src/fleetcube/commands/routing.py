@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from fleetcube.commands.say import say
 
 if TYPE_CHECKING:
-    from fleetcube.grid.formats.routing import Routing
+    from fleetcube.formats.routing import Routing
 
 _DROPPED = (0.0, 0.01)  # shares of tokens
 
@@ -14,8 +14,8 @@ _DROPPED = (0.0, 0.01)  # shares of tokens
 def show_routing(routing: "Routing", spec: str | None, ranks: int | None, as_json: bool) -> None:
     """Print the imbalance of ranks, and the capacity that drops few tokens."""
     from fleetcube.catalog import record
+    from fleetcube.formats.read import read_spec
     from fleetcube.grid.errors import InputError
-    from fleetcube.grid.formats.read import read_spec
     from fleetcube.grid.spec.scenario import said_by
 
     said: dict[str, Any] = said_by(read_spec(spec)["scenario"]) if spec is not None else {}

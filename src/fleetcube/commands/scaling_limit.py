@@ -60,12 +60,12 @@ def scaling_limit(
       fleetcube scaling-limit examples/h100.toml gpu_mttf=50000h \\
           pipeline_parallel=4 --where "facility_power <= 10 MW"
     """
-    from fleetcube.grid.ask.wall import wall as find
+    from fleetcube.analysis.wall import wall as find
     from fleetcube.grid.errors import InputError
-    from fleetcube.grid.plots.vega import SPEC, box_spec, check_drawn, write_spec
-    from fleetcube.grid.plots.wall import wall_boxes, wall_picture
     from fleetcube.grid.run.settings import Settings
-    from fleetcube.grid.show.tables import finite
+    from fleetcube.presentation.pictures.vega import SPEC, box_spec, check_drawn, write_spec
+    from fleetcube.presentation.pictures.wall import wall_boxes, wall_picture
+    from fleetcube.presentation.tables.tables import finite
 
     if output is not None:
         check_drawn(Path(output))
@@ -95,7 +95,7 @@ def scaling_limit(
 
 def _print(found: "xarray.Dataset") -> None:
     """Print the sizes, the limits that bind, and the fastest size."""
-    from fleetcube.grid.show.tables import table
+    from fleetcube.presentation.tables.tables import table
 
     shown = ["job_time", "speedup", "doubling_gain"]
     spent = ["job_cost" if "job_cost" in found else "gpu_hours"]

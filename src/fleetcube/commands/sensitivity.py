@@ -75,10 +75,10 @@ def sensitivity(
       fleetcube sensitivity examples/scaling-and-reliability.toml \\
           --of job_time --kind hardware,fabric,operations
     """
-    from fleetcube.grid.ask.sensitivity import cut
-    from fleetcube.grid.plots.sensitivity import tornado as draw_tornado
-    from fleetcube.grid.plots.sensitivity import tornado_boxes
-    from fleetcube.grid.plots.vega import SPEC, box_spec, check_drawn, write_spec
+    from fleetcube.analysis.sensitivity import cut
+    from fleetcube.presentation.pictures.sensitivity import tornado as draw_tornado
+    from fleetcube.presentation.pictures.sensitivity import tornado_boxes
+    from fleetcube.presentation.pictures.vega import SPEC, box_spec, check_drawn, write_spec
 
     if tornado is not None:
         check_drawn(Path(tornado))
@@ -129,12 +129,12 @@ def dominant_inputs(
       fleetcube dominant-inputs examples/scaling-and-reliability.toml \\
           --of goodput --map lever.png -x n_gpus -y gpu_mttf
     """
-    from fleetcube.grid.ask.sensitivity import cut
+    from fleetcube.analysis.sensitivity import cut
     from fleetcube.grid.errors import InputError
-    from fleetcube.grid.plots.picture import check_picture
-    from fleetcube.grid.plots.sensitivity import dominance_map
     from fleetcube.grid.run.settings import Settings
     from fleetcube.kernels.graph.roles import REASON
+    from fleetcube.presentation.pictures.picture import check_picture
+    from fleetcube.presentation.pictures.sensitivity import dominance_map
 
     if (picture is None) != (x is None) or (x is None) != (y is None) or (x and x == y):
         raise InputError("--map FILE goes with two axes: -x AXIS -y AXIS")
@@ -193,7 +193,7 @@ def global_sensitivity(
       fleetcube global-sensitivity examples/scaling-and-reliability.toml \\
           --of job_time
     """
-    from fleetcube.grid.ask.sensitivity import ALL, cut
+    from fleetcube.analysis.sensitivity import ALL, cut
 
     named = bool(asked["wrt"] or asked["without"] or asked["kind"])
     sweep, at = changed_and_cut(spec, selectors, [of])
@@ -219,7 +219,7 @@ def _told(
     printed: Callable[[Any, str, int], None],
 ) -> None:
     """Print a ranking, or write it."""
-    from fleetcube.grid.show.tables import finite
+    from fleetcube.presentation.tables.tables import finite
 
     output, top = asked["output"], asked["top"]
     if output is not None:
@@ -243,7 +243,7 @@ def _chosen(
     sweep: Any, of: str, asked: dict[str, Any], default: str | None = None
 ) -> tuple[list[str], int]:
     """The inputs to rank, and how many are omitted because no kind was named."""
-    from fleetcube.grid.ask.sensitivity import ALL, among, check_levers
+    from fleetcube.analysis.sensitivity import ALL, among, check_levers
     from fleetcube.grid.errors import InputError
 
     if asked["top"] < 1:
@@ -335,8 +335,8 @@ def _print_money(ranking: Any, of: str, top: int) -> None:
 
 
 def _print_global(ranking: Any, of: str, top: int) -> None:
-    from fleetcube.grid.ask.sensitivity import kind_of
-    from fleetcube.grid.show.tables import estimate
+    from fleetcube.analysis.sensitivity import kind_of
+    from fleetcube.presentation.tables.tables import estimate
 
     sobol = "total" in ranking
     place = _place(ranking)
@@ -377,7 +377,7 @@ def _print_global(ranking: Any, of: str, top: int) -> None:
 
 
 def _print_cube(ranking: Any, of: str, top: int) -> None:
-    from fleetcube.grid.ask.sensitivity import kind_of
+    from fleetcube.analysis.sensitivity import kind_of
 
     rows = []
     for row in _each(ranking, top):

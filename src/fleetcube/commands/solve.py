@@ -55,14 +55,14 @@ def solve(
           --target "job_time <= 30 d" gpu_mttf=50000h \\
           checkpoint_write_bandwidth=100GB/s
     """
-    from fleetcube.grid.ask.runs import read_target
-    from fleetcube.grid.ask.solve.solve import solve_spec
+    from fleetcube.analysis.runs import read_target
+    from fleetcube.analysis.solve.solve import solve_spec
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.run.settings import Settings
-    from fleetcube.grid.show.tables import table
     from fleetcube.grid.spec.dates import NAME, as_time, start_of
     from fleetcube.grid.spec.graphs import graph_of
     from fleetcube.kernels.physics.roles import ALSO_REASONS
+    from fleetcube.presentation.tables.tables import table
 
     ends = None if between is None else between.split(":")
     if ends is not None and len(ends) != 2:
@@ -103,7 +103,7 @@ def _check_solved(solutions: "xarray.Dataset", unknown: str) -> None:
 
 def _remarks(solutions: "xarray.Dataset", unknown: str, aim: str, of: str) -> list[str]:
     """Remarks that a reader of the table needs."""
-    from fleetcube.grid.show.tables import scale
+    from fleetcube.presentation.tables.tables import scale
 
     reason, remarks = solutions["unsolved_reason"], []
     names = str(reason.attrs["flag_meanings"]).split()

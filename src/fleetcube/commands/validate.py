@@ -16,10 +16,10 @@ from fleetcube.commands.table import print_table, with_unit
 from fleetcube.kernels.physics.graph import PHYSICS
 
 if TYPE_CHECKING:
-    from fleetcube.grid.formats.training_log import TrainingLog
-    from fleetcube.grid.measured.predict import Compared
-    from fleetcube.grid.measured.row import Row
-    from fleetcube.grid.measured.validate import Accuracy, Validation
+    from fleetcube.calibration.predict import Compared
+    from fleetcube.calibration.row import Row
+    from fleetcube.calibration.validate import Accuracy, Validation
+    from fleetcube.formats.training_log import TrainingLog
 
 _HEADINGS = ["group", "n", "mean", "median", "max", "bias", "rank", "dummy", "covered"]
 _EACH = ["record", "output", "measured", "predicted", "ratio (90 %)"]
@@ -72,13 +72,13 @@ def validate(
       fleetcube validate --records train.log --spec job.toml
       fleetcube validate --group mosaic --write rows.csv
     """
+    from fleetcube.calibration import file, own
+    from fleetcube.calibration import validate as grid
+    from fleetcube.calibration.logged import training_logs
+    from fleetcube.calibration.records import read_records
+    from fleetcube.formats.read import read_spec
     from fleetcube.grid.errors import InputError, nearest
-    from fleetcube.grid.formats.read import read_spec
-    from fleetcube.grid.measured import file, own
-    from fleetcube.grid.measured import validate as grid
-    from fleetcube.grid.measured.logged import training_logs
-    from fleetcube.grid.measured.records import read_records
-    from fleetcube.grid.plots.picture import check_picture
+    from fleetcube.presentation.pictures.picture import check_picture
 
     if plot is not None:
         check_picture(Path(plot))
@@ -111,7 +111,7 @@ def validate(
         ) and validation.rows else _print_groups(validation)
         _print_left_out(validation, listed)
     if plot is not None:
-        from fleetcube.grid.plots.validation import plot_validation
+        from fleetcube.presentation.pictures.validation import plot_validation
 
         plot_validation(validation, Path(plot))
     for path in (write, plot):
@@ -121,9 +121,9 @@ def validate(
 
 def _row(path: str, log: "TrainingLog", scenario: dict[str, Any]) -> "Row":
     """The median step of a training log."""
-    from fleetcube.grid.measured.logged import step_of
-    from fleetcube.grid.measured.predict import STEP
-    from fleetcube.grid.measured.row import Row
+    from fleetcube.calibration.logged import step_of
+    from fleetcube.calibration.predict import STEP
+    from fleetcube.calibration.row import Row
 
     seconds, inputs = step_of(log, scenario)
     name, group = Path(path).name, Path(path).stem
@@ -132,7 +132,7 @@ def _row(path: str, log: "TrainingLog", scenario: dict[str, Any]) -> "Row":
 
 def as_dict(validation: "Validation") -> dict[str, Any]:
     """A validation for JSON, with null for unknown values."""
-    from fleetcube.grid.show.tables import finite
+    from fleetcube.presentation.tables.tables import finite
 
     names = ("id", "group", "of", "measured", "predicted", "low", "high")
     rows: list[dict[str, Any]] = [
@@ -154,9 +154,9 @@ def _print_groups(validation: "Validation") -> None:
 
 def _print_rows(compared: Sequence["Compared"], rows: Sequence["Row"]) -> None:
     """Print measured and predicted, why some could not run by this model, and the sources."""
-    from fleetcube.grid.measured.predict import evaluate
-    from fleetcube.grid.show.tables import estimate
+    from fleetcube.calibration.predict import evaluate
     from fleetcube.kernels.graph.roles import REASON
+    from fleetcube.presentation.tables.tables import estimate
 
     named = {(row.id, row.of): row for row in rows}
     stated = [named[row.id, row.of] for row in compared]

@@ -7,7 +7,7 @@ from typing import Any
 import mpmath
 import numpy as np
 
-from fleetcube.kernels import checkpoint, checkpoint_tiers
+from fleetcube.kernels.laws import checkpoint, checkpoint_tiers
 
 from ... import formulas
 from ...draws import generator

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fleetcube.kernels import checkpoint
+from fleetcube.kernels.laws import checkpoint
 from fleetcube.kernels.physics.graph import PHYSICS
 
 from ... import formulas

@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 
-from fleetcube.kernels import layer
+from fleetcube.kernels.laws import layer
 
 from ... import formulas
 from ..check import Pairs, check

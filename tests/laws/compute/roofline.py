@@ -2,7 +2,7 @@
 
 import math
 
-from fleetcube.kernels import roofline
+from fleetcube.kernels.laws import roofline
 
 from ... import formulas
 from ..check import Pairs, check

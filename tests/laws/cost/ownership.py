@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fleetcube.kernels import ownership
+from fleetcube.kernels.laws import ownership
 
 from ...evaluated import values
 from ..check import Pairs, check

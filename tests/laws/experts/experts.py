@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fleetcube.kernels.layer import gemm_time
-from fleetcube.kernels.topology import distinct_groups
+from fleetcube.kernels.laws.layer import gemm_time
+from fleetcube.kernels.laws.topology import distinct_groups
 
 from ...evaluated import computed, value
 from ..check import Pairs, check

@@ -10,7 +10,7 @@ import mpmath
 import numpy as np
 
 from fleetcube.catalog import record
-from fleetcube.kernels import checkpoint, reliability, repair
+from fleetcube.kernels.laws import checkpoint, reliability, repair
 
 from ... import formulas
 from ..check import Pairs, check

@@ -11,7 +11,7 @@ from typing import Any
 import mpmath
 import numpy as np
 
-from fleetcube.kernels import checkpoint, repair, statistics
+from fleetcube.kernels.laws import checkpoint, repair, statistics
 
 from ... import formulas
 from ...evaluated import computed, value

@@ -7,7 +7,7 @@ import numpy as np
 from scipy import special
 
 import fleetcube
-from fleetcube.kernels import statistics
+from fleetcube.kernels.laws import statistics
 
 from ...order_statistics import EXTREME, GUMBEL, NORMAL, order_statistic
 from ..check import Pairs, check

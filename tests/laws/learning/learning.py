@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
-from fleetcube.kernels import learning
+from fleetcube.kernels.laws import learning
 
 from ...evaluated import values
 from ..check import Pairs, check

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from fleetcube.kernels import collectives
-from fleetcube.kernels.reduce_scatter import nvls_reduce_scatter_time
+from fleetcube.kernels.laws import collectives
+from fleetcube.kernels.laws.reduce_scatter import nvls_reduce_scatter_time
 
 from ... import formulas
 from ..check import Pairs, check

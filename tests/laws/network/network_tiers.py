@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import fleetcube
-from fleetcube.kernels import topology
+from fleetcube.kernels.laws import topology
 
 from ...evaluated import value, values
 from ..check import Pairs, check

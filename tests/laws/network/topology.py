@@ -3,7 +3,7 @@
 from collections import Counter
 from itertools import pairwise, product
 
-from fleetcube.kernels import topology
+from fleetcube.kernels.laws import topology
 
 from ..check import Pairs, check
 

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 import fleetcube
-from fleetcube.kernels import collectives, reduce_scatter
+from fleetcube.kernels.laws import collectives, reduce_scatter
 
 from ...evaluated import ENDS, value, values
 from ..check import Pairs, check

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from fleetcube import InputError, simulate_schedule
-from fleetcube.kernels import pipeline
+from fleetcube.kernels.laws import pipeline
 
 from ... import formulas
 from ...evaluated import computed

@@ -6,7 +6,7 @@ from functools import cache, partial
 from typing import Any
 
 from fleetcube import InputError, simulate_schedule
-from fleetcube.kernels import pipeline
+from fleetcube.kernels.laws import pipeline
 
 from ... import formulas
 from ..check import Pairs, check

@@ -5,7 +5,7 @@ from itertools import product
 from typing import Any
 
 from fleetcube import simulate_schedule
-from fleetcube.kernels import stages as laws
+from fleetcube.kernels.laws import stages as laws
 
 from ... import formulas
 from ...evaluated import ENDS, computed

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from fleetcube.kernels import scaling
+from fleetcube.kernels.laws import scaling
 
 from ... import formulas
 from ..check import Pairs, check

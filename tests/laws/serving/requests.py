@@ -5,7 +5,7 @@ from collections import deque
 
 import numpy as np
 
-from fleetcube.kernels import collectives
+from fleetcube.kernels.laws import collectives
 
 from ... import formulas
 from ...evaluated import computed

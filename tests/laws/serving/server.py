@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import fleetcube
-from fleetcube.kernels.collectives import direct_all_reduce_time
+from fleetcube.kernels.laws.collectives import direct_all_reduce_time
 
 from ...draws import generator, scaled
 from ..check import Pairs, check

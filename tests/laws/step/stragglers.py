@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import optimize, stats
 
-from fleetcube.kernels import statistics, stragglers
+from fleetcube.kernels.laws import statistics, stragglers
 
 from ...evaluated import value
 from ..check import Pairs, check

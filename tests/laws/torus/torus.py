@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linprog
 
-from fleetcube.kernels import torus
+from fleetcube.kernels.laws import torus
 
 from ...evaluated import computed
 from ..check import Pairs, check

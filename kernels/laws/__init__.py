@@ -1,0 +1,1 @@
+"""Laws: plain formulas of arrays, each with its source."""

@@ -1,0 +1,59 @@
+"""Calibrations applicable to a job, the nearest measured steps first."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fleetcube.catalog import AUTO, kind
+from fleetcube.grid.run.evaluation import Evaluation
+from fleetcube.grid.run.settings import Settings
+from fleetcube.grid.spec import auto
+from fleetcube.grid.spec.axes import make_axes
+from fleetcube.grid.spec.scenario import resolve, said_by
+from fleetcube.kernels.physics.graph import PHYSICS
+
+_KIND = "calibration"
+_TIMES = ("step_time", "step_time_low", "step_time_high")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A calibration, its prediction [s], and how its steps differ from the job's."""
+
+    label: str
+    step_time: float
+    low: float
+    high: float
+    differs: tuple[str, ...]
+    why: str
+
+    @property
+    def distance(self) -> int:
+        """0 if its steps had the same layers, GPU, software and precision."""
+        return auto.weight(self.differs)
+
+
+def calibrations(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> list[Candidate]:
+    """Calibrations of the catalog for a job, auto first, then by similarity of their steps. The
+    scenario's own calibration is ignored; axes are cut in the middle. Raises InputError."""
+    said = {name: value for name, value in scenario.items() if name != _KIND}
+    for axis in make_axes(
+        PHYSICS, {name: row for name, row in axes.items() if name != _KIND}
+    ).values():
+        said |= auto.at(axis, axis.size // 2)
+    said.pop(_KIND, None)
+    own = auto.cell_of(said_by(said))
+    fitted = {label: cell for label in kind(_KIND) if (cell := auto.fitted_to(label))}
+    cube = Evaluation(said, {_KIND: [AUTO, *fitted]}, _TIMES).evaluate(settings=Settings("numpy"))
+    remarks = resolve({**said, _KIND: AUTO}, {}).remarks
+    found = []
+    for k, label in enumerate([AUTO, *fitted]):
+        middle, low, high = (float(cube[name].values[k]) for name in _TIMES)
+        near = auto.differences(fitted[label], own) if label in fitted else auto.nearest(own)
+        differs = tuple(near)
+        why = "; ".join(text.removeprefix("calibration auto: ") for text in remarks)
+        if label in fitted:
+            title = kind(_KIND)[label].title
+            why = f"{title}; other {', '.join(differs)}" if differs else title
+        found.append(Candidate(label, middle, low, high, differs, why))
+    return sorted(found, key=lambda each: (each.label != AUTO, each.distance))

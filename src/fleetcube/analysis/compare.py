@@ -1,0 +1,398 @@
+"""Compare two scenarios: what changes, by how much, and because of which term."""
+
+import functools
+import itertools
+import math
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fleetcube.catalog import KINDS, FileLabel
+from fleetcube.grid.errors import InputError, nearest
+from fleetcube.grid.plan.labels import plain
+from fleetcube.grid.plan.plan import Plan
+from fleetcube.grid.run.evaluation import Evaluation, is_known
+from fleetcube.grid.run.settings import Settings
+from fleetcube.grid.spec import dates, graphs, hardware, own_records, patterns, phases, values
+from fleetcube.grid.spec.axes import PHASE, make_axis
+from fleetcube.grid.spec.axis import Axis
+from fleetcube.kernels.graph.formulas import Graph
+from fleetcube.kernels.graph.roles import REASON
+from fleetcube.presentation.tables.tables import meanings
+
+from .extrapolation import with_remarks
+from .layouts import DEGREES, LAYOUT, WHOLE, best_layouts, inputs_of
+from .ratio import Ratio, between, side
+from .sensitivity import check_levers, cut
+from .terms import DECOMPOSED, USUAL, quantities, term_names, terms
+
+if TYPE_CHECKING:
+    import xarray
+
+MOST_CHANGES = 8  # up to which every combination is evaluated
+SMALLEST = 1e-12  # relative to the whole: terms smaller than this everywhere are left out
+SIDES = ("a", "b")
+
+
+@dataclass(frozen=True)
+class Change:
+    """A scenario entry that differs, and its effect on a quantity.
+
+    `alone` is the quantity of A with only this changed, over that of A; `last` is that of B over
+    that of B with only this left as in A; `factor` is the Shapley share, the geometric mean over
+    all orders of changing: all factors multiply to B / A. NaN where a scenario cannot be evaluated.
+    """
+
+    name: str
+    a: Any
+    b: Any
+    alone: Any
+    last: Any
+    factor: Any
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two scenarios, at a point or over common axes.
+
+    `values` has each output over `scenario` (a, b) and the axes, and, for each decomposed quantity,
+    `<name>_terms` over `<name>_term` as well. `changes` are the effects on `of` of the entries that
+    differ; `inputs` are the numbers behind labels and defaults that differ: name, value in A, value
+    in B. `layouts` are those that were searched, where a side states none. `ratios` are intervals
+    of B / A at a point, where known. `attributes` are those of each side's evaluation.
+    """
+
+    values: "xarray.Dataset"
+    of: str
+    points: tuple[str, str]
+    infeasible: tuple[str, str]
+    changes: tuple[Change, ...]
+    inputs: tuple[tuple[str, float, float], ...]
+    attributes: tuple[Mapping[str, Any], Mapping[str, Any]]
+    layouts: tuple[str, str] = ("", "")
+    ratios: Mapping[str, Ratio] = field(default_factory=dict)
+
+
+def compare(
+    a: Evaluation,
+    b: Evaluation,
+    *,
+    of: str | None = None,
+    at: Mapping[str, Any] | None = None,
+    over: Sequence[str] = (),
+) -> Comparison:
+    """Compare two sweeps. Raises InputError.
+
+    `of` is the quantity whose change is attributed to inputs: job_time, or the first output of
+    both. `at` gives values of inputs, and of axes that only one has; other axes are cut in the
+    middle, except those of `over`, which both have with the same points. The terms of step_time
+    (s), job_time (s) and job_cost (USD) add up to the whole, as do their differences. At a point,
+    a side that states no degree of parallelism gets its fastest layout, which is then compared.
+    """
+    _check_axes(a, b, at or {}, over)
+    cuts = [cut(s, _at(s, at or {}), over) for s in (a, b)]
+    axes = {name: _axis(a, name) for name in over}
+    sides = [_planned(_flat(own, over), over) for own, _ in cuts]
+    flat, layouts = (sides[0][0], sides[1][0]), (sides[0][1], sides[1][1])
+    pair = tuple(
+        Evaluation(own, axes, s.spec["outputs"]) for own, s in zip(flat, (a, b), strict=True)
+    )
+    names = _outputs(pair)
+    of = _attributed(of, names, pair)
+    names = list(dict.fromkeys([*names, of]))
+    both, reasons, (on_a, on_b) = _values(pair, names)
+    differing = _differing(*flat)
+    said = _shared(pair[0], flat, differing, names)
+    changes = _changes(flat, differing, axes, of, both[of].notnull().all("scenario"))
+    moved = _inputs(pair, names, differing)
+    points = cuts[0][1], cuts[1][1]
+    attributes = with_remarks({**on_a}, said), with_remarks({**on_b}, said)
+    asked = differing and not over and not any(reasons)
+    known = between(side(flat[0], names), side(flat[1], names)) if asked else {}
+    return Comparison(both, of, points, reasons, changes, moved, attributes, layouts, known)
+
+
+def _shared(
+    a: Evaluation, flat: Sequence[Mapping[str, Any]], differing: Sequence[str], names: Sequence[str]
+) -> list[str]:
+    """Remarks on what outputs read, and both state alike for different GPUs or nodes."""
+    kinds = [(kind, own[kind]) for own in flat for kind in differing if kind in {*KINDS} & {*own}]
+    notes = hardware.shared(kinds, {*flat[0]} & {*flat[1]} - {*differing})
+    read = a.with_outputs(names)._plan("numpy").structure.used
+    return [line for name, line in notes.items() if name in read]
+
+
+def _check_axes(a: Evaluation, b: Evaluation, at: Mapping[str, Any], over: Sequence[str]) -> None:
+    known = [*a._sizes, *b._sizes, *values.known_names(a.graph)]
+    for name in at:
+        if name not in known:
+            raise InputError(f"{name!r} is not an input or an axis; {nearest(name, known)}")
+    both = [name for name in a._sizes if name in b._sizes]
+    for name in over:
+        if name not in both:
+            raise InputError(
+                f"{name!r} is not an axis of both specs; choose from {', '.join(both) or 'none'}"
+            )
+        if name in at:
+            raise InputError(f"{name} is both cut at {at[name]} and kept whole; choose one")
+        if _points(a, name) != _points(b, name):
+            raise InputError(f"the specs have different points along {name}; give both the same")
+
+
+def _at(sweep: Evaluation, at: Mapping[str, Any]) -> dict[str, Any]:
+    known = [*sweep._sizes, *values.known_names(sweep.graph)]
+    return {name: value for name, value in at.items() if name in known}
+
+
+def _axis(sweep: Evaluation, name: str) -> Axis:
+    return make_axis(sweep.graph, name, sweep.spec["axes"][name])
+
+
+def _points(sweep: Evaluation, name: str) -> tuple[Any, ...]:
+    """Everything that an axis sets, comparable by ==."""
+    axis = _axis(sweep, name)
+    numbers = {name: row.tolist() for name, row in axis.numbers.items()}
+    return axis.labels.tolist(), numbers, axis.options, axis.records
+
+
+def _outputs(pair: Sequence[Evaluation]) -> list[str]:
+    """Numeric outputs of both specs, and decomposed quantities that both can compute."""
+    plans = [sweep._plan("numpy") for sweep in pair]
+    shared = [name for name in plans[0].outputs if name in plans[1].outputs and name != REASON]
+    numbers = [name for name in shared if values.unit_of(pair[0].graph, name) != "flag"]
+    specs = [sweep.spec for sweep in pair]
+    more = [n for n in DECOMPOSED if all(is_known(s["scenario"], s["axes"], [n]) for s in specs)]
+    return list(dict.fromkeys([*more, *numbers]))
+
+
+def _attributed(of: str | None, names: Sequence[str], pair: Sequence[Evaluation]) -> str:
+    if of is None:
+        if not names:
+            raise InputError("the specs share no numeric output; give both the same one")
+        return USUAL if USUAL in names else names[0]
+    for sweep in pair:
+        plan = sweep.with_outputs([of])._plan("numpy")
+        if values.unit_of(plan.graph, plan.outputs[0]) == "flag":
+            raise InputError(f"{of} is a flag; name a numeric output")
+    return of
+
+
+def _values(
+    pair: Sequence[Evaluation], names: Sequence[str]
+) -> tuple["xarray.Dataset", tuple[str, str], tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Outputs and terms of both, why or how often each is infeasible, and attributes."""
+    import xarray
+
+    apart = {name: term_names(pair, name) for name in DECOMPOSED if name in names}
+    sides: list[dict[str, Any]] = []
+    attributes: list[Mapping[str, Any]] = []
+    reasons: list[Any] = []
+    for sweep in pair:
+        wanted = [name for name in [*names, *quantities(apart)] if name not in sweep._sizes]
+        cube = sweep.with_outputs(list(dict.fromkeys(wanted))).evaluate(settings=Settings("numpy"))
+        attributes.append(cube.attrs)
+        side = {name: cube[name] for name in names}
+        for name, row in apart.items():
+            if row:
+                side[f"{name}_terms"] = terms(sweep, cube, name, row)
+        sides.append({name: array.reset_coords(drop=True) for name, array in side.items()})
+        reasons.append(cube.coords.get(REASON))
+    joined = {name: _side_by_side([side[name] for side in sides]) for name in sides[0]}
+    both = _without_zeros(xarray.Dataset(joined), [name for name, row in apart.items() if row])
+    return *_runnable(both, reasons), (attributes[0], attributes[1])
+
+
+def _side_by_side(sides: Sequence["xarray.DataArray"]) -> "xarray.DataArray":
+    import xarray
+
+    joined = xarray.concat(xarray.broadcast(*sides), xarray.Variable("scenario", list(SIDES)))
+    joined.attrs = sides[0].attrs
+    return joined
+
+
+def _runnable(
+    both: "xarray.Dataset", reasons: Sequence[Any]
+) -> tuple["xarray.Dataset", tuple[str, str]]:
+    """NaN along axes where either is infeasible, and why or how often each is."""
+    causes = (_infeasible(reasons[0]), _infeasible(reasons[1]))
+    runs = [(r == 0).reset_coords(drop=True) for r in reasons if r is not None and r.ndim]
+    if not runs:
+        return both, causes
+    good = functools.reduce(operator.and_, runs)
+    if not good.any():
+        raise InputError(
+            f"no point is feasible in both: infeasible are {causes[0] or 'none'} of A and "
+            f"{causes[1] or 'none'} of B; choose other axes, or one point"
+        )
+    return both.where(good), causes
+
+
+def _infeasible(reason: "xarray.DataArray | None") -> str:
+    """Why a point is infeasible, or how many points of a grid are."""
+    if reason is None:
+        return ""
+    if reason.ndim:
+        count = int((reason != 0).sum())
+        return f"{count:,} of {reason.size:,} layouts" if count else ""
+    return meanings(reason.attrs, np.atleast_1d(reason))[0] if reason else ""
+
+
+def _without_zeros(both: "xarray.Dataset", apart: Sequence[str]) -> "xarray.Dataset":
+    for of in apart:
+        dim = f"{of}_term"
+        sizes = abs(both[f"{of}_terms"]) > SMALLEST * abs(both[of])
+        kept = sizes.any([d for d in sizes.dims if d != dim]).values
+        both = both.isel({dim: np.flatnonzero(kept)})
+    return both
+
+
+def _flat(sweep: Evaluation, over: Sequence[str]) -> dict[str, Any]:
+    """A scenario's entries at a point, including its axes' values; numbers in base units."""
+    spec: Any = sweep.spec
+    apart = (dates.NAME, own_records.NAME)  # own labels carry their records
+    stated = {name: value for name, value in spec["scenario"].items() if name not in apart}
+    entries = {name: _entry(sweep.graph, name, value) for name, value in stated.items()}
+    for name in spec["axes"]:
+        if name in over:
+            for own in _axis(sweep, name).inputs:
+                entries.pop(own, None)
+            continue
+        axis = _axis(sweep, name)
+        numbers = {own: float(row[0]) for own, row in axis.numbers.items()}
+        entries |= {own: value for own, value in numbers.items() if not math.isnan(value)}
+        entries |= {own: row[0] for own, row in {**axis.options, **axis.records}.items()}
+    return entries
+
+
+def _planned(entries: dict[str, Any], over: Sequence[str]) -> tuple[dict[str, Any], str]:
+    """The entries with the fastest layout, and this in words, if they state nothing of it."""
+    stated = over or entries.keys() & {*DEGREES, patterns.LAYOUT} or phases.names(entries)
+    if stated or not is_known(entries, {}, [USUAL]):
+        return entries, ""
+    try:
+        point = Evaluation(entries, {}, [USUAL])
+        found = best_layouts(point, USUAL, "min", LAYOUT, (), (), 1, Settings())
+    except InputError:  # no layout depends on the scenario, or too many do
+        return entries, ""
+    layout = str(found[WHOLE].item())
+    return ({**entries, **inputs_of(found)}, layout) if layout else (entries, "")
+
+
+def _entry(graph: Graph, name: str, value: Any) -> Any:
+    if isinstance(value, Mapping) or name in {
+        *graph.roles.labels,
+        *graph.roles.texts,
+        PHASE,
+        graphs.NAME,
+    }:
+        return value
+    return (
+        patterns.choice(name, value)
+        if values.is_option(graph, name)
+        else values.number(graph, name, value)
+    )
+
+
+def _differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
+    names = dict.fromkeys([*a, *b])
+    return [name for name in names if _meant(a.get(name)) != _meant(b.get(name))]
+
+
+def _meant(value: Any) -> Any:
+    """An entry, and the record of an own label: the same label may mean another in each."""
+    if not isinstance(value, FileLabel):
+        return value
+    return value, value.record.digest, [*map(_meant, value.record.values.values())]
+
+
+def _changes(
+    flat: tuple[dict[str, Any], dict[str, Any]],
+    names: Sequence[str],
+    axes: Mapping[str, Any],
+    of: str,
+    good: "xarray.DataArray",
+) -> tuple[Change, ...]:
+    """The effect on a quantity of each entry that differs, where both scenarios are `good`."""
+    count = len(names)
+    full = (1 << count) - 1
+    masks = range(full + 1) if count <= MOST_CHANGES else _ends(count)
+    with np.errstate(all="ignore"):
+        # `good` becomes 1, or NaN where it is false
+        by_mask = {mask: _with(flat, names, axes, of, mask) * good.where(good) for mask in masks}
+        changes = []
+        for k, name in enumerate(names):
+            bit = 1 << k
+            alone, last = by_mask[bit] / by_mask[0], by_mask[full] / by_mask[full ^ bit]
+            factor = _shapley(by_mask, bit, count) if count <= MOST_CHANGES else np.nan
+            a, b = (_plain(side.get(name)) for side in flat)
+            if a == b:  # one label, of two files
+                homes = (getattr(side[name], "record", None) for side in flat)
+                a, b = (f"{a} ({home.origin if home else 'fleetcube'})" for home in homes)
+            changes.append(Change(name, a, b, alone, last, factor))
+    return tuple(changes)
+
+
+def _shapley(by_mask: Mapping[int, Any], bit: int, count: int) -> Any:
+    """The factor by which a change multiplies a quantity, averaged over all orders of changing."""
+    logs = 0.0
+    for mask, before in by_mask.items():
+        if not mask & bit:
+            # Orders in which exactly the changes of this mask come first
+            size = mask.bit_count()
+            orders = math.factorial(size) * math.factorial(count - size - 1)
+            logs = logs + orders / math.factorial(count) * np.log(by_mask[mask | bit] / before)
+    return np.exp(logs)
+
+
+def _plain(value: Any) -> Any:
+    """An entry of a scenario in JSON's types; None if the scenario lacks it."""
+    return value if value is None or isinstance(value, bool | float | str) else plain(value)
+
+
+def _ends(count: int) -> list[int]:
+    """No change, each change alone, all but each, all."""
+    full = (1 << count) - 1
+    bits = [1 << k for k in range(count)]
+    return list(dict.fromkeys([0, *bits, *(full ^ bit for bit in bits), full]))
+
+
+def _with(
+    flat: tuple[dict[str, Any], dict[str, Any]],
+    names: Sequence[str],
+    axes: Mapping[str, Any],
+    of: str,
+    mask: int,
+) -> Any:
+    """A quantity of A with some entries as in B; NaN if that is not a valid scenario."""
+    entries = dict(flat[0])
+    for name in itertools.compress(names, (mask >> k & 1 for k in range(len(names)))):
+        entries.pop(name, None)
+        if name in flat[1]:
+            entries[name] = flat[1][name]
+    try:
+        cube = Evaluation(entries, axes, [of]).evaluate(settings=Settings("numpy"))
+    except InputError:
+        return np.nan
+    return cube[of].reset_coords(drop=True)
+
+
+def _inputs(
+    pair: Sequence[Evaluation], of: Sequence[str], stated: Sequence[str]
+) -> tuple[tuple[str, float, float], ...]:
+    """Numbers in use that differ because labels or defaults, not scenarios, set them."""
+    used: dict[str, None] = {}
+    plans: list[Plan] = [sweep.with_outputs(of)._plan("numpy") for sweep in pair]
+    for plan in plans:
+        for name in of:
+            used |= dict.fromkeys(check_levers(plan, name, None))
+    differing = []
+    for name in used:
+        sides = [case.leaves.get(name) for case in (plan.cases[0] for plan in plans)]
+        numbers = [math.nan if leaf is None else float(leaf.flat[0]) for leaf in sides]
+        single = all(leaf is None or leaf.size == 1 for leaf in sides)
+        if name not in stated and single and numbers[0] != numbers[1]:
+            differing.append((name, numbers[0], numbers[1]))
+    return tuple(differing)

@@ -1,0 +1,166 @@
+"""Intervals of outputs, from the error of a prediction and from distributions of inputs."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fleetcube.catalog.pooled import NORMAL
+from fleetcube.grid.plan.labels import END_OF, UNUSED
+from fleetcube.grid.plan.plan import Plan
+from fleetcube.grid.reduce.fold import reduce
+from fleetcube.grid.run import stream
+from fleetcube.grid.run.evaluation import Evaluation
+from fleetcube.grid.run.settings import Settings
+from fleetcube.grid.spec.axis import Axis
+from fleetcube.kernels.laws.statistics import poisson_at_most
+from fleetcube.kernels.physics.roles import ENDS, FAILURES
+
+from .gradient import reached
+from .uncertainty import DRAW, SAMPLES, asked_of, errors, uncertainty
+
+if TYPE_CHECKING:
+    import xarray
+
+SHARE, SIDES = 0.9, ("low", "high")
+SHARES = np.linspace(0.0025, 0.9975, 200)  # between which a chance is interpolated
+_FEW = 100.0  # mean of a count, up to which it is found exactly
+# Places in a prediction's interval: the ends are exact for monotonic outputs, others need the rest
+_PLACES = np.linspace(-1.0, 1.0, 5)
+
+
+def is_predicted(plan: Plan) -> bool:
+    """Whether the interval of a prediction affects any of the outputs."""
+    return any(errors(plan, name) for name in stream.numeric(plan))
+
+
+def interval(
+    sweep: Evaluation, of: str | Sequence[str] | None, settings: Settings
+) -> "xarray.Dataset":
+    """Outputs with the ends of their intervals; see `Sweep.prediction_interval`."""
+    plan = sweep._plan("numpy", settings._mask)
+    names = asked_of(plan, of)
+    values = (sweep if of is None else sweep.with_outputs(names)).evaluate(settings=settings)
+    uncertain = [name for name in names if reached(plan, [name]) & {*plan.problem.distributions}]
+    drawn = [name for name in uncertain if name != FAILURES]
+    left = [name for name in names if name not in uncertain]
+    moved = [name for name in left if errors(plan, name)]
+    bounded = [name for name in left if name in ENDS]
+    ends: dict[str, tuple[Any, Any]] = {}
+    made = [values]
+    if drawn:
+        tails = ((1 - SHARE) / 2, (1 + SHARE) / 2)
+        found = uncertainty(sweep, drawn, tails, "sampled", SAMPLES, 0, settings)
+        ends |= {n: (found[n].isel(quantile=0), found[n].isel(quantile=1)) for n in drawn}
+        made.append(found)
+    if moved:
+        low, high = _moved(sweep, plan, moved, settings)
+        ends |= {name: (low[name], high[name]) for name in moved}
+        made.append(low)
+    if FAILURES in ends:
+        ends[FAILURES] = _counts(values[FAILURES], *ends[FAILURES])
+    if bounded:
+        own = sweep.with_outputs([end for name in bounded for end in ENDS[name]])
+        found = own.evaluate(settings=settings)
+        ends |= {name: (found[ENDS[name][0]], found[ENDS[name][1]]) for name in bounded}
+        made.append(found)
+    idle = [{*cube.attrs.get(UNUSED, "").split()} for cube in made]
+    unused = " ".join(sorted(set.intersection(*idle)))
+    values.attrs = {name: text for name, text in values.attrs.items() if name != UNUSED}
+    axes = [axis.name for axis in plan.problem.axes]  # of the factor alone: values lack it
+    coords = {n: cube[n] for n in axes for cube in made if n in cube.coords}
+    variables = {
+        f"{name}_{side}": end_of(values[name], pair, k, side)
+        for name, pair in ends.items()
+        for k, side in enumerate(SIDES)
+    }
+    whole = values.assign_coords(coords).assign(variables)
+    return whole.assign_attrs({UNUSED: unused} if unused else {})
+
+
+def chances(scenario: Mapping[str, Any], conditions: Sequence[Any]) -> dict[str, Any]:
+    """The probability that each condition on an output holds at a point, where an error or a
+    distribution is known: `<output>_chance`."""
+    found = {}
+    for each in conditions:
+        sweep = Evaluation(scenario, {}, [each.of])
+        plan = sweep._plan("numpy")
+        spread = errors(plan, each.of) or reached(plan, [each.of]) & {*plan.problem.distributions}
+        if isinstance(each.level, str) or not spread:
+            continue
+        how = Settings("numpy", threads=1)
+        drawn = uncertainty(sweep, [each.of], [*SHARES], "sampled", SAMPLES, 0, how)[each.of].values
+        below = float(np.interp(each.level, drawn, SHARES, left=0.0, right=1.0))
+        about = {"units": "1", "long_name": f"probability that {each}"}
+        found[f"{each.of}_chance"] = (), below if each.relation == "<=" else 1 - below, about
+    return found
+
+
+def _moved(
+    sweep: Evaluation, plan: Plan, names: Sequence[str], settings: Settings
+) -> "tuple[xarray.Dataset, xarray.Dataset]":
+    """Minimum and maximum of outputs over the intervals of predictions."""
+    numbers = {error: _PLACES for name in names for error in errors(plan, name)}
+    axis = Axis(DRAW, np.arange(_PLACES.size), numbers)
+    moved = sweep.replace(axes={**sweep.spec["axes"], DRAW: axis}, outputs=names)
+    plain = replace(settings, infeasible="include")
+    with stream.mapping(moved, plain) as (plan, map_):
+        low, high = (
+            reduce(plan, moved.spec, how, [DRAW], map_, plain._cores) for how in ("min", "max")
+        )
+    return low, high
+
+
+def _counts(mean: Any, low: Any, high: Any) -> tuple[Any, Any]:
+    """Ends of the interval of a count that is Poisson's around a mean, of which `low` and `high`
+    are the ends: a lognormal one."""
+    means = np.asarray(mean.values, float)
+    spread = np.broadcast_to(np.log(high / low) / (2 * NORMAL), means.shape)
+    found = []
+    for place in (-NORMAL, NORMAL):
+        ends = np.full(means.shape, np.nan)
+        for of, count in ((means <= _FEW, _of_few), (means > _FEW, _of_many)):
+            of &= np.isfinite(means)
+            ends[of] = count(means[of], spread[of], place)
+        found.append(mean.copy(data=ends))
+    return found[0], found[1]
+
+
+def _of_few(mean: Any, spread: Any, place: float) -> Any:
+    """The quantile at a normal deviate: the least count at or below which the share is, mixed by
+    Gauss-Hermite quadrature."""
+    share = (1 + math.copysign(SHARE, place)) / 2
+    nodes, weights = np.polynomial.hermite_e.hermegauss(31)
+    means = mean * np.exp(nodes[:, None] * spread)
+    least, most = np.full(mean.shape, -1.0), np.ceil(means[-1] + 10 * np.sqrt(means[-1]) + 10)
+    while (most - least > 1).any():
+        middle = np.ceil((least + most) / 2)  # a count found stays
+        enough = weights @ poisson_at_most(middle, means) >= share * weights.sum()
+        least, most = np.where(enough, least, middle), np.where(enough, middle, most)
+    return most
+
+
+def _of_many(mean: Any, spread: Any, place: float) -> Any:
+    """The same, where steps of one count are small: N <= n where a gamma variable of shape n + 1 is
+    above the mean; its logarithm is nearly normal around log(n + 1 / 2), of variance 1 / (n + 1 /
+    2)."""
+    count = mean
+    for _ in range(30):
+        count = mean * np.exp(place * np.sqrt(spread**2 + 1 / count))
+    return np.ceil(count - 0.5)
+
+
+def end_of(value: Any, pair: Sequence[Any], k: int, side: str) -> Any:
+    """An end of an interval, NaN if there is none: zero width is not certainty."""
+    low, high = (end.variable for end in pair)
+    known = (low < high) & value.variable.notnull()
+    about = {
+        **value.attrs,
+        "long_name": f"{'lower' if side == 'low' else 'upper'} end of the {SHARE:.0%} interval: "
+        f"{value.attrs['long_name']}",
+        END_OF: str(value.name),
+    }
+    end = pair[k].variable.where(known)
+    return (end.dims, end.data, about)

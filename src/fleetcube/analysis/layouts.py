@@ -1,0 +1,693 @@
+"""The best layouts of a job: evaluate all candidates, then the best ones like any spec.
+
+Inputs that the spec leaves open are searched over candidates that depend on the model and the
+cluster. Candidates that cannot run are excluded by `infeasible_reason`, so the answer is exact over
+the candidates (decision 47).
+"""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fleetcube.grid.errors import InputError, nearest, shown
+from fleetcube.grid.plan.labels import REMARKS, attributes, coordinates, root_attributes
+from fleetcube.grid.plan.plan import Plan
+from fleetcube.grid.reduce.kept import met
+from fleetcube.grid.reduce.pareto import sign_of
+from fleetcube.grid.reduce.top import RANK
+from fleetcube.grid.run.evaluation import Evaluation, is_known
+from fleetcube.grid.run.settings import Settings
+from fleetcube.grid.spec import auto, framework, patterns, phases, values
+from fleetcube.grid.spec.axes import make_axes
+from fleetcube.grid.spec.axis import Array, Axis
+from fleetcube.grid.spec.graphs import graph_of
+from fleetcube.kernels.calculus.phases import without_phase
+from fleetcube.kernels.graph.formulas import Graph
+from fleetcube.kernels.graph.roles import REASON
+from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.kernels.physics.inputs import INPUTS
+from fleetcube.kernels.physics.roles import HEADROOM, LARGEST, LOSSES, MEANS, MONEY, NEAR, SUMS
+from fleetcube.presentation.tables.tables import label, meanings, numbers, scale
+
+from .assumed import ASSUMED, assumed
+from .gradient import check_quantity, is_held, uncounted
+from .interval import chances, interval
+from .runs import Target, conditions_of
+from .sensitivity import Kind, frozen, is_built, kind_of, rank_inputs
+
+if TYPE_CHECKING:
+    import xarray
+
+Search = str | Sequence[str]
+MOST = 1 << 26  # layouts tried together
+MOST_POINTS = 256  # each with a table of its own
+_MOST_RANKS = 100
+FELT = 1e-3  # relative change of an output that is worth a line
+SAME = 1e-9  # relative difference of outputs that are equal: such layouts differ in nothing here
+ALWAYS = ("job_time", "step_time", "mfu", "goodput", "memory_per_gpu")
+# Added where their inputs are known
+WHERE_KNOWN = (
+    *("model_flops_per_gpu", "memory_margin", "expected_failures", "checkpoint_interval"),
+    *("gpu_hours", "energy", "job_cost", *LOSSES),
+)
+BESIDE = ("job_time", "mfu", "memory_per_gpu", MONEY)  # columns next to a layout in tables
+REPORTED = (
+    *("job_time", "step_time", "mfu", "goodput", "memory_per_gpu", "model_flops_per_gpu"),
+    *("expected_failures", "checkpoint_interval", "gpu_hours", "energy", MONEY),
+)
+FRONT = "on_cost_time_front"
+WHOLE = "whole_layout"  # as evaluated, searched or stated
+LAYOUT = "layout"  # all of OPEN that a spec leaves open
+OPEN = (
+    *("tensor_parallel", "pipeline_parallel", "virtual_stages", "context_parallel"),
+    *("expert_parallel", "micro_batch_size", "zero_stage", "recompute", "sequence_parallel"),
+)
+_CHOICES: dict[str, tuple[Any, ...]] = {  # of options, the usual first: it wins ties
+    "zero_stage": (1, 2, 3),  # 0 needs more memory, and is faster by 0.4 % at most
+    "sequence_parallel": (False, True),
+}
+# Modules that run again, by what a model has: what frees most for its time
+_RECOMPUTED: dict[Any, tuple[str, ...]] = {
+    "latent_attention": ("mla_up_proj", "layernorm+mla_up_proj+moe_act"),
+    "mixture_of_experts": ("moe_act", "layernorm+moe_act"),
+    False: ("mlp",),
+}
+_TORUS = "torus_x"
+_LEVERS = ("hardware", "fabric", "operations")
+_GPUS = "n_gpus"
+DEGREES = ("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel")
+_OF_REPLICA = ("tensor_parallel", "pipeline_parallel", "context_parallel")
+_NO_MEMORY, _MARGIN = "out_of_memory", "memory_margin"
+_SHORTEST = 4096  # tokens per context-parallel rank
+# About the maxima of published steps: beyond, no formula of a step was checked
+_MOST_STAGES, _MOST_CHUNKS, _MOST_EXPERT_RANKS, _MOST_MICRO_BATCH = 64, 8, 64, 16
+
+
+def best_layouts(
+    sweep: Evaluation,
+    of: str,
+    sense: str,
+    search: Search,
+    where: Sequence[str],
+    also: Sequence[str],
+    k: int,
+    settings: Settings,
+) -> "xarray.Dataset":
+    """The k best layouts at every point; see `Sweep.best`."""
+    check_quantity(sweep.graph, of)
+    for name in also:
+        check_quantity(sweep.graph, name)
+    sign = sign_of(sense)
+    if k > _MOST_RANKS:
+        raise InputError(f"k = {k} is more than {_MOST_RANKS} layouts; give fewer")
+    spec: Any = sweep.spec
+    conditions = conditions_of(spec["scenario"], where)
+    read = dict.fromkeys([of, *also, *(name for each in conditions for name in each.outputs)])
+    sweep.with_outputs([*read])  # refuses what is unknown before a search names its own axes
+    if phases.names(spec["scenario"]):
+        first = phases.names(spec["scenario"])[0]
+        raise InputError(
+            "phases have layouts of their own: `fleetcube plan` and `Sweep.best` find all; ask "
+            f"here for one: phase={first!r}"
+        )
+    axes = make_axes(sweep.graph, spec["axes"])
+    points = math.prod(axis.size for axis in axes.values())
+    if points > MOST_POINTS:
+        raise InputError(
+            f"the axes have {points:,} points, each with an answer of its own; at most "
+            f"{MOST_POINTS} are answered: name fewer"
+        )
+    # what is tried depends on labels and on the tokens of a rank: each is searched by itself
+    labelled = {
+        name: axis
+        for name, axis in axes.items()
+        if axis.size > 1 and (axis.records or "sequence_length" in axis.inputs)
+    }
+    plain = {name: axis for name, axis in axes.items() if name not in labelled}
+    own = {name: spec["axes"][name] for name in plain}
+    parts = [
+        sweep.replace(scenario={**spec["scenario"], **_said(labelled, place)}, axes=own)
+        for place in itertools.product(*(range(axis.size) for axis in labelled.values()))
+    ]
+    rows = [candidates(part, of, search, alone=not labelled) for part in parts]
+    names = [*dict.fromkeys(name for tried in rows for name in tried)]
+    found = []
+    for part, tried in zip(parts, rows, strict=True):
+        best, reasons, limits = _tried(part, of, sign, plain, tried, conditions, k, settings)
+        one = _answers(part, of, also, conditions, plain, tried, names, best, reasons)
+        found.append(one.assign(limits))
+    whole = _together(found, labelled, sweep, of) if labelled else found[0]
+    whole.attrs[ASSUMED] = assumed(sweep, of, OPEN)
+    return _with_front(whole) if points > 1 else whole
+
+
+def _together(
+    parts: "list[xarray.Dataset]", labelled: Mapping[str, Axis], sweep: Evaluation, of: str
+) -> "xarray.Dataset":
+    """The answers of each label as one Dataset."""
+    import xarray
+
+    tried = max(part.attrs["fleetcube_tried"] for part in parts)
+    said = "\n".join(str(part.attrs.get(REMARKS, "")) for part in parts).splitlines()
+    parts = [part.drop_vars([n for n in part.coords if n not in part.dims]) for part in parts]
+    for axis in reversed([*labelled.values()]):
+        along = xarray.Variable(axis.name, axis.labels)
+        rows = (parts[k : k + axis.size] for k in range(0, len(parts), axis.size))
+        parts = [xarray.concat(row, along, combine_attrs="override") for row in rows]
+    plan, axes = sweep.with_outputs([of])._plan("numpy"), make_axes(sweep.graph, sweep.spec["axes"])
+    own = {n: c for n, c in coordinates(plan, axes).items() if n not in parts[0].data_vars}
+    attrs = {**root_attributes(plan, sweep._spec_of([of])), "fleetcube_tried": tried}
+    attrs[REMARKS] = "\n".join(filter(None, dict.fromkeys(said)))
+    return parts[0].assign_coords(own).transpose(*axes, ...).assign_attrs(attrs)
+
+
+def _with_front(found: "xarray.Dataset") -> "xarray.Dataset":
+    """Mark answers that no other beats in job time and cost: GPU hours, where no price is known."""
+    rank, reason = found.isel({RANK: 0}), found[REASON]
+    names = [ALWAYS[0], MONEY if MONEY in found else "gpu_hours"]
+    pairs = np.stack([np.ravel(rank.get(name, reason * np.nan)) for name in names], axis=1)
+    beaten = [((pairs <= own).all(axis=1) & (pairs < own).any(axis=1)).any() for own in pairs]
+    front = (np.isfinite(pairs).all(axis=1) & ~np.array(beaten)).reshape(reason.shape)
+    about = {"units": "1", "long_name": f"no other has less {' and '.join(names)}"}
+    return found.assign({FRONT: (reason.dims, front, about)})
+
+
+def by_phase(
+    sweep: Kind, of: str, sense: str, search: Search
+) -> tuple[dict[str, "xarray.Dataset | None"], Kind]:
+    """The best layout of each phase, None if nothing is open; and the job in them."""
+    spec: Any = sweep.spec
+    names = phases.names(spec["scenario"])
+    if not names:
+        raise InputError("the job has no phases")
+    if check_quantity(sweep.graph, of) not in SUMS:
+        raise InputError(
+            f"{of} does not add up over phases, whose layouts are best one by one; ask for "
+            f"{ALWAYS[0]}, or for one phase: phase={names[0]!r}"
+        )
+    if spec["axes"]:
+        raise InputError(
+            f"phases are planned at one point; give one value of {', '.join(spec['axes'])}"
+        )
+    shared, tables = phases.apart(spec["scenario"])
+    found: dict[str, xarray.Dataset | None] = {}
+    made = []
+    for name, table in zip(names, tables, strict=True):
+        one = Evaluation(phases.one(spec["scenario"], name), {}, [of])
+        found[name] = own = (
+            best_layouts(one, of, sense, search, (), (), 1, Settings())
+            if candidates(one, of, search)
+            else None
+        )
+        if own is None:
+            made.append(table)
+            continue
+        if own[REASON].item():
+            raise InputError(
+                f"phase {name!r}: no layout can run ({own.attrs['fleetcube_infeasible']}); give "
+                "it more GPUs, or state less"
+            )
+        made.append({**table, **inputs_of(own)})
+    job = phases.joined(shared, made)
+    known = _outputs(Evaluation(phases.one(job, names[0]), {}, [of]), of)
+    of_jobs = SUMS | MEANS.keys() | LARGEST
+    return found, sweep.replace(scenario=job, outputs=[n for n in known if n in of_jobs])
+
+
+def candidates(
+    sweep: Evaluation, of: str, search: Search, alone: bool = True
+) -> dict[str, list[Any]]:
+    """Values to try of each open input: those that the spec leaves unset, or the inputs named.
+    Raises InputError for chips that are no slice, unless other answers stand beside."""
+    spec: Any = sweep.spec
+    stated = _stated(spec)
+    plan = sweep.with_outputs([of])._plan("numpy")
+    known = _Known(plan)
+    if alone and known.most(_TORUS) < 1:  # at no point
+        raise InputError(f"{plan.problem.notes[_TORUS]}; give {_GPUS} such a number")
+    layout = [name for name in OPEN if name not in stated]
+    named = [search] if isinstance(search, str) else search
+    names = [n for name in named for n in (layout if name == LAYOUT else [name])]
+    found: dict[str, list[Any]] = {}
+    for name in dict.fromkeys(names):
+        if name in stated:
+            raise InputError(f"{name} is stated by the spec; leave it out there, or here")
+        row = _candidates(name, known)
+        if name in _OF_REPLICA:  # others do not divide the cluster
+            row = [k for k in row if known.divides(_GPUS, k)]
+        if name not in _CHOICES and values.is_option(
+            plan.graph, name
+        ):  # a precision needs its peak
+            row = [k for k in row if is_known({**spec["scenario"], name: k}, spec["axes"], [of])]
+        row = framework.kept(plan.problem.records, name, row, known.divides_all)
+        if len(row) > 1:
+            found[name] = row
+    framework.with_stages(plan.problem.records, found, spec["scenario"])
+    return found
+
+
+def layout_at(point: Evaluation, names: Sequence[str] = OPEN) -> dict[str, Any]:
+    """The values of a layout's inputs at a point."""
+    problem, numbers = frozen(point._plan("numpy"))
+    known = {**numbers, **problem.options}
+    known[patterns.RECOMPUTED] = patterns.policy(known)
+    return {name: known.get(name, INPUTS[name].default) for name in names}
+
+
+def stated_and_free(
+    sweep: Kind, of: str, sense: str, where: Sequence[str]
+) -> "tuple[dict[str, Any], xarray.Dataset, xarray.Dataset]":
+    """The layout that a spec of one point states, its values, and the best layout instead."""
+    scenario = point(sweep)
+    conditions = conditions_of(scenario, where)
+    outputs = dict.fromkeys([*_outputs(sweep, of), *(n for c in conditions for n in c.outputs)])
+    stated = Evaluation(scenario, {}, [*outputs])
+    values = interval(stated, None, Settings("numpy")).assign(chances(scenario, conditions))
+    values.attrs[ASSUMED] = assumed(stated, of, OPEN)
+    best = best_layouts(freed(scenario, of), of, sense, LAYOUT, where, (), 1, Settings())
+    return layout_at(stated), values, best
+
+
+def freed(scenario: Mapping[str, Any], of: str) -> Evaluation:
+    """A scenario without what it states of the layout."""
+    return Evaluation(without_layout(scenario), {}, [of])
+
+
+def without_layout(scenario: Mapping[str, Any]) -> dict[str, Any]:
+    """What a scenario states beside what `plan` searches."""
+    return {name: value for name, value in scenario.items() if name not in OPEN}
+
+
+def unsearched(scenario: Mapping[str, Any], of: str) -> dict[str, Any]:
+    """What a scenario states of the layout, at what it is where `freed` leaves it one value."""
+    return layout_at(freed(scenario, of), [name for name in OPEN if name in scenario])
+
+
+def point(sweep: Evaluation, at: Mapping[str, int] = MappingProxyType({})) -> dict[str, Any]:
+    """The scenario of a sweep at the first point of its axes, but for those at another place."""
+    axes = make_axes(sweep.graph, sweep.spec["axes"])
+    return {**sweep.spec["scenario"], **_said(axes, [at.get(name, 0) for name in axes])}
+
+
+def _stated(spec: Mapping[str, Any]) -> set[str]:
+    return {
+        *spec["scenario"],
+        *(
+            n
+            for a in make_axes(graph_of(spec["scenario"]), spec["axes"]).values()
+            for n in a.inputs
+        ),
+    }
+
+
+class _Known:
+    """The largest known values of a plan's inputs."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def _rows(self, name: str) -> list[Array]:
+        return [case.leaves[name] for case in self._plan.cases if name in case.leaves]
+
+    def most(self, name: str, unknown: float = 1.0) -> float:
+        """The largest value at any point."""
+        found = [float(np.nanmax(row)) for row in self._rows(name) if not np.isnan(row).all()]
+        return max(found, default=unknown)
+
+    def divides(self, name: str, divisor: float) -> bool:
+        """Whether any value is a multiple of `divisor`, or none is known."""
+        rows = self._rows(name)
+        return not rows or any((row % divisor == 0).any() for row in rows)
+
+    def divides_all(self, name: str, divisor: float) -> bool:
+        """Whether all known values are multiples of `divisor`."""
+        return all(((row % divisor == 0) | np.isnan(row)).all() for row in self._rows(name))
+
+    def options(self, name: str) -> set[Any]:
+        """Choices of an option at any point, implied ones included."""
+        return {case.options.get(name) for case in self._plan.cases}
+
+
+def _candidates(name: str, known: _Known) -> list[Any]:
+    """Values to try of an input. Raises InputError for one without candidates."""
+    gpus, layers = known.most("n_gpus"), known.most("layers", _MOST_STAGES)
+    if name in _CHOICES:
+        return [*_CHOICES[name]]
+    if name == patterns.RECOMPUTED:
+        words = _RECOMPUTED[False]
+        for option in ("mixture_of_experts", "latent_attention"):
+            words = _RECOMPUTED[option] + words if True in known.options(option) else words
+        return [False, "selective", *dict.fromkeys(words), "full"]
+    if name == "tensor_parallel":
+        joined = known.most("gpus_per_node", 8.0)
+        if True in known.options("scale_up_domain"):
+            joined = max(joined, known.most("gpus_per_domain", joined))
+        return _powers(min(joined, known.most("attention_heads", joined), gpus))
+    if name == "pipeline_parallel":
+        most = min(_MOST_STAGES, layers, gpus)
+        return sorted({*_powers(most), *_divisors(layers, most)})
+    if name == "virtual_stages":
+        return sorted({*_powers(_MOST_CHUNKS), *_divisors(layers, _MOST_CHUNKS), 3.0, 5.0, 6.0})
+    if name == "context_parallel":
+        return _powers(min(known.most("sequence_length") / _SHORTEST, gpus))
+    if name == "expert_parallel":
+        routed = True in known.options("mixture_of_experts")
+        return _powers(min(known.most("experts"), gpus, _MOST_EXPERT_RANKS)) if routed else [1.0]
+    if name == "micro_batch_size":
+        return _powers(min(_MOST_MICRO_BATCH, known.most("global_batch_size")))
+    if values.is_option(PHYSICS, name):
+        return [*INPUTS[name].choices]
+    if name in INPUTS:
+        raise InputError(f"no values of {name} are known to try; make it an axis: {name}=a,b")
+    raise InputError(f"{shown(name)} is not an input; {nearest(str(name), [*INPUTS])}")
+
+
+def _powers(most: float) -> list[float]:
+    return [2.0**k for k in range(math.floor(math.log2(max(1.0, most))) + 1)]
+
+
+def _divisors(of: float, most: float) -> list[float]:
+    return [float(k) for k in range(1, int(min(of, most)) + 1) if of % k == 0]
+
+
+def fewest_tokens(layout: Mapping[str, Any]) -> float:
+    """The shortest sequence with which a layout is tried."""
+    ranks = float(layout.get("context_parallel", 1.0))
+    return _SHORTEST * ranks if ranks > 1 else 0.0
+
+
+SHORT = {
+    "tensor_parallel": "TP",
+    "pipeline_parallel": "PP",
+    "virtual_stages": "VPP",
+    "context_parallel": "CP",
+    "expert_parallel": "EP",
+    "micro_batch_size": "MBS",
+    "zero_stage": "ZeRO-",
+}
+
+
+def text(layout: Mapping[str, Any]) -> str:
+    """A layout in short field notation: TP8 PP16 VPP4 MBS1 ZeRO-1 SP; degrees of 1 are omitted."""
+    parts = []
+    for name, value in layout.items():
+        if name in ("zero_stage", "micro_batch_size"):
+            parts.append(f"{SHORT[name]}{float(value):g}")
+        elif name in SHORT:
+            parts += [f"{SHORT[name]}{value:g}"] if value > 1 else []
+        elif name == "sequence_parallel":
+            parts += ["SP"] if value in (True, "true") else []
+        elif label(value) != "false" or INPUTS[name].default is True:
+            parts.append(f"{name}={value}")
+    return " ".join(parts)
+
+
+def _tried(
+    sweep: Evaluation,
+    of: str,
+    sign: float,
+    axes: Mapping[str, Axis],
+    tried: Mapping[str, Sequence[Any]],
+    conditions: Sequence[Target],
+    top: int,
+    settings: Settings,
+) -> tuple[Array, Array, dict[str, Any]]:
+    """Indices of the best layouts at each point, -1 where there are fewer; all reasons; memory."""
+    points = math.prod(axis.size for axis in axes.values())
+    count = math.prod(map(len, tried.values()))
+    if points * count > MOST:
+        lists = ", ".join(f"{name} {len(row)}" for name, row in tried.items())
+        raise InputError(
+            f"{count:,} layouts ({lists}) at {points:,} points are more than {MOST:,}; state some "
+            "of these inputs"
+        )
+    read = dict.fromkeys([of, *(name for each in conditions for name in each.outputs)])
+    sure = {} if HEADROOM in axes or not tried else {HEADROOM: True, **sweep.spec["scenario"]}
+    both = {**axes, **{n: [*row] for n, row in tried.items()}}
+    grid = sweep.replace(scenario=sure or None, axes=both, outputs=[*read])
+    whole = [*axes, *tried]
+    # compiling every combination of choices takes longer than NumPy does for all that are allowed
+    how = replace(settings, engine="numpy") if settings.engine == "auto" else settings
+    how = replace(how, infeasible="include")
+    cube = grid.evaluate(settings=how)
+    if REASON not in cube:
+        raise InputError(f"{of} does not depend on the layout; name another output")
+    sizes = {axis.name: axis.size for axis in axes.values()} | {n: len(r) for n, r in tried.items()}
+
+    def spread(own: Any) -> Array:
+        missing = {n: k for n, k in sizes.items() if n not in own.dims}
+        array = own.expand_dims(missing).transpose(*whole).values
+        return np.broadcast_to(array, tuple(sizes.values())).reshape(points, -1)
+
+    value, reason = spread(cube[of]), spread(cube[REASON])
+    outs = {name: spread(cube[name]) for name in read}
+    for each in conditions:
+        value = np.where(met(each, outs), value, np.nan)
+    best = np.full((points, top), -1, np.int64)
+    unlimited, margin = np.full((2, points), np.nan)
+    meant = cube[REASON].attrs
+    names = str(meant["flag_meanings"]).split()
+    full = np.atleast_1d(meant["flag_values"])[names.index(_NO_MEMORY)]
+    for k, row in enumerate(value):
+        best[k] = _distinct(sign * np.where(reason[k] == 0, row, np.nan), top)
+        unlimited[k] = sign * np.fmin.reduce(
+            sign * row, where=(reason[k] == 0) | (reason[k] == full), initial=np.nan
+        )
+    none = best[:, 0] < 0
+    if (reason[none] == full).any():
+        free = spread(grid.with_outputs([_MARGIN]).evaluate(settings=how)[_MARGIN])
+        for k in np.flatnonzero(none).tolist():
+            margin[k] = np.fmax.reduce(free[k], where=reason[k] == full, initial=np.nan)
+    shape = [axis.size for axis in axes.values()]
+    about = {**cube[of].attrs, "long_name": f"best {of} if memory were no limit"}
+    nearest_about = {"units": "1", "long_name": f"largest {_MARGIN} where no layout can run"}
+    limits = {
+        "without_memory_limit": (tuple(axes), unlimited.reshape(shape), about),
+        "nearest_memory_margin": (tuple(axes), margin.reshape(shape), nearest_about),
+    }
+    return best, reason, limits
+
+
+def _distinct(row: Array, top: int) -> Array:
+    """Indices of the smallest distinct numbers, the first of equal ones; -1 for none."""
+    found = np.full(top, -1, np.int64)
+    left = np.where(np.isnan(row), np.inf, row)
+    for k in range(top):
+        least = left.min()
+        if not math.isfinite(least):
+            break
+        same = left <= least + SAME * abs(least)
+        found[k] = same.argmax()
+        left = np.where(same, np.inf, left)
+    return found
+
+
+def _answers(
+    sweep: Evaluation,
+    of: str,
+    also: Sequence[str],
+    conditions: Sequence[Target],
+    axes: Mapping[str, Axis],
+    tried: Mapping[str, Sequence[Any]],
+    names: Sequence[str],
+    best: Array,
+    reasons: Array,
+) -> "xarray.Dataset":
+    """Each answer evaluated as a separate sweep, with intervals; `names` are searched anywhere."""
+    import xarray
+
+    spec: Any = sweep.spec
+    sizes = [axis.size for axis in axes.values()]
+    read = [*also, *(name for each in conditions for name in each.outputs)]
+    outputs = list(dict.fromkeys([*_outputs(sweep, of), *read]))
+    plan = sweep.with_outputs([of])._plan("numpy")
+    layouts = [*itertools.product(*tried.values())]
+    found = {}
+    for k, cell in enumerate(itertools.product(*map(range, sizes))):
+        here = {**spec["scenario"], **_said(axes, cell)}
+        for rank, at in enumerate(best[k].tolist()):
+            if at >= 0:
+                searched = dict(zip(tried, layouts[at], strict=True))
+                answer = Evaluation({**here, **searched}, {}, outputs)
+                own = interval(answer, None, Settings("numpy", threads=1))
+                own = own.assign(chances(answer.spec["scenario"], conditions))
+                found[k, rank] = {**layout_at(answer, [*OPEN, *names]), **searched}, own
+    dims = (*axes, RANK)
+    shape = (*sizes, best.shape[1])
+    variables: dict[str, Any] = {}
+    words = np.full((len(best), best.shape[1]), "", object)
+    for place, (layout, _) in found.items():
+        words[place] = text(layout)
+    about = {"long_name": "layout as evaluated, searched or stated", "units": "1"}
+    variables[WHOLE] = dims, words.astype(str).reshape(shape), about
+    for name in names:
+        kind = "number" if name in INPUTS and INPUTS[name].kind == "count" else "choice"
+        empty: Any = np.nan if kind == "number" else ""
+        held = np.full((len(best), best.shape[1]), empty, float if kind == "number" else object)
+        for place, (layout, _) in found.items():
+            held[place] = layout[name] if kind == "number" else label(layout[name])
+        made = held if kind == "number" else held.astype(str)
+        about = {"long_name": INPUTS[name].description, "units": INPUTS[name].unit}
+        variables[name] = dims, made.reshape(shape), about
+    for name in dict.fromkeys([of, *(str(n) for _, own in found.values() for n in own.data_vars)]):
+        held = np.full((len(best), best.shape[1]), np.nan)
+        about = attributes(plan, of) if name == of else {}
+        for place, (_, own) in found.items():
+            if name in own:
+                held[place], about = own[name].item(), own[name].attrs
+        if "flag_values" in about:
+            held = np.where(np.isnan(held), -1, held).astype(np.int8)
+        variables[name] = dims, held.reshape(shape), about
+    variables[REASON] = tuple(axes), _commonest(best, reasons, sizes), attributes(plan, REASON)
+    feasible = (reasons == 0).sum(axis=1).reshape(sizes)
+    variables["feasible_layouts"] = tuple(axes), feasible, {"units": "1"}
+    return xarray.Dataset(
+        variables,
+        {**coordinates(plan, axes), RANK: np.arange(1, best.shape[1] + 1)},
+        {
+            **root_attributes(plan, sweep._spec_of([of])),
+            **uncounted(plan, names),
+            "fleetcube_tried": reasons.shape[1],
+            "fleetcube_open": " ".join(names),
+            "fleetcube_infeasible": ", ".join(_counted(reasons, variables[REASON][2])),
+        },
+    )
+
+
+def _counted(reasons: Array, about: Mapping[str, Any]) -> list[str]:
+    """Reasons why layouts cannot run, with counts, most frequent first."""
+    codes, counts = np.unique(reasons[reasons != 0], return_counts=True)
+    words = meanings(about, codes)
+    return [f"{counts[k]:,} {words[k]}" for k in np.argsort(-counts, kind="stable")]
+
+
+def _said(axes: Mapping[str, Axis], place: Sequence[int]) -> dict[str, Any]:
+    """Values that all axes set at a point."""
+    said: dict[str, Any] = {}
+    for axis, k in zip(axes.values(), place, strict=True):
+        said |= auto.at(axis, k)
+    return said
+
+
+def searched(found: "xarray.Dataset") -> str:
+    """How many layouts were tried, and how many can run."""
+    feasible = found["feasible_layouts"]
+    ends = dict.fromkeys(f"{end.item():,}" for end in (feasible.min(), feasible.max()))
+    most, each = ("up to ", " at each point") if feasible.ndim else ("", "")
+    tried = f"{most}{found.attrs['fleetcube_tried']:,} layouts{each}"
+    return f"tried {tried}; {' to '.join(ends)} can run"
+
+
+def check_finite(found: "xarray.Dataset", of: str) -> None:
+    """Refuse a goal without a best: infinite in each layout that can run."""
+    if (count := int(found["feasible_layouts"].sum())) and not found[of].notnull().any():
+        raise InputError(
+            f"{of} is infinite in all {count:,} layouts that can run, as where failures leave no "
+            "time for work (see goodput); change the scenario, or seek what is finite: step_time"
+        )
+
+
+def _commonest(best: Array, reasons: Array, sizes: Sequence[int]) -> Array:
+    """0 where any layout can run, else the reason that most candidates fail by."""
+    found = [
+        0 if own[0] >= 0 or (row == 0).any() else int(np.bincount(np.maximum(row, 0)).argmax())
+        for own, row in zip(best, reasons, strict=True)
+    ]
+    return np.array(found, np.int8).reshape(sizes)
+
+
+def _outputs(sweep: Evaluation, of: str) -> list[str]:
+    """Outputs of an answer: the one optimised, and those of the others that are known."""
+    spec: Any = sweep.spec
+    more = [n for n in (*WHERE_KNOWN, NEAR) if is_known(spec["scenario"], spec["axes"], [n])]
+    return list(dict.fromkeys([of, *ALWAYS, *more]))
+
+
+def inputs_of(found: "xarray.Dataset") -> dict[str, Any]:
+    """What was searched, at one answer, as a scenario writes it."""
+    return {n: _value(n, found[n].item()) for n in found.attrs["fleetcube_open"].split()}
+
+
+def in_command(value: Any) -> str:
+    """A value in a command: whole numbers without a decimal point."""
+    return f"{value:.0f}" if isinstance(value, float) and value.is_integer() else label(value)
+
+
+def _value(name: str, told: Any) -> Any:
+    """A value of an open input as a spec writes it."""
+    if not values.is_option(PHYSICS, name):
+        return float(told)
+    return patterns.choice(name, told)
+
+
+def levers(
+    sweep: Evaluation, layout: Mapping[str, Any], of: str, sense: str
+) -> tuple[list[str], str]:
+    """Gains from changing the cluster or its operation at a layout, largest first. Model, workload,
+    software and layout are excluded. With a price, each states its effect on the job's cost. Also
+    returns why more GPUs do not help, if so."""
+    found = rank_inputs(sweep, of, None, layout)
+    plan = sweep._plan("numpy")
+    base, sign = found[of].item(), sign_of(sense)
+    lines = {}
+    for name in found["input"].values.tolist():
+        own = found.sel(input=name)
+        sides = {
+            end: sign * (own[f"{of}_{end}"].item() - base)
+            for end in ("below", "above")
+            if math.isfinite(own[f"value_{end}"].item() * own[f"{of}_{end}"].item())
+        }
+        if not is_lever(sweep.graph, name) or not sides:
+            continue
+        end = min(sides, key=lambda side: sides[side])
+        if sides[end] >= -FELT * abs(base):
+            continue
+        moved, now = own[f"value_{end}"].item(), own["value"].item()
+        by = f"{moved / now - 1:+.0%}" if now else f"{now:g} -> {moved:g}"
+        told = [_change(own, name, end) for name in (of, MONEY) if name in found]
+        at = " (as calibrated)" if is_held(plan, name) else ""
+        lines[name] = sides[end], f"{name} {by}: {', '.join(dict.fromkeys(told))}{at}"
+    why = _no_lever(sweep, layout, of, sign, found)
+    if why:
+        lines.pop(_GPUS, None)
+    return [line for _, line in sorted(lines.values())], why
+
+
+def is_lever(graph: Graph, name: str) -> bool:
+    """Whether an input is what one buys or how one runs it, and not the job or its software."""
+    plain = without_phase(name)
+    return plain == _GPUS or (kind_of(graph, plain) in _LEVERS and not is_built(graph, plain))
+
+
+def _change(own: "xarray.Dataset", name: str, end: str) -> str:
+    change = own[f"{name}_{end}"].item() - own[name].item()
+    factor, unit = scale(str(own[name].attrs["units"]), [change], name)
+    return f"{name} {'+' * (change > 0)}{numbers([change / factor])[0]} {unit}".rstrip()
+
+
+def _no_lever(
+    sweep: Evaluation, layout: Mapping[str, Any], of: str, sign: float, found: "xarray.Dataset"
+) -> str:
+    """Why more GPUs would not improve an output; empty if they would, or are not an input."""
+    if _GPUS not in found["input"].values:
+        return ""
+    own = found.sel(input=_GPUS)
+    now, above = own["value"].item(), own["value_above"].item()
+    more = above if above > now else 2 * now
+    at = point(sweep) | {name: _value(name, told) for name, told in layout.items()} | {_GPUS: more}
+    if not is_known(at, {}, [of]):  # a job of one node needs no network
+        return f"more GPUs than {now:g} need a fabric"
+    moved = Evaluation(at, {}, [of, REASON]).evaluate(settings=Settings("numpy"))
+    start = f"{_GPUS} {more / now - 1:+.0%}:"
+    if moved[REASON].item():
+        why = meanings(moved[REASON].attrs, moved[REASON].values.reshape(1))[0]
+        change = "a larger batch or another layout" if "batch" in why else "another layout"
+        return f"{more:,.0f} GPUs need {change} ({why}); plan {_GPUS}={more:.0f}"
+    if sign * (moved[of].item() - own[of].item()) >= -FELT * abs(own[of].item()):
+        return f"{start} not better in this layout ({_change(own, of, 'above')})"
+    return ""

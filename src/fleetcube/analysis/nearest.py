@@ -1,0 +1,179 @@
+"""The nearest that can run, where nothing can: another cluster, another batch, another layout."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fleetcube.grid.errors import InputError
+from fleetcube.grid.reduce.pareto import sign_of
+from fleetcube.grid.run.evaluation import Evaluation, is_known
+from fleetcube.grid.run.settings import Settings
+from fleetcube.grid.spec import values
+from fleetcube.grid.spec.axes import make_axes
+from fleetcube.grid.spec.axis import Array
+from fleetcube.kernels.graph.roles import REASON
+from fleetcube.kernels.physics.roles import HEADROOM, RUN_STEPS, STEPS
+from fleetcube.presentation.tables.tables import meanings
+
+from .layouts import LAYOUT, WHOLE, best_layouts, candidates, freed, in_command, point
+from .runs import whole_unit
+from .sensitivity import frozen
+
+NEAREST = "fleetcube_nearest"  # the attribute that holds the line
+MOST = 1 << 22  # points evaluated for each of cluster and batch
+EACH = 1 << 14  # whole multiples tried on each side of a value before they are thinned out
+MOST_POINTS = 100_000  # of a grid without an answer
+_FAR = 2.0  # factor up to which clusters and batches are tried
+(_GPUS,), (_BATCH,) = STEPS, RUN_STEPS
+_NONE = "none tried within"
+_MEMORY = "out_of_memory"
+_SAID = {"gpus_not_divisible", "batch_not_divisible", "batch_smaller_than_data_parallel"}
+
+
+def nearest(scenario: Mapping[str, Any], of: str, search: Sequence[str] = ()) -> str:
+    """What of a point cannot run, and the nearest that can, in one line; empty if it can run, or
+    that is unknown. `search` names the inputs that are searched at the point (see `Sweep.best`)."""
+    here = Evaluation(scenario, {}, [of])
+    if not is_known(scenario, {}, [REASON]):
+        return ""
+    tried = candidates(here, of, search) if search else {}
+    sure = {HEADROOM: True, **scenario} if tried else dict(scenario)
+    reasons = _reasons(sure, tried)
+    if reasons is None or (reasons == 0).any():
+        return ""
+    problem, numbers = frozen(here._plan("numpy"))
+    now = {name: numbers[name] for name in (_GPUS, _BATCH) if name in numbers}
+    found, thinned = {}, ""
+    each = max(1, min(EACH, MOST // (8 * math.prod(map(len, tried.values())))))
+    for name, value in now.items():
+        unit = whole_unit(problem, name)
+        around, step = _around(value, unit, each)
+        at = _first(sure, of, search, name, around)
+        if at is not None:
+            found[name] = at
+        if step > unit and not (at and abs(at - value) <= each * unit):
+            thinned += f"; {name} farther than {each * unit:,} off: only multiples of {step:,.0f}"
+    layout = _other(sure, of) if not tried else ""
+    return _line(now, _why(reasons, now, bool(tried)), found, layout) + thinned
+
+
+def nearest_of_ranges(sweep: Evaluation, of: str, ranges: Mapping[str, Sequence[Any]]) -> str:
+    """The same for the last values of ranges, or the first if none can run near these."""
+    lines = []
+    for end in (-1, 0):
+        at = {name: values.number(sweep.graph, name, row[end]) for name, row in ranges.items()}
+        ends = {n: math.floor(v) if values.is_whole(sweep.graph, n) else v for n, v in at.items()}
+        lines.append(nearest({**point(sweep), **ends}, of))
+    return next((line for line in lines if line and _NONE not in line), lines[0])
+
+
+def nearest_of_grid(sweep: Evaluation, of: str, sense: str, bound: bool = False) -> str:
+    """The same for the point of axes that would be the best, of more than MOST_POINTS at the ends;
+    empty if some can run but none keeps to conditions (`bound`)."""
+    if not is_known(*_parts(sweep), [REASON]):
+        return ""
+    axes = make_axes(sweep.graph, sweep.spec["axes"])
+    if sweep.points > MOST_POINTS:
+        ends = {n: axis.cut(np.unique([0, axis.size - 1])) for n, axis in axes.items()}
+        sweep = sweep.replace(axes=ends)
+    if sweep.points > MOST_POINTS:
+        return ""
+    found = sweep.with_outputs([of, REASON]).evaluate(settings=Settings("numpy", "include"))
+    if (fits := int(((found[REASON] == 0) & np.isfinite(found[of])).sum())) > 0:
+        share = f"{fits:,} of {found[REASON].size:,} points"
+        said = f"{share} fit in memory if the model of it is right: {HEADROOM} = false counts them"
+        return "" if bound else said
+    row = sign_of(sense) * found[of].values
+    if not np.isfinite(row).any():
+        return ""
+    at = np.unravel_index(np.where(np.isfinite(row), row, np.inf).argmin(), row.shape)
+    place = {str(name): int(k) for name, k in zip(found[of].dims, at, strict=True)}
+    axes = make_axes(sweep.graph, sweep.spec["axes"])
+    labels = {n: axis.labels[place.get(n, 0)] for n, axis in axes.items() if axis.size > 1}
+    line = nearest(point(sweep, place), of)
+    where = ", ".join(f"{name} {in_command(value)}" for name, value in labels.items())
+    return f"at {where}: {line}" if where and line else line
+
+
+def _parts(sweep: Evaluation) -> tuple[Any, Any]:
+    return sweep.spec["scenario"], sweep.spec["axes"]
+
+
+def _reasons(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> Any:
+    try:
+        values = Evaluation(scenario, axes, [REASON]).evaluate(settings=Settings("numpy"))
+    except InputError:
+        return None
+    return values[REASON]
+
+
+def _around(value: float, unit: int, each: int) -> tuple[Array, float]:
+    """Whole multiples of a unit within a factor of a value, the nearest first, and in what those
+    come that are farther than `each` units."""
+    first, last = max(1, value / _FAR // unit), min(value * _FAR, values.MOST_EXACT - 1) // unit
+    coarse = 2.0 ** math.ceil(math.log2(max(1, (last - first) / each)))
+    near = value // unit + np.arange(-each, each + 1.0)
+    far = coarse * np.arange(math.ceil(first / coarse), last // coarse + 1)
+    every = unit * np.union1d(near[(near >= first) & (near <= last)], far)
+    every = every[every != value]
+    order = np.argsort(np.abs(np.log(every / value)), kind="stable")
+    return every[order], coarse * unit
+
+
+def _first(
+    scenario: Mapping[str, Any], of: str, search: Sequence[str], name: str, values: Array
+) -> float | None:
+    """The first of some values of an input at which anything can run, with what divides them."""
+    others = {key: value for key, value in scenario.items() if key != name}
+    start, size, done = 0, 32, 0
+    while start < len(values):
+        part = values[start : start + size]
+        part_of = Evaluation(others, {name: part}, [of])
+        tried = candidates(part_of, of, search, alone=False) if search else {}
+        done += len(part) * math.prod(map(len, tried.values()))
+        if done > MOST:
+            return None
+        reasons = _reasons(others, {name: part, **{n: [*row] for n, row in tried.items()}})
+        if reasons is None:
+            return None
+        if name not in reasons.dims:
+            return float(part[0]) if (reasons == 0).any() else None
+        runs = (reasons == 0).any([dim for dim in reasons.dims if dim != name]).values
+        if runs.any():
+            return float(part[runs.argmax()])
+        start, size = start + size, 4 * size
+    return None
+
+
+def _why(reasons: Any, now: Mapping[str, float], many: bool) -> str:
+    codes, counts = np.unique(reasons.values, return_counts=True)
+    words = dict(zip(meanings(reasons.attrs, codes), counts.tolist(), strict=True))
+    subject, does = ("no layout", "s") if many else ("this layout does not", "")
+    if _MEMORY in words:
+        return f"{subject} fit{does} in memory"
+    if words.keys() & _SAID and _BATCH in now:
+        return f"{subject} divide{does} a batch of {now[_BATCH]:,.0f}"
+    commonest = max(words, key=words.__getitem__)
+    return f"{'no layout can' if many else 'this layout cannot'} run ({commonest})"
+
+
+def _other(scenario: Mapping[str, Any], of: str) -> str:
+    """A layout that can run where the one stated cannot; empty if none can."""
+    try:
+        best = best_layouts(freed(scenario, of), of, "min", LAYOUT, (), (), 1, Settings())
+    except InputError:
+        return ""
+    if not best[of].notnull().any():
+        return ""
+    return str(best[WHOLE].values.item())
+
+
+def _line(now: Mapping[str, float], why: str, found: Mapping[str, float], layout: str) -> str:
+    gpus = f"{now[_GPUS]:,.0f}" if _GPUS in now else ""
+    ways = [f"{found[_GPUS]:,.0f} GPUs can"] if _GPUS in found else []
+    ways += [f"{gpus or 'it can'} with a batch of {found[_BATCH]:,.0f}"] if _BATCH in found else []
+    ways += [f"{gpus or 'it can'} with the layout {layout}"] if layout else []
+    nearest = ", or ".join(ways) or f"{_NONE} a factor of {_FAR:g} can either"
+    return f"{gpus and gpus + ' GPUs: '}{why}; {nearest}"

@@ -1,0 +1,253 @@
+"""How well the ratio of two answers is known, of a pair or along the axes of a sweep.
+
+Two predictions from one posterior share most of what is wrong with them: coefficients move both
+alike, and so does the factor of a job. What is left is how unlike they depend on coefficients, and
+the noise of each.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fleetcube.catalog import AUTO, pooled, record
+from fleetcube.grid.errors import InputError, check_texts, nearest
+from fleetcube.grid.plan import memory
+from fleetcube.grid.run.evaluation import Evaluation
+from fleetcube.grid.run.settings import Settings
+from fleetcube.grid.spec import auto, phases
+from fleetcube.grid.spec.axes import make_axes
+from fleetcube.grid.spec.axis import Array, Axis
+from fleetcube.grid.spec.scenario import said_by
+from fleetcube.kernels.calculus.derivatives import name_of
+from fleetcube.kernels.physics.roles import ERRORS, OF_JOB, RATIOS_OF_PARTS
+from fleetcube.presentation.tables.selectors import point_of, position
+from fleetcube.presentation.tables.tables import BELOW
+
+from .gradient import reached
+from .interval import SIDES, end_of
+from .uncertainty import asked_of
+
+((_STEP, _FACTOR),) = OF_JOB.items()
+# Stated, they say where in its interval the step is, or how wide that is
+_STATED = {_FACTOR, *ERRORS[_STEP]}
+_TELLING = auto.TELLING | auto.OWN | _STATED  # of jobs, and of what sets their coefficients
+_MOST = math.log(100)  # of half an interval that says something
+_ERFC = np.vectorize(math.erfc, otypes=[float])
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """Ends of the 90 % interval of B / A, and the probability that B is below A; or arrays."""
+
+    low: Any
+    high: Any
+    below: Any
+
+
+@dataclass(frozen=True)
+class Side:
+    """Outputs of a scenario, and derivatives of their logarithms: by coefficients, [coefficient],
+    and by the logarithm of the step's factor; over axes, where it has some. `job` is what the
+    factor belongs to; `is_measured` whether it is known. `step` is the time that tells steps apart.
+    """
+
+    source: str
+    cell: pooled.Cell
+    job: Any
+    is_measured: bool
+    noise: float
+    step: Array
+    values: Mapping[str, Array]
+    slopes: Mapping[str, Array]
+    by_factor: Mapping[str, Array]
+
+
+def side(scenario: Mapping[str, Any], names: Sequence[str], axes: Any = None) -> Side | None:
+    """A scenario, for ratios of its outputs to those of others; None where they are not known. Its
+    axes leave job, software, GPU, layers and precision as they are."""
+    try:
+        return _side(scenario, names, axes or {})
+    except InputError:  # a derivative is not known
+        return None
+
+
+def between(
+    first: Side | None, second: Side | None, region: tuple[slice, ...] = ()
+) -> dict[str, Ratio]:
+    """Ratios of the outputs of the second scenario to those of the first, or of a region of its
+    axes, where both have auto's coefficients, or those of one file of own steps, and the output
+    depends on them; NaN at other points. None of shares of a step, as the posterior does not know
+    which part is wrong."""
+    if first is None or second is None or first.source != second.source:
+        return {}
+    posterior = pooled.posterior()
+    roots = [root for _, root in posterior.together([first.cell, second.cell])]
+    if first.source != AUTO:
+        roots = [_root(first.source)] * 2
+    same = (first.step[region] == second.step) & (first.job == second.job)  # one step, one noise
+    found = {}
+    for name in first.values:
+        values = first.values[name][region], second.values[name]
+        factors = first.by_factor[name][region], second.by_factor[name]
+        moved = np.tensordot(roots[0].T, first.slopes[name][:, *region], 1)
+        apart = np.linalg.norm(moved - np.tensordot(roots[1].T, second.slopes[name], 1), axis=0)
+        unknown = factors[0] * (not first.is_measured), factors[1] * (not second.is_measured)
+        of_jobs = abs(np.subtract(*unknown)) if first.job == second.job else np.hypot(*unknown)
+        deviation = np.hypot(apart, of_jobs * posterior.job_spread)
+        noise = np.hypot(factors[0] * first.noise, factors[1] * second.noise)
+        noise = np.where(same, abs(np.subtract(*factors)) * first.noise, noise) / math.sqrt(2)
+        half = np.hypot(pooled.NORMAL * deviation, pooled.STUDENTS * noise)
+        known = ((half > 0) | same) & (half < _MOST)
+        for value, factor in zip(values, factors, strict=True):
+            # without a factor, it is not of a training step: the posterior knows nothing of it
+            known &= (value > 0) & (value < math.inf) & (factor != 0)
+        if known.any():
+            half = np.where(known, half, math.nan)
+            ratio = np.where(known, values[1], math.nan) / np.where(known, values[0], 1.0)
+            with np.errstate(divide="ignore", invalid="ignore"):  # no width is certainty
+                below = _ERFC(np.log(ratio) * pooled.NORMAL / half / math.sqrt(2)) / 2
+            found[name] = Ratio(ratio * np.exp(-half), ratio * np.exp(half), below)
+    return found
+
+
+def base_of(sweep: Evaluation, relative_to: Any) -> dict[str, int]:
+    """Where on its axes the base of ratios is. Of an axis without a value, its first point."""
+    if not isinstance(relative_to, Mapping):
+        texts = check_texts("relative_to", relative_to)
+        relative_to = dict(text.partition("=")[::2] for text in texts)
+    axes = make_axes(sweep.graph, sweep.spec["axes"])
+    for name in relative_to:
+        if name not in axes:
+            hint = nearest(str(name), axes, f"choose from {', '.join(axes) or 'none'}")
+            raise InputError(f"relative_to: {name!r} is not an axis; {hint}")
+    return {name: position(sweep.graph, axes[name], value) for name, value in relative_to.items()}
+
+
+def relative(sweep: Evaluation, of: Any, values: Any, base: Mapping[str, int]) -> dict[str, Any]:
+    """Ratios of outputs to those at a base, which lies at one point of some axes and moves along
+    the others, with their intervals, and the probability that each output is below that there."""
+    names = [n for n in asked_of(sweep._plan("numpy"), of) if {*base} & {*values[n].dims}]
+    known = _over_grid(sweep, names, base)
+    axes = make_axes(sweep.graph, sweep.spec["axes"])
+    at = point_of(sweep.graph, {name: axes[name].cut(np.array([k])) for name, k in base.items()})
+    found: dict[str, Any] = {}
+    for name in names:
+        own, label = values[name], f"{name}_ratio"
+        ratio = own / own.isel(base, drop=True, missing_dims="ignore")
+        about = {"units": "1", "long_name": f"{own.attrs['long_name']}, over that at {at}"}
+        found[label] = ratio = ratio.transpose(*own.dims).rename(label).assign_attrs(about)
+        if name in known:
+            rows = known[name].isel({dim: 0 for dim in axes if dim not in own.dims})
+            *pair, below = rows.transpose(..., *own.dims)
+            for k, end in enumerate(SIDES):
+                found[f"{label}_{end}"] = end_of(ratio, pair, k, end)
+            about = {"units": "1", "long_name": f"probability that it is below that at {at}"}
+            found[f"{name}{BELOW}"] = own.dims, below.where(ratio.notnull()).data, about
+    return found
+
+
+def _over_grid(sweep: Evaluation, names: Sequence[str], base: Mapping[str, int]) -> dict[str, Any]:
+    """Ends and probability of the ratio of each point of a sweep to its base; NaN at the base. Axes
+    along which jobs, or what sets their coefficients, may differ are taken point by point."""
+    import xarray
+
+    axes = make_axes(sweep.graph, sweep.spec["axes"])
+    told = [axis for axis in axes.values() if not _TELLING.isdisjoint(axis.inputs)]
+    rest = {name: axis for name, axis in axes.items() if _TELLING.isdisjoint(axis.inputs)}
+    sizes = {axis.name: axis.size for axis in (*told, *rest.values())}
+    memory.check(8 * len(pooled.posterior().coefficients) * len(names) * math.prod(sizes.values()))
+    region = tuple(slice(base[n], base[n] + 1) if n in base else slice(None) for n in sizes)
+    sides = {}
+    for place in np.ndindex(*(axis.size for axis in told)):
+        scenario = dict(sweep.spec["scenario"])
+        for axis, k in zip(told, place, strict=True):
+            scenario |= auto.at(axis, k)
+        sides[place] = side(scenario, names, rest)
+    found: dict[str, Array] = {}
+    for place, own in sides.items():
+        there = sides[tuple(base.get(axis.name, k) for axis, k in zip(told, place, strict=True))]
+        for name, ratio in between(there, own, region[len(told) :]).items():
+            rows = found.setdefault(name, np.full((3, *sizes.values()), math.nan))
+            rows[:, *place] = ratio.low, ratio.high, ratio.below
+    for rows in found.values():
+        rows[:, *region] = math.nan
+    return {name: xarray.DataArray(rows, dims=["", *sizes]) for name, rows in found.items()}
+
+
+def _root(label: str) -> Array:
+    """A root of the covariance of a file's coefficients."""
+    entry = record("calibration", label)
+    deviations = np.array([*entry.standard_errors.values()])
+    below = np.zeros((len(deviations), len(deviations)))
+    for k, row in enumerate(entry.correlations):
+        below[k, :k] = row
+    sizes, axes = np.linalg.eigh(below + below.T + np.eye(len(deviations)))
+    return np.asarray(deviations[:, None] * axes * np.sqrt(np.maximum(sizes, 0)))
+
+
+def _side(
+    scenario: Mapping[str, Any], names: Sequence[str], axes: Mapping[str, Axis]
+) -> Side | None:
+    """The derivatives at a scenario; None if its coefficients are of another source."""
+    label = scenario.get("calibration", AUTO)
+    entry = record("calibration", label)
+    if not (auto.OWN | _STATED).isdisjoint({*scenario} - {"calibration"}) or phases.names(scenario):
+        return None
+    if label != AUTO and not entry.correlations:
+        return None
+    said = said_by(scenario)
+    cell = auto.cell_of(said)
+    posterior = pooled.posterior()
+    means, _ = posterior.at(cell)
+    if label == AUTO:
+        settings = posterior.settings(cell)
+        links = [(one.input, one.place, float(one.value(means[one.place])[1])) for one in settings]
+        noise = posterior.noise(cell.software)
+    else:
+        links = [(name, place, 1.0) for place, name in enumerate(entry.standard_errors)]
+        noise = entry.noise
+    stated = {*scenario, *(name for axis in axes.values() for name in axis.inputs)}
+    links = [link for link in links if link[0] not in stated]
+    inputs = [*(name for name, *_ in links), _FACTOR]
+    measured = auto.measured_job(label, said)
+    factor = measured[_FACTOR] if measured else 1.0
+    given = {_FACTOR: factor, **scenario}
+    plan = Evaluation(given, axes, names)._plan("numpy")
+    felt = {name: reached(plan, [name]) for name in names}
+    known = {
+        (name, wrt): name_of("d", name, wrt)
+        for name in names
+        if felt[name].isdisjoint(RATIOS_OF_PARTS)
+        for wrt in felt[name].intersection(inputs)
+    }
+    sweep = Evaluation(given, axes, [*dict.fromkeys([*names, _STEP, *known.values()])])
+    cube = sweep.evaluate(settings=Settings("numpy"))
+    sizes = {axis.name: axis.size for axis in axes.values()}
+
+    def over_axes(array: Any) -> Array:
+        return np.asarray(array.variable.set_dims(sizes).values)
+
+    def slope(name: str, wrt: str) -> Any:
+        own = known.get((name, wrt))
+        return over_axes(cube[own] / cube[name]) if own else np.zeros((*sizes.values(),))
+
+    slopes = {}
+    count = len(means) if label == AUTO else len(entry.standard_errors)
+    for name in names:
+        slopes[name] = np.zeros((count, *sizes.values()))
+        for wrt, place, link in links:
+            slopes[name][place] = slope(name, wrt) * link
+    return Side(
+        label,
+        cell,
+        measured or (auto.job_of(said), cell.name),
+        bool(measured),
+        noise,
+        over_axes(cube[_STEP]),
+        {name: over_axes(cube[name]) for name in names},
+        slopes,
+        {name: slope(name, _FACTOR) * given[_FACTOR] for name in names},
+    )

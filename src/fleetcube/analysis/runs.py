@@ -1,0 +1,183 @@
+"""What can run: the one rule of every answer.
+
+An answer is a point whose `infeasible_reason` is 0, that fits in memory even if the model of it is
+wrong by its error where the search decides that, and that keeps to the conditions asked for.
+`Settings(infeasible=...)` chooses otherwise (decision 57).
+"""
+
+import contextlib
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from fleetcube.grid.errors import InputError, check_texts, nearest, shown
+from fleetcube.grid.plan import tiles
+from fleetcube.grid.plan.plan import Plan
+from fleetcube.grid.reduce.search import WORTH
+from fleetcube.grid.run.evaluation import Evaluation, is_known
+from fleetcube.grid.run.settings import Settings
+from fleetcube.grid.run.stream import Room
+from fleetcube.grid.spec import dates, values
+from fleetcube.grid.spec.axes import make_axes
+from fleetcube.grid.spec.graphs import graph_of
+from fleetcube.grid.spec.scenario import Problem
+from fleetcube.kernels.calculus.derivatives import is_quantity
+from fleetcube.kernels.calculus.phases import without_phase
+from fleetcube.kernels.graph.formulas import Graph
+from fleetcube.kernels.graph.roles import REASON
+from fleetcube.kernels.physics.roles import ALSO_REASONS, HEADROOM, NEAR, UNITS
+
+Kind = TypeVar("Kind", bound=Evaluation)
+Names = str | Sequence[str]
+_SHARE = 1000  # points searched, for each that is judged beforehand
+_TARGET = re.compile(r"\s*(\w+)\s*(<=|>=|==|=)\s*(.*\S)\s*")
+
+
+@dataclass(frozen=True)
+class Target:
+    """A condition: an output, a relation ("=", "<=", ">="), and a number or an output."""
+
+    of: str
+    relation: str
+    level: float | str
+    unit: str  # of a level that is a number
+
+    @property
+    def outputs(self) -> list[str]:
+        return [self.of, self.level] if isinstance(self.level, str) else [self.of]
+
+    def __str__(self) -> str:
+        level = self.level if isinstance(self.level, str) else f"{self.level:g}"
+        return f"{self.of} {self.relation} {level} {'' if self.unit == '1' else self.unit}".strip()
+
+
+def read_target(graph: Graph, target: Any) -> Target:
+    """Read a target from text ("job_time <= 30 d", "step_time = compute_time") or {name: value}."""
+    relation = "="
+    if isinstance(target, Mapping) and len(target) == 1:
+        ((of, level),) = target.items()
+    elif isinstance(target, str) and (match := _TARGET.fullmatch(target)):
+        of, relation, level = match.groups()
+    else:
+        raise InputError(
+            f"{shown(target)} is not a condition: an output, one of <=, >= and =, and a value; "
+            'write "job_time <= 30 d"'
+        )
+    if not isinstance(of, str) or not is_quantity(graph, of) or values.unit_of(graph, of) == "flag":
+        if of in graph.inputs:
+            raise InputError(
+                f"target: {of} is an input, not an output; choose its values: {of}=..."
+            )
+        known = [name for name in graph.quantities if values.unit_of(graph, name) != "flag"]
+        raise InputError(f"target: {shown(of)} is not a numeric output; {nearest(str(of), known)}")
+    if isinstance(level, str) and is_quantity(graph, level):
+        if values.unit_of(graph, level) != values.unit_of(graph, of):
+            raise InputError(
+                f"target: {of} is in {values.unit_of(graph, of)} and {level} in "
+                f"{values.unit_of(graph, level)}; compare like with like"
+            )
+        return Target(of, relation.replace("==", "="), level, "")
+    number = 0.0 if level == "0" else values.number(graph, of, level)
+    if not math.isfinite(number):
+        raise InputError(f"target: {of} = {shown(level)} is not finite; give a finite target")
+    return Target(of, relation.replace("==", "="), number, values.unit_of(graph, of))
+
+
+def read_condition(graph: Graph, argument: str, text: Any) -> Target:
+    """Read a bound, such as "job_time <= 30 d", for an argument that takes no equations."""
+    condition = read_target(graph, text)
+    if condition.relation == "=":
+        raise InputError(f"{argument}: {shown(text)} is an equation; write <= or >=")
+    return condition
+
+
+def conditions_of(scenario: Mapping[str, Any], where: Names) -> list[Target]:
+    """Read the bounds of `where`; a date of `finish` counts from the start of the scenario."""
+    since, graph = dates.start_of(scenario), graph_of(scenario)
+    texts = check_texts("where", where)
+    return [read_condition(graph, "where", dates.as_time(text, since)) for text in texts]
+
+
+def also_judged(problem: Problem, plan: Plan) -> list[str]:
+    """Reasons that judge the outputs of a plan beside the layout's."""
+    found = []
+    for reason, size in ALSO_REASONS.items():
+        if size in plan.structure.used and judges(problem, reason):
+            found.append(reason)
+    return found
+
+
+def judges(problem: Problem, reason: str, *free: str) -> bool:
+    """Whether all that a reason needs is known, but for inputs that are sought."""
+    with contextlib.suppress(InputError):
+        return bool(Plan(problem, [reason], "numpy", free=free).outputs)
+    return False
+
+
+def whole_unit(problem: Problem, name: str) -> int:
+    """What a count comes in: GPUs in whole nodes, as large as the scenario says."""
+    unit = UNITS.get(without_phase(name), "")
+    rows: list[Any] = [problem.constants.get(unit, 1.0)]
+    rows += [axis.numbers[unit] for axis in problem.axes if unit in axis.numbers]
+    sizes = {round(size) for row in rows for size in np.ravel(row) if size >= 1}
+    return math.lcm(*sizes)
+
+
+def with_headroom(sweep: Kind, searched: Mapping[str, Any]) -> Kind:
+    """The same, refusing what fits only within the error of a limit, if what is searched decides
+    that and the spec does not state it."""
+    spec: Any = sweep.spec
+    scenario = {name: value for name, value in spec["scenario"].items() if name not in searched}
+    axes = {**spec["axes"], **searched}
+    if HEADROOM in {*scenario, *axes} or not is_known(scenario, axes, [NEAR]):
+        return sweep
+    plan = sweep.replace(scenario=scenario, axes=axes, outputs=[NEAR])._plan("numpy")
+    decided = not searched.keys().isdisjoint(plan.out_dims[NEAR])
+    return sweep.replace(scenario={**spec["scenario"], HEADROOM: True}) if decided else sweep
+
+
+def judged(
+    sweep: Kind, names: Sequence[str], where: Names, settings: Settings, only: bool
+) -> tuple[Kind, list[Target]]:
+    """A sweep of some outputs, those of conditions, and reasons if these are known; the conditions,
+    and, of answers (`only`), those of reasons that the plan does not mask by."""
+    spec: Any = sweep.spec
+    conditions = conditions_of(spec["scenario"], where)
+    read = [*names, *(name for each in conditions for name in each.outputs)]
+    if settings.infeasible in ("exclude", "mark") and is_known(
+        spec["scenario"], spec["axes"], [REASON]
+    ):
+        read.append(REASON)
+    moved = sweep.with_outputs(list(dict.fromkeys(read)))
+    plan = moved._plan(settings.engine, settings._mask)
+    also = also_judged(moved._problem, plan) if only else []
+    conditions += [Target(name, "<=", 0.0, "1") for name in also]
+    return moved.with_outputs([*moved._outputs, *also]) if also else moved, conditions
+
+
+def narrowed(sweep: Kind, over: Names | None) -> Kind:
+    """The same with one point of each axis searched if no point of these can run, which is known at
+    once where few of many axes decide it: a search would find it out at the end."""
+    if sweep.points < WORTH or REASON not in sweep._plan().outputs:
+        return sweep
+    plan = sweep.with_outputs(REASON)._plan()
+    if plan.size(REASON) * _SHARE > sweep.points or _some_run(plan):
+        return sweep
+    searched = sweep._sizes if over is None else check_texts("over", over)
+    axes = make_axes(plan.graph, sweep.spec["axes"])
+    one = {n: axis.cut(np.arange(1)) if n in searched else axis for n, axis in axes.items()}
+    return sweep.replace(axes=one)
+
+
+def _some_run(plan: Plan) -> bool:
+    """Whether any point can run, block by block until one can."""
+    dims, room = plan.out_dims[REASON], Room([REASON])
+    with np.errstate(all="ignore"):
+        return any(
+            (room.evaluate(plan, dims, block)[REASON] == 0).any()
+            for block in tiles.blocks(plan.whole(dims), tiles.BLOCK)
+        )

@@ -1,0 +1,179 @@
+"""DeepSpeed's JSON, and the launch scripts of Megatron-DeepSpeed that name one."""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fleetcube.grid.errors import InputError
+from fleetcube.grid.spec.bounded import read_bytes
+
+from . import megatron_lm, shell
+from .renamed import Renamed, dotted, job, renamed
+from .table import NOTHING, Job, whole
+from .trees import LARGEST, flat, parsed
+
+NAME = "deepspeed"
+_KEYS = ("zero_optimization", "train_batch_size", "train_micro_batch_size_per_gpu")
+_PLACE = re.compile(r":\s*([A-Z][A-Z0-9_]{3,40})(?=\s*[,}\n])")  # of a template
+_JSON = {
+    *("train_batch_size", "train_micro_batch_size_per_gpu", "zero_optimization.stage"),
+    *("zero_optimization.offload_optimizer.device", "zero_optimization.mics_shard_size"),
+    *("bf16.enabled", "fp16.enabled", "data_types.grad_accum_dtype", "communication_data_type"),
+}
+_ONLY = ("offloaded-optimizer", "sharding-group", "gradient-sums", "gradient-wire")  # in the JSON
+_SPELLED = {"num-query-groups": "num-key-value-heads"}
+_NOT_HERE = (
+    *("use-megatron-fsdp", "data-parallel-sharding-strategy", "group-query-attention"),
+    *("grad-reduce-in-bf16", "accumulate-allreduce-grads-in-fp32", "moe-token-dispatcher-type"),
+    *("moe-grouped-gemm", "moe-layer-freq", "moe-ffn-hidden-size"),
+    "pipeline-model-parallel-layout",
+)
+_KINDS = ("tensor", "pipeline", "context")
+_FILE = "ds_config.json"
+_ROUNDS = "gradient-accumulation-steps"
+_TOLD = "<auto>"  # left to the trainer, as a place to fill in
+
+
+def of() -> Renamed:
+    return renamed("deepspeed")
+
+
+def is_own(text: str, path: str) -> bool:
+    """Whether a text is a JSON of DeepSpeed's, or a script with its arguments."""
+    if text.lstrip().startswith("{"):
+        return any(f'"{key}"' in text for key in _KEYS)
+    return megatron_lm.is_own(text, path) and bool(
+        re.search(r"--(deepspeed|zero-stage|deepspeed[-_]config)\b", text)
+    )
+
+
+def read(text: str, path: str, given: Mapping[str, Any] = NOTHING) -> Job:
+    """The job of a JSON or a script. Raises InputError."""
+    if text.lstrip().startswith("{"):
+        fields: dict[str, Any] = {}
+        remarks = ["the training script says whether it recomputes: taken as false"]
+        said = _json(text, path)
+    else:
+        fields, left = megatron_lm.arguments(text, path)
+        _as_megatron(fields)
+        said, remarks = _named(text, fields, path)
+        remarks += left
+    made = job({**fields, **said}, path, of(), given)
+    _batch(made)
+    _otherwise(made)
+    made.remarks += remarks
+    return made
+
+
+def _as_megatron(fields: dict[str, Any]) -> None:
+    """What Megatron-DeepSpeed does where an argument is missing (megatron/arguments.py)."""
+    fields.setdefault("zero-stage", 1)
+    if str(fields.get("num-experts", 1)) == "1":
+        fields.pop("num-experts", None)
+    else:
+        fields.setdefault("expert-interval", 2)
+        fields.setdefault("topk", 1)
+
+
+def _json(text: str, path: str) -> dict[str, Any]:
+    said = flat(parsed(_PLACE.sub(r': "<\1>"', text), path, "json"))
+    return {name: _TOLD if value == "auto" else value for name, value in said.items()}
+
+
+def _named(text: str, fields: Mapping[str, Any], path: str) -> tuple[dict[str, Any], list[str]]:
+    """The JSON that a script names or writes, and what is not read of it."""
+    written = (each for each in shell.read(text, path).texts if each.lstrip().startswith("{"))
+    if (found := next(written, None)) is not None:
+        try:
+            return _json(found, path), []
+        except InputError:
+            return {}, ["not read: the JSON that the script writes"]
+    name = str(fields.get("deepspeed-config", ""))
+    if not name or name == "True":
+        return {}, []
+    file = Path(path).parent / name
+    if not re.fullmatch(r"[\w.+-]+(/[\w.+-]+)*", name) or ".." in name or not file.is_file():
+        return {}, [f"not read: {name[:60]}, which is not beside the script"]
+    data = read_bytes(str(file), LARGEST, "a JSON of DeepSpeed's", "give one job's")
+    return _json(data.decode(errors="replace"), str(file)), []
+
+
+def _batch(made: Job) -> None:
+    """Samples of a replica and micro-batch, where the other numbers give them."""
+    said, step, part = made.scenario, "global_batch_size", "micro_batch_size"
+    rounds, batch, gpus = made.number(_ROUNDS, 1, part), said.get(step), said.get("n_gpus")
+    if part not in {*said, *made.asked} and rounds and batch and gpus:
+        replicas = gpus / math.prod(said.get(name, 1) for name in megatron_lm.REPLICA)
+        made.put({part: whole(batch / replicas / rounds)})
+    for name in (step, part):
+        if name not in said:
+            made.ask("it depends on the number of replicas", name)
+
+
+def _otherwise(made: Job) -> None:
+    """Tokens, what it recomputes, and how gradients are kept (DeepSpeedEngine.get_data_types)."""
+    said = made.scenario
+    if tokens := made.number("train-tokens", 1, "training_tokens"):  # whichever ends it first
+        made.set(
+            "train-tokens", {"training_tokens": min(tokens, said.get("training_tokens", tokens))}
+        )
+    if said.get("recompute") == "core_attn":
+        made.put({"recompute": "selective"})
+    if "gradient-wire" not in made.fields and "gradient_bytes_per_element" not in made.given:
+        said.pop("gradient_bytes_per_element", None)  # of 16 bits
+    if "gradient-sums" not in made.fields:
+        wide = said.get("precision") == "bf16" and said.get("zero_stage") == 0
+        made.put({"gradient_storage": "fp32" if wide else "bf16"})
+    else:
+        kept = "fp32" if made.fields["gradient-sums"] == "fp32" else "bf16"
+        made.put({"gradient_storage": kept})
+
+
+def written(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a scenario: those of the JSON, and the arguments of Megatron-DeepSpeed."""
+    _check(scenario, shape)
+    made = megatron_lm.written(scenario, shape, of())
+    if scenario.get("pipeline_parallel", 1) == 1:
+        made["no-pipeline-parallel"] = True
+    for name in _NOT_HERE:
+        made.pop(name, None)
+    made["zero-stage"] = int(scenario.get("zero_stage", 1))
+    if scenario.get("recompute") == "selective":
+        made["recompute-granularity"] = "selective"
+    if "num-experts" in made:
+        layers, dense = shape["layers"], shape.get("dense_layers", 0)
+        made["expert-interval"] = round(layers / max(1, layers - dense))
+    if made.get("fp16"):
+        made["gradient-sums"] = "fp16"
+    return made
+
+
+def _check(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> None:
+    """Refuse what Megatron-DeepSpeed refuses (megatron/core/parallel_state.py), or cannot say."""
+    own, narrow = shape.get("ffn_hidden_size"), shape.get("expert_ffn_hidden_size")
+    tensor, stages, context = (scenario.get(f"{name}_parallel", 1) for name in _KINDS)
+    why = {
+        "latent attention": shape.get("query_latent_size"),
+        "shared experts": shape.get("shared_experts"),
+        "experts narrower than dense layers": narrow not in (None, own),
+        "context_parallel beside tensor_parallel": min(context, tensor) > 1,
+        "context_parallel in a pipeline": min(context, stages) > 1,
+        "experts in a pipeline": shape.get("experts") and stages > 1,
+    }
+    if said := [name for name, holds in why.items() if holds]:
+        raise InputError(f"Megatron-DeepSpeed has no {said[0]}; choose another layout or framework")
+
+
+def as_text(fields: Mapping[str, Any]) -> str:
+    """A script that writes the JSON and names it; of one field, that field alone."""
+    told = {told for name, told in of().names.items() if isinstance(told, str) and name in _JSON}
+    tree = dotted({name: value for name, value in fields.items() if name in told}, of(), "")
+    rest = {_SPELLED.get(name, name): fields[name] for name in fields if name not in _ONLY}
+    if len(fields) == 1:
+        return json.dumps(tree) if tree else megatron_lm.as_text(rest)
+    flags = megatron_lm.as_text({"deepspeed": True, "deepspeed_config": _FILE, **rest})
+    body = json.dumps(tree, indent=2)
+    return f"cat << JSON > {_FILE}\n{body}\nJSON\ndeepspeed pretrain_gpt.py \\\n{flags}"

@@ -1,0 +1,305 @@
+"""MaxText's configurations: YAML, or fields as name=value in a launch script."""
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from fleetcube.grid.errors import InputError
+
+from . import shell
+from .table import (
+    NOTHING,
+    Job,
+    Table,
+    counted,
+    fields_of,
+    is_open,
+    job_of,
+    join_model,
+    model_fields,
+    table,
+    whole,
+)
+from .table import with_open_words as asked
+from .trees import flat, parsed
+
+NAME = "maxtext"
+_NAMES = (
+    r"(?:per_device_batch_size|(?:ici|dcn)_\w+_parallelism|base_(?:emb|mlp)_dim|remat_policy"
+    r"|max_target_length|base_num_decoder_layers)"
+)
+_YAML = re.compile(rf"^{_NAMES}[ \t]*:", re.M)
+_OWN = re.compile(rf"(?:^|[\s\"'\\]){_NAMES}=", re.M)
+_FIELD = re.compile(r"([A-Za-z]\w{1,79})=(.*?);?", re.S)
+_OFF = ("false", "0", "0.0", "-1", "-1.0", "", "[]", "{}")
+# base.yml's model, and after how many of three doublings global_parameter_scale doubles each
+# (get_individual_scales); what is of experts and of latent attention
+_BASE = {
+    **{"hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 16},
+    **{"num_key_value_heads": 16, "intermediate_size": 7168, "head_dim": 128},
+    **{"vocab_size": 32000, "tie_word_embeddings": False},
+}
+_SCALED = {
+    **{"num_attention_heads": 1, "num_key_value_heads": 1, "intermediate_size": 1},
+    **{"hidden_size": 2, "num_hidden_layers": 3},
+}
+_LATENT = {
+    **{"q_lora_rank": 0, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64},
+    "v_head_dim": 128,
+}
+_EXPERTS = (
+    *("num_experts", "num_experts_per_tok", "moe_intermediate_size", "n_shared_experts"),
+    *("first_k_dense_replace", "interleave_moe_layer_step"),
+)
+_OTHER_BLOCKS = ("qwen3_next", "qwen3_5", "simple", "simple_mlp", "gemma4", "deepseek4", "envy")
+_PARALLEL = re.compile(r"(ici|dcn)_(\w+)_parallelism")
+_REST = {"ici_fsdp_parallelism": -1, "dcn_data_parallelism": -1}  # take what is left
+_AXES = {
+    **dict.fromkeys(("tensor", "tensor_transpose", "tensor_sequence"), "tensor_parallel"),
+    **dict.fromkeys(("context", "context_usp_ulysses"), "context_parallel"),
+    **dict.fromkeys(("fsdp", "fsdp_transpose"), "data_parallel_shard"),
+    **{"expert": "expert_parallel", "data": "data"},
+}
+_POLICY, _MIXER = "remat_policy", "layernorm+mlp+moe"
+_SUMS = (  # results of products, and what attention is of them
+    *("query_proj", "key_proj", "value_proj", "qkv_proj", "out_proj", "context"),
+    *("mlpwi_0", "mlpwi_1", "mlpwo"),
+)
+_OTHERS = (
+    *("decoder_layer_input", "mlpwi", "moe_mlpwi_0", "moe_mlpwi_1", "moe_mlpwo", "kv_proj"),
+    *("query_wa_proj", "kv_wa_proj", "mla_q", "mla_kv", "attention_out", "engram"),
+)
+_TOPOLOGY = re.compile(r"(v4|v5p|v5e|v6e)-(\d{1,6})")
+_CORES = {"v4": 2, "v5p": 2}  # of a chip, which names count
+
+
+def of() -> Table:
+    return table("maxtext")
+
+
+def is_own(text: str, path: str) -> bool:
+    """Whether a text holds fields of MaxText."""
+    del path
+    return bool(_YAML.search(text) or _OWN.search(text))
+
+
+def read(text: str, path: str, given: Mapping[str, Any] = NOTHING) -> Job:
+    """The job of a configuration or of a launch script. Raises InputError."""
+    if not _OWN.search(text):
+        return made(flat(parsed(text, path, "yaml")), path, given)
+    script = shell.read(text, path)
+    names = {*of().inputs, *of().model, *of().words, "per_device_batch_size"}
+    best: tuple[tuple[bool, int], dict[str, str], str] = ((False, 0), {}, "")
+    for row in [*script.commands, *map(shell.split, script.variables.values())]:
+        words = [*map(shell.plain, row)]
+        fields = {found[1]: found[2] for word in words if (found := _FIELD.fullmatch(word))}
+        ours = ("train" in " ".join(words[:6]), len(names & fields.keys()))
+        file = next((word for word in words if word.endswith(".yml")), "base.yml")
+        best = (ours, fields, file) if ours[1] and ours > best[0] else best
+    if not best[1]:
+        raise InputError(f"{path!r} has no fields of MaxText; give its launch script or YAML file")
+    job = made(best[1], path, given)
+    if not best[2].endswith("base.yml"):
+        job.remarks.append(f"not read: {best[2][-60:]}, whose fields these replace")
+        if "model_name" not in job.fields:
+            job.ask("the YAML that is not read names it", "model")
+    return job
+
+
+def made(fields: Mapping[str, Any], path: str, given: Mapping[str, Any] = NOTHING) -> Job:
+    """The job of fields by name. Raises InputError."""
+    if (heads := fields.get("base_num_heads")) is not None:  # until November 2023
+        fields = {"base_num_query_heads": heads, "base_num_kv_heads": heads, **fields}
+    job = job_of(of(), asked(of(), fields), path, given)
+    job.take("base_num_heads")
+    format_ = of().words["quantization"].get(str(job.fields.get("quantization", "")).lower(), {})
+    job.put(format_ if format_.get("precision") != "bf16" else {})
+    _tensors(job)
+    _model(job)
+    _mesh(job)
+    _batch(job)
+    off = [name for name, value in job.unknown.items() if value in _OFF]
+    job.ignored |= {name: "off" for name in off if job.unknown.pop(name) in _OFF}
+    return job
+
+
+def _tensors(job: Job) -> None:
+    """What runs again where a policy names tensors (get_save_and_offload_names); of those that the
+    host keeps no input counts the memory."""
+    if job.fields.get(_POLICY) == "<custom>":
+        where = {name: str(job.take(name, "recompute")).lower() for name in (*_SUMS, *_OTHERS)}
+        kept = {name for name, place in where.items() if place == "device"}
+        kept.discard("decoder_layer_input")  # of every policy
+        queries = kept >= {"query_proj", "key_proj", "value_proj"} or "qkv_proj" in kept
+        mixer, blocks = queries and "out_proj" in kept, {"mlpwi_0", "mlpwi_1", "mlpwo"}
+        plain = not any(is_open(job.fields.get(name)) for name in where)
+        if plain and "offload" not in where.values() and not kept & {*_OTHERS}:
+            ways = {"full": not kept, "products": mixer and kept >= blocks}
+            ways[_MIXER] = mixer and "context" in kept and not kept & blocks
+            if way := next((name for name, holds in ways.items() if holds), None):
+                job.asked.pop("recompute", None)
+                job.set(_POLICY, {"recompute": way})
+    if job.scenario.get("recompute") == _MIXER:
+        job.remarks.append(
+            "the last product of a feed-forward block is counted as run again, though XLA does not"
+        )
+
+
+def _model(job: Job) -> None:
+    """What a config.json says otherwise, with base.yml's model where none is named."""
+    config, latent = job.config, job.take("attention_type", "model") == "mla"
+    scale = job.number("global_parameter_scale", 1, "model") or 1
+    gate = re.findall(r"\w+", str(job.take("mlp_activations", "gated_ffn") or "silu linear"))
+    block, forced = job.take("decoder_block", "model"), job.take("override_model_config", "model")
+    named = job.fields.get("model_name") not in (None, "", "default")
+    if block in _OTHER_BLOCKS or (named and config and forced and "model" in job.scenario):
+        job.ask(f"decoder_block is {block}" if block else "its fields are replaced", "model")
+    capacity = "capacity_factor or expert_capacity"
+    if (factor := job.number("capacity_factor", -1, capacity) or -1) > 0:
+        job.set("capacity_factor", {"capacity_factor": factor, "expert_capacity": "padded"})
+    if named or "model" in job.given:
+        config.clear()
+        return
+    job.config = config = {**_BASE, **(_LATENT if latent else {}), **config}
+    config["gated_ffn"] = len(gate) > 1
+    levels, more = divmod(round(math.log2(scale)), 3)
+    for name, after in _SCALED.items():
+        if isinstance(config[name], int | float):
+            config[name] *= 2 ** (levels + (more >= after))
+    experts = config.get("num_experts", 1) not in (0, 1)
+    dropped = [*([] if latent else _LATENT), *([] if experts else _EXPERTS)]
+    for name in [*dropped, *(["head_dim"] if latent else [])]:
+        config.pop(name, None)
+    join_model(job)
+    if experts and config.get("moe_intermediate_size", -1) == -1:
+        config["moe_intermediate_size"] = config["intermediate_size"]
+
+
+def _mesh(job: Job) -> None:
+    """Degrees of the axes within slices (ici) and between them (dcn), and the number of chips."""
+    said, sizes = job.scenario, dict.fromkeys(_AXES.values(), 1.0)
+    within, left, slices = {"ici": 1.0, "dcn": 1.0}, dict[str, str](), _slices(job)
+    open_axes = False
+    for name in dict.fromkeys([*_REST, *job.fields]):
+        if not (found := _PARALLEL.fullmatch(name)):
+            continue
+        kind, role = found[1], _AXES.get(found[2])
+        open_ = job.number(name, -1, _open_with(role)) is None and name in job.fields
+        degree = 1 if open_ else job.number(name, -1) or _REST.get(name, 1)
+        if open_ and "n_gpus" in said and role in ("data_parallel_shard", "data"):
+            if several := open_axes or kind in left:  # which of them takes how much of the GPUs
+                job.ask(f"{name} is {job.fields[name]}", "data_parallel_shard", "hybrid_sharding")
+            open_axes = True
+            left |= {} if several else {kind: role}
+        elif role and degree < 0:
+            left[kind] = role
+        elif role:
+            sizes[role], within[kind] = sizes[role] * degree, within[kind] * degree
+        elif degree != 1:
+            raise InputError(f"{job.path!r}: {name} = {degree:g} is not counted; set it to 1")
+    for role in sizes.keys() & job.given.keys() - {"data_parallel_shard"}:
+        left = {kind: other for kind, other in left.items() if other != role}
+        within["ici"] *= job.given[role] / sizes[role]
+        sizes[role] = job.given[role]
+    gpus = said.get("n_gpus")
+    if gpus is not None and "ici" not in left:
+        slices = gpus / within["ici"]
+    rest = {"dcn": slices / within["dcn"] if "dcn" in left else 1}
+    if gpus is not None:
+        rest["ici"] = gpus / (slices if "dcn" in left else within["dcn"]) / within["ici"]
+    for kind, role in left.items():
+        sizes[role] *= max(rest.get(kind, 1), 1)
+    if gpus is None and "ici" not in left:
+        job.put({"n_gpus": whole(math.prod(sizes.values()))})
+    _degrees(job, sizes, left.get("ici", "") if "n_gpus" not in said else "")
+
+
+def _open_with(role: str | None) -> str:
+    """Inputs that an open degree of an axis leaves open."""
+    known = {"data_parallel_shard": "n_gpus", "data": "n_gpus", None: "model"}
+    return known.get(role, str(role))
+
+
+def _slices(job: Job) -> float:
+    """Slices, and their chips where a file compiles for some."""
+    found = _TOPOLOGY.fullmatch(str(job.take("compile_topology", "gpu") or ""))
+    counts = [job.number(name, -1) or -1 for name in ("num_slices", "compile_topology_num_slices")]
+    slices = max(1, *counts)
+    if found:
+        chips = int(found[2]) // _CORES.get(found[1], 1) * slices
+        job.set("compile_topology", {"gpu": f"tpu-{found[1]}", "n_gpus": chips})
+    return slices
+
+
+def _degrees(job: Job, sizes: Mapping[str, float], left: str) -> None:
+    """Inputs of the axes' degrees; the one that is left grows with the chips."""
+    said, rest = job.scenario, "its axis of the mesh takes what is left of n_gpus"
+    if left:
+        job.ask("the launcher states it", "n_gpus")
+        inputs = {"data_parallel_shard": (), "data": (), "expert_parallel": (left,)}
+        job.ask(rest, *inputs.get(left, (left, "micro_batch_size")))
+    parallel = ("tensor_parallel", "context_parallel", "expert_parallel")
+    job.put({name: whole(sizes[name]) for name in parallel})
+    job.put({"pipeline_parallel": 1, "sequence_parallel": said["tensor_parallel"] > 1})
+    if said["expert_parallel"] == 1 and left != "expert_parallel":
+        said.pop("expert_dispatch", None)
+    shard = sizes["data_parallel_shard"] * sizes["expert_parallel"]
+    grows = left in ("data_parallel_shard", "expert_parallel")
+    over_data = job.take("shard_optimizer_over_data", "zero_stage")
+    spread = grows or shard * sizes["context_parallel"] > 1
+    job.put({"zero_stage": 3 if spread else 1 if over_data else 0})
+    if spread and (sizes["data"] > 1 or left == "data"):
+        job.put({"hybrid_sharding": True})
+        if grows:
+            job.set_per_gpu("data_parallel_shard", shard / math.prod(sizes.values()))
+        else:
+            job.put({"data_parallel_shard": whole(shard)})
+
+
+def _batch(job: Job) -> None:
+    """Sequences of a micro-batch and of a step, and tokens of the training."""
+    said, step, part = job.scenario, "global_batch_size", "micro_batch_size"
+    replica = said["tensor_parallel"] * said["context_parallel"]
+    each = job.number("per_device_batch_size", 1e-6, part) or 12
+    micro = whole(each * replica)
+    if not isinstance(micro, int) and part not in {*job.asked, *job.given}:
+        told = f"per_device_batch_size = {each:g} makes {micro:g} sequences of a replica"
+        raise InputError(f"{job.path!r}: {told}; use a whole number")
+    job.put({part: micro})
+    rounds = job.number("gradient_accumulation_steps", 1, step) or 1
+    job.set_batch(said[part] / replica * rounds, "steps")
+
+
+def written(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a scenario. Raises InputError."""
+    made = {name: value for name, value in fields_of(of(), scenario).items() if name != "dtype"}
+    if "model_name" not in made:
+        made = model_fields(of(), shape) | made
+        made["mlp_activations"] = ["silu", "linear"] if shape.get("gated_ffn") else ["gelu"]
+        made["logits_via_embedding"] = shape.get("embedding_tables", 2) == 1
+    parallel = ("tensor", "context", "expert")
+    tensor, context, expert = (scenario.get(f"{name}_parallel", 1) for name in parallel)
+    each, stage = scenario.get("micro_batch_size", 1) / tensor / context, scenario.get("zero_stage")
+    degrees = dict(zip(parallel, (tensor, context, expert), strict=True))
+    if (gpus := scenario.get("n_gpus")) is not None:
+        replicas = gpus / tensor / context
+        shard = expert if stage in (0, 1) else scenario.get("data_parallel_shard", replicas)
+        degrees |= {"fsdp": shard / expert, "data": replicas / shard}
+        batch = scenario.get("global_batch_size", gpus * each)
+        made |= counted({"gradient_accumulation_steps": batch / gpus / each})
+        if tokens := scenario.get("training_tokens"):
+            made["steps"] = math.ceil(tokens / batch / scenario.get("sequence_length", 2048))
+    made |= counted({f"ici_{axis}_parallelism": n for axis, n in degrees.items()})
+    made |= {"shard_optimizer_over_data": True} if stage == 1 else {}
+    made |= {"dtype": "float16"} if scenario.get("precision") == "fp16" else {}
+    return {**made, "dcn_data_parallelism": 1, "per_device_batch_size": each}
+
+
+def as_text(fields: Mapping[str, Any]) -> str:
+    """Fields as a YAML file."""
+    return "\n".join(f"{name}: {_yaml(value)}" for name, value in fields.items())
+
+
+def _yaml(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,641 @@
+"""Megatron-LM's arguments: in a launch script, a list of flags, or the list that a log prints."""
+
+import itertools
+import math
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fleetcube.catalog.huggingface import COUNTS
+from fleetcube.grid.errors import InputError
+from fleetcube.grid.spec.patterns import pieces_of
+
+from . import shell
+from .table import NOTHING, Job, Table, fields_of, is_open, job_of, listed, model_fields, table
+
+NAME = "megatron-lm"
+REPLICA = ("tensor_parallel", "pipeline_parallel", "context_parallel")
+_PRINTED = re.compile(r"^(?:.*\]:)?[ \t]*+(\w{2,60}) \.{3,} (.*)$", re.MULTILINE)
+_NODES = ("nnodes", "num-nodes", "nodes", "N")
+_PROCESSES = ("nproc-per-node", "num-gpus", "ntasks-per-node", "gpus-per-node")
+SBATCH = re.compile(r"^#SBATCH\s+(-\S.*)$", re.MULTILINE)
+_PRECISIONS = {
+    "delayed": "fp8",
+    "tensorwise": "fp8",
+    "blockwise": "fp8_blockwise",
+    "mxfp8": "mxfp8",
+}
+_FOUR_BITS = {"nvfp4": "nvfp4", "mxfp4": "mxfp4"}  # the latter with ROCm's fork
+_OFF = ("false", "0", "0.0", "[]", "")  # a False of a log is as good as none
+_SHAPE = {*COUNTS, "gated_ffn", "embedding_tables"}  # inputs that a model's record has
+_NEEDED = ("num_hidden_layers", "hidden_size", "num_attention_heads")
+_OTHERS = re.compile(r"\bpretrain_(bert|t5|ict|retro|vision\w*|realm|biencoder)\.py\b")
+_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
+_TORCH = {"torch.float32": "fp32", "torch.bfloat16": "bf16", "torch.float16": "fp16"}
+_TORCH |= {"torch.uint8": "fp8"}
+_SPLITS = ("first_stage_layers", "last_stage_layers", "embedding_split_layers", "loss_split_layers")
+_CHUNK = "num-layers-per-virtual-pipeline-stage"
+_SPLIT = "pipeline-model-parallel-layout"
+_MOST_PIECES = 4096
+_WITH = "read with others"
+_MARKS = re.compile(r"[|()*]")  # of a shell
+_SHARDED = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
+
+
+def of() -> Table:
+    return table("megatron_lm")
+
+
+def is_own(text: str, path: str) -> bool:
+    """Whether a text holds arguments of Megatron-LM."""
+    del path
+    named = ("num-layers", "tensor-model-parallel-size", "micro-batch-size", "hidden-size")
+    return any(f"--{name}" in text or f"--{name.replace('-', '_')}" in text for name in named) or (
+        sum(name.replace("-", "_") + " ." in text for name in named) > 2
+    )
+
+
+def read(text: str, path: str, given: Mapping[str, Any] = NOTHING) -> Job:
+    """The job of a script or of a log's list of arguments. Raises InputError."""
+    printed = {
+        name.replace("_", "-"): _argument(said.strip()) for name, said in _PRINTED.findall(text)
+    }
+    if len(printed) > 20:
+        return made(printed, path, given, printed=True)
+    if other := _OTHERS.search(text):
+        raise InputError(f"{path!r} runs {other[0]}, which no input counts; give a decoder's")
+    fields, remarks = arguments(text, path)
+    job = made(fields, path, given)
+    job.remarks += remarks
+    return job
+
+
+def _argument(printed: str) -> str:
+    """A value that a log prints, as it was given: words of a list, formats by their names."""
+    if printed.startswith("['"):
+        return re.sub(r"[\[\]',]", "", printed)
+    return _TORCH.get(printed, printed.removeprefix("AttnBackend."))
+
+
+def arguments(text: str, path: str) -> tuple[dict[str, Any], list[str]]:
+    """Arguments of what a script launches by name, and what is not read. Raises InputError."""
+    batch = slurm_options(text)
+    names = of()
+    known = {*names.inputs, *names.model, *names.switches, *names.words}
+    # As it runs alone; where that launches nothing, whatever the environment has
+    anything = {name: shell.unknown(name) for name in re.findall(r"\$\{?([A-Za-z_]\w*)", text)}
+    for environment in ({}, anything):
+        script = shell.read(text, path, {**environment, **slurm(batch)})
+        launched = [(shell.options(words), words) for words in script.commands]
+        most = max((len(known & row.keys()) for row, _ in launched), default=0)
+        launched = [each for each in launched if 2 * len(known & each[0].keys()) >= most > 0]
+        if launched:
+            break
+    sourced = dict.fromkeys(script.sourced)
+    remarks = [f"not read: {listed(sourced)}, which the script reads"] if sourced else []
+    if script.not_understood:
+        remarks.append(f"not understood: lines {listed(map(str, script.not_understood))}")
+    if not launched:
+        every = [shell.options(shell.split(value)) for value in script.variables.values()]
+        row = {name: value for each in every for name, value in each.items()}
+        if not known & row.keys():
+            raise InputError(
+                f"{path!r} launches nothing with arguments of Megatron-LM as it is read; give the "
+                "line that does, or what fleetcube record -- bash SCRIPT writes"
+            )
+        remarks.append("it launches nothing: arguments are those of its variables")
+        launched = [(row, [])]
+    made: dict[str, Any] = {}
+    for name in dict.fromkeys(name for row, _ in launched for name in row):
+        values = {str(row.get(name)) for row, _ in launched}
+        made[name] = launched[0][0][name] if len(values) == 1 else f"$UNDECIDED_{name}"
+    words = [word for _, row in launched for word in row]
+    alone = (shell.shown(word) for word in words if shell.stands_alone(word))
+    left = dict.fromkeys(word for word in alone if word not in made.values())
+    remarks += [f"not read: {listed(left)}, which may hold arguments"] if left else []
+    return {**_launcher(batch, words), **_without_values(made, names)}, remarks
+
+
+def _without_values(fields: dict[str, Any], names: Table) -> dict[str, Any]:
+    """Flags that take no value do not hold an open word that follows them."""
+    bare = {*names.switches, *names.bare}
+    return {
+        name: True if name in bare and re.fullmatch(r"\$(?!UNDECIDED_)\w+", str(value)) else value
+        for name, value in fields.items()
+    }
+
+
+def slurm_options(text: str) -> dict[str, Any]:
+    """The options that the lines #SBATCH of a script give."""
+    rows = [shell.options(line.split(" #")[0].split()) for line in SBATCH.findall(text)]
+    return {name: value for row in rows for name, value in row.items()}
+
+
+def slurm(batch: Mapping[str, Any]) -> dict[str, str]:
+    """Slurm's variables that the lines #SBATCH determine."""
+
+    def number(*options: str) -> int | None:
+        texts = [str(batch[name]).rpartition(":")[2] for name in options if name in batch]
+        return int(texts[-1]) if texts and texts[-1].isdigit() else None
+
+    nodes, each = number("nodes", "N"), number("ntasks-per-node")
+    tasks = number("ntasks", "n") or (nodes * each if nodes and each else None)
+    gpus = number("gpus-per-node")
+    made = {
+        **dict.fromkeys(("SLURM_NNODES", "SLURM_JOB_NUM_NODES"), nodes),
+        **dict.fromkeys(("SLURM_NTASKS", "SLURM_NPROCS"), tasks),
+        "SLURM_NTASKS_PER_NODE": each,
+        "SLURM_GPUS_PER_NODE": gpus,
+        "SLURM_GPUS_ON_NODE": gpus or number("gres"),
+    }
+    return {name: str(value) for name, value in made.items() if value is not None}
+
+
+def _launcher(batch: Mapping[str, Any], words: list[str]) -> dict[str, Any]:
+    """The options of a batch script that say nodes and GPUs. Where torchrun or DeepSpeed starts
+    processes, Slurm's tasks are the starters and no GPUs."""
+    starts = any(
+        re.search(r"(^|/)torchrun$|torch\.distributed|^deepspeed$|^accelerate$", word)
+        for word in words
+    )
+    gpus = batch.get("gpus-per-node") or batch.get("gres") or ""
+    gpus = str(gpus).rpartition(":")[2]
+    made = {name: batch[name] for name in _NODES if name in batch}
+    if not starts and "ntasks-per-node" in batch:
+        made["ntasks-per-node"] = batch["ntasks-per-node"]
+    if gpus.isdigit():
+        made["gpus-per-node"] = gpus
+    return made
+
+
+def made(
+    fields: Mapping[str, Any],
+    path: str,
+    given: Mapping[str, Any] = NOTHING,
+    printed: bool = False,
+    names: Table | None = None,
+) -> Job:
+    """The job of arguments by name, without dashes in front; `names` are those of a framework that
+    has more of them. Raises InputError."""
+    job = job_of(names or of(), fields, path, given)
+    _cluster(job)
+    _model(job)
+    _layout(job)
+    _precision(job)
+    _memory(job)
+    _tokens(job)
+    if printed:  # all there are, with defaults: those that are on cannot be told
+        left = [name for name, value in job.unknown.items() if value not in _OFF]
+        told = f"{len(left)} more arguments, with their defaults, are in no table: {listed(left)}"
+        job.unknown, job.remarks = {}, [told] if left else []
+    return job
+
+
+def _model(job: Job) -> None:
+    """What a config.json says otherwise, or by a rule."""
+    config, own = job.config, "model" not in job.given
+    open_ = {word for name in {*job.asked} & {*COUNTS} for word in COUNTS[name].split()}
+    if not ({*config, *open_} >= {*_NEEDED} or "hybrid_override_pattern" in config):
+        job.asked = {name: why for name, why in job.asked.items() if name not in _SHAPE}
+        job.ask("its shape is not in the file", "model")
+        job.config = {}
+        return
+    hidden = config.get("hidden_size")
+    gates = [job.take(name, "gated_ffn") for name in ("swiglu", "quick-geglu")]
+    config["gated_ffn"] = gated = job.given.get("gated_ffn", any(gates))
+    if not job.take("group-query-attention", "kv_heads") and "kv_heads" not in job.given:
+        config.pop("num_key_value_heads", None)
+    if own and config.get("hybrid_override_pattern"):
+        config |= {"model_type": "nemotron_h", **_STATE, **config}
+        _pieces_of_pattern(job)
+        config.pop("num_hidden_layers", None)
+        if isinstance(hidden, int):
+            config.setdefault("mamba_num_heads", 2 * hidden // config["mamba_head_dim"])
+    if "intermediate_size" not in config and isinstance(hidden, int) and hidden:
+        config["intermediate_size"] = int(4 * hidden * 2 / 3) // 64 * 64 if gated else 4 * hidden
+    untied = job.take("untie-embeddings-and-output-weights", "embedding_tables")
+    config["tie_word_embeddings"] = not untied
+    _latents(job)
+    _windows(job)
+    if variant := job.take("experimental-attention-variant", "model"):
+        job.asked["model"] = f"its attention is {str(variant)[:40]}"
+    _experts(job)
+    if layers := job.number("mtp-num-layers", 0, "prediction_layers multi_token_prediction"):
+        job.set("mtp-num-layers", {"prediction_layers": layers, "multi_token_prediction": True})
+    _vocabulary(job)
+    if not own:  # nothing of the file's shape counts
+        job.asked = {name: why for name, why in job.asked.items() if name not in _SHAPE}
+        job.config = {}
+
+
+def _latents(job: Job) -> None:
+    """Latent attention, with what MLATransformerConfig says where nothing is said."""
+    config = job.config
+    if job.take("multi-latent-attention", "model"):
+        job.config |= {name: config.get(name, size) for name, size in _LATENT.items()}
+        config.pop("head_dim", None)
+        return
+    for name in ("q_lora_rank", *_LATENT):
+        config.pop(name, None)
+
+
+def _experts(job: Job) -> None:
+    """Which layers have experts, and how many tokens visit."""
+    config = job.config
+    frequency = job.take("moe-layer-freq", "model")
+    if frequency is not None:
+        config["moe_layer_freq"] = _pattern(str(frequency), job.path)
+    if config.get("num_experts"):
+        config.setdefault("num_experts_per_tok", 2)
+        config.setdefault("moe_intermediate_size", config.get("intermediate_size"))
+        return
+    for name in [name for name in config if name.startswith(("moe_", "num_experts"))]:
+        del config[name]
+    if not {"experts", "model"} & {*job.given, *job.asked}:
+        job.scenario.pop("expert_dispatch", None)
+
+
+def _vocabulary(job: Job) -> None:
+    """The size of the vocabulary, by its tokenizer where no argument says it."""
+    if "vocab_size" in job.config:
+        return
+    kinds = [str(job.take(f"tokenizer-{name}", "vocab_size")) for name in ("type", "model")]
+    sizes = job.table.vocabularies.items()
+    known = [size for row, size in sizes for kind in kinds if re.match(row, kind[:200])]
+    if known:
+        job.config["vocab_size"] = known[0]
+    else:
+        job.ask("the tokenizer is not in the file", "vocab_size")
+
+
+# Defaults of MLATransformerConfig and of Mamba's layers (megatron/training/arguments.py)
+_STATE = {"mamba_head_dim": 64, "n_groups": 8, "ssm_state_size": 128}
+_LATENT = {"kv_lora_rank": 32, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
+
+
+def _pieces_of_pattern(job: Job) -> None:
+    """Stages' pieces of a pattern, which bars divide (hybrid_layer_allocation.py)."""
+    parts = str(job.config["hybrid_override_pattern"]).split("|")
+    job.config["hybrid_override_pattern"] = "".join(parts)
+    if len(parts) > 1:
+        stages = job.scenario.get("pipeline_parallel", 1)
+        job.put({"virtual_stages": max(1, len(parts) // stages)})
+
+
+def _windows(job: Job) -> None:
+    """Layers whose queries see a window: all but each n-th."""
+    window = re.match(r"\D*(\d+)", str(job.take("window-size", "model") or ""))
+    every = str(job.take("window-attn-skip-freq", "model") or "")
+    if window is not None:
+        job.config |= {"sliding_window": int(window[1]), "use_sliding_window": True}
+        job.config |= {"sliding_window_pattern": int(every)} if every.isdigit() else {}
+
+
+def _pattern(text: str, path: str) -> Any:
+    """The layers of --moe-layer-freq: a number, or a list as ([0]*3+[1]*58)."""
+    if text.strip().isdigit():
+        return int(text)
+    row: list[int] = []
+    for part in re.sub(r"[\s()'\"]", "", text).split("+"):
+        found = re.fullmatch(r"\[([01](?:,[01])*)\](?:\*(\d{1,4}))?", part)
+        if not found or len(row) > 10_000:
+            raise InputError(
+                f"{path!r}: moe-layer-freq = {text[:60]!r} is no list of layers; write it as "
+                "([0]*3+[1]*58)"
+            )
+        row += [int(each) for each in found[1].split(",")] * int(found[2] or 1)
+    return row
+
+
+def _cluster(job: Job) -> None:
+    """GPUs of the launcher. A number that it leaves open is asked for."""
+    starts = "nproc-per-node" in job.fields
+    each = _first(job, ("nproc-per-node",) if starts else _PROCESSES)
+    if starts and str(job.fields["nproc-per-node"]) in ("gpu", "auto"):
+        each = _first(job, ("gpus-per-node",))
+    nodes = _first(job, _NODES)
+    world = _first(job, ("world-size", "np", *(() if starts else ("ntasks",))))
+    if each and nodes:
+        job.set("nproc-per-node", {"n_gpus": nodes * each, "gpus_per_node": each})
+    elif world and not starts:
+        job.set("world-size", {"n_gpus": world})
+    elif each and starts and not any(name in job.fields for name in _NODES):
+        job.set("nproc-per-node", {"n_gpus": each, "gpus_per_node": each})
+    else:
+        left = [
+            f"{n} is {job.fields[n]}" for n in (*_NODES, *_PROCESSES) if is_open(job.fields.get(n))
+        ]
+        if left:
+            job.ask(left[0], "n_gpus")
+
+
+def _first(job: Job, names: Iterable[str]) -> float | None:
+    """The first number of several arguments; None where one before it is open."""
+    for name in names:
+        value = job.fields.get(name)
+        if value in (None, "gpu", "auto"):
+            continue
+        return None if is_open(value) else job.number(name)
+    return None
+
+
+def _layout(job: Job) -> None:
+    """What several arguments say of the layout together."""
+    stages = job.scenario.get("pipeline_parallel", 1)
+    chunk = job.number(_CHUNK, 1, "virtual_stages")
+    if chunk and job.layers:
+        job.set(_CHUNK, {"virtual_stages": max(1, round(job.layers / stages / chunk))})
+    elif chunk:
+        job.ask(f"{_CHUNK} = {chunk:g} cuts layers that are not known", "virtual_stages")
+    split = job.take(_SPLIT, "pipeline_layout or virtual_stages")
+    if isinstance(split, str):
+        pieces = len(pieces_of(job.given.get("pipeline_layout", split)))
+        job.put({"pipeline_layout": split, "virtual_stages": max(1, pieces // stages)})
+    for name, at in (("decoder-first", "first"), ("decoder-last", "last")):
+        field, layers = f"{name}-pipeline-num-layers", f"{at}_stage_layers"
+        if (count := job.number(field, 1, layers)) is not None:
+            job.set(field, {layers: count})
+    together = job.take("overlap-moe-expert-parallel-comm", "pipeline_schedule")
+    if job.scenario.get("virtual_stages", 1) > 1:
+        job.put({"pipeline_schedule": "combined_1f1b" if together else "interleaved"})
+    if job.take("transformer-impl", "attention_kernel") == "local":
+        job.put({"attention_kernel": "standard"})
+    _recompute(job)
+    _offloads(job)
+    factor = job.number("moe-expert-capacity-factor", 0, "capacity_factor or expert_capacity")
+    if factor:
+        padded = job.take("moe-pad-expert-input-to-capacity", "expert_capacity")
+        kept = "padded" if padded else "dropped"
+        job.set("moe-expert-capacity-factor", {"capacity_factor": factor, "expert_capacity": kept})
+
+
+def _offloads(job: Job) -> None:
+    """Activations that the host keeps: of some layers, or of modules."""
+    field = "cpu-offloading-num-layers"
+    if some := job.number(field, 0, "activation_offload or offloaded_layers"):
+        job.set(field, {"activation_offload": "layers", "offloaded_layers": some})
+    if job.take("fine-grained-activation-offloading", "activation_offload"):
+        names = re.split(r"[\s,]+", str(job.take("offload-modules", "activation_offload") or ""))
+        job.set("offload-modules", {f"offload_{name}": 1 for name in filter(None, names)})
+
+
+def _recompute(job: Job) -> None:
+    kind = job.take("recompute-granularity", "recompute")
+    if job.take("recompute-activations", "recompute"):
+        kind = kind or "selective"
+    for name in ("checkpoint-activations", "activations-checkpoint-method"):
+        kind = kind or ("full" if job.take(name, "recompute") else None)
+    kind = job.given.get("recompute", kind)
+    counted = "recomputed_layers or recompute_unit_layers" if kind == "full" else _WITH
+    method = job.take("recompute-method", counted)
+    some = "recomputed_layers" if method == "block" else "recompute_unit_layers"
+    number = job.number("recompute-num-layers", 0, some if kind == "full" else _WITH)
+    if kind is None or kind is False or number == 0:
+        job.put({"recompute": False})
+    elif kind == "full":
+        job.set("recompute-granularity", {"recompute": "full", some: number or 1})
+    else:
+        names = str(job.take("recompute-modules", "recompute") or "core_attn")
+        job.set("recompute-granularity", {"recompute": "+".join(names.replace(",", " ").split())})
+
+
+def _precision(job: Job) -> None:
+    """Formats of the products, and of what is summed."""
+    kinds = {name: job.take(name, "precision") for name in ("bf16", "fp16")}
+    sixteen = next((name for name, on in kinds.items() if on), None)
+    recipes = {bits: job.take(f"{bits}-recipe", "precision") for bits in ("fp8", "fp4")}
+    if job.take("fp4-format", "precision"):
+        job.put({"precision": _recipe(job, "fp4", recipes["fp4"] or "nvfp4", _FOUR_BITS)})
+    elif job.take("fp8-format", "precision") or job.take("fp8", "precision"):
+        job.put({"precision": _recipe(job, "fp8", recipes["fp8"] or "delayed", _PRECISIONS)})
+    elif sixteen:
+        job.put({"precision": sixteen})
+    else:
+        job.ask("it trains in FP32 (neither bf16 nor fp16)", "precision")
+    stated = job.given.get("precision")
+    _gradients(job, stated if stated in kinds else sixteen)
+    _few_bits(job, str(job.scenario.get("precision")))
+
+
+def _few_bits(job: Job, kind: str) -> None:
+    """What weights in few bits are kept in, and which layers have 16."""
+    bits = "fp4" if kind in _FOUR_BITS else "fp8" if kind in _PRECISIONS.values() else ""
+    if not bits:
+        return
+    kept = job.take(f"{bits}-param-gather", "quantised_parameters")
+    job.put({"quantised_parameters": bool(kept)})
+    share = "sixteen_bit_layers_share"
+    if bits == "fp4" and job.layers and job.take("first-last-layers-bf16", share):
+        fields = (f"num-layers-at-{end}-in-bf16" for end in ("start", "end"))
+        ends = (job.number(name, 0, share) for name in fields)
+        job.put({share: sum(1 if each is None else each for each in ends) / job.layers})
+
+
+def _recipe(job: Job, bits: str, recipe: Any, known: Mapping[str, str]) -> str:
+    name = str(recipe)
+    if name not in known:
+        raise InputError(
+            f"{job.path!r}: {bits}-recipe = {name[:40]!r} is not one of {', '.join(known)}; "
+            "state precision=..."
+        )
+    return known[name]
+
+
+def _gradients(job: Job, sixteen: str | None) -> None:
+    """What gradients are summed and sent in: FP32 beside BF16, if it is not told otherwise
+    (validate_args)."""
+    kept, sends = "gradient_storage", "gradient_bytes_per_element"
+    main = job.take("main-grads-dtype", kept)
+    added = job.take("accumulate-allreduce-grads-in-fp32", kept)
+    wide = bool(added) or (sixteen != "fp16" and main != "bf16")
+    wide = wide and not job.take("grad-reduce-in-bf16", kept)
+    main = job.take("megatron-fsdp-main-grads-dtype", kept)
+    sent = job.take("megatron-fsdp-grad-comm-dtype", sends)
+    wide = wide if main in (None, "auto") else main == "fp32"
+    wide = job.given.get(kept, "fp32" if wide else "bf16") == "fp32"
+    job.put({kept: "fp32" if wide else "bf16"})
+    if (sent in (None, "auto") and wide) or sent == "fp32":
+        job.put({sends: 4})
+
+
+def _memory(job: Job) -> None:
+    """Sharding, and what the optimizer keeps."""
+    sharding = job.take("data-parallel-sharding-strategy", "zero_stage")
+    own = [job.take(name, "zero_stage") for name in ("use-megatron-fsdp", "use-custom-fsdp")]
+    if any(own):
+        sharding = sharding or "optim_grads_params"
+        if sharding not in _SHARDED:
+            raise InputError(
+                f"{job.path!r}: data-parallel-sharding-strategy = {str(sharding)[:40]!r} is not "
+                f"one of {', '.join(_SHARDED)}; correct it"
+            )
+        job.put({"zero_stage": _SHARDED[sharding]})
+    elif job.take("use-torch-fsdp2", "zero_stage"):
+        kept = job.take("torch-fsdp2-no-reshard-after-forward", "zero_stage")
+        job.put({"zero_stage": 2 if kept else 3})
+    groups = "num-distributed-optimizer-instances"
+    if (instances := job.number(groups, 1, "data_parallel_shard") or 1) > 1:
+        replica = math.prod(job.scenario.get(name, 1) for name in REPLICA)
+        job.set_per_gpu("data_parallel_shard", 1 / replica / instances)
+    first, second = (
+        job.take(f"{name}-dtype", "moment_bytes") for name in ("exp-avg", "exp-avg-sq")
+    )
+    master = job.take("main-params-dtype", "master_weight_bytes")
+    if job.take("use-precision-aware-optimizer", "moment_bytes or master_weight_bytes"):
+        sizes = [_BYTES.get(str(kind), 4) for kind in (first, second)]
+        main = _BYTES.get(str(master), 4)
+        job.put({"moment_bytes": sum(sizes) / 2, "master_weight_bytes": main})
+
+
+def _tokens(job: Job) -> None:
+    """Tokens of the whole training, and its batch."""
+    said, tokens = job.scenario, "training_tokens"
+    sequence = said.get("sequence_length")
+    samples, steps = (job.number(f"train-{name}", 1, tokens) for name in ("samples", "iters"))
+    unsaid = "global_batch_size" not in {*said, *job.asked}
+    rounds = job.number("gradient-accumulation-steps", 1, "global_batch_size" * unsaid) or 1
+    if unsaid:
+        replica = math.prod(said.get(name, 1) for name in REPLICA)
+        batch = said.get("n_gpus", 0) // replica * said.get("micro_batch_size", 1) * rounds
+        if batch and "global_batch_size" not in job.asked:
+            job.put({"global_batch_size": batch})
+        else:
+            why = "it is a micro-batch of each replica where unstated"
+            job.ask(why, "global_batch_size")
+    batch = said.get("global_batch_size")
+    ramp = str(job.take("rampup-batch-size", "ramp_tokens ramp_start_batch_size") or "").split()
+    if sequence and len(ramp) == 3 and all(word.isdigit() for word in ramp):
+        start, _, number = map(int, ramp)
+        job.put({"ramp_start_batch_size": start, "ramp_tokens": number * sequence})
+    if sequence and samples:
+        job.set("train-samples", {tokens: samples * sequence})
+    elif sequence and steps and batch:
+        job.set("train-iters", {tokens: steps * batch * sequence})
+    elif (samples or steps) and not sequence:
+        job.ask("the length of its sequences is not in the file", "sequence_length")
+
+
+def written(
+    scenario: Mapping[str, Any], shape: Mapping[str, Any], names: Table | None = None
+) -> dict[str, Any]:
+    """The arguments of a scenario, and of a model's record, without dashes; True is a bare one."""
+    made = model_fields(names or of(), shape) | fields_of(names or of(), scenario)
+    made |= _narrow_fields(scenario) | _recompute_fields(scenario) | _sharding_fields(scenario)
+    if shape.get("gated_ffn"):
+        made["swiglu"] = True
+    if "num-query-groups" in made:
+        made["group-query-attention"] = True
+    if shape and shape.get("embedding_tables", 2) == 2:
+        made["untie-embeddings-and-output-weights"] = True
+    if "seq-length" in made:
+        made["max-position-embeddings"] = made["seq-length"]  # which it does not run without
+    made |= _expert_fields(shape)
+    if "num-experts" not in made:
+        made.pop("moe-token-dispatcher-type", None)
+    if shape.get("kv_elements_per_layer") and shape.get("value_head_size"):
+        made |= _latent_fields(shape)
+        for name in ("num-query-groups", "group-query-attention", "kv-channels"):
+            made.pop(name, None)
+    if layout := scenario.get("pipeline_layout") or _uneven(scenario, shape):
+        made["pipeline-model-parallel-layout"] = layout
+        made.pop("num-virtual-stages-per-pipeline-rank", None)
+    if scenario.get("pipeline_schedule") == "combined_1f1b":
+        made["overlap-moe-expert-parallel-comm"] = True
+    if scenario.get("prediction_layers"):
+        made["mtp-num-layers"] = int(scenario["prediction_layers"])
+    return made
+
+
+def as_text(fields: Mapping[str, Any]) -> str:
+    """Arguments as a script has them, one a line."""
+    told = {n: shlex.quote(v) if _MARKS.search(str(v)) else v for n, v in fields.items()}
+    lines = [f"--{name}" + ("" if value is True else f" {value}") for name, value in told.items()]
+    return " \\\n".join(lines)
+
+
+def _expert_fields(shape: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a model with experts has a rule of its own."""
+    if not shape.get("experts"):
+        return {}
+    made: dict[str, Any] = {"moe-grouped-gemm": True}  # without it some modules do not run again
+    layers, dense = int(shape.get("layers", 0)), int(shape.get("dense_layers", 0))
+    if dense:
+        every = layers // (layers - dense)
+        made["moe-layer-freq"] = every if every > 1 else f"([0]*{dense}+[1]*{layers - dense})"
+    if beside := shape.get("shared_experts"):
+        width = shape.get("expert_ffn_hidden_size", shape["ffn_hidden_size"])
+        made["moe-shared-expert-intermediate-size"] = int(beside * width)
+    return made
+
+
+def _latent_fields(shape: Mapping[str, Any]) -> dict[str, Any]:
+    """Latent attention, of what the cache holds and the mean width of heads."""
+    cached, value = int(shape["kv_elements_per_layer"]), int(shape["value_head_size"])
+    rotary = _LATENT["qk_rope_head_dim"]
+    latent = int(shape.get("kv_latent_size") or cached - rotary)
+    rotary = cached - latent if cached - latent <= value else rotary  # or keys of an indexer
+    made = {"multi-latent-attention": True, "kv-lora-rank": latent}
+    if queries := shape.get("query_latent_size"):
+        made["q-lora-rank"] = int(queries)
+    made["qk-head-dim"] = int(2 * shape["head_size"]) - value - rotary
+    return made | {"qk-pos-emb-head-dim": rotary, "v-head-dim": value}
+
+
+def _uneven(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> str:
+    """A pipeline layout of layers that its pieces do not divide, those in the middle with one more;
+    empty where they do, or the scenario says which stages have them."""
+    pieces = int(scenario.get("pipeline_parallel", 1) * scenario.get("virtual_stages", 1))
+    layers = int(shape.get("layers", 0))
+    if not layers % pieces or pieces > _MOST_PIECES or any(map(scenario.get, _SPLITS)):
+        return ""
+    each, more = divmod(layers, pieces)
+    first = (pieces - more + 1) // 2
+    rows = ["t" * (each + (first <= at < first + more)) for at in range(pieces)]
+    runs = [(row, len([*same])) for row, same in itertools.groupby(rows[1:-1])]
+    between = "".join(f"({row}|)*{count}" if count > 1 else f"{row}|" for row, count in runs)
+    modules = "m" * int(scenario.get("prediction_layers") or 0)
+    return f"E{rows[0]}|{between}{rows[-1]}{modules}L"
+
+
+def _narrow_fields(scenario: Mapping[str, Any]) -> dict[str, Any]:
+    kind = str(scenario.get("precision", "bf16"))
+    made: dict[str, Any] = {"fp16" if kind == "fp16" else "bf16": True}
+    recipe = next((recipe for recipe, name in _PRECISIONS.items() if name == kind), None)
+    if recipe is not None:
+        made |= {"fp8-format": "hybrid" if kind == "fp8" else "e4m3", "fp8-recipe": recipe}
+    if kind in _FOUR_BITS:
+        made |= {"fp4-format": "e2m1"}
+    if (recipe or kind in _FOUR_BITS) and scenario.get("quantised_parameters", True):
+        made[f"{'fp4' if kind in _FOUR_BITS else 'fp8'}-param-gather"] = True
+    if kind == "mxfp4":
+        made |= {"fp4-recipe": kind}
+    if scenario.get("gradient_storage") == "bf16" and kind != "fp16":
+        made["grad-reduce-in-bf16"] = True
+    return made
+
+
+def _recompute_fields(scenario: Mapping[str, Any]) -> dict[str, Any]:
+    kind = scenario.get("recompute")
+    if not kind or kind == "selective":  # scores alone, of which flash attention has none
+        return {}
+    if kind == "full":
+        some = scenario.get("recomputed_layers")
+        number = some if some is not None else scenario.get("recompute_unit_layers", 1)
+        method = "uniform" if some is None or some == float("inf") else "block"
+        number = 1 if number == float("inf") else int(number)
+        return {
+            "recompute-granularity": "full",
+            "recompute-method": method,
+            "recompute-num-layers": number,
+        }
+    modules = str(kind).replace("+", " ")
+    return {"recompute-granularity": "selective", "recompute-modules": modules}
+
+
+def _sharding_fields(scenario: Mapping[str, Any]) -> dict[str, Any]:
+    stage = scenario.get("zero_stage", 1)
+    if stage in (2, 3):
+        word = next(word for word, number in _SHARDED.items() if number == stage)
+        return {"use-megatron-fsdp": True, "data-parallel-sharding-strategy": word}
+    return {}

@@ -1,0 +1,365 @@
+"""Fields of a framework's file as inputs, by a table of its names, and back."""
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Any
+
+from fleetcube.catalog import record
+from fleetcube.catalog.files import parse_toml
+from fleetcube.catalog.huggingface import COUNTS
+from fleetcube.catalog.records import json_label
+from fleetcube.grid.errors import InputError, shown
+from fleetcube.grid.spec.values import is_known
+from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.kernels.physics.inputs import INPUTS
+
+# A variable that nobody set, or a place to fill in
+_UNSET = re.compile(r"\$|<[^<>]*>|\?\?\?|\byour_")
+_WORDS: Mapping[str, Any] = {"true": True, "false": False, "none": None, "null": None}
+MOST_FIELDS = 10_000
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Table:
+    """A framework's names. `inputs` and `model` are numbers under another name, of ours and of a
+    config.json; `switches` and `words` set inputs; `absent` says what the framework does where a
+    field is missing; `without` are patterns of fields that no quantity depends on, by why;
+    `uncounted` are those of fields, or of field=value, that change what is not counted, by what;
+    `vocabularies` are sizes by a pattern of the tokenizer's name; `bare` fields take no value and
+    are read by a reader's code."""
+
+    framework: str
+    software: str
+    version: str
+    source: str
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    model: Mapping[str, str] = field(default_factory=dict)
+    switches: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    words: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
+    absent: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    without: Mapping[str, str] = field(default_factory=dict)
+    uncounted: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+    vocabularies: Mapping[str, int] = field(default_factory=dict)
+    bare: tuple[str, ...] = ()
+
+    def why_without(self, name: str) -> str | None:
+        """Why no quantity depends on a field; None where one may."""
+        return _matched(self.without, name)
+
+    def what_uncounted(self, name: str, value: Any) -> str | None:
+        """What a field changes that is not counted; None where nothing is known to be."""
+        what = _matched(self.uncounted, f"{name}={_lower(value)}")
+        return what or (None if value is False else _matched(self.uncounted, name))
+
+
+@cache
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(text, re.VERBOSE)
+
+
+def _matched(rows: Mapping[str, str], text: str) -> str | None:
+    tried = rows.items()
+    return next((why for why, row in tried if _pattern(row).fullmatch(text[:80])), None)
+
+
+@dataclass
+class Job:
+    """What a file of the field says. `given` are inputs that its user states: they count before
+    the file's, and what follows from several inputs follows from them. `read` and `ignored` are
+    fields with what they became, and why they change nothing; `uncounted` are those with what
+    they change that is not counted, `unknown` those not understood, `asked` inputs that a field
+    leaves to a variable."""
+
+    table: Table
+    path: str = ""
+    given: Mapping[str, Any] = field(default_factory=dict)
+    scenario: dict[str, Any] = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict)  # the model's, as in a config.json
+    fields: dict[str, Any] = field(default_factory=dict)
+    read: dict[str, str] = field(default_factory=dict)
+    ignored: dict[str, str] = field(default_factory=dict)
+    unknown: dict[str, str] = field(default_factory=dict)
+    uncounted: dict[str, str] = field(default_factory=dict)
+    asked: dict[str, str] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
+
+    def put(self, inputs: Mapping[str, Any]) -> None:
+        """Take inputs that the user does not state."""
+        self.scenario |= {name: said for name, said in inputs.items() if name not in self.given}
+
+    def set(self, name: str, inputs: Mapping[str, Any]) -> None:
+        """Take inputs from a field."""
+        self.put(inputs)
+        made = ", ".join(f"{key} = {_told(self.scenario[key])}" for key in inputs)
+        self._is_read(name, made or "as it is by default")
+
+    def ask(self, why: str, *inputs: str) -> None:
+        """Leave inputs open that the user does not state."""
+        why = re.sub(r" is \$UNDECIDED_\S+", " depends on what the file does not say", why)
+        for name in inputs:
+            if name not in self.given:
+                self.asked.setdefault(name, why)
+
+    def set_per_gpu(self, name: str, share: float) -> None:
+        """Take an input that grows with the number of GPUs."""
+        if (gpus := self.scenario.get("n_gpus")) is not None:
+            self.put({name: whole(gpus * share)})
+        else:
+            self.ask(f"it is {share:g} times n_gpus", "n_gpus", name)
+
+    @property
+    def layers(self) -> int:
+        """Layers of the model, the user's or the file's; 0 where they are not known."""
+        model = values_of(self.scenario.get("model")).get("layers")
+        said = (self.given.get("layers"), model, self.config.get("num_hidden_layers"))
+        return next((int(count) for count in said if isinstance(count, int | float)), 0)
+
+    def set_batch(self, share: float, steps: str) -> None:
+        """Take the sequences of each GPU and step, and the tokens of a field's steps."""
+        number = max(0, self.number(steps, -1, "training_tokens") or 0)
+        if "global_batch_size" in self.asked:
+            return
+        self.set_per_gpu("global_batch_size", share)
+        batch, length = self.scenario.get("global_batch_size"), self.scenario.get("sequence_length")
+        if batch and (tokens := number * batch * (length or 0)):
+            self.put({"training_tokens": tokens})
+
+    def take(self, name: str, why: str = "read with others") -> Any:
+        """The value of a field that a reader's own code reads; None where it is not given, or is
+        left open: then the inputs that `why` names are asked for."""
+        value = self.fields.get(name)
+        if value is None:
+            return None
+        self._is_read(name, self.read.get(name, why))
+        if is_open(value):
+            self.ask(
+                f"{name} is {value}", *(w for w in re.findall(r"\w+", why) if is_known(PHYSICS, w))
+            )
+            return None
+        return value
+
+    def number(self, name: str, least: float = 1, why: str = "read with others") -> float | None:
+        """A number that a reader's own code reads; None where it is not given or left open."""
+        value = self.take(name, why)
+        return None if value is None or value is False else _number(name, value, least)
+
+    def _is_read(self, name: str, why: str) -> None:
+        self.read[name] = why
+        for row in (self.ignored, self.uncounted, self.unknown):
+            row.pop(name, None)
+
+
+@cache
+def table(name: str) -> Table:
+    """The table of a format, beside its reader."""
+    text = files(__package__).joinpath(f"{name}.toml").read_text(encoding="utf-8")
+    return Table(**parse_toml(text))
+
+
+def job_of(
+    of: Table, fields: Mapping[str, Any], path: str = "", given: Mapping[str, Any] = NOTHING
+) -> Job:
+    """Read all fields that the table knows, with what the user states. Raises InputError."""
+    if len(fields) > MOST_FIELDS:
+        raise InputError(f"{path!r} has more than {MOST_FIELDS:,} fields; give one job's")
+    job = Job(of, path, given, {**given})
+    for name, text in fields.items():
+        value = _WORDS.get(text.strip().lower(), text) if isinstance(text, str) else text
+        if value is not None:
+            job.fields[name] = value
+            _take(job, name, value)
+    for name, inputs in of.absent.items():
+        if name not in job.fields:
+            job.scenario = {**inputs, **job.scenario}
+    join_model(job)
+    return job
+
+
+def join_model(job: Job) -> None:
+    """Counts of the model that the user states, in the words of a config.json."""
+    for name, fields in COUNTS.items():
+        if name in job.given:
+            words = fields.split()
+            known = (word for word in words if word in {*job.config, *job.table.model.values()})
+            job.config[next(known, words[0])] = _written(job.given[name])
+
+
+def counted_by(field: str) -> str:
+    """The input that a field of a config.json is; the whole model where it is none alone."""
+    return next((name for name, row in COUNTS.items() if field in row.split()), "model")
+
+
+def _take(job: Job, name: str, value: Any) -> None:
+    of = job.table
+    if name in of.refused and value is not False:
+        raise InputError(f"{job.path!r}: {name} {of.refused[name]}")
+    if is_open(value) and (sets := _sets(of, name)):
+        job.ask(f"{name} is {value}", *sets)
+    elif name in of.inputs:
+        job.set(name, {of.inputs[name]: _fitting(name, value, of.inputs[name])})
+    elif name in of.model:
+        job.config[of.model[name]] = _plain(value)
+        job.read[name] = f"{of.model[name]} of the model = {_told(_plain(value))}"
+    elif name in of.switches:
+        if value is not False:
+            job.set(name, of.switches[name])
+        else:
+            job.read[name] = "off"
+    elif name in of.words:
+        row = of.words[name]
+        word = _lower(value)
+        if word not in row:
+            raise InputError(
+                f"{job.path!r}: {name} = {shown(value)} is not known; use one of {', '.join(row)}, "
+                "or state the inputs that it sets"
+            )
+        job.set(name, row[word])
+    elif (what := of.what_uncounted(name, value)) is not None:
+        job.uncounted[name] = what
+    elif (why := of.why_without(name)) is not None:
+        job.ignored[name] = why
+    else:
+        job.unknown[name] = _told(value)
+
+
+def _sets(of: Table, name: str) -> list[str]:
+    """Inputs that a field of a table may set."""
+    rows = [*of.words.get(name, {}).values(), of.switches.get(name, {})]
+    made = [told for row in rows for told in row] + [of.inputs.get(name, "")]
+    made += [counted_by(of.model[name])] if name in of.model else []
+    return [*dict.fromkeys(filter(None, made))]
+
+
+def fields_of(of: Table, scenario: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that say a scenario's inputs; switches are True. What the framework does where
+    nothing is said is left out."""
+    made: dict[str, Any] = {}
+    default = {key: value for row in of.absent.values() for key, value in row.items()}
+    for told, name in _first_names(of.inputs).items():
+        value = scenario.get(told)
+        if value is not None and value != default.get(told):
+            made[name] = _written(value)
+    for name, inputs in of.switches.items():
+        if _holds(inputs, scenario) and not _holds(inputs, default):
+            made[name] = True
+    for name, row in of.words.items():
+        word = next((word for word, inputs in row.items() if _holds(inputs, scenario)), None)
+        if word is not None and not _holds(row[word], default):
+            made[name] = word
+    return made
+
+
+def model_fields(of: Table, shape: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that say the counts of a model's record."""
+    known = _first_names(of.model)
+    made: dict[str, Any] = {}
+    for told, fields in COUNTS.items():
+        name = next((known[each] for each in fields.split() if each in known), None)
+        if told in shape and name is not None:
+            made[name] = _written(shape[told])
+    return made
+
+
+def _first_names(names: Mapping[str, str]) -> dict[str, str]:
+    """What fields are called, by what they say: the first of several."""
+    made: dict[str, str] = {}
+    for name, told in names.items():
+        made.setdefault(told, name)
+    return made
+
+
+def counted(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields to write whose numbers are whole. Raises InputError."""
+    made = {n: whole(v) if isinstance(v, float) else v for n, v in fields.items()}
+    for name, value in made.items():
+        if isinstance(value, float):
+            raise InputError(f"{name} = {value:g} is no whole number; choose n_gpus that fit")
+    return made
+
+
+def with_open_words(of: Table, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields, with words that the table lacks left open: what they set is asked for."""
+    return {
+        name: f"<{value}>"
+        if name in of.words and value is not None and _lower(value) not in of.words[name]
+        else value
+        for name, value in fields.items()
+    }
+
+
+def _lower(value: Any) -> str:
+    return str(value).strip().lower()
+
+
+def _holds(inputs: Mapping[str, Any], scenario: Mapping[str, Any]) -> bool:
+    return bool(inputs) and all(scenario.get(key) == value for key, value in inputs.items())
+
+
+def is_open(value: Any) -> bool:
+    """Whether a value is left to a variable or to the reader of an example."""
+    return isinstance(value, str) and bool(_UNSET.search(value))
+
+
+def _fitting(name: str, value: Any, told: str) -> Any:
+    """A field's value as its input takes it."""
+    row = INPUTS.get(told)
+    if row is not None and row.kind == "option":
+        return value
+    return _number(name, value, 0)
+
+
+def whole(number: float) -> float:
+    """A number without the error of a product, and as a whole one where it is."""
+    near = round(number) if math.isfinite(number) else number
+    return near if abs(number - near) < 1e-9 * abs(number) else number
+
+
+def _number(name: str, value: Any, least: float) -> float:
+    try:
+        number = float(value) if not isinstance(value, bool) else None
+    except (TypeError, ValueError):
+        number = None
+    if number is None or not least <= number < 1e30:
+        raise InputError(f"{name} = {shown(value)} is not a number from {least:g}; correct it")
+    return int(number) if number.is_integer() else number
+
+
+def _plain(value: Any) -> Any:
+    """A value of a model's configuration: a number where the text is one."""
+    if not isinstance(value, str):
+        return value
+    try:
+        number = float(value)
+    except ValueError:
+        return value
+    return int(number) if number.is_integer() else number
+
+
+def _written(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _told(value: Any) -> str:
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def values_of(model: Any) -> Mapping[str, Any]:
+    """What the record of a model says: of a label, or of a configuration's fields."""
+    if model is None:
+        return {}
+    return record("model", json_label(model) if isinstance(model, Mapping) else model).values
+
+
+def listed(names: Iterable[str], most: int = 8) -> str:
+    """Some names, and how many more there are."""
+    row = [name[:40] for name in names]
+    more = f" and {len(row) - most} more" if len(row) > most else ""
+    return f"{', '.join(row[:most])}{more}"

@@ -1,0 +1,80 @@
+"""Write a scenario as a framework's file, or as what changes of the one that was read."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from fleetcube.catalog import KINDS, record
+from fleetcube.grid.errors import InputError, nearest
+from fleetcube.grid.spec import values
+from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.kernels.physics.inputs import INPUTS
+from fleetcube.kernels.physics.roles import TEXTS
+
+from . import deepspeed, maxtext, megatron_bridge, megatron_lm, torchtitan
+from .read import read_job, spec_of
+from .table import Job, values_of
+
+_WRITTEN = (megatron_lm, megatron_bridge, torchtitan, maxtext, deepspeed)
+WRITERS: Mapping[str, Any] = {each.NAME: each for each in _WRITTEN}
+
+
+def export(scenario: Mapping[str, Any], framework: str) -> str:
+    """A scenario in a framework's own words.
+
+    Args:
+        scenario: a spec's, with all of the layout, as `Sweep.spec` has it.
+        framework: "megatron-lm" and so on.
+
+    Returns the text of its arguments or of its file. Raises InputError.
+    """
+    writer = writer_of(framework)
+    usual = {name: row.default for name, row in INPUTS.items() if row.kind == "option"}
+    own = record("software", writer.NAME).values.get("own", {})
+    said = _in_base_units(scenario)
+    whole = {**usual, **own, **said}
+    if whole["pipeline_schedule"] == "1f1b" and whole.get("virtual_stages", 1) > 1:
+        whole["pipeline_schedule"] = "interleaved"
+    return str(writer.as_text(writer.written(whole, shape_of(said))))
+
+
+def writer_of(framework: str) -> Any:
+    """The format of a framework that is written. Raises InputError."""
+    fits = [name for name in WRITERS if framework in (name, name.rpartition("-")[2])]
+    if len(fits) != 1:
+        some = f"choose one of {', '.join(WRITERS)}"
+        raise InputError(f"{framework!r} is not written; {nearest(framework, WRITERS, some)}")
+    return WRITERS[fits[0]]
+
+
+def _in_base_units(scenario: Mapping[str, Any]) -> dict[str, Any]:
+    """A scenario whose numbers are plain."""
+    apart = {*KINDS, *TEXTS}
+    return {
+        name: values.number(PHYSICS, name, value)
+        if isinstance(value, str) and name not in apart and not values.is_option(PHYSICS, name)
+        else value
+        for name, value in scenario.items()
+    }
+
+
+def shape_of(scenario: Mapping[str, Any]) -> dict[str, Any]:
+    """What a scenario and the record of its model say of the model."""
+    return {**values_of(scenario.get("model")), **scenario}
+
+
+def changed(job: Job, scenario: Mapping[str, Any]) -> list[str]:
+    """What of a file changes for a scenario: "- old" and "+ new" fields, in the file's order."""
+    writer = writer_of(job.table.software)
+    stated = {name: scenario[name] for name in job.asked if name in scenario}
+    job = read_job(job.path, stated) if stated else job
+    own = _in_base_units(spec_of(replace(job, asked={}))["scenario"] | stated)
+    new = own | _in_base_units(scenario)
+    now, before = (writer.written(each, shape_of(each)) for each in (new, own))
+    names = [name for name in [*job.fields, *now] if before.get(name) != now.get(name)]
+    lines = []
+    for name in dict.fromkeys(names):
+        for sign, fields in (("-", before), ("+", now)):
+            if name in fields:
+                lines.append(f"{sign} {writer.as_text({name: fields[name]})}")
+    return lines

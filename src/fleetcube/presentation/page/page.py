@@ -1,0 +1,420 @@
+"""Contents of the live page: a program for each set of formulas, its sliders and outputs."""
+
+import base64
+import hashlib
+import html
+import itertools
+import json
+import math
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from fleetcube.analysis.interval import SHARE
+from fleetcube.analysis.layouts import is_lever
+from fleetcube.analysis.runs import Target
+from fleetcube.analysis.uncertainty import errors
+from fleetcube.catalog.pooled import NORMAL
+from fleetcube.grid.errors import InputError
+from fleetcube.grid.plan.cases import choices, leaves
+from fleetcube.grid.plan.labels import attributes, own_version
+from fleetcube.grid.plan.plan import Plan
+from fleetcube.grid.reduce.pareto import sign_of
+from fleetcube.grid.run.evaluation import Evaluation, is_known
+from fleetcube.grid.run.settings import Settings
+from fleetcube.grid.spec import auto, dates
+from fleetcube.grid.spec.axes import make_axes
+from fleetcube.grid.spec.axis import Axis
+from fleetcube.grid.spec.graphs import graph_of
+from fleetcube.grid.store.places.durable import write_file
+from fleetcube.kernels.calculus.derivatives import derivative
+from fleetcube.kernels.engines import javascript
+from fleetcube.kernels.engines.program import fold
+from fleetcube.kernels.graph.formulas import Function, Graph, parameters
+from fleetcube.kernels.graph.roles import REASON
+from fleetcube.kernels.physics.inputs import TOPIC_OF
+from fleetcube.kernels.physics.roles import (
+    BEST_HIGH,
+    CROSSING,
+    ENDS,
+    FAILURES,
+    GROWING,
+    LOSSES,
+    MEMORY,
+    MONEY,
+    NEAR,
+    RUN_STEPS,
+    SHARES,
+    SIZES,
+    TIME,
+    WHOLES,
+)
+from fleetcube.presentation.pictures.picture import labels_of, words
+from fleetcube.presentation.tables import theme
+from fleetcube.presentation.tables.tables import check_new, counted, scale
+
+from .still import parts
+
+MOST_CHOICES = 128  # of labels, options and points of axes that set several inputs
+MOST_BYTES = 1_000_000  # of a page: mail programs do not open more
+MOST_STOPS = 500  # of a slider over an axis
+NEEDED, MARGIN, _ = MEMORY
+PLAIN = (TIME, MONEY, NEEDED)  # what the first sentence says, by their units alone
+_SCRIPTS = ("pictures.js", "answers.js", "charts.js", "live.js")
+_DRAWN = "inputs with distributions are at their medians; intervals are not shown"
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What a plan adds to a page: its goal and conditions, the sizes where it begins, what it says
+    of the search. For each choice the cluster that it is
+    a layout of, the layout's name, the arguments that give it and those that search it anew, and
+    the shortest sequence that `plan` tries it with."""
+
+    of: str
+    sense: str
+    where: Sequence[Target]
+    at: Mapping[str, Any]
+    clusters: Sequence[str]
+    layouts: Sequence[str]
+    commands: Sequence[str]
+    searches: Sequence[str]
+    shortest: Sequence[float]
+    said: str
+
+
+def page(
+    spec: Mapping[str, Any],
+    title: str,
+    file: str = "",
+    planned: Planned | None = None,
+    given: Sequence[str] = (),
+    verb: str = "run",
+) -> str:
+    """A page that computes a spec in the browser; see `Sweep.to_html`. `verb` is the command that
+    gives its numbers of the spec `file`, with arguments `given`, which a slider may replace."""
+    scenario, graph = dict(spec["scenario"]), graph_of(spec["scenario"])
+    axes = list(make_axes(graph, spec["axes"]).values())
+    sliders = [axis for axis in axes if is_slider(graph, axis)]
+    several = [axis for axis in axes if not is_slider(graph, axis)]
+    scenario |= {axis.name: axis.labels[axis.size // 2].item() for axis in sliders}
+    scenario |= planned.at if planned else {}
+    points = [*itertools.product(*map(_points, several))]
+    if len(points) > MOST_CHOICES:
+        names = " and ".join(axis.name for axis in several)
+        raise InputError(
+            f"{names} make {len(points):,} choices; a page holds {MOST_CHOICES}: name fewer"
+        )
+    wanted = [name for name in spec["outputs"] if not derivative(graph, name)]
+    if not wanted:
+        raise InputError("all outputs are derivatives, which a page finds itself; name another")
+    stated = [
+        {**scenario, **{n: v for _, own in point for n, v in own.items()}} for point in points
+    ]
+    rows = [
+        _Choice(
+            " ".join(f"{axis.name}={name}" for axis, (name, _) in zip(several, point, strict=True)),
+            own,
+            wanted,
+        )
+        for point, own in zip(points, stated, strict=True)
+    ]
+    chosen = {name for axis in several for name in axis.inputs}  # `run` refuses them then
+    moved = [n for n in graph.inputs if n not in chosen and all(row.may_move(n) for row in rows)]
+    data, programs = _programs(rows, moved)
+    first = rows[0]
+    outputs = first.plan.outputs
+    plain = [of for of in wanted if _unit(first, of) != "flag"]
+    goal = planned.of if planned else [*plain, *wanted][0]
+    data |= {
+        "command": f"fleetcube {verb} {shlex.quote(file) if file else 'SPEC.toml'}",
+        "commands": planned.commands
+        if planned
+        else [
+            shlex.join(f"{axis.name}={name}" for axis, (name, _) in zip(several, at, strict=True))
+            for at in points
+        ],
+        "clusters": planned.clusters if planned else data["choices"],
+        "layouts": planned.layouts if planned else [],
+        "searches": planned.searches if planned else [],
+        "given": [[word.split("=")[0], shlex.quote(word)] for word in given],
+        "shortest": planned.shortest if planned else [],
+        "told": [outputs.index(n) for n in dict.fromkeys([goal, *PLAIN]) if n in plain],
+        "plain": PLAIN,
+        "goal": outputs.index(goal),
+        "where": [
+            [outputs.index(own.of), own.relation, own.level, str(own)]
+            for own in (planned.where if planned else ())
+            if own.of in outputs and not isinstance(own.level, str)
+        ],
+        "caption": ", ".join([*labels_of(scenario), f"fleetcube {own_version()}"]),
+        "inputs": _inputs(
+            graph,
+            data.pop("names"),
+            moved,
+            first,
+            {axis.name: axis for axis in sliders},
+        ),
+        "outputs": _outputs(first, rows, wanted),
+        "axes": [axis.name for axis in sliders],
+        "sizes": SIZES,
+        "share": SHARE,
+        "normal": NORMAL,
+        "losses": [outputs.index(name) for name in LOSSES if name in outputs],
+        "about": [
+            *([planned.said] if planned else []),
+            *([_DRAWN] if any(row.drawn for row in rows) else []),
+            *dict.fromkeys(remark for row in rows for remark in row.plan.remarks()),
+        ],
+    }
+    if planned:
+        data["outputs"][data["goal"]]["sense"] = sign_of(planned.sense)
+        both = zip(planned.clusters, planned.layouts, strict=True)
+        data["choices"] = [" ".join(filter(None, each)) for each in both]
+    still = parts(spec["scenario"], stated, data, any(row.drawn for row in rows))
+    made = _filled(title, data, programs, still)
+    if len(made) > MOST_BYTES:
+        raise InputError(
+            f"the page would have {len(made) / 1e6:.2g} MB, and {MOST_BYTES / 1e6:.0f} MB is the "
+            "most; name fewer choices or outputs"
+        )
+    return made
+
+
+def check_target(path: str | PathLike[str]) -> None:
+    path = Path(path)
+    if path.suffix.lower() != ".html":
+        raise InputError(f"{str(path)!r} is not an .html file; change its ending")
+    check_new(path)
+
+
+def write(text: str, path: str | PathLike[str]) -> None:
+    """Write a page atomically. Raises InputError."""
+    check_target(path)
+    try:
+        write_file(Path(path).absolute().parent, Path(path).name, text.encode())
+    except OSError as error:
+        raise InputError(f"cannot write {str(path)!r} ({error.strerror}); choose another") from None
+
+
+class _Choice:
+    """One combination of labels and options: a one-point scenario and its formulas."""
+
+    def __init__(self, name: str, scenario: Mapping[str, Any], outputs: Sequence[str]) -> None:
+        ends = [end for of in outputs if of in ENDS for end in ENDS[of]]
+        losses = LOSSES if is_known(scenario, {}, LOSSES) else ()
+        beside = [n for n in (NEAR, MARGIN, CROSSING) if is_known(scenario, {}, [n])]
+        outputs = [*dict.fromkeys([*outputs, *ends, *losses, *beside])]
+        plain: Plan = Evaluation(scenario, {}, outputs)._plan("numpy")
+        self.drawn = bool(plain.problem.distributions)  # intervals would lack what these add
+        self.errors = {of: [] if self.drawn else [*errors(plain, of)] for of in plain.outputs}
+        slips = dict.fromkeys((e for own in self.errors.values() for e in own), 0.0)
+        self.name, self.scenario, self.slips = name, {**scenario, **slips}, [*slips]
+        self.plan: Plan = Evaluation(self.scenario, {}, outputs)._plan("numpy")
+        problem = self.plan.problem
+        (self.chosen,) = choices(problem, ())
+        (values,) = leaves(problem, [self.chosen], (), ())
+        self.values = {name: row.item() for name, row in values.items()}
+        self.formulas: Mapping[str, Function] = self.plan.cases[0].formulas
+        self.read = {p for formula in self.formulas.values() for p in parameters(formula)}
+        self.fixed = _fixed(self.plan.graph, self)
+
+    def may_move(self, name: str) -> bool:
+        """Whether a number may change without changing anything else that `run` would derive."""
+        return name in self.read and name in self.values and name not in self.fixed
+
+
+def _fixed(graph: Graph, choice: _Choice) -> set[str]:
+    """Numbers that affect more than their value: an option, what a label sets, what auto infers."""
+    problem = choice.plan.problem
+    fixed = {*choice.slips}
+    fixed |= {row.name for row in graph.inputs.values() if row.kind == "option"}
+    for whole, its_parts in WHOLES.items():
+        if problem.gives(whole) and whole not in problem.stated:
+            fixed |= its_parts
+    for row in graph.inputs.values():
+        open_to_it = row.implied_by and row.name not in problem.stated
+        if open_to_it and choice.chosen.options[row.name] != row.implied:
+            fixed |= {*row.implied_by}
+    if problem.phases:
+        fixed |= {*problem.phases.inputs}
+    if problem.found:
+        fixed |= {*auto.TOLD_BY}
+    return fixed
+
+
+def is_slider(graph: Graph, axis: Axis) -> bool:
+    row = axis.numbers.get(axis.name)
+    return row is not None and axis.inputs == (axis.name,) and axis.name in graph.inputs
+
+
+def _points(axis: Axis) -> list[tuple[str, dict[str, Any]]]:
+    """The points of an axis: name and settings of each."""
+    return [(f"{label}", auto.at(axis, k)) for k, label in enumerate(axis.labels.tolist())]
+
+
+def _programs(rows: Sequence[_Choice], moved: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """A program for each set of formulas; numbers that differ between choices are inputs of all."""
+    slips = dict.fromkeys(e for row in rows for e in row.slips)
+    apart = [
+        name
+        for name in dict.fromkeys(n for row in rows for n in sorted(row.read))
+        if name not in slips
+        and name not in moved
+        and len({repr(row.values.get(name)) for row in rows}) > 1
+        and any(name in row.values for row in rows)
+    ]
+    names = [*moved, *slips, *apart]
+    outputs = rows[0].plan.outputs
+    known: dict[Any, int] = {}
+    sources: list[str] = []
+    bases, which = [], []
+    for row in rows:
+        inputs = [n for n in names if n in row.values]
+        key = (tuple(row.formulas.items()), tuple(inputs))
+        if key not in known:
+            known[key] = len(sources)
+            given = {n: value for n, value in row.values.items() if n not in inputs}
+            flags = [of for of in outputs if _unit(row, of) == "flag"]
+            program = fold(outputs, row.formulas, given, inputs, (), flags)
+            taken = ", ".join(f"all[{names.index(n)}]" for n in inputs)
+            own = javascript.source(program, "compute")
+            sources.append(f"(all) => {{\n{own}return compute([{taken}]);\n}}")
+        which.append(known[key])
+        bases.append([row.values.get(n, math.nan) for n in names])
+    data = {
+        "names": names,
+        "choices": [row.name for row in rows],
+        "programs": which,
+        "bases": bases,
+        "slips": [names.index(n) for n in slips],
+        "shares": [[names.index(n) for n in s if n in names] for s in SHARES],
+        "growing": [
+            [names.index(low), names.index(high)]
+            for high, low in GROWING.items()
+            if low in names and high in names
+        ],
+    }
+    return data, sources
+
+
+def _unit(row: _Choice, name: str) -> str:
+    about = attributes(row.plan, name)
+    return "flag" if "flag_values" in about else str(about["units"])
+
+
+def _inputs(
+    graph: Graph,
+    names: Iterable[str],
+    moved: Sequence[str],
+    first: _Choice,
+    sliders: Mapping[str, Axis],
+) -> list[dict[str, Any]]:
+    measured = auto.measured() if first.plan.problem.found else {}
+    made: list[dict[str, Any]] = []
+    for name in names:
+        if name not in moved:
+            made.append({"name": name})
+            continue
+        row, value = graph.inputs[name], first.values[name]
+        factor, unit = scale(row.unit, [value], name)
+        own = {
+            "name": name,
+            "title": words(name),
+            "about": row.description,
+            "topic": TOPIC_OF.get(name, graph.name).capitalize(),
+            "kind": graph.inputs[name].changed_by,
+            "factor": factor,
+            "unit": unit,
+            "count": row.kind == "count",
+            "low": row.low,
+            "high": row.high,
+            "above": row.positive and row.low <= 0,
+            "infinite": row.may_be_infinite,
+            "stated": name in first.plan.problem.stated or name in sliders,
+            "leads": is_lever(graph, name) or name in RUN_STEPS,
+        }
+        if name in sliders and sliders[name].size <= MOST_STOPS:
+            own["stops"] = sorted({*sliders[name].numbers[name].tolist()})
+        if name in measured:
+            own["measured"] = measured[name]
+        made.append(own)
+    return made
+
+
+def _outputs(
+    first: _Choice, rows: Sequence[_Choice], wanted: Sequence[str]
+) -> list[dict[str, Any]]:
+    outputs = first.plan.outputs
+    values = Evaluation(first.scenario, {}, outputs).evaluate(settings=Settings("numpy"))
+    masked = {of for row in rows for of in row.plan.layout_dependent}
+    made = []
+    for name in outputs:
+        about = attributes(first.plan, name)
+        own = {"name": name, "title": words(name), "about": about["long_name"]}
+        own["sense"] = -1 if name in BEST_HIGH else 1
+        own["title"] += counted(about)
+        own |= {"masked": name in masked, "hidden": name not in wanted or name == REASON}
+        if "flag_values" in about:
+            meanings = str(about["flag_meanings"]).split()
+            codes = about["flag_values"].tolist()
+            own["words"] = {str(c): m for c, m in zip(codes, meanings, strict=True)}
+        else:
+            factor, unit = scale(str(about["units"]), [values[name].item()], name)
+            own |= {"factor": factor, "unit": unit}
+            own["slips"] = any(row.errors[name] for row in rows)
+            own["counted"] = name == FAILURES
+            if name == TIME and (since := dates.start_of(first.scenario)):
+                own["start"] = since.isoformat()
+            if name in ENDS and not first.drawn:
+                own["ends"] = [outputs.index(end) for end in ENDS[name]]
+        made.append(own)
+    return made
+
+
+def _filled(
+    title: str, data: Mapping[str, Any], programs: Sequence[str], still: Mapping[str, str]
+) -> str:
+    """One file with style and script, allowed by their hashes, and nothing from elsewhere."""
+    facts = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # with NaN: JavaScript
+    head = f'"use strict";\nconst DATA = {facts};\n{javascript.HEAD}'
+    made = f"const PROGRAMS = [{', '.join(programs)}];"
+    script = "\n".join(
+        [head, made, *map(asset, ("pictures.js", "answers.js", "charts.js", "live.js"))]
+    )
+    style = css() + asset("live.css")
+    filled = {
+        **still,
+        "title": html.escape(title),
+        "caption": html.escape(data["caption"]),
+        "style": style,
+        "script": script,
+        "style_hash": _hash(style),
+        "script_hash": _hash(script),
+    }
+    return re.sub(r"{{(\w+)}}", lambda found: filled[found[1]], asset("live.html"))
+
+
+def policy_of(text: str) -> str:
+    """The content security policy that a page states, for a server's header."""
+    found = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
+    return found[1] if found else "default-src 'none'"
+
+
+def asset(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def css() -> str:
+    """What the pages share."""
+    return theme.css() + asset("base.css")
+
+
+def _hash(text: str) -> str:
+    """Hash in the syntax of a content security policy."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,0 +1,225 @@
+"""Static content of a page, shown before or without its script: tables and pictures of the spec."""
+
+import html
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fleetcube.analysis.interval import interval
+from fleetcube.grid.run.evaluation import Evaluation
+from fleetcube.grid.run.settings import Settings
+from fleetcube.grid.spec import dates
+from fleetcube.kernels.graph.roles import REASON
+from fleetcube.kernels.physics.roles import MEMORY, SIZES
+from fleetcube.presentation.pictures.picture import words
+from fleetcube.presentation.tables.tables import label, numbers
+
+_BAR = (
+    '<svg id="bar" role="img" viewBox="0 0 640 26" preserveAspectRatio="none" aria-label="{}">{}'
+    '</svg><p id="shares">{}</p>'
+)
+_NEEDED, _MARGIN, _ = MEMORY
+_ONE = Settings("numpy", threads=1)
+
+
+def parts(
+    scenario: Mapping[str, Any],
+    rows: Sequence[Mapping[str, Any]],
+    data: Mapping[str, Any],
+    drawn: bool,
+) -> dict[str, str]:
+    """The initial content of each section, as HTML. `scenario` is the spec's, `rows` the scenario
+    of each choice, `data` the script's input; no interval is shown if inputs are `drawn` from
+    distributions."""
+    outputs = data["outputs"]
+    names = [of["name"] for of in outputs]
+    seen = [k for k, of in enumerate(outputs) if not of["hidden"]]
+    values = []
+    for row in rows:
+        found = Evaluation(row, {}, names).evaluate(settings=Settings("numpy"))
+        values.append([found[name].item() for name in names])
+    reason = names.index(REASON) if REASON in names else None
+    bad = [0.0 if reason is None else own[reason] for own in values]
+    why = [_word(outputs[reason], code) if reason is not None and code else "" for code in bad]
+    shown = [
+        [_cell(outputs[k], own[k], bad) for k in seen] for own, bad in zip(values, why, strict=True)
+    ]
+    numeric = [k for k in seen if "words" not in outputs[k]]
+    given = [word for _, word in data["given"]]
+    ends = {} if drawn or not numeric else _ends(rows[0], [names[k] for k in numeric])
+    return {
+        "sentence": _sentence(data, values[0], ends),
+        "status": html.escape(f"cannot run: {why[0]}" if why[0] else "runs"),
+        "answers": _answers(outputs, seen, shown[0], ends, values[0]),
+        "shares": _shares(data, values[0], why[0]),
+        "choices": _choices(data["choices"], outputs, seen, shown, why),
+        "stated": _stated(scenario, data),
+        "about": "".join(f"<li>{html.escape(line)}</li>" for line in data["about"]),
+        "command": html.escape(
+            " ".join(filter(None, [data["command"], data["commands"][0], *given]))
+        ),
+    }
+
+
+def _cell(of: Mapping[str, Any], value: float, why: str) -> str:
+    if why and of["masked"]:
+        return "—"
+    return _word(of, value) if "words" in of else _number(value, of["factor"], of["unit"])
+
+
+def _word(of: Mapping[str, Any], code: float) -> str:
+    return str(of["words"].get(str(int(code)), "undefined")).replace("_", " ")
+
+
+def _number(value: float, factor: float, unit: str) -> str:
+    if math.isnan(value):
+        return "—"
+    told = "∞" if math.isinf(value) else numbers([value / factor])[0]
+    return f"{told} {unit}".rstrip()
+
+
+def _ends(row: Mapping[str, Any], names: Sequence[str]) -> dict[str, tuple[float, float]]:
+    found = interval(Evaluation(row, {}, names), None, _ONE)
+    known = [name for name in names if f"{name}_low" in found]
+    return {n: (found[f"{n}_low"].item(), found[f"{n}_high"].item()) for n in known}
+
+
+def _answers(
+    outputs: Sequence[Mapping[str, Any]],
+    seen: Sequence[int],
+    cells: Sequence[str],
+    ends: Mapping[str, tuple[float, float]],
+    seconds: Sequence[float],
+) -> str:
+    cards = []
+    for k, cell in zip(seen, cells, strict=True):
+        of = outputs[k]
+        low, high = ends.get(of["name"], (math.nan, math.nan))
+        told = _span(of, cell, ends)
+        day = _day(of, seconds[k], low, high) if cell != "—" else ""
+        cards.append(
+            f'<div title="{html.escape(of["about"])}"><dt>{html.escape(of["title"])}</dt>'
+            f'<dd data-name="{of["name"]}">{html.escape(cell)}</dd>'
+            f'<dd class="ends">{told}</dd>{day}</div>'
+        )
+    return "".join(cards)
+
+
+def _span(of: Mapping[str, Any], cell: str, ends: Mapping[str, tuple[float, float]]) -> str:
+    low, high = ends.get(of["name"], (math.nan, math.nan))
+    if not low < high or cell == "—":
+        return ""
+    return " to ".join(_number(end, of["factor"], "") for end in (low, high))
+
+
+def _sentence(
+    data: Mapping[str, Any], values: Sequence[float], ends: Mapping[str, tuple[float, float]]
+) -> str:
+    """The choice, its size, and its first numbers to three digits, the first with its interval."""
+    told: list[str] = []
+    outputs = data["outputs"]
+    named = dict(zip((of["name"] for of in outputs), values, strict=True))
+    for k in data["told"]:
+        name, factor = outputs[k]["name"], outputs[k]["factor"]
+        title = "" if name in data["plain"] else outputs[k]["title"]
+        margin = named.get(_MARGIN, math.nan) if name == _NEEDED else math.nan
+        most = f" of {_rounded(values[k] / (1 - margin) / factor)}" if margin < 1 else ""
+        cell = f"{title} {_rounded(values[k] / factor)}{most} {outputs[k]['unit']}".strip()
+        low, high = ends.get(name, (math.nan, math.nan))
+        span = f" ({_rounded(low / factor)} to {_rounded(high / factor)})" if low < high else ""
+        told.append(cell + span * (not told))
+    inputs = zip(data["inputs"], data["bases"][0], strict=True)
+    size = [
+        f"{_number(v, 1, '')} {own['title']}"
+        for own, v in inputs
+        if own.get("title") and own["name"] == SIZES[0]
+    ]
+    start = ", ".join(filter(None, [data["choices"][0], *size]))
+    return html.escape(": ".join(filter(None, [start, ", ".join(told)])))
+
+
+def _rounded(value: float) -> str:
+    return _number(float(f"{value:.3g}"), 1, "")
+
+
+def _day(of: Mapping[str, Any], *seconds: float) -> str:
+    """The job's end date, if it has a start date."""
+    if "start" not in of:
+        return ""
+    start = dates.day(of["start"])
+    until, low, high = (dates.end(start, each) for each in seconds)
+    told = f", 90 %: {low} to {high}" if low < high else ""
+    return f'<dd class="ends">ends on {until}{told}</dd>'
+
+
+def _shares(data: Mapping[str, Any], values: Sequence[float], why: str) -> str:
+    """The losses: a bar, and its parts in words."""
+    if not data["losses"] or why:
+        return _BAR.format("", "", "")
+    told = [
+        (data["outputs"][k]["title"].replace(" overhead", ""), values[k], f"c{j}")
+        for j, k in enumerate(data["losses"])
+    ]
+    told.append(("model operations at peak", 1 - sum(share for _, share, _ in told), "c7"))
+    bar, start, listed = [], 0.0, []
+    for name, share, colour in told:
+        bar.append(
+            f'<rect class="{colour}" x="{640 * start:.2f}" y="0" width="{max(0, 640 * share):.2f}" '
+            'height="26"/>'
+        )
+        start += share
+        if share > 0.0005:
+            listed.append((f"{name} {100 * share:.3g} %", colour))
+    said = ", ".join(text for text, _ in listed)
+    keys = "".join(f'<span><i class="{colour}"></i>{text}</span>' for text, colour in listed)
+    return _BAR.format(said, "".join(bar), keys)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    cells = "".join(f'<th scope="col">{html.escape(text)}</th>' for text in head)
+    body = "".join(
+        f"<tr>{''.join(f'<td>{html.escape(text)}</td>' for text in row)}</tr>" for row in rows
+    )
+    return f"<thead><tr>{cells}</tr></thead><tbody>{body}</tbody>"
+
+
+def _choices(
+    names: Sequence[str],
+    outputs: Sequence[Mapping[str, Any]],
+    seen: Sequence[int],
+    shown: Sequence[Sequence[str]],
+    why: Sequence[str],
+) -> str:
+    if len(names) < 2:
+        return ""
+    head = ["choice", *(outputs[k]["title"] for k in seen), *(["why not"] if any(why) else [])]
+    rows = [
+        [name, *cells, *([bad] if any(why) else [])]
+        for name, cells, bad in zip(names, shown, why, strict=True)
+    ]
+    return _table(head, rows)
+
+
+def _stated(scenario: Mapping[str, Any], data: Mapping[str, Any]) -> str:
+    inputs = zip(data["inputs"], data["bases"][0], strict=True)
+    known = {own["name"]: (own, value) for own, value in inputs if "title" in own}
+    rows = []
+    for name, value in scenario.items():
+        if isinstance(value, list) and all(isinstance(own, Mapping) for own in value):
+            for own in value:  # phases
+                parts = [
+                    f"{words(key)} {_told(part)}" for key, part in own.items() if key != "name"
+                ]
+                rows.append([f"{name} {own.get('name', '')}".rstrip(), ", ".join(parts)])
+        elif name in known and not isinstance(value, Mapping):
+            about, base = known[name]
+            rows.append([words(name), _number(base, about["factor"], about["unit"])])
+        else:
+            rows.append([words(name), _told(value)])
+    return _table(["input", "value"], rows)
+
+
+def _told(value: Any) -> str:
+    plain = isinstance(value, str | int | float | bool)
+    return label(value) if plain else json.dumps(value, default=str)

@@ -1,0 +1,482 @@
+"""Pictures of a cube: a curve over one axis, or a map over two."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fleetcube.grid.errors import InputError
+from fleetcube.grid.plan.labels import END_OF
+from fleetcube.grid.reduce.pareto import SENSES
+from fleetcube.kernels.graph.roles import REASON
+from fleetcube.kernels.physics.roles import CROSSING, ERRORS, RATIOS_OF_PARTS
+from fleetcube.presentation.tables.tables import scale
+from fleetcube.presentation.tables.theme import PARTS
+
+from . import picture
+from .areas import ink, label_areas
+
+if TYPE_CHECKING:
+    import xarray
+
+FEWEST = 3  # points along both axes of a map with contours
+MOST_NAMED = 12  # curves in a legend
+MOST_BANDS = 2  # curves; more get bars, and more than have markers get no intervals
+_APART = 0.06  # spacing of the curves' bars, relative to that of points
+_RASTERED = 20_000  # cells above which a map is one image in a .pdf or .svg
+FAR = 20  # infeasible values beyond this multiple of the feasible ones are left out
+_HIDDEN = 0.03  # of the height: curves closer than this count as one
+_LABEL = (5.6, 12.0)  # pixels: width of a character of a contour's label, and its height
+_TRIES = 41  # positions tried for it along a contour
+_STEP = 4.0  # pixels between points along a contour
+FEASIBLE = 0  # code of more flags than there are colours
+REGIONS = tuple(PARTS[k] for k in (1, 4, 3, 6, 0, 5, 2))  # the first far apart; as in the explorer
+_HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "++++", "oo")
+
+
+@picture.styled
+def plot(
+    cube: "xarray.Dataset",
+    name: str,
+    x: str,
+    y: str | None,
+    path: Path | None,
+    best: str | None = None,
+) -> Any:
+    """Draw one variable over one or two axes of a cut cube.
+
+    Other axes must have been cut to a point, except one more for curves. A map of numbers has
+    contours; a map of flags has the line where reliability costs as much as communication, if the
+    cube has their ratio. Where the cube has intervals of 90 %, one or two curves have bands, and up
+    to six have bars. Infeasible points are hatched in maps; in curves they are hollow, crosses at
+    the bottom if distant, and a band where no curve can run. With `best`, "min" or "max", curves
+    are ratios to the lowest or highest feasible one at each point.
+    """
+    picture.check_picture(path)
+    if best is not None and (best not in SENSES or y is not None):
+        raise InputError(f"best = {best!r}: give 'min' or 'max', for curves")
+    cube, variable, ends, family = chosen(cube, name, x, y)
+    figure, axes = picture.blank(4.8)
+    if y is None:
+        _curves(figure, axes, cube, variable, x, family, ends, best)
+    else:
+        _map(figure, axes, cube, variable, x, y)
+    axes.set_xlabel(picture.heading(cube[x]))
+    picture.headed(figure, picture.title(cube, variable))
+    return picture.saved(figure, path, cube)
+
+
+def chosen(
+    cube: "xarray.Dataset", name: str, x: str, y: str | None
+) -> tuple["xarray.Dataset", "xarray.DataArray", list["xarray.DataArray"], str | None]:
+    """The cube as predicted, a variable over axes, its interval's ends, and the axis of curves."""
+    if x == y:
+        raise InputError(f"x and y are both {x!r}; choose two axes, or leave y out for curves")
+    if name == REASON and name in cube.coords:
+        cube = cube.reset_coords(name)
+    picture.need(cube, [name])
+    cube, ends = _with_ends(picture.cut(cube, [x, y]), name, [x] if y is None else [x, y])
+    variable = cube[name]
+    for axis in (x, y):
+        if axis is not None and axis not in variable.dims:
+            choices = ", ".join(map(str, variable.dims)) or "none left"
+            raise InputError(f"{axis!r} is not an axis of {name}; its axes: {choices}")
+    rest = picture.check_cut(variable, [x] if y is None else [x, y], 1 if y is None else 0)
+    return cube, variable, ends, rest[0] if rest else None
+
+
+def _curves(
+    figure: Any,
+    axes: Any,
+    cube: "xarray.Dataset",
+    variable: "xarray.DataArray",
+    x: str,
+    family: str | None,
+    ends: Sequence["xarray.DataArray"] = (),
+    best: str | None = None,
+) -> None:
+    numbers, unit = picture.scaled(variable)
+    dims = [family, x] if family else [x]
+    flags = flags_of(variable)
+    rows = numbers.transpose(*dims).values.reshape(-1, numbers.sizes[x]).astype(float)
+    if flags:
+        rows[rows < 0] = np.nan
+    if not np.isfinite(rows).any():
+        raise InputError(f"no point has {variable.name}; cut the cube elsewhere")
+    bad = picture.blocked(cube, dims).reshape(rows.shape)
+    name = picture.labelled(str(variable.name), unit)
+    if best:
+        if not family or flags:
+            raise InputError(f"best = {best!r} needs curves of numbers; leave one more axis uncut")
+        name = f"{picture.words(str(variable.name))} / {'lowest' if best == 'min' else 'highest'}"
+        rows, ends = rows / best_of(rows, bad, best, str(variable.name)), ()
+    labels = picture.point_labels(variable[family]) if family else [""]
+    at = picture.positions(axes, variable[x], "x")
+    shades = picture.colours(len(rows))
+    named = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MOST_NAMED)).astype(int))
+    few = len(rows) <= len(picture.MARKERS)
+    if flags:  # codes that occur, evenly spaced
+        present = np.unique(rows[np.isfinite(rows)]).astype(int).tolist()
+        rows = np.where(np.isfinite(rows), np.searchsorted(present, rows), np.nan)
+        axes.set_yticks(range(len(present)), [flags[k] for k in present])
+    looks = [
+        {"color": shades[k], "marker": picture.MARKERS[k] if few else "o", "markersize": 4}
+        for k in range(len(rows))
+    ]
+    known = rows[np.isfinite(rows) & ~bad]
+    near = hollow = bad & np.isfinite(rows)
+    if known.size and known.min() > 0 and not flags:  # feasible values limit the range
+        near = hollow & (rows >= known.min() / FAR) & (rows <= known.max() * FAR)
+    known = np.concatenate([known, rows[near]])
+    style = "-" if picture.is_number(cube[x]) and not flags else ":"
+    for k, row in enumerate(rows):
+        label = labels[k] if k in named else "_"
+        axes.plot(at, np.where(bad[k], np.nan, row), linestyle=style, label=label, **looks[k])
+        axes.plot(at, np.where(near[k], row, np.nan), linestyle="", fillstyle="none", **looks[k])
+    banded = False
+    if ends and not few:
+        picture.look().remarks.append(f"{len(rows)} curves: their intervals are not drawn")
+    elif ends:
+        factor, _ = scale(
+            str(variable.attrs.get("units", "1")), variable.values, str(variable.name)
+        )
+        both = (end.transpose(*dims).values.reshape(rows.shape) / factor for end in ends)
+        low, high = (np.where(bad, np.nan, end) for end in both)
+        banded = _bands(axes, at, low, high, shades, picture.is_number(cube[x]))
+    if not flags:
+        if picture.is_wide(known.min(), known.max()):
+            axes.set_yscale("log")
+        picture.plain(axes.yaxis)
+        if best is None and _hidden(np.where(bad, np.nan, rows), axes):
+            advice = "curves hide each other; --best min or max draws their ratios to the best"
+            picture.look().advice.append(advice)
+    picture.count_infeasible(bad, "hollow where they have a value")
+    _unable(axes, at, bad, hollow, near, looks)
+    if family:
+        head = picture.heading(variable[family])
+        head += f"\n({len(named)} of {len(rows)} named)" if len(named) < len(rows) else ""
+        picture.beside(figure, title=head)
+    elif bad.any() or banded:
+        axes.legend(fontsize=8)
+    axes.set_ylabel(name)
+    axes.grid(alpha=0.3)
+
+
+def _unable(axes: Any, at: Any, bad: Any, hollow: Any, near: Any, looks: Sequence[Any]) -> None:
+    """Say why curves stop: a band where none can run, crosses at the bottom where one cannot."""
+    nowhere = bad.all(axis=0)
+    cells, foot = picture.edges(at, axes.get_xscale()), {"transform": axes.get_xaxis_transform()}
+    for k, run in enumerate(picture.stretches(nowhere)):
+        label = "_" if k else picture.CANNOT
+        ends = cells[run.start], cells[run.stop]
+        axes.axvspan(*ends, zorder=0, label=label, **picture.INFEASIBLE)
+        axes.set_xlim(ends[0] if run.start == 0 else None, ends[1] if run.stop == at.size else None)
+    mark: dict[str, Any] = {"color": "black", "linestyle": "", "markersize": 4}
+    crossed = bad & ~near & ~nowhere
+    for k, look in enumerate(looks if crossed.any() else ()):
+        height = np.full(crossed[k].sum(), 0.02 + 0.025 * (k % len(picture.MARKERS)))
+        axes.plot(at[crossed[k]], height, **foot, **mark | look | {"marker": "x"})
+    if crossed.any():
+        axes.plot([], [], "x", label="this curve cannot run", **mark)
+    if hollow.any():
+        far = np.count_nonzero(hollow & ~near)
+        label = "computed, but cannot run" + (f" ({far} far off)" if far else "")
+        axes.plot([], [], "o", fillstyle="none", label=label, **mark)
+
+
+def best_of(rows: Any, bad: Any, best: str, name: str) -> Any:
+    """The lowest or highest feasible value at each point of curves, NaN if there is none."""
+    able = np.where(bad | ~np.isfinite(rows), np.inf if best == "min" else -np.inf, rows)
+    found = able.min(axis=0) if best == "min" else able.max(axis=0)
+    found = np.where(np.isfinite(found), found, np.nan)
+    if (found <= 0).any():
+        raise InputError(f"{name} is not positive everywhere, and has no ratios; leave best out")
+    return found
+
+
+def _hidden(rows: Any, axes: Any) -> bool:
+    """Whether curves coincide at most points, as drawn."""
+    both = np.isfinite(rows).sum(axis=0) > 1
+    if not both.any():
+        return False
+    low, high = axes.get_ylim()
+    log = axes.get_yscale() == "log"
+    shown, span = (np.log(rows), np.log(high / low)) if log else (rows, high - low)
+    apart = np.nanmax(shown[:, both], axis=0) - np.nanmin(shown[:, both], axis=0)
+    return bool(np.median(apart) < _HIDDEN * span and apart.max() > 0)
+
+
+def _with_ends(
+    cube: "xarray.Dataset", name: str, kept: Sequence[str]
+) -> tuple["xarray.Dataset", list["xarray.DataArray"]]:
+    """A cube as predicted, and the ends of a variable's 90 % interval; none if it has none.
+
+    They are variables (`Sweep.prediction_interval`), or along an axis of the error from -1 to 1.
+    """
+    ends = [f"{name}_{side}" for side in ("low", "high")]
+    if all(end in cube and END_OF in cube[end].attrs for end in ends) and (
+        {*cube[ends[0]].dims} <= {*cube[name].dims}  # an axis of the interval alone is not drawn
+    ):
+        return cube, [cube[end] for end in ends]
+    for error, _ in ERRORS.values():
+        if error not in cube[name].dims or error in kept:
+            continue
+        places = cube[error].values
+        if {-1.0, 0.0, 1.0} <= {*places.tolist()}:
+            inside = cube[name].isel({error: abs(places) <= 1})
+            found = [] if name in RATIOS_OF_PARTS else [inside.min(error), inside.max(error)]
+            return cube.sel({error: 0.0}, drop=True), found
+    return cube, []
+
+
+def _bands(axes: Any, at: Any, low: Any, high: Any, shades: Sequence[Any], smooth: bool) -> bool:
+    """Draw intervals as bands of few curves, or as bars; return whether there are any."""
+    known = low < high
+    if not known.any():
+        return False
+    low, high = np.where(known, low, np.nan), np.where(known, high, np.nan)
+    own, label = shades[0] if len(shades) == 1 else "black", "90 % interval"
+    if smooth and at.size > 1 and len(shades) <= MOST_BANDS:
+        for k, shade in enumerate(shades):
+            axes.fill_between(at, low[k], high[k], color=shade, alpha=0.2, linewidth=0)
+        axes.fill_between([], [], [], color=own, alpha=0.2, linewidth=0, label=label)
+        return True
+    log = axes.get_xscale() == "log"
+    places = np.log(at) if log else at
+    step = _APART * (np.diff(places).min() if at.size > 1 else 1.0)
+    for k, shade in enumerate(shades):  # side by side
+        beside = places + step * (k - (len(shades) - 1) / 2)
+        beside = np.exp(beside) if log else beside
+        axes.vlines(beside, low[k], high[k], color=shade, linewidth=1.2)
+    axes.vlines([], [], [], color=own, linewidth=1.2, label=label)
+    return True
+
+
+def flags_of(variable: "xarray.DataArray") -> list[str]:
+    """Meaning of each code of a flag, empty if none; an empty list for a number."""
+    meanings = str(variable.attrs.get("flag_meanings", "")).split()
+    codes = np.atleast_1d(variable.attrs.get("flag_values", range(len(meanings)))).tolist()
+    known = dict(zip(codes, meanings, strict=True))
+    return [known.get(code, "").replace("_", " ") for code in range(max(codes, default=-1) + 1)]
+
+
+def _map(
+    figure: Any, axes: Any, cube: "xarray.Dataset", variable: "xarray.DataArray", x: str, y: str
+) -> None:
+    numbers, unit = picture.scaled(variable.transpose(y, x))
+    bad = picture.blocked(cube, [y, x])
+    points = (picture.positions(axes, variable[x], "x"), picture.positions(axes, variable[y], "y"))
+    axes.set_ylabel(picture.heading(cube[y]))
+    smooth = picture.is_number(cube[x]) and picture.is_number(cube[y])
+    picture.count_infeasible(bad, "hatched")
+    flags = flags_of(variable)
+    if flags:
+        codes = np.nan_to_num(numbers.values, nan=-1).astype(int)
+        lines = []
+        if smooth and CROSSING in cube and set(cube[CROSSING].dims) == {x, y}:
+            ratio = np.ma.masked_array(cube[CROSSING].transpose(y, x).values, bad)
+            lines = _even(axes, points, np.ma.masked_invalid(ratio), named=False)
+        for line in lines:
+            line.set_label("reliability =\ncommunication")
+        shades, hatches = shades_of(flags, codes[(codes >= 0) & ~bad])
+        regions(figure, axes, points, codes, bad, flags, shades, lines=lines, hatches=hatches)
+        return
+    known = np.isfinite(numbers.values) & ~bad
+    handles = _absent(axes, points, bad, known)
+    if handles:
+        figure.legend(handles=handles, loc="outside lower right", fontsize=8, ncols=2)
+    if not known.any():
+        return
+    values = np.ma.masked_array(numbers.values.astype(float), ~known)
+    wide = picture.is_wide(values.min(), values.max())
+    mesh = _cells(axes, points, values, cmap="viridis", norm="log" if wide else "linear")
+    bar = figure.colorbar(mesh, ax=axes, label=picture.labelled(str(variable.name), unit))
+    picture.plain(bar.ax.yaxis)
+    if not smooth:
+        return
+    if str(variable.name).endswith("_ratio") and values.min() < 1 < values.max():
+        _even(axes, points, values, named=True)
+    elif min(values.shape) >= FEWEST and values.min() < values.max():
+        levels = _levels(values, wide)
+        inks = ["black" if mesh.norm(level) > 0.6 else "white" for level in levels]
+        drawn = axes.contour(*points, values, levels=levels, colors=inks, linewidths=0.8)
+        bar.add_lines(drawn)
+        bar.set_ticks(levels)  # names contours without room for a label
+        bar.ax.yaxis.set_ticks([], minor=True)
+        figure.draw_without_rendering()  # needed for places in pixels
+        axes.clabel(drawn, manual=_places(axes, drawn), fmt=picture.number, fontsize=8)
+
+
+def shades_of(flags: Sequence[str], codes: Any) -> tuple[dict[int, Any], dict[int, str]]:
+    """Colours of codes, and hatches of those that share a colour."""
+    if len(flags) <= len(PARTS):
+        return dict(enumerate(PARTS)), {}
+    present = sorted({*np.asarray(codes).ravel().tolist()} - {FEASIBLE})
+    several = [(hatch, shade) for hatch in _HATCHES for shade in REGIONS]
+    given = dict(zip(present, several, strict=False))
+    hatches = {code: hatch for code, (hatch, _) in given.items() if hatch}
+    return {code: shade for code, (_, shade) in given.items()} | {FEASIBLE: PARTS[-1]}, hatches
+
+
+def _cells(axes: Any, points: tuple[Any, Any], values: Any, **how: Any) -> Any:
+    across = picture.edges(points[0], axes.get_xscale())
+    up = picture.edges(points[1], axes.get_yscale())
+    return axes.pcolormesh(across, up, values, rasterized=values.size > _RASTERED, **how)
+
+
+def _absent(axes: Any, points: tuple[Any, Any], bad: Any, known: Any) -> list[Any]:
+    """Hatch infeasible cells, leave those without a value white; return legend entries for both."""
+    from matplotlib import patches
+
+    handles = []
+    unknown = ~known & ~bad
+    if bad.any():
+        axes.patch.set(**picture.INFEASIBLE)
+        handles.append(picture.cannot_run())
+    if unknown.any():
+        handles.append(patches.Patch(facecolor="white", edgecolor="black", label="no value"))
+    white = np.ma.masked_array(np.zeros(bad.shape), ~unknown)
+    _cells(axes, points, white, cmap="gray_r", vmin=0, vmax=1)
+    return handles
+
+
+def _levels(values: Any, wide: bool) -> Any:
+    """Round numbers for about eight contours, within the range."""
+    from matplotlib import ticker
+
+    low, high = float(values.min()), float(values.max())
+    if wide:
+        subs = (1, 2, 5) if high / low < 1e4 else (1,)
+        levels, inside = ticker.LogLocator(subs=subs).tick_values(low, high), 1.0
+    else:
+        levels = ticker.MaxNLocator(10, steps=[1, 2, 5, 10]).tick_values(low, high)
+        inside = 0.98  # no specks in the corners
+    middle, half = (low + high) / 2, inside * (high - low) / 2
+    return [level for level in levels if abs(level - middle) < half]
+
+
+def _places(axes: Any, drawn: Any) -> list[Any]:
+    """Positions for contour labels, clear of other lines, labels and the edges."""
+    lines = [
+        [
+            _even_steps(axes.transData.transform(piece))
+            for piece in path.to_polygons(closed_only=False)
+        ]
+        for path in drawn.get_paths()
+    ]
+    whole = [np.concatenate(pieces) if pieces else np.empty((0, 2)) for pieces in lines]
+    box = axes.get_window_extent()
+    found: list[Any] = []
+    halves: list[float] = []
+    for k, (level, pieces) in enumerate(zip(drawn.levels, lines, strict=True)):
+        longest = max(pieces, key=len, default=np.empty((0, 2)))
+        half = _LABEL[0] * len(picture.number(level)) / 2
+        if len(longest) * _STEP < 3 * half:
+            continue
+        tries = np.linspace(0, len(longest) - 1, _TRIES).astype(int)[1:-1]
+        at = longest[tries]
+        others = np.concatenate([*whole[:k], *whole[k + 1 :], np.empty((0, 2))])
+        room = np.minimum.reduce(
+            [
+                *(at[:, 0] - box.x0 - half, box.x1 - at[:, 0] - half),
+                *(at[:, 1] - box.y0 - half, box.y1 - at[:, 1] - half),
+                _nearest(at, others) - _LABEL[1],
+                *(
+                    np.hypot(*(at - there).T) - half - own - _LABEL[1]
+                    for there, own in zip(found, halves, strict=True)
+                ),
+            ]
+        )
+        middle = np.abs(tries / len(longest) - 0.5)
+        place = int(np.argmax(np.minimum(room, 2 * half) - half * middle))
+        if room[place] > 0:
+            found.append(at[place])
+            halves.append(half)
+    return list(axes.transData.inverted().transform(found)) if found else []
+
+
+def _even_steps(line: Any) -> Any:
+    """Points along a line, a few pixels apart."""
+    along = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(line, axis=0).T))])
+    steps = np.arange(0.0, along[-1] + _STEP, _STEP).clip(max=along[-1])
+    return np.stack([np.interp(steps, along, line[:, side]) for side in (0, 1)], axis=1)
+
+
+def _nearest(points: Any, others: Any) -> Any:
+    """The distance of each point to the nearest of `others`; infinite if there are none."""
+    return np.array([np.hypot(*(others - point).T).min(initial=np.inf) for point in points], float)
+
+
+def _even(axes: Any, points: tuple[Any, Any], values: Any, named: bool) -> list[Any]:
+    """Draw the line where a ratio is 1, labelled if `named`; return its legend entry."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patheffects import withStroke
+
+    if min(values.shape) < 2 or not values.min() < 1 < values.max():
+        return []
+    rim = [withStroke(linewidth=3, foreground="white")]
+    line = axes.contour(*points, values, levels=[1.0], colors="black", linewidths=1.2)
+    line.set_path_effects(rim)
+    for text in axes.clabel(line, fmt="1", fontsize=8) if named else []:
+        text.set_path_effects(rim)
+    return [Line2D([], [], color="black", linewidth=1.2)]
+
+
+def regions(
+    figure: Any,
+    axes: Any,
+    points: tuple[Any, Any],
+    codes: Any,
+    bad: Any,
+    names: Sequence[str],
+    palette: Mapping[int, Any],
+    head: str | None = None,
+    lines: Sequence[Any] = (),
+    hatches: Mapping[int, str] = MappingProxyType({}),
+) -> None:
+    """Colour cells by code, hatch infeasible ones; the legend has the codes present and `lines`."""
+    from matplotlib import collections, colors, patches
+
+    known = (codes >= 0) & ~bad
+    present = [k for k in range(len(names)) if (codes[known] == k).any()]
+    handles = [
+        patches.Patch(fc=palette[k], ec=ink(palette[k]), lw=0, hatch=hatches.get(k), label=names[k])
+        for k in present
+    ]
+    handles += _absent(axes, points, bad, known)
+    picture.beside(figure, handles=[*handles, *lines], title=head)
+    if present:
+        cmap = colors.ListedColormap([palette.get(k, "black") for k in range(len(names))])
+        shown = np.ma.masked_array(codes, ~known)
+        _cells(axes, points, shown, cmap=cmap, vmin=-0.5, vmax=len(names) - 0.5)
+    areas = []
+    for k in present:
+        there = known & (codes == k)
+        if k in hatches:
+            boxes = _boxes(axes, points, there, 1)
+            how: Any = {"fc": "none", "ec": ink(palette[k]), "lw": 0, "hatch": hatches[k]}
+            corners = [patches.Rectangle(b[:2], b[2] - b[0], b[3] - b[1]) for b in boxes]
+            axes.add_collection(collections.PatchCollection(corners, **how), autolim=False)
+        else:
+            every = [
+                box
+                for power in range(len(codes).bit_length())
+                for box in _boxes(axes, points, there, len(codes) >> power or 1)
+            ]
+            areas.append((names[k].split("\n")[0], palette[k], every))
+    label_areas(axes, areas)
+
+
+def _boxes(axes: Any, points: tuple[Any, Any], there: Any, height: int) -> list[Any]:
+    """Boxes of cells, so many rows high, as left, low, right and high; the widest first."""
+    across = picture.edges(points[0], axes.get_xscale())
+    up = picture.edges(points[1], axes.get_yscale())
+    runs = [
+        (run.stop - run.start, run, low)
+        for low in range(0, len(there) - height + 1, -(-height // 4))
+        for run in picture.stretches(there[low : low + height].all(axis=0))
+    ]
+    runs.sort(key=lambda found: -found[0])
+    return [(across[r.start], up[low], across[r.stop], up[low + height]) for _, r, low in runs]

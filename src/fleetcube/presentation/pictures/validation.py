@@ -1,0 +1,68 @@
+"""Picture of a validation: measured over predicted values."""
+
+import itertools
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fleetcube.calibration.predict import ALL_REDUCE, Compared
+from fleetcube.grid.spec.values import unit_of
+from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.presentation.tables.tables import scale
+from fleetcube.presentation.tables.theme import GREY, LINES
+
+from .picture import blank, check_picture, labelled, plain, saved, styled, words
+
+if TYPE_CHECKING:
+    from fleetcube.calibration.validate import Validation
+
+_MARKERS = "osD^vPX*"
+_BAND = 0.1
+_ACROSS = 3  # panels
+
+
+@styled
+def plot_validation(validation: "Validation", path: Path) -> None:
+    """Draw measured over predicted values, a panel for each output, a colour for each group."""
+    check_picture(path)
+    outputs = list(dict.fromkeys(row.of for row in validation.rows)) or ["nothing to compare"]
+    across = min(len(outputs), _ACROSS)
+    down = math.ceil(len(outputs) / across)
+    figure, panels = blank(4.8 * down, down, across, width=4.8 * across, squeeze=False)
+    for axes, of in itertools.zip_longest(panels.flat, outputs, fillvalue=""):
+        _panel(axes, [row for row in validation.rows if row.of == of], of)
+    saved(figure, path)
+
+
+def _panel(axes: Any, rows: list[Compared], of: str) -> None:
+    axes.set_title(words(of), fontsize=11)
+    if not rows:
+        axes.set_axis_off()
+        return
+    both = np.array([(row.predicted, row.measured) for row in rows])
+    middle = math.sqrt(both.min() * both.max())
+    factor, unit = scale("s" if of == ALL_REDUCE else unit_of(PHYSICS, of), middle, of)
+    ends = np.array([both.min() / 1.4, both.max() * 1.4]) / factor
+    axes.fill_between(ends, (1 - _BAND) * ends, (1 + _BAND) * ends, color=GREY, lw=0)
+    axes.plot(ends, ends, color="black", linewidth=1)
+    for k, group in enumerate(dict.fromkeys(row.group for row in rows)):
+        own = np.array([(row.predicted, row.measured) for row in rows if row.group == group])
+        axes.scatter(
+            *(own / factor).T,
+            s=16,
+            linewidths=0,
+            alpha=0.7,
+            color=LINES[k % len(LINES)],
+            marker=_MARKERS[k % len(_MARKERS)],
+            label=f"{group} ({len(own)})",
+            zorder=2 + 1 / len(own),  # small groups over large ones
+        )
+    axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends, aspect="equal")
+    axes.set_xlabel(labelled("predicted", unit))
+    axes.set_ylabel(f"{labelled('measured', unit)}; band: ±{_BAND:.0%}")
+    for line in (axes.xaxis, axes.yaxis):
+        plain(line)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=7.5, loc="upper left", framealpha=0.9)

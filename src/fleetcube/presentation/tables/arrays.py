@@ -1,0 +1,316 @@
+"""Convert cubes to other units and types, and select parts by values with units."""
+
+import datetime
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fleetcube.catalog.units import UnitError, carried, converted, factor, parse, ratio
+from fleetcube.grid.errors import InputError, nearest, shown
+from fleetcube.kernels.declare import written
+from fleetcube.kernels.graph.roles import REASON
+
+from .tables import SCALES, scale
+
+if TYPE_CHECKING:
+    import xarray
+
+_SLACK = 1e-9  # unit conversion rounds, so a point may be a few bits away
+_PER_SECOND = 1_000_000_000  # of a timedelta64[ns]
+
+
+def in_units(cube: "xarray.Dataset", units: Mapping[str, str]) -> "xarray.Dataset":
+    """A cube with some variables and coordinates in other units. Raises InputError."""
+    changed = {}
+    for name, unit in units.items():
+        variable = _variable(cube, name)
+        share = _ratio(name, unit, unit_of(name, variable))
+        numbers = np.result_type(variable.dtype, 0.0)
+        given = _mapped(functools.partial(_over, share), variable, numbers)
+        given.attrs |= {"units": unit}
+        changed[name] = given
+    return _with(cube, changed)
+
+
+def everything_in(cube: "xarray.Dataset", unit: str) -> "xarray.Dataset":
+    """A cube with all variables (not coordinates) of a unit's kind in that unit."""
+    if unit in ("1", "%"):
+        raise InputError(
+            f"{unit!r} fits every plain number; name the variables: {{name: {unit!r}}}"
+        )
+    names = [str(name) for name in cube.data_vars if _fits(cube.variables[name], unit)]
+    if not names:
+        raise InputError(f"no variable can be given in {unit!r}; {_stated(cube)}")
+    return in_units(cube, dict.fromkeys(names, unit))
+
+
+def _variable(cube: "xarray.Dataset", name: str) -> "xarray.Variable":
+    if name not in cube.variables:
+        hint = nearest(str(name), list(map(str, cube.variables)))
+        raise InputError(f"there is no {shown(name)}; {hint}")
+    return cube.variables[name]
+
+
+def _mapped(
+    function: Callable[..., Any],
+    variable: "xarray.Variable",
+    dtype: Any,
+    *others: "xarray.Variable",
+    dims: Sequence[str] = (),
+) -> "xarray.Variable":
+    """A function of a variable and others, with the attributes of the first."""
+    from fleetcube.grid.read.elementwise import elementwise
+
+    own = [str(dim) for dim in variable.dims]
+    result = elementwise(function, [variable.to_base_variable(), *others], dims or own, dtype)
+    result.attrs, result.encoding = dict(variable.attrs), dict(variable.encoding)
+    return result
+
+
+def _with(cube: "xarray.Dataset", changed: Mapping[str, "xarray.Variable"]) -> "xarray.Dataset":
+    coords = {name: variable for name, variable in changed.items() if name in cube.coords}
+    rest = {name: variable for name, variable in changed.items() if name not in cube.coords}
+    return cube.assign_coords(coords).assign(rest)
+
+
+def unit_of(name: str, variable: "xarray.Variable") -> str:
+    """The unit that a variable states. Raises InputError if there is none."""
+    unit = variable.attrs.get("units")
+    if "flag_meanings" in variable.attrs or not isinstance(unit, str):
+        flag = "flag_meanings" in variable.attrs
+        rule = "is a flag; name another" if flag else "states no unit; set its attribute units"
+        raise InputError(f"{name} {rule}")
+    return unit
+
+
+def _ratio(name: str, unit: Any, own: str) -> Fraction:
+    try:
+        return ratio(unit, own) if isinstance(unit, str) else ratio(repr(unit), own)
+    except UnitError:
+        others = [other for _, other in SCALES.get(own, ()) if other not in (own, "M USD")]
+        hint = f"write for example {', '.join(others)}" if others else "keep its unit"
+        raise InputError(f"{name} is in {own} and not in {shown(unit)}; {hint}") from None
+
+
+def _fits(variable: "xarray.Variable", unit: str) -> bool:
+    own = variable.attrs.get("units")
+    if not isinstance(own, str) or "flag_meanings" in variable.attrs:
+        return False
+    try:
+        return bool(ratio(unit, own))
+    except UnitError:
+        return False
+
+
+def _stated(cube: "xarray.Dataset") -> str:
+    stated = [f"{n} [{v.attrs['units']}]" for n, v in cube.data_vars.items() if "units" in v.attrs]
+    return f"it has {', '.join(stated) or 'no units'}"
+
+
+def _over(share: Fraction, numbers: Any) -> Any:
+    """Numbers over a ratio of units, rounded once where that is a whole number or one over it."""
+    if share.numerator == 1:
+        return numbers * float(share.denominator)
+    return numbers / float(share)
+
+
+def as_timedelta(cube: "xarray.Dataset", names: Iterable[str] | None) -> "xarray.Dataset":
+    """A cube with variables and coordinates, by default time variables, as durations. NaT where
+    they are infinite, NaN or longer than 292 years. Raises InputError."""
+    if names is None:
+        names = [str(name) for name in cube.data_vars if _fits(cube.variables[name], "s")]
+        if not names:
+            raise InputError(f"no variable is a time; {_stated(cube)}")
+    changed = {}
+    for name in names:
+        variable = _variable(cube, name)
+        share = _ratio(name, "s", unit_of(name, variable))
+        duration = _mapped(functools.partial(_durations, share), variable, "timedelta64[ns]")
+        duration.attrs = {key: text for key, text in duration.attrs.items() if key != "units"}
+        duration.encoding = {}  # the encoding is that of floating-point numbers
+        if name in cube.dims and np.isnat(duration.values).any():
+            raise InputError(
+                f"{name} holds points that are infinite or longer than 292 years; "
+                "cut the axis to the others, or keep its numbers"
+            )
+        changed[name] = duration
+    return _with(cube, changed)
+
+
+def _durations(share: Fraction, numbers: Any) -> Any:
+    with np.errstate(over="ignore"):
+        nanoseconds = np.rint(_over(share, np.asarray(numbers, float)) * _PER_SECOND)
+    known = np.abs(nanoseconds) < 2.0**63  # False for NaN
+    whole = np.where(known, nanoseconds, 0).astype(np.int64)
+    return np.where(known, whole.view("timedelta64[ns]"), np.timedelta64("NaT", "ns"))
+
+
+def feasible(cube: "xarray.Dataset", drop: bool) -> "xarray.Dataset":
+    """A cube without infeasible points; see `Accessor.feasible`."""
+    reason = reasons(cube).variable
+    axes = list(map(str, dict.fromkeys([*(n for n in cube.coords if n in cube.dims), *cube.dims])))
+    changed = {}
+    for key, array in cube.data_vars.items():
+        variable = array.variable
+        if key == REASON:
+            continue
+        blank, dtype = _blank(variable)
+        if blank is None:
+            continue
+        dims = [axis for axis in axes if axis in variable.dims or axis in reason.dims]
+        judged = functools.partial(_judged, blank)
+        changed[str(key)] = _mapped(judged, variable, dtype, reason, dims=dims)
+    result = _with(cube, changed)
+    if not drop:
+        return result
+    ok = (_blockwise(cube[REASON]) == 0).compute()
+    kept = {dim: np.flatnonzero(ok.any([d for d in ok.dims if d != dim])) for dim in ok.dims}
+    return result.isel(kept)
+
+
+def reasons(cube: "xarray.Dataset") -> "xarray.DataArray":
+    """Infeasibility reasons. Raises InputError if a cube has none."""
+    if REASON not in cube.variables:
+        raise InputError(
+            f"there is no {REASON}; add it to the outputs of the sweep, or keep it when you select"
+        )
+    return cube[REASON]
+
+
+def counted(cube: "xarray.Dataset") -> dict[str, int]:
+    """Number of points by reason, in the order of the codes."""
+    import xarray
+
+    reason = reasons(cube)
+    meanings = str(reason.attrs.get("flag_meanings", "")).split()
+    codes = np.atleast_1d(reason.attrs.get("flag_values", [])).tolist()
+    if not codes or len(codes) != len(meanings):
+        raise InputError(f"{REASON} does not say what its codes mean; keep its attributes")
+    found = _blockwise(reason)
+    sums = xarray.Dataset({m: (found == c).sum() for m, c in zip(meanings, codes, strict=True)})
+    sums = sums.compute()
+    return {meaning: int(sums[meaning]) for meaning in meanings if sums[meaning]}
+
+
+def _blockwise(array: "xarray.DataArray") -> "xarray.DataArray":
+    """The array, in blocks if it is not in memory and may exceed it."""
+    from fleetcube.grid.read.elementwise import is_read_when_sliced
+
+    whole = array.chunks is None and is_read_when_sliced(array.variable)
+    return array.chunk("auto") if whole else array
+
+
+def _blank(variable: "xarray.Variable") -> tuple[Any, Any]:
+    """The missing value of a variable and the type that can hold it; None where values stay."""
+    kind = variable.dtype.kind
+    if "flag_meanings" in variable.attrs:
+        return np.int8(-1), variable.dtype
+    if kind == "m":
+        return np.timedelta64("NaT", "ns"), variable.dtype
+    if kind in "iu":
+        return np.nan, np.dtype(float)
+    return (variable.dtype.type(np.nan), variable.dtype) if kind == "f" else (None, None)
+
+
+def _judged(blank: Any, numbers: Any, reason: Any) -> Any:
+    return np.where(reason == 0, numbers, blank)
+
+
+def located(cube: "xarray.Dataset", name: str, value: Any) -> Any:
+    """The position to look up along an axis, in its unit; snaps to a point a few bits away. Texts
+    and quantities (pint, astropy, unyt) have units, alone, in lists, or as ends of slices; anything
+    else is returned unchanged."""
+    if name not in cube.dims:
+        axes = list(map(str, cube.dims))
+        hint = nearest(str(name), axes, f"choose from {', '.join(axes) or 'none'}")
+        raise InputError(f"{shown(name)} is not an axis; {hint}")
+    if name in cube.coords and cube[name].dtype.kind in "OUT":
+        return _as_choice(value)
+    if name not in cube.coords or cube[name].dtype.kind not in "iufm":
+        return value
+    read = functools.partial(_read, name, cube.variables[name])
+    if isinstance(value, slice):
+        return slice(read(value.start), read(value.stop), value.step)
+    if isinstance(value, list | tuple):
+        return [read(part) for part in value]
+    if hasattr(value, "dims") and isinstance(getattr(value, "attrs", {}).get("units"), str):
+        own, unit = unit_of(name, cube.variables[name]), value.attrs["units"]
+        return value if unit == own else value.copy(data=_over(_ratio(name, own, unit), value.data))
+    return read(value)
+
+
+def _as_choice(value: Any) -> Any:
+    """An option's value as spelled on its axis: True and False as words."""
+    if isinstance(value, list | tuple):
+        return [_as_choice(part) for part in value]
+    return written(bool(value)) if isinstance(value, bool | np.bool_) else value
+
+
+def distance(cube: "xarray.Dataset", asked: Iterable[str], tolerance: Any) -> Any:
+    """A tolerance along an axis, in its unit; None and plain numbers unchanged."""
+    if not isinstance(tolerance, str):
+        return tolerance
+    names = list(asked)
+    if len(names) != 1:
+        raise InputError(f"tolerance = {tolerance!r} is for one axis; select along one at a time")
+    return _number(names[0], cube.variables[names[0]], tolerance)
+
+
+def missing(cube: "xarray.Dataset", asked: Mapping[str, Any], found: Mapping[str, Any]) -> None:
+    """Refuse values with units that are not on their axis, naming the nearest."""
+    for name, value in asked.items():
+        if not isinstance(value, str) or not isinstance(found[name], float):
+            continue
+        points = cube[name].values
+        if not (points == found[name]).any():
+            near = points[np.argmin(np.abs(points - found[name]))]
+            share, unit = scale(str(cube[name].attrs.get("units", "1")), [near], name)
+            there = f"{near / share:.10g} {unit}".strip()
+            raise InputError(
+                f"{name} = {value!r} is not on the axis; the nearest is {there}: give it, or "
+                'method="nearest"'
+            )
+
+
+def _read(name: str, axis: "xarray.Variable", value: Any) -> Any:
+    """A value in the axis' unit, snapped to an axis point a few bits away."""
+    number = _number(name, axis, value)
+    if number is value or np.ndim(number):
+        return number
+    if axis.dtype.kind == "m":
+        return number
+    points = axis.values
+    near = points[np.isclose(points, number, _SLACK, 0)]
+    return near[np.argmin(np.abs(near - number))] if near.size > 1 else (*near, number)[0]
+
+
+def _number(name: str, axis: "xarray.Variable", value: Any) -> Any:
+    duration = axis.dtype.kind == "m"
+    if isinstance(value, np.timedelta64 | datetime.timedelta) and not duration:
+        seconds = np.timedelta64(value) / np.timedelta64(1, "s")
+        try:  # a bare count would be taken by xarray as a number in the axis' unit
+            return converted(float(seconds), "s", unit_of(name, axis))
+        except UnitError as error:
+            raise InputError(f"{name} = {shown(value)} {error}; give another value") from None
+    if isinstance(value, str):
+        own = "s" if duration else unit_of(name, axis)
+        try:
+            ratio(own, own)  # checked before parsing: it may come from a file
+            number = parse(value, own, name)
+        except UnitError as error:
+            raise InputError(str(error)) from None
+    elif (pair := carried(value)) is not None and not hasattr(value, "dims"):
+        own = "s" if duration else unit_of(name, axis)
+        try:
+            many = np.ndim(pair[0]) > 0
+            number = (
+                pair[0] * factor(pair[1], own) if many else converted(float(pair[0]), pair[1], own)
+            )
+        except UnitError as error:
+            raise InputError(f"{name} = {shown(value)} {error}; give it in {own}") from None
+    else:
+        return value
+    return _durations(Fraction(1), number)[()] if duration else number

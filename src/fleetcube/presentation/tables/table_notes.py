@@ -1,0 +1,85 @@
+"""The foot of a table: the basis of its numbers, and choices made by defaults."""
+
+import json
+import textwrap
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from fleetcube.grid.plan.labels import DEFAULTS, PARTLY, REMARKS
+from fleetcube.grid.text import WIDTH
+from fleetcube.kernels.physics.roles import EFFICIENCIES, ENDING, FAILURES, RULES, TIME
+
+from .tables import label
+
+if TYPE_CHECKING:
+    import xarray
+
+_SHORT = 86400.0  # seconds
+_ENDLESS = 300 * 365.25 * 86400  # seconds
+_MOST_LOOKED_AT = 1_000_000  # points
+_MEDIANS = "fleetcube_medians"
+
+
+def told(found: "xarray.Dataset", without: Collection[str] = ()) -> list[str]:
+    """Remarks on a table of results, a line each."""
+    uncounted = str(found.attrs.get("fleetcube_uncounted", "")).splitlines()
+    return [*uncounted, *_lasting(found), *_rare(found), *remarks(found.attrs, without)]
+
+
+def _lasting(found: "xarray.Dataset") -> list[str]:
+    """Remarks on jobs of over 300 years, which numbers of days hide, and of less than a day."""
+    times = found.get(TIME)
+    if times is None or times.chunks is not None or times.size > _MOST_LOOKED_AT:
+        return []
+    seconds = times.values.astype("m8[s]").astype(float) if times.dtype.kind == "m" else times
+    short = 0.0 if ENDING in str(found.attrs.get("fleetcube_spec")) else _SHORT
+    lines = []
+    for odd, said in (
+        (seconds > _ENDLESS, "is over 300 years{}: such a job never ends (see goodput)"),
+        (seconds < short, "is under a day{}: " + f"{ENDING}=saved counts the save at its end"),
+    ):
+        count = int(odd.sum())
+        where = f" at {count:,} of {times.size:,} points" if times.size > 1 else ""
+        lines += [f"{TIME} {said.format(where)}"] * (count > 0)
+    return lines
+
+
+def _rare(found: "xarray.Dataset") -> list[str]:
+    """A remark on failures so rare that their number says little."""
+    counts = found.get(FAILURES)
+    most = 1.0 if counts is None or counts.chunks is not None else float(counts.max())
+    said = f"at most {most:.1g} failures expected: {100 * most:.1g} % chance of any"
+    return [said] * (0 < most < 0.01)
+
+
+def remarks(attrs: Mapping[Any, Any], without: Collection[str] = ()) -> list[str]:
+    """Remarks on a result's basis, a line each: calibration, medians of distributions, defaults.
+    Inputs in `without`, which were searched, are not defaults."""
+    lines = str(attrs.get(REMARKS, "")).splitlines()
+    if _MEDIANS in attrs:
+        lines.append(f"uncertain inputs at their medians: {', '.join(json.loads(attrs[_MEDIANS]))}")
+    return [*lines, *_decided(attrs, without)]
+
+
+def _decided(attrs: Mapping[Any, Any], without: Collection[str]) -> list[str]:
+    """Remarks on inputs left to defaults."""
+    left = {n: v for n, v in json.loads(attrs.get(DEFAULTS, "{}")).items() if n not in without}
+    where = dict.fromkeys(str(attrs.get(PARTLY, "")).split(), " where not given")
+    lines = []
+    for name in [name for name in RULES if name in left]:
+        value = left.pop(name)
+        equal = "" if value is None else f" = {value:.4g}"
+        lines.append(f"{name} by default{where.get(name, '')}: {RULES[name]}{equal}")
+    said = {name: f"{name} {label(value)}{where.get(name, '')}" for name, value in left.items()}
+    efficiencies = [said.pop(name) for name in EFFICIENCIES if name in said]
+    if efficiencies:
+        lines.append(f"efficiency by default, not calibrated: {', '.join(efficiencies)}")
+    if said:
+        lines.append(f"layout by default: {', '.join(said.values())}")
+    return lines
+
+
+def wrapped(lines: Iterable[str], width: int | None = None) -> list[str]:
+    """Lines wrapped at a width, by default at 80 columns, continuations indented."""
+    how: Any = {"subsequent_indent": "  ", "break_long_words": False, "break_on_hyphens": False}
+    return [part for line in lines for part in textwrap.wrap(line, width or WIDTH.get(), **how)]

@@ -1,0 +1,526 @@
+"""Print a cut of a cube as a table, or write it for other tools."""
+
+import io
+import json
+import math
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fleetcube.grid.errors import EXTRA, InputError, check_path, nearest
+from fleetcube.grid.plan.labels import END_OF
+from fleetcube.grid.spec import dates, phases, values
+from fleetcube.grid.spec.axes import PHASE
+from fleetcube.grid.spec.axis import Array
+from fleetcube.grid.spec.graphs import graph_at
+from fleetcube.grid.text import guarded, visible
+from fleetcube.kernels.declare import written
+from fleetcube.kernels.graph.roles import REASON
+from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.kernels.physics.roles import IN_HOURS, MEMORY, NEAR, TIME
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    import xarray
+
+FORMATS = (".csv", ".parquet", ".xlsx", ".nc", ".json")
+_WRITERS = {".parquet": "pyarrow", ".xlsx": "xlsxwriter"}  # packages of the extra `table`
+_EXTRA = f"needs {EXTRA.format('table')}"
+_SHEET = 1_048_576  # rows of an Excel sheet, headings included
+STDOUT = Path("-")
+MOST_ROWS = 200  # of a printed table
+_SPAN = "90 %"
+INTERVAL = f"({_SPAN})"  # in the heading of numbers with intervals
+BELOW = "_chance_below"  # ending of the names of probabilities, which are printed in words
+_NO_TIMES = ("sum", "count")  # reductions whose times are not those of a job
+# unit -> (factor, shown unit), largest first
+SCALES = {
+    "s": [(86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us")],
+    "B": [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1.0, "B")],
+    "B/s": [(1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1.0, "B/s")],
+    "FLOP": [(1e18, "EFLOP"), (1e12, "TFLOP"), (1.0, "FLOP")],
+    "FLOP/s": [(1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1.0, "FLOP/s")],
+    "W": [(1e9, "GW"), (1e6, "MW"), (1e3, "kW"), (1.0, "W")],
+    "J": [(3.6e12, "GWh"), (3.6e9, "MWh"), (3.6e6, "kWh"), (1.0, "J")],
+    "kg": [(1e3, "t"), (1.0, "kg"), (1e-3, "g")],
+    "kg/J": [(1e-3 / 3.6e6, "g/kWh")],
+    "USD": [(1e6, "M USD"), (1.0, "USD")],
+    "USD/J": [(1 / 3.6e6, "USD/kWh")],
+}
+
+
+def variables(cube: "xarray.Dataset", names: Sequence[str]) -> "xarray.Dataset":
+    """The named variables of a cube with the ends of their intervals; by default all."""
+    check_variables(names, [str(key) for key in cube.data_vars])
+    ends = [str(n) for n, own in cube.data_vars.items() if own.attrs.get(END_OF) in names]
+    return cube[[*names, *ends]] if names else cube
+
+
+def check_variables(names: Sequence[str], known: Sequence[str]) -> None:
+    for name in names:
+        if name not in known:
+            hint = nearest(name, known, f"it has {', '.join(known)}")
+            raise InputError(f"the cube has no variable {name!r}; {hint}")
+
+
+def scale(unit: str, numbers: Any, name: str = "") -> tuple[float, str]:
+    """A readable factor and unit for numbers: 86400 s is 1 d, but lifetimes are in hours."""
+    if unit == "s" and name.endswith(IN_HOURS):
+        return 3600.0, "h"
+    sizes = np.abs(np.asarray(numbers, dtype=float))
+    sizes = sizes[np.isfinite(sizes) & (sizes > 0)]
+    if unit not in SCALES:
+        return 1.0, "" if unit == "1" else unit
+    typical = float(np.median(sizes)) if sizes.size else 1.0
+    return next((s for s in SCALES[unit] if typical >= s[0]), SCALES[unit][-1])
+
+
+def label(value: Any) -> str:
+    value = value.item() if isinstance(value, np.generic) else value
+    return written(value)
+
+
+def memory_use(one: Any) -> str:
+    """The memory of a GPU that a point needs and has, and the margin; empty without a limit."""
+    need, margin, most = (float(one[name]) if name in one else math.nan for name in MEMORY)
+    if not margin < 1:
+        return ""
+    free = f"{margin:.1%} free" if margin >= 0 else f"{-margin:.1%} too much"
+    sizes = f"{need / 1e9:.1f} of {need / (1 - margin) / 1e9:.1f} GB"
+    return f"{sizes}, {free}; the model is within {most / need - 1:.0%}"
+
+
+def cannot_run(one: Any) -> str:
+    """A line with the reason why a point cannot run; empty if it can, or that is unknown."""
+    if REASON not in one or int(one[REASON]) <= 0:
+        return ""
+    reason = one[REASON]
+    return f"It cannot run: {meanings(reason.attrs, reason.values.reshape(1))[0]}."
+
+
+def wrong_points(cube: Any, left: bool) -> list[str]:
+    """A line on layouts that cannot run: whether their values are `left` out."""
+    count = int((cube[REASON] > 0).sum()) if REASON in cube.coords else 0
+    given = "beside them is what the formulas give; --infeasible exclude leaves it out"
+    held = "what depends on them is left out" if left else given
+    if not count:
+        return []
+    found = "" if count < cube[REASON].size else "; fleetcube plan seeks one that can"
+    return [f"{count:,} of {cube[REASON].size:,} layouts cannot run: {held}{found}"]
+
+
+def table(cube: "xarray.Dataset") -> tuple[list[str], list[list[str]]]:
+    """A small cube as text: headings with units, and one row for each point.
+
+    A last column marks infeasible points, if there are any, and those within the model's error of
+    the memory limit. Raises InputError for more than MOST_ROWS.
+    """
+    whole = cube
+    if REASON in cube.coords and (not cube.data_vars or (cube[REASON] != 0).any()):
+        whole = cube.reset_coords(REASON)
+    if NEAR in cube.coords and (cube[NEAR] == 1).any():
+        whole = whole.reset_coords(NEAR)
+    dims = _dims(whole)
+    check_rows({dim: whole.sizes[dim] for dim in dims}, "cut axes (axis=value)")
+    columns = []
+    shown = [str(name) for name in whole.data_vars if END_OF not in whole[name].attrs]
+    for name in [*_labelled(whole, dims), *shown]:
+        cells = _cells(whole, name, dims)
+        heading, texts = _column(name, whole[name].attrs, cells)
+        ends = [f"{name}_low", f"{name}_high"]
+        if all(end in whole and END_OF in whole[end].attrs for end in ends):
+            factor, _ = scale(str(whole[name].attrs.get("units", "1")), cells, name)
+            rows = (cells, *(_cells(whole, end, dims) for end in ends))
+            told = list(map(estimate, texts, *(row / factor for row in rows)))
+            heading, texts = f"{heading} {INTERVAL}" if told != texts else heading, told
+        columns.append((heading, texts))
+        if name == TIME:
+            columns += _days(whole, dims)
+    headings = [heading for heading, _ in columns]
+    return headings, [list(row) for row in zip(*(cells for _, cells in columns), strict=True)]
+
+
+def estimate(shown: str, value: float, low: float, high: float) -> str:
+    """A number as shown, with its interval, if known and not within 4 digits: 75.48 (62 to 92), or
+    85.4 +- 5.8 where both sides are alike in the digits shown, two of half the width; one where the
+    number has no more decimals."""
+    ends = numbers([low, high])
+    if not low < high or ends[0] == ends[1]:
+        return shown
+    half = (high - low) / 2
+    if "e" in shown or not 1e-6 < half < 1e9:
+        return f"{shown} ({' to '.join(ends)})"
+    places = 1 - math.floor(math.log10(half))
+    places = min(places, max(len(shown.partition(".")[2]), places - 1))
+    if float(low).is_integer() and float(high).is_integer():
+        places = min(places, 0)  # a count
+    below, above, *ends = (
+        f"{round(float(n), places):z,.{max(places, 0)}f}"
+        for n in (value - low, high - value, low, high)
+    )
+    return f"{shown} +- {above}" if below == above else f"{shown} ({' to '.join(ends)})"
+
+
+def started(cube: "xarray.Dataset") -> tuple["date | None", dict[str, Any]]:
+    """The start date of a cube's jobs, if its spec states one; and the spec."""
+    spec = json.loads(cube.attrs.get("fleetcube_spec", "{}"))
+    return dates.start_of(spec.get("scenario", {})), spec
+
+
+def _days(cube: "xarray.Dataset", dims: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Columns of dates, the last with its interval."""
+    made = dict(_dates(cube, dims))
+    if spans := made.pop(_SPAN, None):
+        pairs = zip(made.pop("ends on"), spans, strict=True)
+        made[f"ends on {INTERVAL}"] = [f"{day} ({span})" if span else day for day, span in pairs]
+    return list(made.items())
+
+
+def _dates(cube: "xarray.Dataset", dims: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Columns of the jobs' end dates, if the spec states a start; for phases also start dates."""
+    since, spec = started(cube)
+    if since is None or str(cube.attrs.get("fleetcube_reduction", "")).startswith(_NO_TIMES):
+        return []
+    ends = {"ends on": TIME}
+    if TIME + "_low" in cube:
+        ends |= {"from": TIME + "_low", "to": TIME + "_high"}
+    one = phases.names(spec["scenario"]) if PHASE in spec["axes"] else []
+    times = {key: cube[name] for key, name in ends.items()}
+    columns = []
+    if one:
+        if PHASE not in cube[TIME].dims or cube[PHASE].values.tolist() != one:
+            return []  # earlier phases are missing here
+        before = times["ends on"].cumsum(PHASE, skipna=False) - times["ends on"]
+        columns.append(("starts on", before, dates.begin))
+        times = {key: own.cumsum(PHASE, skipna=False) for key, own in times.items()}
+    columns.append(("ends on", times.pop("ends on"), dates.end))
+    columns += [(key, own, dates.end) for key, own in times.items()]
+    made = {}
+    for key, own, day in columns:
+        cells = _cells(cube.assign({TIME: own}), TIME, dims).tolist()
+        made[key] = [day(since, seconds) for seconds in cells]
+    if "from" in made:
+        pairs = zip(made.pop("from"), made.pop("to"), strict=True)
+        made[_SPAN] = [" to ".join(pair) if len({*pair}) > 1 else "" for pair in pairs]
+    return list(made.items())
+
+
+def _dims(cube: "xarray.Dataset") -> list[str]:
+    """The axes that any variable has, in the order of the coordinates."""
+    used = dict.fromkeys(str(dim) for array in cube.data_vars.values() for dim in array.dims)
+    return [*(str(n) for n in cube.coords if n in used), *(n for n in used if n not in cube.coords)]
+
+
+def _labelled(cube: "xarray.Dataset", dims: Sequence[str]) -> list[str]:
+    return [dim for dim in dims if dim in cube.coords]
+
+
+def _cells(cube: "xarray.Dataset", name: str, dims: Sequence[str]) -> Any:
+    """One value for each point of some axes, the last axis fastest."""
+    own = cube[name]
+    spread = own.expand_dims({dim: cube.sizes[dim] for dim in dims if dim not in own.dims})
+    return spread.transpose(*dims).values.reshape(-1)
+
+
+def check_rows(sizes: Mapping[str, int], remedy: str) -> None:
+    rows = math.prod(sizes.values())
+    if rows > MOST_ROWS:
+        lengths = ", ".join(f"{dim} ({size})" for dim, size in sizes.items())
+        raise InputError(
+            f"the table has {rows:,} rows over {lengths}; {remedy}, or write it with -o to a file"
+        )
+
+
+def _column(name: str, attrs: Mapping[str, Any], cells: Any) -> tuple[str, list[str]]:
+    if "flag_meanings" in attrs:
+        words = meanings(attrs, cells)
+        if name == REASON:
+            said = {"feasible": "yes", "undefined": "-"}
+            return "feasible", [said.get(text, f"no: {text}") for text in words]
+        return name, words
+    if cells.dtype.kind not in "iuf":
+        return name, [label(cell) for cell in cells]
+    if name.endswith(BELOW):
+        return name, ["-" if np.isnan(cell) else chance(cell) for cell in cells]
+    factor, unit = scale(str(attrs.get("units", "1")), cells, name)
+    shown = ["-" if cell == "nan" else cell for cell in numbers(cells / factor)]
+    return _heading(name, unit) + counted(attrs), shown
+
+
+def counted(attrs: Mapping[str, Any]) -> str:
+    """The convention by which a variable is counted, to print after it; none if the default."""
+    usual = {"", *(own.default for own in PHYSICS.inputs.values() if own.convention)}
+    return f" ({own})" if (own := attrs.get("convention", "")) not in usual else ""
+
+
+def _heading(name: str, unit: str) -> str:
+    return f"{name} [{unit}]" if unit not in ("", "1") else name
+
+
+def meanings(attrs: Mapping[str, Any], codes: Any) -> list[str]:
+    """Meanings of the codes in a 1-D flag array."""
+    known = np.atleast_1d(attrs["flag_values"]).tolist()
+    words = dict(zip(known, str(attrs["flag_meanings"]).split(), strict=False))
+    return [words.get(code, "undefined") for code in codes.tolist()]
+
+
+def numbers(column: Any) -> list[str]:
+    """Numbers as text in one format. Whole numbers stay whole. Others have the same significant
+    digits: 4, or fewer if that changes nothing; no digit before the point is cut. If one is below
+    1e-4 or from 1e9, all have exponents."""
+    values = np.asarray(column, dtype=float).tolist()
+    sized = [value for value in values if math.isfinite(value) and value != 0]
+    digits = next((n for n in (1, 2, 3) if all(_same(value, n) for value in sized)), 4)
+    if not all(1e-4 <= abs(value) < 1e9 for value in sized):
+        shown = f".{digits - 1}e"
+        return [format(value, shown if value else ".0f") for value in values]
+    if all(value.is_integer() for value in sized):
+        return [f"{value:,.0f}" for value in values]
+    return [f"{value:,.{_decimals(value, digits)}f}" for value in values]
+
+
+def _same(value: float, digits: int) -> bool:
+    """Whether this many significant digits are as exact as 4."""
+    return float(f"{value:.{digits - 1}e}") == float(f"{value:.3e}")
+
+
+def _decimals(value: float, digits: int) -> int:
+    if value == 0 or not math.isfinite(value):
+        return 0
+    return max(0, digits - 1 - int(f"{value:.{digits - 1}e}".partition("e")[2]))
+
+
+def check_target(path: Path, overwrite: bool = False) -> None:
+    """Refuse a file that cannot be written; "-" is standard output."""
+    if path == STDOUT:
+        return
+    if path.suffix.lower() not in FORMATS:
+        raise InputError(
+            f"{str(path)!r} is not one of {', '.join(FORMATS)}; change its ending, or write - for "
+            "CSV to standard output"
+        )
+    check_new(path, overwrite, "--overwrite")
+    if (writer := _WRITERS.get(path.suffix.lower())) and not find_spec(writer):
+        raise InputError(f"writing {path.suffix} {_EXTRA}")
+
+
+def check_new(path: Path, overwrite: bool = False, instead: str = "remove it") -> None:
+    """Refuse a file that exists, and a folder that is not writable."""
+    check_path(path)
+    if path.exists() and not (overwrite and path.is_file()):
+        raise InputError(f"{str(path)!r} exists; choose another name or {instead}")
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise InputError(f"there is no folder {str(folder)!r}; create it first")
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"cannot write into {str(folder)!r}; choose another folder")
+
+
+def check_sheet(path: Path, sizes: Mapping[str, int]) -> None:
+    rows = math.prod(sizes.values())
+    if path.suffix.lower() == ".xlsx" and rows >= _SHEET:
+        raise InputError(
+            f"the table has {rows:,} rows, and a sheet holds {_SHEET - 1:,}; cut axes "
+            "(axis=value), or write .parquet"
+        )
+
+
+def export(
+    cube: "xarray.Dataset", path: Path, whole: bool = False, overwrite: bool = False
+) -> None:
+    """Write a cut of a cube as one of FORMATS, or as CSV to standard output ("-"). Of rows, those
+    without a value that cannot run are left out.
+
+    Values are in base units, counts are whole numbers. CSV and Excel are for people: units in
+    headings, flags in words; other formats have flag codes and their meanings. Tables have axes and
+    variables; with `whole`, and in .nc and .json, also the values that labels stand for.
+    """
+    check_target(path, overwrite)
+    check_sheet(path, {dim: cube.sizes[dim] for dim in _dims(cube)})
+    if path == STDOUT:
+        table = _frame_for_people(cube.load(), whole).to_csv(index=False)
+        sys.stdout.write(visible(table) if sys.stdout.isatty() else table)
+        sys.stdout.flush()
+        return
+    made = path.with_name(f"{path.stem}.{os.getpid()}{path.suffix}") if path.exists() else path
+    try:
+        _write(cube.load(), made, whole)
+        if made != path:  # the old one stays until the new one is complete
+            os.replace(made, path)
+    except BaseException as error:
+        made.unlink(missing_ok=True)  # leave no partial file
+        extra = isinstance(error, ImportError)
+        if extra or (isinstance(error, ValueError) and "netCDF" in str(error)):
+            raise InputError(f"writing {path.suffix} {_EXTRA}") from None
+        if isinstance(error, OSError | RuntimeError):  # NetCDF raises RuntimeError on a full disk
+            why = getattr(error, "strerror", None) or f"{error}; is the disk full?"
+            raise InputError(f"cannot write {str(path)!r} ({why}); choose another") from None
+        raise
+
+
+def left_out(cube: "xarray.Dataset", path: Path) -> int:
+    """Rows that a file of them leaves out."""
+    grid = path.suffix.lower() in (".nc", ".json")
+    return 0 if grid or REASON not in cube else int(_blank(cube, _dims(cube)).sum())
+
+
+def _blank(cube: "xarray.Dataset", dims: Sequence[str]) -> Array:
+    """Which rows over some axes have no value because they cannot run."""
+    size = math.prod(cube.sizes[dim] for dim in dims)
+    if {*cube.data_vars} == {REASON} or REASON not in cube or {*cube[REASON].dims} - {*dims}:
+        return np.zeros(size, bool)
+    none = _cells(cube, REASON, dims) > 0
+    for name in (str(name) for name in cube.data_vars if name != REASON):
+        cells = _cells(cube, name, dims)
+        flags = "flag_meanings" in cube[name].attrs
+        none &= cells == -1 if flags else np.isnan(cells) if cells.dtype.kind == "f" else False
+    return np.asarray(none)
+
+
+def _write(cube: "xarray.Dataset", path: Path, whole: bool) -> None:
+    ending = path.suffix.lower()
+    if ending == ".nc":
+        plain = _with_counts(cube)
+        for variable in plain.variables.values():
+            variable.encoding = {}  # Zarr's chunks and codecs do not apply to netCDF
+        path.write_bytes(bytes(4096))  # otherwise NetCDF reports a full disk as "Permission denied"
+        plain.to_netcdf(path)
+    elif ending == ".json":
+        path.write_text(
+            json.dumps(finite(_with_counts(cube).to_dict()), default=str), encoding="utf-8"
+        )
+    elif ending == ".csv":
+        _frame_for_people(cube, whole).to_csv(path, index=False)
+    elif ending == ".xlsx":
+        _write_sheet(_frame_for_people(cube, whole, guard=str), path)
+    else:
+        _write_parquet(cube, path, whole)
+
+
+def _told(cube: "xarray.Dataset", dims: Sequence[str], whole: bool) -> list[str]:
+    """Coordinates that are columns: axes, even if cut to one value, and those that explain a row.
+    With `whole`, also the values that labels stand for."""
+    axes = json.loads(cube.attrs.get("fleetcube_spec", "{}")).get("axes", {})
+    kept = [
+        str(name)
+        for name, coordinate in cube.coords.items()
+        if set(coordinate.dims) <= {*dims}
+        and (whole or name in axes or not values.is_known(graph_at(cube.attrs), name))
+    ]
+    return list(dict.fromkeys([*kept, *_labelled(cube, dims)]))
+
+
+def _frame_for_people(
+    cube: "xarray.Dataset", whole: bool, guard: Callable[[str], str] = guarded
+) -> Any:
+    """One row for each point, flags in words."""
+    import pandas
+
+    told = cube.reset_coords(REASON) if REASON in cube.coords else cube
+    dims = _dims(told)
+    columns: dict[str, Any] = {}
+    for name in dict.fromkeys([*_told(told, dims, whole), *map(str, told.data_vars)]):
+        attrs, cells = told[name].attrs, _cells(told, name, dims)
+        if "flag_meanings" in attrs:
+            cells = list(map(guard, meanings(attrs, cells)))
+        elif cells.dtype.kind not in "iuf":
+            cells = [guard(label(cell)) for cell in cells]
+        columns[guard(_heading(name, str(attrs.get("units", "1"))))] = _whole(name, cells)
+        if name == TIME:
+            days = _dates(told, dims)
+            columns |= {f"ends on: {head}" if head == _SPAN else head: row for head, row in days}
+    return pandas.DataFrame(columns)[~_blank(told, dims)]
+
+
+def _whole(name: str, cells: Any) -> Any:
+    """A count as whole numbers, missing where NaN; other cells unchanged."""
+    import pandas
+
+    row = PHYSICS.inputs.get(name)
+    if row is None or row.kind != "count" or np.asarray(cells).dtype.kind != "f":
+        return cells
+    there = np.isfinite(cells)
+    if np.isinf(cells).any() or (np.floor(cells[there]) != cells[there]).any():
+        return cells
+    if there.all():
+        return cells.astype(np.int64)
+    return pandas.array(np.where(there, cells, np.nan), dtype="Int64")
+
+
+def _with_counts(cube: "xarray.Dataset") -> "xarray.Dataset":
+    """A copy whose counts are whole numbers, where none is missing."""
+    made = {name: (own, _whole(str(name), own.values)) for name, own in cube.variables.items()}
+    rows = {n: (own.dims, row, own.attrs) for n, (own, row) in made.items() if row.dtype == "i8"}
+    coords = {name: row for name, row in rows.items() if name in cube.coords}
+    return cube.assign({n: row for n, row in rows.items() if n not in coords}).assign_coords(coords)
+
+
+def _write_sheet(frame: Any, path: Path) -> None:
+    """One Excel sheet with frozen headings; text is never a formula or a link."""
+    import pandas
+
+    options = {"strings_to_formulas": False, "strings_to_urls": False, "strings_to_numbers": False}
+    options["in_memory"] = True  # a full disk would leave temporary files behind
+    made = io.BytesIO()
+    with pandas.ExcelWriter(made, "xlsxwriter", engine_kwargs={"options": options}) as writer:
+        frame.to_excel(writer, sheet_name="fleetcube", index=False, freeze_panes=(1, 0))
+        writer.sheets["fleetcube"].autofit()
+    path.write_bytes(made.getvalue())
+
+
+def _write_parquet(cube: "xarray.Dataset", path: Path, whole: bool) -> None:
+    """One row for each point, with attributes as metadata of the columns and the file."""
+    import pandas
+    import pyarrow
+    import pyarrow.parquet
+
+    dims = [*(used := _dims(cube)), *(str(dim) for dim in cube.dims if dim not in used)]
+    points = cube if dims else cube.expand_dims("point")
+    frame: Any = points.to_dataframe(dim_order=dims or None).reset_index()
+    told = [str(name) for name in cube.coords] if whole else [*_told(cube, dims, False), REASON]
+    more = (name for name in told if name not in dims and name in cube.coords)
+    names = dict.fromkeys([*_labelled(cube, dims), *cube.data_vars, *more])
+    frame = frame[~_blank(cube, dims)]
+    columns = {name: _whole(str(name), frame[name].to_numpy()) for name in names}
+    table = pyarrow.Table.from_pandas(pandas.DataFrame(columns), preserve_index=False)
+    fields = [f.with_metadata(_metadata(cube[f.name].attrs)) for f in table.schema]
+    metadata = table.schema.metadata | _metadata(cube.attrs)
+    pyarrow.parquet.write_table(table.cast(pyarrow.schema(fields, metadata)), path)
+
+
+def _metadata(attrs: Mapping[Any, Any]) -> dict[bytes, bytes]:
+    """Attributes as text; flag codes separated by spaces, like their meanings."""
+    return {
+        str(name).encode(): (
+            value if isinstance(value, str) else " ".join(map(str, np.atleast_1d(value).tolist()))
+        ).encode()
+        for name, value in attrs.items()
+    }
+
+
+def finite(value: Any) -> Any:
+    """A value for JSON, which has no NaN or infinity: null for NaN, text for infinity."""
+    if isinstance(value, dict):
+        return {key: finite(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(entry) for entry in value]
+    if isinstance(value, np.ndarray):
+        return finite(value.tolist())
+    if isinstance(value, np.generic):
+        return finite(value.item())
+    if isinstance(value, float) and not np.isfinite(value):
+        return None if np.isnan(value) else str(value)
+    return value
+
+
+def chance(share: float) -> str:
+    """A probability in words: 48 %, < 1 %."""
+    if 0.01 <= share <= 0.99:
+        return f"{100 * share:.0f} %"
+    return "< 1 %" if share < 0.01 else "> 99 %"
