@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from .run.settings import Settings
 from .spec.arguments import scenario_and_axes, stacked
-from .sweep import Sweep
+from .run.evaluation import Evaluation
 
 if TYPE_CHECKING:
     import xarray
@@ -48,5 +48,5 @@ def evaluate(
     """
     flat, unstacked = stacked(inputs)
     scenario, axes = scenario_and_axes(flat)
-    result = unstacked(Sweep(scenario, axes, outputs).evaluate(settings=settings))
+    result = unstacked(Evaluation(scenario, axes, outputs).evaluate(settings=settings))
     return result[outputs] if isinstance(outputs, str) else result
