@@ -31,7 +31,7 @@ from fleetcube.grid.run.recipe import Recipe
 from fleetcube.grid.store.journal import Block, Journal
 from fleetcube.grid.store.places.place import Folder
 from fleetcube.grid.store.writer import Writer
-from fleetcube.grid.sweep import Sweep
+from fleetcube.sweep import Sweep
 
 from .dask import heavy
 from .measure import BUILD, python, say

@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from fleetcube import Settings
-from fleetcube.grid.sweep import Sweep
+from fleetcube.sweep import Sweep
 
 from . import question
 from .measure import BUILD, interleave, python, ratio, say

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fleetcube.analysis.gradient import derivative_of
-from fleetcube.grid.sweep import Sweep
+from fleetcube.sweep import Sweep
 
 from . import question
 from .gradients import moved

@@ -10,8 +10,8 @@ from typing import Any
 from fleetcube import catalog
 from fleetcube.analysis.gradient import continuous
 from fleetcube.grid.run.settings import Settings
-from fleetcube.grid.sweep import Sweep
 from fleetcube.kernels.graph.bind import Binding
+from fleetcube.sweep import Sweep
 
 from . import question
 from .measure import interleave, say

@@ -12,9 +12,9 @@ from fleetcube.analysis.runs import read_target
 from fleetcube.analysis.solve.solve import Solver, solve_spec
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.spec.axes import coupled_axis
-from fleetcube.grid.sweep import Sweep
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
+from fleetcube.sweep import Sweep
 
 from .measure import interleave, ratio, say
 from .peers.contenders import dense_jax

@@ -8,8 +8,8 @@ import numpy as np
 
 from fleetcube.grid.read.lookup import interp
 from fleetcube.grid.spec.axes import coupled_axis
-from fleetcube.grid.sweep import Sweep
 from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.sweep import Sweep
 
 from .measure import interleave, ratio, say
 from .tables import Row, Table

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fleetcube.grid.sweep import Sweep
+from fleetcube.sweep import Sweep
 
 AXES = (
     "n_gpus",

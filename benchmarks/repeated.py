@@ -6,8 +6,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from fleetcube.grid.sweep import Sweep
 from fleetcube.presentation.pictures.picture import blank, saved, styled
+from fleetcube.sweep import Sweep
 
 from . import question
 from .measure import ROOT, interleave, ratio, say

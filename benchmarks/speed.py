@@ -9,8 +9,8 @@ import numpy as np
 
 from fleetcube import Settings
 from fleetcube.grid.spec.axis import Array
-from fleetcube.grid.sweep import Sweep
 from fleetcube.kernels.engines.job import default_threads, pool
+from fleetcube.sweep import Sweep
 
 from . import question
 from .measure import interleave, ratio, say

@@ -15,9 +15,9 @@ import numpy as np
 
 from fleetcube import Settings
 from fleetcube.grid.plan import memory
-from fleetcube.grid.sweep import Sweep
 from fleetcube.kernels.engines.job import Pool, pool
 from fleetcube.kernels.engines.tiles import TILE
+from fleetcube.sweep import Sweep
 
 from . import question
 from .dask import heavy

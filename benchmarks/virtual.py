@@ -96,7 +96,7 @@ def slice_once(number: int) -> dict[str, Any]:
     import dask.array  # noqa: F401  xarray imports it with the first Dataset
     import pint  # noqa: F401  and the spec's units need it
 
-    from fleetcube.grid.sweep import Sweep
+    from fleetcube.sweep import Sweep
 
     outputs, axes = SLICES[number]
     at = {name: SIDE // 2 for name in AXES if name not in axes}
@@ -148,11 +148,11 @@ def bare_loop() -> Any:
     """Hand-written goodput over gpu_mttf x checkpoint_write_bandwidth."""
     import numba
 
-    from fleetcube.grid.sweep import Sweep
     from fleetcube.kernels.engines.job import default_threads, pool
     from fleetcube.kernels.graph.bind import Binding
     from fleetcube.kernels.physics.checkpoints.checkpointing import exact_interval
     from fleetcube.kernels.physics.run import goodput
+    from fleetcube.sweep import Sweep
 
     jit = numba.njit(nogil=True, error_model="numpy")
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
 
+from .run.evaluation import Evaluation
 from .run.settings import Settings
 from .spec.arguments import scenario_and_axes, stacked
-from .run.evaluation import Evaluation
 
 if TYPE_CHECKING:
     import xarray

@@ -6,7 +6,7 @@ from statistics import median
 from typing import Any
 
 from fleetcube import Settings
-from fleetcube.grid.sweep import Sweep
+from fleetcube.sweep import Sweep
 
 from .. import question
 from ..measure import interleave, say

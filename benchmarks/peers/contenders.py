@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from fleetcube.grid.sweep import Sweep
 from fleetcube.kernels.engines import numpy as numpy_engine
 from fleetcube.kernels.graph.bind import Binding
 from fleetcube.kernels.graph.formulas import Function, parameters
+from fleetcube.sweep import Sweep
 
 
 def dense_numpy(sweep: Sweep) -> Callable[[], Any]:

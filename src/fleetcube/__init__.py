@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from fleetcube.grid.rows.table import evaluate_table as evaluate_table
     from fleetcube.grid.run.settings import Settings as Settings
     from fleetcube.grid.store.cube import open_cube as open_cube
-    from fleetcube.grid.sweep import Sweep as Sweep
     from fleetcube.presentation.explain import explain as explain
+    from fleetcube.sweep import Sweep as Sweep
 
     __version__: str
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _HOME = {
     "InputError": "fleetcube.grid.errors",
     "Settings": "fleetcube.grid.run.settings",
-    "Sweep": "fleetcube.grid.sweep",
+    "Sweep": "fleetcube.sweep",
     "citations": "fleetcube.grid.plan.citations",
     "diagnose": "fleetcube.analysis.diagnose",
     "evaluate": "fleetcube.grid.evaluate",

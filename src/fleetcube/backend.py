@@ -13,7 +13,7 @@ from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.spec.file import LARGEST
 from fleetcube.grid.spec.values import DType
 from fleetcube.grid.store.cube import open_cube
-from fleetcube.grid.sweep import Sweep
+from fleetcube.sweep import Sweep
 
 from . import accessor as accessor  # registers `.fleetcube`
 

@@ -8,7 +8,7 @@ from fleetcube import evaluate, simulate_schedule
 from fleetcube.analysis.schedules.job_schedule import job_schedule
 from fleetcube.cli import cli
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.sweep import Sweep
+from fleetcube.sweep import Sweep
 
 pytest.importorskip("matplotlib")
 

@@ -12,7 +12,7 @@ import fleetcube
 from fleetcube import Settings
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan import memory
-from fleetcube.grid.sweep import Sweep
+from fleetcube.sweep import Sweep
 
 from .common import Patch, cases, refused, written
 

@@ -14,7 +14,7 @@ from fleetcube.catalog import pooled
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.spec import auto
 from fleetcube.grid.spec.scenario import said_by
-from fleetcube.grid.sweep import Sweep
+from fleetcube.sweep import Sweep
 
 from .common import on_h100, ratios, refused, steps_file
 

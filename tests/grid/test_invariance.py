@@ -12,11 +12,11 @@ from fleetcube import Settings
 from fleetcube.grid.plan import tiles
 from fleetcube.grid.plan.execute import evaluate_block
 from fleetcube.grid.run import evaluation
-from fleetcube.grid.sweep import Sweep
 from fleetcube.kernels.engines import tiles as engine_tiles
 from fleetcube.kernels.graph.formulas import parameters
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
+from fleetcube.sweep import Sweep
 
 from ..draws import TIMES, scaled
 from .common import on_h100

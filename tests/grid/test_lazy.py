@@ -11,7 +11,7 @@ import xarray
 
 from fleetcube import Settings
 from fleetcube.grid.run import lazy, recipe
-from fleetcube.grid.sweep import Sweep
+from fleetcube.sweep import Sweep
 
 from .common import Patch, on_h100, refused
 

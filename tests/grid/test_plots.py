@@ -15,7 +15,6 @@ from fleetcube import Settings
 from fleetcube.analysis.step_parts import Part, step_parts, values_of
 from fleetcube.analysis.traffic import names_of
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.sweep import Sweep
 from fleetcube.presentation.pictures.kinds import LOSSES, flips, losses, pareto, roofline
 from fleetcube.presentation.pictures.picture import caption as caption_of
 from fleetcube.presentation.pictures.picture import looking, number, words
@@ -24,6 +23,7 @@ from fleetcube.presentation.pictures.step import step_picture
 from fleetcube.presentation.pictures.timeline import NAMES, timeline
 from fleetcube.presentation.pictures.topology import topology
 from fleetcube.presentation.tables.theme import LINES, PARTS
+from fleetcube.sweep import Sweep
 
 from .common import cases, on_h100, refused
 

@@ -20,10 +20,10 @@ from fleetcube.backend import Backend
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan import execute
 from fleetcube.grid.run import points
-from fleetcube.grid.sweep import Sweep
 from fleetcube.kernels.engines import auto as auto_engine
 from fleetcube.kernels.engines import numba as numba_engine
 from fleetcube.kernels.engines import numpy as numpy_engine
+from fleetcube.sweep import Sweep
 
 from ..draws import scaled
 from .common import Patch, on_h100, refused, written

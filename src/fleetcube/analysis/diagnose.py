@@ -16,12 +16,12 @@ from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.spec import auto, values
 from fleetcube.grid.spec.scenario import said_by
-from fleetcube.grid.sweep import Sweep
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
 from fleetcube.presentation.tables.html import record_html
 from fleetcube.presentation.tables.tables import meanings
+from fleetcube.sweep import Sweep
 
 from .interval import interval
 from .layouts import (

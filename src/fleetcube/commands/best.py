@@ -66,8 +66,8 @@ def best(
     """
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.run.settings import Settings
-    from fleetcube.grid.sweep import Sweep
     from fleetcube.kernels.graph.roles import REASON
+    from fleetcube.sweep import Sweep
 
     goals = [goal(text) for text in of]
     names = [name for name, _ in goals]

@@ -27,8 +27,8 @@ def traffic(path: str, selectors: Sequence[str]) -> Any:
     from fleetcube.analysis.traffic import TIMES, names_of
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.run.settings import Settings
-    from fleetcube.grid.sweep import Sweep
     from fleetcube.kernels.physics.roles import MEMORY
+    from fleetcube.sweep import Sweep
 
     def values(spec: dict[str, Any]) -> Any:
         names = names_of(spec)
@@ -57,7 +57,7 @@ def step(path: str, selectors: Sequence[str]) -> Any:
 
 def _values(spec: dict[str, Any], outputs: Sequence[str]) -> Any:
     from fleetcube.grid.run.settings import Settings
-    from fleetcube.grid.sweep import Sweep
+    from fleetcube.sweep import Sweep
 
     return Sweep(spec["scenario"], spec["axes"], outputs).evaluate(settings=Settings("numpy"))
 
@@ -97,7 +97,7 @@ def changed(
 ) -> Any:
     """The sweep of a spec with changed values and outputs; `otherwise` are its default outputs."""
     from fleetcube.grid.errors import InputError
-    from fleetcube.grid.sweep import Sweep
+    from fleetcube.sweep import Sweep
 
     spec = changed_spec(path, selectors)
     chosen = list(outputs) or spec["outputs"] or list(otherwise)

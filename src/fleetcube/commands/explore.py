@@ -72,8 +72,8 @@ def explore(source: str, port: int, host: str, no_browser: bool, output: str | N
 
 def _write(source: str, output: str) -> None:
     """Write the page of a spec to a file."""
-    from fleetcube.grid.sweep import Sweep
     from fleetcube.presentation.page.page import check_target
+    from fleetcube.sweep import Sweep
 
     check_target(output)
     text = Sweep.from_file(source).to_html(output, source)

@@ -85,10 +85,10 @@ def plan(
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.spec import phases
     from fleetcube.grid.spec.dates import NAME, start_of
-    from fleetcube.grid.sweep import Sweep
     from fleetcube.presentation.page.page import check_target, write
     from fleetcube.presentation.page.report import Question, report
     from fleetcube.presentation.tables.tables import finite
+    from fleetcube.sweep import Sweep
 
     if output is not None:
         check_target(output)

@@ -10,7 +10,7 @@ from fleetcube.commands.table import print_foot, print_table, write_table
 
 if TYPE_CHECKING:
     from fleetcube.grid.run.settings import Infeasible
-    from fleetcube.grid.sweep import Sense
+    from fleetcube.sweep import Sense
 
 _MOST_COUNTED = 10_000_000  # points whose reasons are counted
 

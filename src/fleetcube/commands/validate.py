@@ -185,7 +185,7 @@ def _print_rows(compared: Sequence["Compared"], rows: Sequence["Row"]) -> None:
 def _ends(row: "Compared", own: "Row") -> tuple[float, float]:
     """The ends of a prediction's interval, NaN if unknown."""
     from fleetcube.grid.run.settings import Settings
-    from fleetcube.grid.sweep import Sweep
+    from fleetcube.sweep import Sweep
 
     if not math.isnan(row.low) or row.of not in PHYSICS.quantities:
         return row.low, row.high

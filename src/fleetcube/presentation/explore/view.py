@@ -32,7 +32,7 @@ from fleetcube.presentation.tables.tables import export, scale
 if TYPE_CHECKING:
     import xarray
 
-    from fleetcube.grid.sweep import Sweep
+    from fleetcube.sweep import Sweep
 
 MOST_ACROSS = 400  # points shown along an axis, about one per pixel
 MOST_OPTIONS = 100  # longest axis of labels offered as a list
@@ -152,7 +152,7 @@ class View:
     @classmethod
     def open(cls, source: str) -> Self:
         """Open a spec (a TOML file, evaluated on view) or a stored cube."""
-        from fleetcube.grid.sweep import Sweep
+        from fleetcube.sweep import Sweep
 
         check_path(source)
         if source.startswith("example:") or source.endswith(".toml") or Path(source).is_file():

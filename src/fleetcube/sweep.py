@@ -10,13 +10,13 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from .errors import InputError
-from .run.evaluation import Evaluation
-from .run.settings import Settings
-from .run.stream import cluster_of, mapping
-from .spec.content import content
-from .spec.graphs import NAME as GRAPH
-from .spec.values import DType, check_dtype
+from fleetcube.grid.errors import InputError
+from fleetcube.grid.run.evaluation import Evaluation
+from fleetcube.grid.run.settings import Settings
+from fleetcube.grid.run.stream import cluster_of, mapping
+from fleetcube.grid.spec.content import content
+from fleetcube.grid.spec.graphs import NAME as GRAPH
+from fleetcube.grid.spec.values import DType, check_dtype
 
 if TYPE_CHECKING:
     import xarray
@@ -71,7 +71,7 @@ class Sweep(Evaluation):
         return (functools.partial(type(self), graph=named) if named else type(self)), given
 
     def _repr_html_(self) -> str:
-        from ..presentation.tables.html import sweep_html
+        from fleetcube.presentation.tables.html import sweep_html
 
         return sweep_html(self._plan(), self.spec)
 
@@ -108,10 +108,10 @@ class Sweep(Evaluation):
         the target exists, cannot be written, or is larger than the disk. Returns the path or the
         URL.
         """
-        from .store.append import engine_of
-        from .store.cube import check_chunks, store
-        from .store.places.address import place_of
-        from .store.places.place import Folder
+        from fleetcube.grid.store.append import engine_of
+        from fleetcube.grid.store.cube import check_chunks, store
+        from fleetcube.grid.store.places.address import place_of
+        from fleetcube.grid.store.places.place import Folder
 
         place = place_of(path)
         with self._asked(settings) as asked:
@@ -147,7 +147,7 @@ class Sweep(Evaluation):
 
         Returns its text. Raises InputError where it would be larger than 1 MB.
         """
-        from ..presentation.page.page import page, write
+        from fleetcube.presentation.page.page import page, write
 
         text = page(self.spec, title or "A sweep of fleetcube")
         if path is not None:
@@ -164,7 +164,7 @@ class Sweep(Evaluation):
 
         The function takes samples, (samples, inputs), as `SALib.ProblemSpec.evaluate` wants it.
         """
-        from ..analysis.salib import salib
+        from fleetcube.analysis.salib import salib
 
         return salib(self, of)
 
@@ -180,8 +180,8 @@ class Sweep(Evaluation):
         One task evaluates all outputs that share dimensions over one block, on one thread. `chunks`
         are sizes by axis; by default blocks hold a million points, cut alike along every axis.
         """
-        from .run.lazy import lazy
-        from .store.cube import check_chunks
+        from fleetcube.grid.run.lazy import lazy
+        from fleetcube.grid.store.cube import check_chunks
 
         with self._asked(settings) as asked:
             plan = self._plan(asked.engine, asked._mask)
@@ -196,7 +196,7 @@ class Sweep(Evaluation):
         give the same bits. What `xarray.open_dataset("sweep.toml", engine="fleetcube")` gives for a
         file.
         """
-        from .read.virtual import virtual
+        from fleetcube.grid.read.virtual import virtual
 
         with self._asked(settings) as asked:
             return virtual(self, asked, dtype)
@@ -233,8 +233,8 @@ class Sweep(Evaluation):
 
         Returns a Dataset. Memory: a few blocks; for bounded searches, tables of 16 million points.
         """
-        from ..analysis.runs import judged, narrowed
-        from .reduce.fold import reduce
+        from fleetcube.analysis.runs import judged, narrowed
+        from fleetcube.grid.reduce.fold import reduce
 
         with self._asked(settings) as asked:
             sweep, conditions = self._of(of), None
@@ -303,7 +303,7 @@ class Sweep(Evaluation):
         each point of the grid takes about a second. `optimum_status` says what was found, and
         `infeasible_reason` why nothing can run.
         """
-        from ..analysis.best import best
+        from fleetcube.analysis.best import best
 
         with self._asked(settings) as asked:
             return best(self, of, k, sense, over, search, where, also, asked)
@@ -340,8 +340,8 @@ class Sweep(Evaluation):
         the range: `nearest_...` are then the value scanned, and the output there, that come
         nearest. Where the output jumps over the target, the value after the jump.
         """
-        from ..analysis.runs import read_target
-        from ..analysis.solve.solve import solve_spec
+        from fleetcube.analysis.runs import read_target
+        from fleetcube.analysis.solve.solve import solve_spec
 
         aim = read_target(self.graph, target)
         with self._asked(settings) as asked:
@@ -380,7 +380,7 @@ class Sweep(Evaluation):
         least job time, `fastest_time`, among whole replicas on whole nodes that keep to the
         conditions, and `sync_wall_gpus` the closed form there. Raises InputError where none does.
         """
-        from ..analysis.wall import wall
+        from fleetcube.analysis.wall import wall
 
         with self._asked(settings) as asked:
             return wall(self.spec, between, batch_grows, where, day_price, asked, search)
@@ -409,7 +409,7 @@ class Sweep(Evaluation):
         docs/gradients.md. To store or reduce derivatives of any size, name them as outputs:
         "d_job_time_d_n_gpus", "dln_job_time_dln_gpu_mttf".
         """
-        from ..analysis.gradient import derivatives
+        from fleetcube.analysis.gradient import derivatives
 
         with self._asked(settings) as asked:
             return derivatives(self, of, wrt, kind, asked)
@@ -432,7 +432,7 @@ class Sweep(Evaluation):
         input 10 % smaller (`<of>_below`) and larger (`<of>_above`), or at the nearest valid whole
         numbers. The attribute `fleetcube_point` names the point.
         """
-        from ..analysis.sensitivity import rank_inputs
+        from fleetcube.analysis.sensitivity import rank_inputs
 
         return rank_inputs(self, of, wrt, at)
 
@@ -453,7 +453,7 @@ class Sweep(Evaluation):
         Returns a Dataset: `dominant`, a flag over the axes (0: none), and over `input` the share of
         the points that each dominates and the range of its elasticity.
         """
-        from ..analysis.sensitivity import dominant_inputs
+        from fleetcube.analysis.sensitivity import dominant_inputs
 
         with self._asked(settings) as asked:
             return dominant_inputs(self, of, wrt, asked)
@@ -483,7 +483,7 @@ class Sweep(Evaluation):
 
         Returns a Dataset over `input`, with 95 % confidence intervals. Needs the extra `sens`.
         """
-        from ..analysis.global_sensitivity import global_sensitivity
+        from fleetcube.analysis.global_sensitivity import global_sensitivity
 
         with self._asked(settings) as asked:
             return global_sensitivity(self, of, method, wrt, at, samples, spread, seed, asked)
@@ -517,7 +517,7 @@ class Sweep(Evaluation):
         `error_factor` is above 1 (a calibration sets it), the step's time is a lognormal of which
         90 % are within that factor; `step_time_error` or an axis of it overrides that.
         """
-        from ..analysis.uncertainty import uncertainty
+        from fleetcube.analysis.uncertainty import uncertainty
 
         with self._asked(settings) as asked:
             return uncertainty(self._of(of), of, q, method, samples, seed, asked)
@@ -544,8 +544,8 @@ class Sweep(Evaluation):
         `<output>_ratio`, with ends and `<output>_chance_below`, the probability that the output is
         below that of the base, where `compare` knows them. Distributions are at their medians.
         """
-        from ..analysis.interval import interval
-        from ..analysis.ratio import base_of, relative
+        from fleetcube.analysis.interval import interval
+        from fleetcube.analysis.ratio import base_of, relative
 
         sweep = self._of(of)
         base = base_of(sweep, relative_to)
