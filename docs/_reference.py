@@ -539,7 +539,7 @@ RETURNED = (
     (
         "What simulate_schedule returns",
         "A ``PlayedSchedule`` of passes.",
-        ("fleetcube.analysis.schedules.schedule.PlayedSchedule", "fleetcube.analysis.played.Pass"),
+        ("fleetcube.schedules.schedule.PlayedSchedule", "fleetcube.analysis.played.Pass"),
     ),
     (
         "cube.fleetcube",

@@ -81,39 +81,35 @@ def imports(package: str, path: Path) -> Iterator[tuple[str, int]]:
 
 # A package imports itself and lower layers, none of its own layer
 FLOORS = {
+    "fleetcube": (
+        {"stop", "graph", "laws", "xarray", "py"},
+        {"scenario"},
+        {"formats"},
+        {"tables"},
+        {"calibration"},
+        {"analysis"},
+        {"presentation"},
+        {"schedules"},
+        {"sweep"},
+        {"accessor"},
+        {"backend", "explore"},
+        {"commands"},
+        {"cli"},
+    ),
     "fleetcube.grid": (
         {"datasets", "errors", "progress", "text"},
         {"spec"},
-        {"formats"},
         {"plan"},
-        {"function"},
-        {"run"},
-        {"reduce", "store", "read"},
-        {"show"},
-        {"ask", "measured"},
-        {"plots"},
-        {"live", "schedules"},
-        {"sweep"},
-        {"diagnose", "evaluate", "explain", "rows"},
-        {"first"},
-        {"accessor"},
-        {"backend"},
-        {"explore"},
+        {"function", "run"},
+        {"evaluate", "read", "reduce", "rows", "store"},
     ),
     "fleetcube.kernels": (
         {"elementary", "declare", "alternatives", "reasons", "log"},
         {"ops"},
-        {
-            *("checkpoint", "checkpoint_tiers", "collectives", "layer", "learning", "ownership"),
-            *("pipeline", "roofline", "stages"),
-            *("statistics", "topology"),
-        },
-        {"reduce_scatter", "reliability", "repair", "scaling", "stragglers", "torus"},
-        {"graph"},
+        {"laws", "graph"},
         {"calculus"},
         {"engines"},
         {"physics"},
-        {"monte_carlo"},
     ),
 }
 
@@ -265,20 +261,20 @@ BY_ROLE = [
 # Modules about one topic, which may name it
 TOPICS = {
     "src/fleetcube/analysis/calibrations.py": "what calibrations say of the time of a step",
-    "src/fleetcube/analysis/schedules/job_schedule.py": "one job's schedule, played",
-    "src/fleetcube/analysis/schedules/schedule.py": "one pipeline's schedule, played",
+    "src/fleetcube/schedules/job_schedule.py": "one job's schedule, played",
+    "src/fleetcube/schedules/schedule.py": "one pipeline's schedule, played",
     "src/fleetcube/analysis/simulate.py": "failures and checkpoints of one job, played",
     "src/fleetcube/analysis/step_parts.py": "what adds up to the time of a step, part within part",
     "src/fleetcube/analysis/terms.py": "what adds up to the time of a step and to that of a job",
     "src/fleetcube/analysis/diagnose.py": "one step: its parts, and what may slow it",
-    "grid/first.py": "what a first spec says",
+    "src/fleetcube/presentation/first.py": "what a first spec says",
     "src/fleetcube/analysis/traffic.py": "the tiers of one job's network, and the traffic that crosses them",
     "src/fleetcube/analysis/wall.py": "what ends the gain of more GPUs",
     "grid/spec/auto.py": "what tells apart the steps that coefficients were fitted to",
     "grid/spec/framework.py": "what runs with pipeline stages",
     "grid/spec/hardware.py": "slices, nodes and network cards",
     "src/fleetcube/analysis/layouts.py": "layouts, and what is said of them",
-    "src/fleetcube/presentation/explore/view.py": "what the page shows first",
+    "src/fleetcube/explore/view.py": "what the page shows first",
     "src/fleetcube/presentation/pictures/kinds.py": "pictures of the losses, of the roofline and of job time",
     "src/fleetcube/presentation/pictures/step.py": "the picture of a step's time",
     "src/fleetcube/presentation/pictures/timeline.py": "the picture of a job's time",
@@ -293,7 +289,7 @@ WORDS = {
         "pue",
     },  # abbreviations, in upper case
     "src/fleetcube/presentation/pictures/topology.py": {"sites"},  # a kind of traffic
-    "src/fleetcube/presentation/tables/tables.py": {"feasible"},  # the heading of a column
+    "src/fleetcube/tables/tables.py": {"feasible"},  # the heading of a column
 }
 
 

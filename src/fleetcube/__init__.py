@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from fleetcube import catalog as catalog
     from fleetcube import laws as laws
     from fleetcube.analysis.diagnose import diagnose as diagnose
-    from fleetcube.analysis.schedules.schedule import simulate_schedule as simulate_schedule
     from fleetcube.analysis.simulate import simulate as simulate
     from fleetcube.formats.write import export as export
     from fleetcube.grid.errors import InputError as InputError
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from fleetcube.grid.run.settings import Settings as Settings
     from fleetcube.grid.store.cube import open_cube as open_cube
     from fleetcube.presentation.explain import explain as explain
+    from fleetcube.schedules.schedule import simulate_schedule as simulate_schedule
     from fleetcube.sweep import Sweep as Sweep
 
     __version__: str
@@ -41,7 +41,7 @@ _HOME = {
     "interp": "fleetcube.grid.read.lookup",
     "open_cube": "fleetcube.grid.store.cube",
     "simulate": "fleetcube.analysis.simulate",
-    "simulate_schedule": "fleetcube.analysis.schedules.schedule",
+    "simulate_schedule": "fleetcube.schedules.schedule",
 }
 __all__ = [
     "InputError",

@@ -60,13 +60,13 @@ class Accessor(Generic[_Cube]):
         Every variable gets the axes of `infeasible_reason`. With `drop`, labels of an axis along
         which nothing is feasible are left out. `reasons` counts the points.
         """
-        from fleetcube.presentation.tables.arrays import feasible
+        from fleetcube.tables.arrays import feasible
 
         return self._like_given(feasible(self._cube, drop))
 
     def reasons(self) -> dict[str, int]:
         """Count the feasible points, and the infeasible ones by reason."""
-        from fleetcube.presentation.tables.arrays import counted
+        from fleetcube.tables.arrays import counted
 
         return counted(self._cube)
 
@@ -84,7 +84,7 @@ class Accessor(Generic[_Cube]):
         as `tolerance`. A point that differs only by rounding (1e-9 relative) is found without a
         `method`. Plain numbers are in the unit of the axis.
         """
-        from fleetcube.presentation.tables.arrays import distance, located, missing
+        from fleetcube.tables.arrays import distance, located, missing
 
         asked = {**(indexers or {}), **axes}
         found = {name: located(self._cube, name, value) for name, value in asked.items()}
@@ -104,7 +104,7 @@ class Accessor(Generic[_Cube]):
 
         Rounded to a nanosecond; NaT if infinite, NaN or over 292 years, which an axis may not have.
         """
-        from fleetcube.presentation.tables.arrays import as_timedelta
+        from fleetcube.tables.arrays import as_timedelta
 
         listed = [names] if isinstance(names, str) else names
         return self._like_given(as_timedelta(self._cube, listed and self._keys(listed)))
@@ -114,7 +114,7 @@ class DatasetAccessor(Accessor[xarray.Dataset]):
     """`Dataset.fleetcube`; in a notebook, a table in convenient units with its basis."""
 
     def _repr_html_(self) -> str:
-        from fleetcube.presentation.tables.html import cube_html
+        from fleetcube.tables.html import cube_html
 
         return cube_html(self._given)
 
@@ -138,7 +138,7 @@ class DatasetAccessor(Accessor[xarray.Dataset]):
         `units` are units by name, of variables and coordinates ({"job_time": "d", "gpu_mttf":
         "h"}), or one unit for all variables (not coordinates) of its kind. Flags have none.
         """
-        from fleetcube.presentation.tables.arrays import everything_in, in_units
+        from fleetcube.tables.arrays import everything_in, in_units
 
         if isinstance(units, Mapping):
             return in_units(self._given, units)
@@ -151,7 +151,7 @@ class DatasetAccessor(Accessor[xarray.Dataset]):
         if today's formulas or records give values other than the cube's.
         """
         from fleetcube.analysis.reevaluate import with_interval
-        from fleetcube.presentation.tables.tables import check_variables
+        from fleetcube.tables.tables import check_variables
 
         names = [of] if isinstance(of, str) else of
         check_variables(names or (), [*map(str, self._given.data_vars)])
@@ -198,7 +198,7 @@ class DataArrayAccessor(Accessor[xarray.DataArray]):
         `units` is the unit, or units by name, of the array and of coordinates ({"job_time": "d",
         "gpu_mttf": "h"}).
         """
-        from fleetcube.presentation.tables.arrays import in_units
+        from fleetcube.tables.arrays import in_units
 
         given: Mapping[Any, str]
         given = units if isinstance(units, Mapping) else {self._given.name: units}
@@ -285,7 +285,7 @@ class Pictures:
         """The same picture as a Vega-Lite specification with its data, for other programs."""
         from fleetcube.presentation.pictures.picture import looking
         from fleetcube.presentation.pictures.vega import vega_lite
-        from fleetcube.presentation.tables.tables import finite
+        from fleetcube.tables.tables import finite
 
         name, x, y = self._over(x, y, of)
         with looking(**look):
@@ -348,7 +348,7 @@ class Pictures:
         from fleetcube.grid.spec.values import unit_of
         from fleetcube.presentation.pictures.kinds import NETWORK, ROOFLINE, roofline
         from fleetcube.presentation.pictures.picture import looking
-        from fleetcube.presentation.tables.arrays import in_units
+        from fleetcube.tables.arrays import in_units
 
         names = [name for name in (*ROOFLINE, NETWORK) if name in self._cube.data_vars]
         graph = graph_at(self._cube.attrs)
@@ -375,9 +375,9 @@ class Pictures:
 
     def schedule(self, *, path: str | PathLike[str] | None = None, **look: Unpack[Looks]) -> Any:
         """Draw which pipeline stage computes what and when, in a step of a one-point cube."""
-        from fleetcube.analysis.schedules.job_schedule import schedule_at
         from fleetcube.presentation.pictures.picture import looking
         from fleetcube.presentation.pictures.schedule import draw_schedule
+        from fleetcube.schedules.job_schedule import schedule_at
 
         with looking(**look):
             return draw_schedule(schedule_at(self._cube), _path(path), "s")

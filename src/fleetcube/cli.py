@@ -165,7 +165,7 @@ def run_spec(
     from fleetcube.grid.run.settings import Settings
     from fleetcube.grid.store.cube import open_cube, parse_chunks, size_of
     from fleetcube.grid.store.places.address import place_of
-    from fleetcube.presentation.tables.tables import FORMATS, check_target
+    from fleetcube.tables.tables import FORMATS, check_target
 
     sweep = changed(spec, selectors, variable)
     if relative_to and interval is False:
@@ -247,7 +247,7 @@ def _evaluated(
     from fleetcube.analysis.interval import is_predicted
     from fleetcube.analysis.runs import also_judged
     from fleetcube.grid.run.stream import user_sizes
-    from fleetcube.presentation.tables.tables import check_rows, check_sheet, table, wrong_points
+    from fleetcube.tables.tables import check_rows, check_sheet, table, wrong_points
 
     plan = sweep._plan(settings.engine, settings._mask)
     dims = {dim for own in plan.out_dims.values() for dim in own}
@@ -308,7 +308,7 @@ def simulate(
     from fleetcube.grid.spec.axes import make_axes
     from fleetcube.grid.spec.phases import NAME, names
     from fleetcube.kernels.physics.graph import PHYSICS
-    from fleetcube.presentation.tables.tables import MOST_ROWS, table, variables
+    from fleetcube.tables.tables import MOST_ROWS, table, variables
 
     own: Any = changed(spec, selectors, otherwise=["goodput"]).spec
     with progress("simulating"):
@@ -415,8 +415,8 @@ def slice_cube(
           gpu_mttf=50000h -v goodput -v job_time
     """
     from fleetcube.grid.store.cube import open_cube
-    from fleetcube.presentation.tables.selectors import select
-    from fleetcube.presentation.tables.tables import table, variables
+    from fleetcube.tables.selectors import select
+    from fleetcube.tables.tables import table, variables
 
     whole = open_cube(cube)
     variables(whole, variable)  # names first
@@ -458,8 +458,8 @@ def explain(name: str | None, selectors: tuple[str, ...]) -> None:
     from fleetcube.grid.errors import InputError, OpenError
     from fleetcube.presentation.explain import explain as text
     from fleetcube.presentation.explain import explain_traffic, origins
-    from fleetcube.presentation.tables.selectors import narrow, pairs
-    from fleetcube.presentation.tables.tables import cannot_run, memory_use
+    from fleetcube.tables.selectors import narrow, pairs
+    from fleetcube.tables.tables import cannot_run, memory_use
 
     if name is not None and is_file(name):
         if (job := job_at(name, pairs(selectors))) is not None:
@@ -549,7 +549,7 @@ def _show(cube: Any, sources: bool = False) -> None:
     from fleetcube.analysis.reevaluate import predicted
     from fleetcube.catalog.entry import one_line
     from fleetcube.grid.plan.citations import records
-    from fleetcube.presentation.tables.tables import counted
+    from fleetcube.tables.tables import counted
 
     order = list(json.loads(cube.attrs["fleetcube_spec"])["axes"])
     sizes = sorted(cube.sizes.items(), key=lambda item: order.index(item[0]))

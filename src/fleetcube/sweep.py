@@ -71,7 +71,7 @@ class Sweep(Evaluation):
         return (functools.partial(type(self), graph=named) if named else type(self)), given
 
     def _repr_html_(self) -> str:
-        from fleetcube.presentation.tables.html import sweep_html
+        from fleetcube.tables.html import sweep_html
 
         return sweep_html(self._plan(), self.spec)
 

@@ -25,13 +25,13 @@ import xarray
 
 import fleetcube
 from fleetcube import Settings, Sweep
+from fleetcube.explore import server as servers
+from fleetcube.explore import view as views
+from fleetcube.explore.server import PAGE, Server
+from fleetcube.explore.view import View, number, spacing
 from fleetcube.grid.errors import InputError
 from fleetcube.kernels.calculus.derivatives import quantity
 from fleetcube.kernels.physics.graph import PHYSICS
-from fleetcube.presentation.explore import server as servers
-from fleetcube.presentation.explore import view as views
-from fleetcube.presentation.explore.server import PAGE, Server
-from fleetcube.presentation.explore.view import View, number, spacing
 from tests.door import command, load
 from tests.door.wait import until
 

@@ -27,7 +27,7 @@ from fleetcube.formats.training_log import LARGEST, parse_training_log
 from fleetcube.grid.spec.bounded import read_text
 from fleetcube.grid.spec.file import read_spec
 from fleetcube.kernels.physics.graph import PHYSICS
-from fleetcube.presentation.tables.selectors import narrow, select
+from fleetcube.tables.selectors import narrow, select
 
 from ..grid.test_routing import COUNTS, csv, npz
 from ..grid.test_training_log import EXPORTS, PRINTS

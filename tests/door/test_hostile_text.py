@@ -11,7 +11,7 @@ import pytest
 from fleetcube import Settings, Sweep
 from fleetcube.calibration.steps import read_table
 from fleetcube.grid.text import guarded, unguarded, visible
-from fleetcube.presentation.tables.tables import export
+from fleetcube.tables.tables import export
 
 from ..grid.test_tampered import seal_anew
 from . import command

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from fleetcube import evaluate, simulate_schedule
-from fleetcube.analysis.schedules.job_schedule import job_schedule
 from fleetcube.cli import cli
 from fleetcube.grid.errors import InputError
+from fleetcube.schedules.job_schedule import job_schedule
 from fleetcube.sweep import Sweep
 
 pytest.importorskip("matplotlib")

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from fleetcube import Settings, Sweep, open_cube
 from fleetcube.cli import cli
-from fleetcube.presentation.tables.table_notes import remarks
+from fleetcube.tables.table_notes import remarks
 
 LAYERS = """\
 node = "dgx-h100"

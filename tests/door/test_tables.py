@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from fleetcube.presentation.tables.tables import estimate
+from fleetcube.tables.tables import estimate
 
 from .terminal import sent
 

@@ -23,11 +23,11 @@ from zarr.buffer import default_buffer_prototype
 
 from fleetcube import InputError, Sweep
 from fleetcube.cli import cli
+from fleetcube.explore.view import View
 from fleetcube.grid.store.cube import open_cube
 from fleetcube.grid.store.places.address import place_of
 from fleetcube.grid.store.places.icechunk import Icechunk
 from fleetcube.grid.store.places.wait import wait
-from fleetcube.presentation.explore.view import View
 
 from .common import on_h100
 

@@ -16,7 +16,7 @@ from fleetcube.grid.store import journal
 from fleetcube.grid.store import writer as writer_module
 from fleetcube.grid.store.cube import damage, in_order
 from fleetcube.grid.store.places.place import Folder
-from fleetcube.presentation.tables import tables as slicing
+from fleetcube.tables import tables as slicing
 
 from .common import Patch, refused
 

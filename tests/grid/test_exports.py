@@ -18,7 +18,7 @@ from fleetcube import Settings, Sweep
 from fleetcube.catalog import units
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.spec import dates
-from fleetcube.presentation.tables import tables as slicing
+from fleetcube.tables import tables as slicing
 
 from .common import Patch, cases, refused
 

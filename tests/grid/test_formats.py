@@ -15,7 +15,7 @@ from fleetcube.calibration.records import read_records
 from fleetcube.formats import megatron_lm, shell
 from fleetcube.formats.read import read_job, read_spec, spec_of
 from fleetcube.formats.write import changed, export
-from fleetcube.grid.first import first_spec
+from fleetcube.presentation.first import first_spec
 
 from ..draws import generator, scaled
 from .common import cases, refused

@@ -21,12 +21,12 @@ import zarr
 from numcodecs import Blosc, Zstd
 
 from fleetcube import InputError, Settings, Sweep, open_cube
+from fleetcube.explore.view import View
 from fleetcube.grid.store import journal
 from fleetcube.grid.store.names import PLAN, SEAL
 from fleetcube.grid.store.places.objects import Objects
 from fleetcube.grid.store.places.place import Folder
 from fleetcube.grid.store.verify import verify
-from fleetcube.presentation.explore.view import View
 
 from ..table import each
 from .common import refused

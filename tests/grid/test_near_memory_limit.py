@@ -7,7 +7,7 @@ import pytest
 
 import fleetcube
 from fleetcube import Settings, Sweep
-from fleetcube.presentation.tables.tables import table
+from fleetcube.tables.tables import table
 
 from .common import cases
 

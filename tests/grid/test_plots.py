@@ -22,8 +22,8 @@ from fleetcube.presentation.pictures.plot import plot
 from fleetcube.presentation.pictures.step import step_picture
 from fleetcube.presentation.pictures.timeline import NAMES, timeline
 from fleetcube.presentation.pictures.topology import topology
-from fleetcube.presentation.tables.theme import LINES, PARTS
 from fleetcube.sweep import Sweep
+from fleetcube.tables.theme import LINES, PARTS
 
 from .common import cases, on_h100, refused
 

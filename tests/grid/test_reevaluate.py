@@ -13,7 +13,7 @@ import fleetcube
 from fleetcube import InputError, Settings
 from fleetcube.analysis import reevaluate
 from fleetcube.cli import cli
-from fleetcube.presentation.explore.view import View
+from fleetcube.explore.view import View
 
 from .common import Patch, refused
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fleetcube import InputError, Sweep
-from fleetcube.presentation.tables.selectors import narrow, remarks, select
+from fleetcube.tables.selectors import narrow, remarks, select
 
 from .common import cases, refused
 

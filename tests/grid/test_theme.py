@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from fleetcube.presentation.tables import theme
+from fleetcube.tables import theme
 
 # sRGB to XYZ (IEC 61966-2-1), and Machado, Oliveira & Fernandes 2009, table 1, severity 1
 _XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])

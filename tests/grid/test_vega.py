@@ -16,8 +16,8 @@ from fleetcube.kernels.physics.roles import LOSSES
 from fleetcube.presentation.pictures.kinds import ROOFLINE, losses_boxes, with_flips
 from fleetcube.presentation.pictures.picture import point_labels
 from fleetcube.presentation.pictures.vega import box_spec, pareto_spec, roofline_spec, vega_lite
-from fleetcube.presentation.tables.theme import PARTS
 from fleetcube.sweep import Sweep
+from fleetcube.tables.theme import PARTS
 
 JOB = {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "infiniband-ndr", "tensor_parallel": 8}
 AXES = {"n_gpus": [32, 64, 200_000], "gpu_mttf": ["10_000 h", "20_000 h"], "micro_batch_size": [1]}

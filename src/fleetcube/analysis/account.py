@@ -15,7 +15,7 @@ from fleetcube.kernels.physics.roles import (
     TENSORS,
     WITHOUT_LATENTS,
 )
-from fleetcube.presentation.tables.tables import label
+from fleetcube.tables.tables import label
 
 WHOLE, ACTIVATIONS, LOGITS, STAYS, MOVED, TOKENS, LATENTS = ACCOUNT
 NEEDED = (REASON, *MEMORY, *dict.fromkeys((*ACCOUNT[1:], *PARTS, *TENSORS)))

@@ -10,7 +10,7 @@ from fleetcube.grid.spec.axes import make_axes
 from fleetcube.grid.spec.values import unit_of
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.roles import DECIDING
-from fleetcube.presentation.tables.tables import label, numbers, scale
+from fleetcube.tables.tables import label, numbers, scale
 
 ASSUMED = "fleetcube_assumed"  # the attribute that holds the line
 

@@ -21,7 +21,7 @@ from fleetcube.grid.spec.axes import PHASE, make_axis
 from fleetcube.grid.spec.axis import Axis
 from fleetcube.kernels.graph.formulas import Graph
 from fleetcube.kernels.graph.roles import REASON
-from fleetcube.presentation.tables.tables import meanings
+from fleetcube.tables.tables import meanings
 
 from .extrapolation import with_remarks
 from .layouts import DEGREES, LAYOUT, WHOLE, best_layouts, inputs_of

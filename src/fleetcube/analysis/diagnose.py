@@ -19,9 +19,9 @@ from fleetcube.grid.spec.scenario import said_by
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
-from fleetcube.presentation.tables.html import record_html
-from fleetcube.presentation.tables.tables import meanings
-from fleetcube.sweep import Sweep
+from fleetcube.grid.run.evaluation import Evaluation
+from fleetcube.tables.html import record_html
+from fleetcube.tables.tables import meanings
 
 from .interval import interval
 from .layouts import (
@@ -122,7 +122,7 @@ class Diagnosis:
         return self.low <= self.measured <= self.high
 
 
-def diagnose(sweep: Sweep, **measured: Any) -> Diagnosis:
+def diagnose(sweep: Evaluation, **measured: Any) -> Diagnosis:
     """Compare one measured value of a step with its job's prediction.
 
     Args:
@@ -172,7 +172,7 @@ def diagnose(sweep: Sweep, **measured: Any) -> Diagnosis:
     )
 
 
-def _check_point(sweep: Sweep) -> None:
+def _check_point(sweep: Evaluation) -> None:
     """Refuse several steps."""
     plan = sweep.with_outputs([STEP])._plan("numpy")
     for axis in (dim for dim in plan.out_dims[STEP] if plan.sizes[dim] > 1):

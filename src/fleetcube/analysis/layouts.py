@@ -32,7 +32,7 @@ from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
 from fleetcube.kernels.physics.roles import HEADROOM, LARGEST, LOSSES, MEANS, MONEY, NEAR, SUMS
-from fleetcube.presentation.tables.tables import label, meanings, numbers, scale
+from fleetcube.tables.tables import label, meanings, numbers, scale
 
 from .assumed import ASSUMED, assumed
 from .gradient import check_quantity, is_held, uncounted

@@ -15,7 +15,7 @@ from fleetcube.grid.spec.axes import make_axes
 from fleetcube.grid.spec.axis import Array
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.roles import HEADROOM, RUN_STEPS, STEPS
-from fleetcube.presentation.tables.tables import meanings
+from fleetcube.tables.tables import meanings
 
 from .layouts import LAYOUT, WHOLE, best_layouts, candidates, freed, in_command, point
 from .runs import whole_unit

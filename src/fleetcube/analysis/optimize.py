@@ -40,7 +40,7 @@ from fleetcube.kernels.calculus.derivatives import name_of
 from fleetcube.kernels.graph.formulas import Graph, parameters
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.roles import LIMITS, NEAR, RUN_STEPS, STEPS
-from fleetcube.presentation.tables.tables import label
+from fleetcube.tables.tables import label
 
 from .extrapolation import FACTOR, extrapolation_error, remarks, with_remarks
 from .gradient import check_quantity, uncounted

@@ -23,8 +23,8 @@ from fleetcube.grid.spec.axis import Array, Axis
 from fleetcube.grid.spec.scenario import said_by
 from fleetcube.kernels.calculus.derivatives import name_of
 from fleetcube.kernels.physics.roles import ERRORS, OF_JOB, RATIOS_OF_PARTS
-from fleetcube.presentation.tables.selectors import point_of, position
-from fleetcube.presentation.tables.tables import BELOW
+from fleetcube.tables.selectors import point_of, position
+from fleetcube.tables.tables import BELOW
 
 from .gradient import reached
 from .interval import SIDES, end_of

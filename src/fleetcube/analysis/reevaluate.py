@@ -19,7 +19,7 @@ from fleetcube.grid.spec.graphs import graph_of
 from fleetcube.grid.spec.own_records import with_catalog
 from fleetcube.grid.store.cube import spec_of
 from fleetcube.kernels.graph.formulas import Graph
-from fleetcube.presentation.tables.tables import label
+from fleetcube.tables.tables import label
 
 from .interval import interval, is_predicted
 from .uncertainty import errors

@@ -27,8 +27,8 @@ from fleetcube.kernels.graph.formulas import Graph
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.inputs import BY_TOPIC
 from fleetcube.kernels.physics.roles import DECIDING, MONEY, NEAR
-from fleetcube.presentation.tables.selectors import narrow, point_of
-from fleetcube.presentation.tables.tables import meanings
+from fleetcube.tables.selectors import narrow, point_of
+from fleetcube.tables.tables import meanings
 
 from .gradient import check_inputs, check_quantity, derivative_of, of_phases, reached, uncounted
 

@@ -23,7 +23,7 @@ from fleetcube.grid.spec.scenario import Problem, resolve
 from fleetcube.grid.spec.values import check_threads
 from fleetcube.kernels.physics.inputs import INPUTS
 from fleetcube.kernels.physics.roles import ENDING, UNPLAYED
-from fleetcube.presentation.tables.tables import check_rows, check_variables
+from fleetcube.tables.tables import check_rows, check_variables
 
 from .extrapolation import with_remarks
 

@@ -24,7 +24,7 @@ from fleetcube.grid.spec.scenario import resolve
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.roles import HEADROOM, NEAR
-from fleetcube.presentation.tables.tables import meanings, numbers, scale
+from fleetcube.tables.tables import meanings, numbers, scale
 
 from .gradient import uncounted
 from .interval import SIDES, end_of

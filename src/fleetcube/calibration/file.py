@@ -15,7 +15,7 @@ from fleetcube.catalog.entry import unit
 from fleetcube.grid.errors import InputError, check_path
 from fleetcube.grid.store.places.durable import sync_folder, write_file
 from fleetcube.kernels.declare import written
-from fleetcube.presentation.tables.tables import scale
+from fleetcube.tables.tables import scale
 
 from .fit import UNITS, CollectiveFit, Fit
 from .steps import StepFit

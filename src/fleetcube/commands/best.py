@@ -151,7 +151,7 @@ def _searched(search: Sequence[str]) -> tuple[dict[str, list[str]], dict[str, st
 def _print_optimum(
     answer: "xarray.Dataset", between: Mapping[str, Any], output: str | None
 ) -> None:
-    from fleetcube.presentation.tables.tables import table
+    from fleetcube.tables.tables import table
 
     if output is not None:
         write_table(answer, output)

@@ -240,7 +240,7 @@ def _show(fit: "Fit", notes: list[str], as_json: bool) -> None:
     if as_json:
         say(json.dumps(_json(fit, notes), indent=2))
         return
-    from fleetcube.presentation.tables.tables import INTERVAL, estimate, scale
+    from fleetcube.tables.tables import INTERVAL, estimate, scale
 
     if isinstance(fit, ProbeFit):
         heads = ["", "measured", "expected", "measured rate / expected"]

@@ -30,7 +30,7 @@ def calibrations(spec: str, selectors: tuple[str, ...], every: bool, as_json: bo
       fleetcube calibrations examples/h100.toml n_gpus=4096
     """
     from fleetcube.analysis.calibrations import calibrations as ranked
-    from fleetcube.presentation.tables.tables import INTERVAL, estimate, finite
+    from fleetcube.tables.tables import INTERVAL, estimate, finite
 
     read = changed_spec(spec, selectors)
     found = ranked(read["scenario"], read["axes"])

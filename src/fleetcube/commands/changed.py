@@ -11,7 +11,7 @@ def changed_spec(
 ) -> dict[str, Any]:
     """Read a spec with other values and without some axes; remarks go to standard error."""
     from fleetcube.formats.read import job_at, layout_of, read_spec
-    from fleetcube.presentation.tables.selectors import narrow, pairs
+    from fleetcube.tables.selectors import narrow, pairs
 
     given = {**dict.fromkeys(without), **pairs(selectors)}  # what is sought has no one value
     if (job := job_at(path, given)) is not None:
@@ -65,7 +65,7 @@ def _values(spec: dict[str, Any], outputs: Sequence[str]) -> Any:
 def _at_one_point(path: str, selectors: Sequence[str], values_of: Callable[..., Any]) -> Any:
     """Values of a spec where selectors cut its axes; other selectors change the spec."""
     from fleetcube.formats.read import read_spec
-    from fleetcube.presentation.tables.selectors import pairs, select
+    from fleetcube.tables.selectors import pairs, select
 
     axes = read_spec(path, pairs(selectors))["axes"]
     cuts = [each for each in selectors if each.partition("=")[0] in axes]
@@ -81,7 +81,7 @@ def by_phase(path: str, selectors: Sequence[str], outputs: Sequence[str]) -> Any
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.spec import phases
     from fleetcube.grid.spec.phases import EVERY
-    from fleetcube.presentation.tables.selectors import pairs
+    from fleetcube.tables.selectors import pairs
 
     if not phases.names(read_spec(path, pairs(selectors))["scenario"]):
         raise InputError(f"{path!r} has no phases; add [[phase]] tables")
@@ -111,7 +111,7 @@ def changed_and_cut(
 ) -> tuple[Any, dict[str, Any]]:
     """The sweep of a spec, and its point that selectors name; they change one without axes."""
     from fleetcube.formats.read import read_spec
-    from fleetcube.presentation.tables.selectors import pairs
+    from fleetcube.tables.selectors import pairs
 
     at = pairs(selectors)
     if read_spec(path, at)["axes"]:

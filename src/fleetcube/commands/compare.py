@@ -56,8 +56,8 @@ def compare(
     """
     from fleetcube.analysis.compare import compare as compare_sweeps
     from fleetcube.analysis.terms import USUAL
-    from fleetcube.presentation.tables.selectors import pairs
-    from fleetcube.presentation.tables.tables import finite
+    from fleetcube.tables.selectors import pairs
+    from fleetcube.tables.tables import finite
 
     usual = [of or USUAL]
     if selectors[:1] == (_BEST,):
@@ -102,7 +102,7 @@ def _changed(
 ) -> Any:
     """The sweep of a spec with what selectors give beside its axes, which are cut later."""
     from fleetcube.formats.read import read_spec
-    from fleetcube.presentation.tables.selectors import pairs
+    from fleetcube.tables.selectors import pairs
 
     axes = read_spec(spec, pairs(selectors))["axes"]
     given = [text for text in selectors if text.partition("=")[0] not in axes or text in lists]
@@ -118,7 +118,7 @@ def _two_values(
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.spec.auto import at
     from fleetcube.grid.spec.axes import make_axes
-    from fleetcube.presentation.tables.selectors import pairs
+    from fleetcube.tables.selectors import pairs
 
     lists = [text for text in selectors if "," in text]
     if len(lists) == 1 and lists[0].count(",") == 1 and job_at(spec) is not None:
@@ -163,7 +163,7 @@ def _as_json(comparison: Any) -> dict[str, Any]:
 
 
 def _outputs(comparison: Any) -> None:
-    from fleetcube.presentation.tables.tables import INTERVAL, counted
+    from fleetcube.tables.tables import INTERVAL, counted
 
     rows, known = [], bool(comparison.ratios)
     for name, variable in comparison.values.items():
@@ -186,7 +186,7 @@ def _outputs(comparison: Any) -> None:
 
 def _known(shown: str, ratio: Any) -> list[str]:
     """A ratio with its interval, and the probability that B is below A."""
-    from fleetcube.presentation.tables.tables import chance, estimate
+    from fleetcube.tables.tables import chance, estimate
 
     if ratio is None:
         return [shown, "-"]
@@ -194,7 +194,7 @@ def _known(shown: str, ratio: Any) -> list[str]:
 
 
 def _terms(comparison: Any, name: str) -> None:
-    from fleetcube.presentation.tables.tables import scale
+    from fleetcube.tables.tables import scale
 
     variable = comparison.values[name]
     means = [_mean(variable, side) for side in "ab"]
@@ -261,7 +261,7 @@ def _inputs(comparison: Any) -> None:
 
 def _feet(comparison: Any) -> None:
     """Print the remarks of each side, common ones once."""
-    from fleetcube.presentation.tables.table_notes import remarks
+    from fleetcube.tables.table_notes import remarks
 
     a, b = map(remarks, comparison.attributes)
     alike = [line for line in a if line in b]

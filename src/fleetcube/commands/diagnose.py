@@ -41,7 +41,7 @@ def diagnose(spec: str, selectors: tuple[str, ...], as_json: bool) -> None:
     """
     from fleetcube.analysis.diagnose import RATES, STEP
     from fleetcube.analysis.diagnose import diagnose as asked
-    from fleetcube.presentation.tables.selectors import pairs
+    from fleetcube.tables.selectors import pairs
 
     logs = [text for text in selectors if "=" not in text]
     stated = [text for text in selectors if "=" in text]

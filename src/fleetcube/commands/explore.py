@@ -35,9 +35,9 @@ def explore(source: str, port: int, host: str, no_browser: bool, output: str | N
       fleetcube explore examples/scaling-and-reliability.toml --port 8000
       fleetcube explore examples/h100.toml -o h100.html
     """
+    from fleetcube.explore.server import Server
+    from fleetcube.explore.view import View
     from fleetcube.grid.errors import InputError
-    from fleetcube.presentation.explore.server import Server
-    from fleetcube.presentation.explore.view import View
 
     if output is not None:
         _write(source, output)

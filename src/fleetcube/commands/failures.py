@@ -80,7 +80,7 @@ def _watched(log: "Log", gpus: int | None, hours: str | None) -> tuple[int, floa
 def _show(found: "Failures", log: "Log") -> None:
     from fleetcube.calibration.failures import quantiles
     from fleetcube.kernels.declare import HOUR
-    from fleetcube.presentation.tables.tables import INTERVAL, estimate, scale
+    from fleetcube.tables.tables import INTERVAL, estimate, scale
 
     rows = []
     for rate in found.rates:

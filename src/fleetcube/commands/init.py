@@ -27,8 +27,8 @@ def init(path: str, selectors: tuple[str, ...], overwrite: bool) -> None:
     from fleetcube.calibration.file import check_target, write
     from fleetcube.commands.changed import changed_spec
     from fleetcube.grid.errors import InputError
-    from fleetcube.grid.first import first_spec
-    from fleetcube.presentation.tables.selectors import narrow
+    from fleetcube.presentation.first import first_spec
+    from fleetcube.tables.selectors import narrow
 
     check_target(Path(path), overwrite)
     files = [text for text in selectors if "=" not in text]

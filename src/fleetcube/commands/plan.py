@@ -87,8 +87,8 @@ def plan(
     from fleetcube.grid.spec.dates import NAME, start_of
     from fleetcube.presentation.page.page import check_target, write
     from fleetcube.presentation.page.report import Question, report
-    from fleetcube.presentation.tables.tables import finite
     from fleetcube.sweep import Sweep
+    from fleetcube.tables.tables import finite
 
     if output is not None:
         check_target(output)
@@ -241,7 +241,7 @@ def _plan_stated(
     """Print what a layout that leaves nothing open gives, and what the best one would."""
     from fleetcube.analysis.assumed import ASSUMED
     from fleetcube.analysis.layouts import WHOLE, stated_and_free, text
-    from fleetcube.presentation.tables.tables import meanings
+    from fleetcube.tables.tables import meanings
 
     with progress("planning"):
         layout, values, best = stated_and_free(sweep, of, sense, where)
@@ -278,7 +278,7 @@ def _plan_phases(
     from fleetcube.analysis.layouts import by_phase
     from fleetcube.grid.spec.dates import start_of
     from fleetcube.presentation.page.page import page, write
-    from fleetcube.presentation.tables.tables import finite
+    from fleetcube.tables.tables import finite
 
     with progress("planning"):
         found, job = by_phase(sweep, of, sense, search)
@@ -300,7 +300,7 @@ def _print_phases(
     """Print the best layout of each phase, its results, and the whole job."""
     from fleetcube.analysis.layouts import WHOLE
     from fleetcube.grid.run.settings import Settings
-    from fleetcube.presentation.tables.tables import table
+    from fleetcube.tables.tables import table
 
     rows = []
     for name, own in found.items():
@@ -341,7 +341,7 @@ def _print_one(
     """Print the best layout of one point with its intervals, the next ones, losses and levers."""
     from fleetcube.analysis.assumed import ASSUMED
     from fleetcube.analysis.layouts import FELT, WHOLE
-    from fleetcube.presentation.tables.tables import numbers, scale, table
+    from fleetcube.tables.tables import numbers, scale, table
 
     point = found.squeeze(list(found["infeasible_reason"].dims), drop=True)
     if point["infeasible_reason"].item():
@@ -384,7 +384,7 @@ def _chances(sweep: Any, best: "xarray.Dataset", of: str, sense: str) -> list[st
     """How likely each of the next layouts is better than the first; empty where not known."""
     from fleetcube.analysis.layouts import inputs_of, point
     from fleetcube.analysis.ratio import between, side
-    from fleetcube.presentation.tables.tables import chance
+    from fleetcube.tables.tables import chance
 
     at = point(sweep)
     layouts = [inputs_of(best.isel(rank=k)) for k in range(best.sizes["rank"])]
@@ -401,14 +401,7 @@ def _print_values(one: "xarray.Dataset", since: "date | None") -> None:
     from fleetcube.grid.plan.labels import END_OF
     from fleetcube.grid.spec.dates import end
     from fleetcube.kernels.physics.roles import LOSSES
-    from fleetcube.presentation.tables.tables import (
-        INTERVAL,
-        counted,
-        estimate,
-        memory_use,
-        numbers,
-        scale,
-    )
+    from fleetcube.tables.tables import INTERVAL, counted, estimate, memory_use, numbers, scale
 
     rows = []
     for name, value in one.data_vars.items():
@@ -460,7 +453,7 @@ def _print_several(found: "xarray.Dataset", of: str, sense: str, where: Sequence
 
     from fleetcube.analysis.assumed import ASSUMED
     from fleetcube.analysis.layouts import FRONT, WHOLE
-    from fleetcube.presentation.tables.tables import meanings, table
+    from fleetcube.tables.tables import meanings, table
 
     best = found.isel(rank=0, drop=True)
     axes = [str(name) for name in best["infeasible_reason"].dims]

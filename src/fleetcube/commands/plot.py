@@ -135,7 +135,6 @@ def plot(
 
 
 def _draw(cube: str, selectors: tuple[str, ...], asked: _Asked, path: Path) -> None:
-    from fleetcube.analysis.schedules.job_schedule import schedule_at
     from fleetcube.grid.store.cube import open_cube
     from fleetcube.kernels.graph.roles import REASON
     from fleetcube.presentation.pictures import kinds as plot_kinds
@@ -147,8 +146,9 @@ def _draw(cube: str, selectors: tuple[str, ...], asked: _Asked, path: Path) -> N
     from fleetcube.presentation.pictures.timeline import timeline, timeline_boxes
     from fleetcube.presentation.pictures.topology import topology, topology_boxes
     from fleetcube.presentation.pictures.vega import SPEC, box_spec, write_spec
-    from fleetcube.presentation.tables.selectors import select
-    from fleetcube.presentation.tables.tables import check_variables
+    from fleetcube.schedules.job_schedule import schedule_at
+    from fleetcube.tables.selectors import select
+    from fleetcube.tables.tables import check_variables
 
     kind, x, y = asked.kind, asked.x or "", asked.y or ""
     specified = path.suffix == SPEC
@@ -195,10 +195,10 @@ def _draw(cube: str, selectors: tuple[str, ...], asked: _Asked, path: Path) -> N
 
 def _specification(asked: _Asked, cut: Any, drawn: list[str]) -> dict[str, Any]:
     """A kind of picture of a cube, as a Vega-Lite specification."""
-    from fleetcube.analysis.schedules.job_schedule import schedule_at
     from fleetcube.presentation.pictures import kinds as plot_kinds
     from fleetcube.presentation.pictures.schedule import schedule_boxes
     from fleetcube.presentation.pictures.vega import box_spec, pareto_spec, roofline_spec, vega_lite
+    from fleetcube.schedules.job_schedule import schedule_at
 
     kind, x, y = asked.kind, asked.x or "", asked.y
     if kind == "roofline":

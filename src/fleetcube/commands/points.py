@@ -43,7 +43,7 @@ def answer(
 ) -> None:
     """Print or write points found, and say what was left out. `of` needs a value in one."""
     from fleetcube.grid.errors import InputError
-    from fleetcube.presentation.tables.tables import table
+    from fleetcube.tables.tables import table
 
     left = left_out(sweep) if infeasible == "exclude" else ""
     if of is not None and not found[of].notnull().any():
@@ -66,7 +66,7 @@ def left_out(sweep: Any) -> str:
 
     from fleetcube.grid.run.evaluation import is_known
     from fleetcube.kernels.graph.roles import REASON
-    from fleetcube.presentation.tables.tables import meanings
+    from fleetcube.tables.tables import meanings
 
     if not is_known(sweep.spec["scenario"], sweep.spec["axes"], [REASON]):
         return "unknown which points can run: all count"

@@ -28,6 +28,6 @@ def columns() -> int | None:
 
 def say_wrapped(*texts: str, err: bool = False) -> None:
     """Print sentences wrapped at 80 columns, or those of a narrower terminal."""
-    from fleetcube.presentation.tables.table_notes import wrapped
+    from fleetcube.tables.table_notes import wrapped
 
     say_each(wrapped(texts), err)

@@ -65,7 +65,7 @@ def scaling_limit(
     from fleetcube.grid.run.settings import Settings
     from fleetcube.presentation.pictures.vega import SPEC, box_spec, check_drawn, write_spec
     from fleetcube.presentation.pictures.wall import wall_boxes, wall_picture
-    from fleetcube.presentation.tables.tables import finite
+    from fleetcube.tables.tables import finite
 
     if output is not None:
         check_drawn(Path(output))
@@ -95,7 +95,7 @@ def scaling_limit(
 
 def _print(found: "xarray.Dataset") -> None:
     """Print the sizes, the limits that bind, and the fastest size."""
-    from fleetcube.presentation.tables.tables import table
+    from fleetcube.tables.tables import table
 
     shown = ["job_time", "speedup", "doubling_gain"]
     spent = ["job_cost" if "job_cost" in found else "gpu_hours"]

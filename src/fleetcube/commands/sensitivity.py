@@ -219,7 +219,7 @@ def _told(
     printed: Callable[[Any, str, int], None],
 ) -> None:
     """Print a ranking, or write it."""
-    from fleetcube.presentation.tables.tables import finite
+    from fleetcube.tables.tables import finite
 
     output, top = asked["output"], asked["top"]
     if output is not None:
@@ -336,7 +336,7 @@ def _print_money(ranking: Any, of: str, top: int) -> None:
 
 def _print_global(ranking: Any, of: str, top: int) -> None:
     from fleetcube.analysis.sensitivity import kind_of
-    from fleetcube.presentation.tables.tables import estimate
+    from fleetcube.tables.tables import estimate
 
     sobol = "total" in ranking
     place = _place(ranking)

@@ -62,7 +62,7 @@ def solve(
     from fleetcube.grid.spec.dates import NAME, as_time, start_of
     from fleetcube.grid.spec.graphs import graph_of
     from fleetcube.kernels.physics.roles import ALSO_REASONS
-    from fleetcube.presentation.tables.tables import table
+    from fleetcube.tables.tables import table
 
     ends = None if between is None else between.split(":")
     if ends is not None and len(ends) != 2:
@@ -103,7 +103,7 @@ def _check_solved(solutions: "xarray.Dataset", unknown: str) -> None:
 
 def _remarks(solutions: "xarray.Dataset", unknown: str, aim: str, of: str) -> list[str]:
     """Remarks that a reader of the table needs."""
-    from fleetcube.presentation.tables.tables import scale
+    from fleetcube.tables.tables import scale
 
     reason, remarks = solutions["unsolved_reason"], []
     names = str(reason.attrs["flag_meanings"]).split()

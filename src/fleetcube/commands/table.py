@@ -22,7 +22,7 @@ def _replaces(context: click.Context, _: Any, overwrite: bool) -> None:
 
 def _writable(context: click.Context, _: Any, output: str | None) -> str | None:
     """Refuse a file that cannot be written before anything is computed."""
-    from fleetcube.presentation.tables.tables import check_target
+    from fleetcube.tables.tables import check_target
 
     if output is not None:
         check_target(Path(output), context.meta[REPLACES])
@@ -70,7 +70,7 @@ def _fitting(layouts: Iterable[list[str]], width: int) -> list[str]:
 
 def _in_blocks(headings: list[str], rows: list[list[str]], width: int) -> list[str]:
     """The lines of a table in blocks of columns that fit, below what is the same in all rows."""
-    from fleetcube.presentation.tables.table_notes import wrapped
+    from fleetcube.tables.table_notes import wrapped
 
     cells = list(zip(*rows, strict=True))
     varied = [k for k, own in enumerate(cells) if len({*own}) > 1] or [*range(len(headings))]
@@ -151,13 +151,13 @@ def aligned(rows: list[list[str]], right: list[bool]) -> list[str]:
 
 def print_foot(found: Any, without: Collection[str] = (), err: bool = True) -> None:
     """Print the basis of a table's numbers, and choices made by defaults."""
-    from fleetcube.presentation.tables.table_notes import told
+    from fleetcube.tables.table_notes import told
 
     say_wrapped(*told(found, without), err=err)
 
 
 def with_unit(value: float, unit: str, name: str) -> str:
-    from fleetcube.presentation.tables.tables import numbers, scale
+    from fleetcube.tables.tables import numbers, scale
 
     factor, shown = scale(unit, [value], name)
     return f"{numbers([value / factor])[0]} {shown}".rstrip()
@@ -165,7 +165,7 @@ def with_unit(value: float, unit: str, name: str) -> str:
 
 def write_table(dataset: Any, output: str, every: bool = False) -> None:
     """Export a Dataset and report it; to standard output ("-") nothing else is printed."""
-    from fleetcube.presentation.tables.tables import export, left_out
+    from fleetcube.tables.tables import export, left_out
 
     export(dataset, Path(output), every, click.get_current_context().meta.get(REPLACES, False))
     if output != "-":

@@ -57,7 +57,7 @@ def uncertainty(
     """
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.run.stream import check_output, numeric, user_sizes
-    from fleetcube.presentation.tables.tables import check_rows
+    from fleetcube.tables.tables import check_rows
 
     shares = _shares(quantiles)
     if method == "draws" and output is None:
@@ -114,7 +114,7 @@ def _print(spread: Any, name: str) -> None:
     """Print an output in a convenient unit: a row for each point, quantiles side by side."""
     import xarray
 
-    from fleetcube.presentation.tables.tables import scale, table
+    from fleetcube.tables.tables import scale, table
 
     factor, unit = scale(str(spread[name].attrs["units"]), spread[f"{name}_mean"].values, name)
     columns: dict[str, Any] = {

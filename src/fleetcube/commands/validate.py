@@ -132,7 +132,7 @@ def _row(path: str, log: "TrainingLog", scenario: dict[str, Any]) -> "Row":
 
 def as_dict(validation: "Validation") -> dict[str, Any]:
     """A validation for JSON, with null for unknown values."""
-    from fleetcube.presentation.tables.tables import finite
+    from fleetcube.tables.tables import finite
 
     names = ("id", "group", "of", "measured", "predicted", "low", "high")
     rows: list[dict[str, Any]] = [
@@ -156,7 +156,7 @@ def _print_rows(compared: Sequence["Compared"], rows: Sequence["Row"]) -> None:
     """Print measured and predicted, why some could not run by this model, and the sources."""
     from fleetcube.calibration.predict import evaluate
     from fleetcube.kernels.graph.roles import REASON
-    from fleetcube.presentation.tables.tables import estimate
+    from fleetcube.tables.tables import estimate
 
     named = {(row.id, row.of): row for row in rows}
     stated = [named[row.id, row.of] for row in compared]

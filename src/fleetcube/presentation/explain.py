@@ -27,8 +27,7 @@ from fleetcube.kernels.graph.formulas import Function, Graph, Quantity, paramete
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import BY_TOPIC, INPUTS, TOPIC_OF
 from fleetcube.kernels.physics.roles import MEANT
-
-from .tables.tables import cannot_run, label, memory_use, scale
+from fleetcube.tables.tables import cannot_run, label, memory_use, scale
 
 MOST_MATCHES = 15  # names listed by a word search
 _PATTERNS = {

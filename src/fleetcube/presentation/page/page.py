@@ -55,8 +55,8 @@ from fleetcube.kernels.physics.roles import (
     WHOLES,
 )
 from fleetcube.presentation.pictures.picture import labels_of, words
-from fleetcube.presentation.tables import theme
-from fleetcube.presentation.tables.tables import check_new, counted, scale
+from fleetcube.tables import theme
+from fleetcube.tables.tables import check_new, counted, scale
 
 from .still import parts
 

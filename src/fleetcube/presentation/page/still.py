@@ -13,7 +13,7 @@ from fleetcube.grid.spec import dates
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.roles import MEMORY, SIZES
 from fleetcube.presentation.pictures.picture import words
-from fleetcube.presentation.tables.tables import label, numbers
+from fleetcube.tables.tables import label, numbers
 
 _BAR = (
     '<svg id="bar" role="img" viewBox="0 0 640 26" preserveAspectRatio="none" aria-label="{}">{}'

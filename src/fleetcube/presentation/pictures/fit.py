@@ -10,8 +10,8 @@ from fleetcube.calibration.fit import CollectiveFit
 from fleetcube.calibration.steps import StepFit
 from fleetcube.grid.spec.values import unit_of
 from fleetcube.kernels.physics.graph import PHYSICS
-from fleetcube.presentation.tables.tables import scale
-from fleetcube.presentation.tables.theme import LINES
+from fleetcube.tables.tables import scale
+from fleetcube.tables.theme import LINES
 
 from .picture import blank, check_picture, headed, labelled, plain, saved, styled, words
 

@@ -11,9 +11,9 @@ import numpy as np
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.reduce.pareto import SENSES, unbeaten
 from fleetcube.kernels.physics.roles import LOSSES
-from fleetcube.presentation.tables.tables import scale
-from fleetcube.presentation.tables.theme import GREY, LINES
-from fleetcube.presentation.tables.theme import PARTS as SHADES
+from fleetcube.tables.tables import scale
+from fleetcube.tables.theme import GREY, LINES
+from fleetcube.tables.theme import PARTS as SHADES
 
 from . import picture
 from .areas import label_areas

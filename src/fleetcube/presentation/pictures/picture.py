@@ -22,8 +22,8 @@ from fleetcube.grid.spec.graphs import graph_at
 from fleetcube.grid.spec.values import is_known
 from fleetcube.kernels.calculus.phases import phase_of, without_phase
 from fleetcube.kernels.graph.roles import REASON
-from fleetcube.presentation.tables.tables import scale
-from fleetcube.presentation.tables.theme import GREY, LINES
+from fleetcube.tables.tables import scale
+from fleetcube.tables.theme import GREY, LINES
 
 if TYPE_CHECKING:
     import xarray

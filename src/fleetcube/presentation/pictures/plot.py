@@ -12,8 +12,8 @@ from fleetcube.grid.plan.labels import END_OF
 from fleetcube.grid.reduce.pareto import SENSES
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.roles import CROSSING, ERRORS, RATIOS_OF_PARTS
-from fleetcube.presentation.tables.tables import scale
-from fleetcube.presentation.tables.theme import PARTS
+from fleetcube.tables.tables import scale
+from fleetcube.tables.theme import PARTS
 
 from . import picture
 from .areas import ink, label_areas

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fleetcube.analysis.played import Played
-from fleetcube.presentation.tables.theme import PARTS
+from fleetcube.tables.theme import PARTS
 
 from .areas import ink
 from .picture import Boxes, blank, check_picture, headed, labelled, plain, saved, styled

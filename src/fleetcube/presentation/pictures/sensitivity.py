@@ -9,8 +9,8 @@ import numpy as np
 from fleetcube.grid.errors import InputError
 from fleetcube.kernels.calculus.phases import without_phase
 from fleetcube.kernels.physics.roles import BEST_HIGH, BEST_LOW
-from fleetcube.presentation.tables.tables import scale
-from fleetcube.presentation.tables.theme import LINES
+from fleetcube.tables.tables import scale
+from fleetcube.tables.theme import LINES
 
 from . import picture
 from .plot import REGIONS, regions

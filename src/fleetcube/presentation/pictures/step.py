@@ -8,8 +8,8 @@ import numpy as np
 
 from fleetcube.analysis.step_parts import REST, SERIAL, STEP, STOPS, Part, step_parts
 from fleetcube.analysis.traffic import duration
-from fleetcube.presentation.tables.tables import scale
-from fleetcube.presentation.tables.theme import GREY, PARTS
+from fleetcube.tables.tables import scale
+from fleetcube.tables.theme import GREY, PARTS
 
 from . import picture
 from .areas import ink

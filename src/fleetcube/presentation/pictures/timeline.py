@@ -10,8 +10,8 @@ from fleetcube.grid.errors import InputError
 from fleetcube.grid.spec.axes import PHASE
 from fleetcube.grid.spec.dates import end
 from fleetcube.kernels.physics.roles import LOSSES
-from fleetcube.presentation.tables.tables import scale, started
-from fleetcube.presentation.tables.theme import GREY
+from fleetcube.tables.tables import scale, started
+from fleetcube.tables.theme import GREY
 
 from . import picture
 from .areas import label_areas

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fleetcube.analysis.traffic import Tier, crossings, duration
-from fleetcube.presentation.tables.theme import LINES, PARTS
+from fleetcube.tables.theme import LINES, PARTS
 
 from .picture import Boxes, blank, check_picture, headed, saved, styled
 

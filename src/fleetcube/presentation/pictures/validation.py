@@ -10,8 +10,8 @@ import numpy as np
 from fleetcube.calibration.predict import ALL_REDUCE, Compared
 from fleetcube.grid.spec.values import unit_of
 from fleetcube.kernels.physics.graph import PHYSICS
-from fleetcube.presentation.tables.tables import scale
-from fleetcube.presentation.tables.theme import GREY, LINES
+from fleetcube.tables.tables import scale
+from fleetcube.tables.theme import GREY, LINES
 
 from .picture import blank, check_picture, labelled, plain, saved, styled, words
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.reduce.pareto import SENSES
-from fleetcube.presentation.tables.tables import finite, scale
-from fleetcube.presentation.tables.theme import GREY, LINES
+from fleetcube.tables.tables import finite, scale
+from fleetcube.tables.theme import GREY, LINES
 
 from . import picture
 from .kinds import INTENSITY, REST, front, rooflines, roofs

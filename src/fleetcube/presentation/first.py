@@ -3,15 +3,15 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..analysis.layouts import OPEN, layout_at
-from ..formats.trees import toml_value
-from ..kernels.physics.graph import PHYSICS
-from ..kernels.physics.inputs import INPUTS
-from ..kernels.physics.roles import DECIDING
-from ..presentation.explain import readable
-from .run.evaluation import Evaluation, is_known
-from .spec import values
-from .spec.scenario import resolve
+from fleetcube.analysis.layouts import OPEN, layout_at
+from fleetcube.formats.trees import toml_value
+from fleetcube.grid.run.evaluation import Evaluation, is_known
+from fleetcube.grid.spec import values
+from fleetcube.grid.spec.scenario import resolve
+from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.kernels.physics.inputs import INPUTS
+from fleetcube.kernels.physics.roles import DECIDING
+from fleetcube.presentation.explain import readable
 
 _OUTPUTS = ("step_time", "mfu", "memory_per_gpu", "goodput", "job_time")
 _ABOUT = {

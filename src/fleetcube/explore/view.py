@@ -27,7 +27,7 @@ from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
 from fleetcube.presentation.pictures.picture import words
-from fleetcube.presentation.tables.tables import export, scale
+from fleetcube.tables.tables import export, scale
 
 if TYPE_CHECKING:
     import xarray

@@ -33,7 +33,7 @@ class PlayedSchedule(Played):
     """
 
     def _repr_html_(self) -> str:
-        from fleetcube.presentation.tables.html import record_html
+        from fleetcube.tables.html import record_html
 
         return record_html(self)
 
