@@ -6,8 +6,8 @@ from statistics import median
 import numpy as np
 
 from fleetcube.kernels.engines.job import default_threads
-from fleetcube.kernels.laws.monte_carlo import KINDS, OPEN, PARAMETERS, STATISTICS
-from fleetcube.kernels.laws.monte_carlo import run as simulate
+from fleetcube.kernels.monte_carlo import KINDS, OPEN, PARAMETERS, STATISTICS
+from fleetcube.kernels.monte_carlo import run as simulate
 
 from .measure import say
 from .tables import Row, Table

@@ -13,9 +13,9 @@ from numba import types as kinds
 from numba.core.registry import cpu_target
 from numba.extending import overload, typeof_impl
 
-from ... import kernels
+from .. import laws
 
-_HOMES = frozenset(f"{kernels.__name__}.{name}" for name in kernels.LAWS)
+_HOME = f"{laws.__name__}."
 _known: set[types.FunctionType] = set()
 
 
@@ -26,7 +26,7 @@ def init() -> None:
 
 def _declare(function: types.FunctionType, context: Any) -> None:
     """Declare a law when it is first named; numba then looks it up by itself."""
-    public = function.__module__ in _HOMES and not function.__name__.startswith("_")
+    public = function.__module__.startswith(_HOME) and not function.__name__.startswith("_")
     if public and function not in _known:
         _known.add(function)
         # x / 0 is infinite, as in arrays, and not an error

@@ -1,1 +1,1 @@
-"""Laws: plain formulas of arrays, each with its source."""
+"""The laws: plain formulas of numbers and arrays, each with its source."""

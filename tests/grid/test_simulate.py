@@ -20,7 +20,7 @@ from fleetcube.analysis.simulate import VARIABLES
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan import memory
 from fleetcube.grid.spec.phases import one
-from fleetcube.kernels.laws import monte_carlo
+from fleetcube.kernels import monte_carlo
 
 from ..laws.failures.reliability import elastic_progress
 from .common import Patch, cases, refused

@@ -18,10 +18,10 @@ import pytest
 import xarray
 from scipy.optimize import brentq
 
-from fleetcube.kernels import ops
+from fleetcube.kernels import monte_carlo, ops
 from fleetcube.kernels.engines import overloads
 from fleetcube.kernels.graph.docstrings import read
-from fleetcube.kernels.laws import checkpoint, collectives, monte_carlo, topology
+from fleetcube.kernels.laws import checkpoint, collectives, topology
 
 from ..draws import TIMES, generator
 from ..table import each

@@ -14,6 +14,7 @@ import pytest
 
 from fleetcube import kernels
 from fleetcube.catalog.units import UnitError, factor
+from fleetcube.kernels import laws
 from fleetcube.kernels.alternatives import is_row, is_twin
 from fleetcube.kernels.graph import formulas as graph
 from fleetcube.kernels.graph.docstrings import read
@@ -25,12 +26,12 @@ from ..table import each
 Function = Callable[..., Any]
 
 LAWS = {
-    f"{module}.{name}": function
-    for module in kernels.LAWS
+    f"{module.name}.{name}": function
+    for module in pkgutil.iter_modules(laws.__path__)
     for name, function in inspect.getmembers(
-        importlib.import_module(f"{kernels.__name__}.{module}"), inspect.isfunction
+        importlib.import_module(f"{laws.__name__}.{module.name}"), inspect.isfunction
     )
-    if function.__module__ == f"{kernels.__name__}.{module}" and not name.startswith("_")
+    if function.__module__ == f"{laws.__name__}.{module.name}" and not name.startswith("_")
 }
 GRAPH = PHYSICS.quantities
 FORMULAS = {

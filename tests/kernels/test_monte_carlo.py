@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fleetcube.kernels.laws import monte_carlo
-from fleetcube.kernels.laws.monte_carlo import LOSSES, MOST_FAILURES, PARAMETERS, STATISTICS
+from fleetcube.kernels import monte_carlo
+from fleetcube.kernels.monte_carlo import LOSSES, MOST_FAILURES, PARAMETERS, STATISTICS
 
 JOB = dict.fromkeys(PARAMETERS, 0.0) | {
     "mtbf": 1e4, "shape": 1.0, "interval": 500.0, "stall": 20.0, "work": 1e6, "recovery": 300.0,

@@ -33,7 +33,7 @@ SOURCED = {
 
 
 def test_laws_and_quantities_are_found() -> None:
-    assert {"checkpoint.young_interval", "physics.run.whole_run.job_time"} <= set(SOURCED)
+    assert {"laws.checkpoint.young_interval", "physics.run.whole_run.job_time"} <= set(SOURCED)
 
 
 @each("function", SOURCED.values(), ids=SOURCED)

@@ -24,7 +24,7 @@ from typing import Any
 
 from fleetcube import kernels
 from fleetcube.grid.plan.citations import SELF_EVIDENT
-from fleetcube.kernels import physics
+from fleetcube.kernels import laws, physics
 from fleetcube.kernels.alternatives import is_row
 from fleetcube.kernels.graph.docstrings import Doc, read
 from fleetcube.kernels.graph.formulas import parameters
@@ -32,8 +32,9 @@ from fleetcube.kernels.physics.graph import PHYSICS
 
 Function = Callable[..., Any]
 MODULES = [
-    importlib.import_module(f"{kernels.__name__}.{module.name}")
-    for module in pkgutil.iter_modules(kernels.__path__)
+    importlib.import_module(f"{package.__name__}.{module.name}")
+    for package in (kernels, laws)
+    for module in pkgutil.iter_modules(package.__path__)
     if module.name not in ("ops", "physics", "reasons", "roles")  # test_derivatives covers the step
 ]
 OF_KERNELS = [

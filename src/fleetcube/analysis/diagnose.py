@@ -19,7 +19,6 @@ from fleetcube.grid.spec.scenario import said_by
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
-from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.tables.html import record_html
 from fleetcube.tables.tables import meanings
 

@@ -222,7 +222,7 @@ def simulate_spec(
     parts = plan.sizes[phases.NAME] if added_up else 1
     if printed:
         check_rows({dim: plan.sizes[dim] for dim in dims}, "shorten an axis")
-    from fleetcube.kernels.laws import monte_carlo  # numba: only where something is simulated
+    from fleetcube.kernels import monte_carlo  # numba: only where something is simulated
 
     columns = np.stack([points[name].reshape(-1) for name in monte_carlo.PARAMETERS], axis=1)
     done = expected(len(columns) * trials, "jobs")
@@ -471,7 +471,7 @@ def _check_memory(plan: Plan, used: Iterable[str]) -> None:
 
 
 def _parameters(values: Mapping[str, Array], of_job: bool = True) -> dict[str, Array]:
-    from fleetcube.kernels.laws.monte_carlo import PARAMETERS
+    from fleetcube.kernels.monte_carlo import PARAMETERS
 
     recovery = values["recovery_time"] - values["node_provision_time"]
     parameters = {name: values.get(name, np.zeros(())) for name in PARAMETERS} | {

@@ -45,7 +45,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from ..engines.job import Array, pool
+from .engines.job import Array, pool
 
 PARAMETERS = (
     "mtbf",
