@@ -82,7 +82,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "nemotron_h": {"n_groups": 8, "conv_kernel": 4},
     "bamba granitemoehybrid": {"mamba_expand": 2},
     "mamba2": {"expand": 2},
-    "megatron-lm megatron-bridge nemo torchtitan maxtext deepspeed": {},  # fleetcube.formats reads it
+    "megatron-lm megatron-bridge nemo torchtitan maxtext deepspeed": {},  # of fleetcube.formats
 }
 _TYPES = {
     name: {"tie_word_embeddings": False, **row}

@@ -21,7 +21,7 @@ import fleetcube
 from docs import checks
 from docs._formulas import symbol, typeset
 from docs.symbols import elsewhere, symbols
-from fleetcube import kernels
+from fleetcube import laws
 from fleetcube.analysis.played import Pass
 from fleetcube.catalog import KINDS, kind
 from fleetcube.catalog.units import spelling
@@ -142,7 +142,7 @@ def of_topic(topic: str) -> Iterable[str]:
 
 def _laws(module: str) -> Iterable[str]:
     """The laws of a module, as functions."""
-    made = getattr(kernels, module)
+    made = getattr(laws, module)
     yield from ("", f"## Laws: {module}", "", f"`from fleetcube.laws import {module}`:")
     yield "plain functions of numbers and arrays, in SI units."
     yield from ("", "```{eval-rst}", ".. currentmodule:: fleetcube", "")
@@ -359,7 +359,7 @@ def python() -> Iterable[str]:
         for module in modules:
             names = (
                 f":py:obj:`{law} <fleetcube.laws.{module}.{law}>`"
-                for law in _own(getattr(kernels, module))
+                for law in _own(getattr(laws, module))
             )
             yield f"- ``{module}`` (:doc:`{topic}`): {', '.join(names)}"
     yield ""
