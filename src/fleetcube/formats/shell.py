@@ -20,6 +20,7 @@ from .shell_statements import Script, Statements, name_of
 from .shell_words import (
     is_flag,
     is_list_open,
+    is_open,
     is_program,
     is_unknown,
     options,
@@ -38,7 +39,7 @@ _SHELLS = re.compile(r"(/usr)?(/bin/)?(ba|da|z)?sh")
 # Commands that set nothing which is followed, by whether they succeed
 _QUIET: dict[str, Status] = {
     **dict.fromkeys((":", "true", "export", "trap", "ulimit", "wait"), True),
-    **dict.fromkeys(["umask", "shopt", "alias", "unalias", "cd", "popd", "pushd"]),
+    **dict.fromkeys(["umask", "alias", "unalias", "cd", "popd", "pushd"]),
     "false": False,
 }
 _GIVES = ("-e", "--env")  # a variable to a container
@@ -227,7 +228,9 @@ class _Reader(Statements):
     def _not_read(self, name: str) -> Status:
         """Note a text that sets what is not known; what it may set is what nothing else sets."""
         self.script.sourced.append(shown(name).removeprefix("./")[:60])
-        self.state.sourced |= not _PREPARES.search(name)
+        if not _PREPARES.search(name):
+            self.forget({*self.state.variables})
+            self.state.sourced = True
         return None
 
     def _eval(self, rest: list[str]) -> Status:
@@ -318,6 +321,10 @@ class _Reader(Statements):
             self.state.places = rest[1:] if rest[0] == "--" else rest
         return True
 
+    def _shopt(self, rest: list[str]) -> Status:
+        self.any_case |= "-s" in rest and any(w == "nocasematch" or is_open(w) for w in rest)
+        return None
+
     def _let(self, rest: list[str]) -> Status:
         return [self.number(word) for word in rest][-1] if rest else None
 
@@ -361,6 +368,11 @@ _BUILTINS: dict[str, Callable[[_Reader, list[str]], Status]] = {
     **dict.fromkeys(("mapfile", "readarray"), _Reader._unknown),
     **{"echo": _Reader._echo, "printf": _Reader._printf, "cat": _Reader._cat},
     **{"eval": _Reader._eval, "let": _Reader._let, "sbatch": _Reader._sbatch},
-    **{"set": _Reader._set, "shift": _Reader._shift, "read": _Reader._read},
+    **{
+        "shopt": _Reader._shopt,
+        "set": _Reader._set,
+        "shift": _Reader._shift,
+        "read": _Reader._read,
+    },
     "getopts": _Reader._getopts,
 }

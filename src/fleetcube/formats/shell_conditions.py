@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .shell_expand import Words, text_of
-from .shell_words import Undecided, emptied, has_text, is_open, is_unknown, matches, matches_regex
+from .shell_words import Undecided, emptied, has_text, is_open, is_unknown, matches_regex
 
 Status = bool | None  # whether a command succeeds; None: not known
 _COMPARED: dict[str, Callable[[int, int], bool]] = {
@@ -101,7 +101,7 @@ class Conditions(Words):
             return matches_regex(first, emptied(pattern))
         if sign in ("=", "==", "!="):
             pattern = self.pattern(second) if double else ""
-            held = matches(first, pattern) if double else first == emptied(second)
+            held = self.matched(first, pattern) if double else first == emptied(second)
             return held if held is None else held is (sign != "!=")
         other = emptied(self._word(second))
         return self._compared(sign, (first, other), double) if sign in _COMPARED else None

@@ -136,6 +136,7 @@ class Words:
     def __init__(self, path: str) -> None:
         self.path, self.state = path, State()
         self.steps = self.filled = self.depth = 0
+        self.any_case = False  # whether a pattern may match letters of the other case
 
     def inside(self, way: Callable[[], Any]) -> Any:
         """A result, in bounded time and depth. Raises InputError."""
@@ -252,7 +253,21 @@ class Words:
             return None if is_list_open(rows) else True
         return has_text(rows[0])
 
+    def matched(self, text: str, pattern: str) -> bool | None:
+        """Whether a text matches a pattern; None where that is not known."""
+        held = matches(text, pattern)
+        loosely = self.any_case and not held and matches(text.lower(), pattern.lower()) is not False
+        return None if loosely else held
+
     # Words
+
+    def listed(self, node: Any) -> list[str]:
+        """The words that a part of a list gives: an open number of them for names of files."""
+        words = self.words(node)
+        quoted = node.type in ("string", "raw_string", "ansi_c_string")
+        known = [re.sub("\x02[^\x03]*\x03", "", word) for word in words]
+        files = not quoted and any(re.search(r"[*?]|\[.+\]", word) for word in known)
+        return [unknown("FILES")] if files else words
 
     def words(self, node: Any) -> list[str]:
         """The words that a part of a command gives."""

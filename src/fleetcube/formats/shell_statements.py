@@ -19,7 +19,6 @@ from .shell_words import (
     is_flag,
     is_list_open,
     is_open,
-    matches,
     maybe,
     merged,
     shown,
@@ -234,7 +233,7 @@ class Statements(Conditions):
             return status if ends == ";;" else self._items(subject, others, falls=ends == ";&")
 
         try:
-            states = {matches(emptied(subject), self.pattern(each)) for each in patterns}
+            states = {self.matched(emptied(subject), self.pattern(each)) for each in patterns}
         except Undecided:
             states = {None}
         if falls or True in states:
@@ -287,7 +286,7 @@ class Statements(Conditions):
     def on_for_statement(self, node: Any) -> Status:
         name, *parts, _ = node.named_children
         target = text_of(name)
-        words = [word for part in parts for word in self.words(part)]
+        words = [word for part in parts for word in self.listed(part)]
         if not any(child.type == "in" for child in node.children):
             words = [*self.state.places]
         queue = iter(words)
@@ -451,7 +450,7 @@ class Statements(Conditions):
                 else:
                     row[UNCOUNTED] = ""
                 continue
-            for word in self.words(part) if part.type != "comment" else ():
+            for word in self.listed(part) if part.type != "comment" else ():
                 row[at] = word
                 at += 1
                 if is_list_open([word]):  # none, or several words
@@ -474,7 +473,7 @@ class Statements(Conditions):
                 if name.isidentifier():
                     way = (lambda n=name, v=value: self.put(n, v)) if equals else None
                     self._declare(name, flags, hides, way)
-                elif is_open(name) and equals:
+                elif is_open(name):  # it may hold NAME=VALUE, and several of them
                     self.forget({*self.state.variables})
                     self.state.sourced = True
         return True
