@@ -478,3 +478,31 @@ def test_scripts_that_never_end_are_read_or_refused_in_one_line(text: str) -> No
     except InputError as error:
         told = str(error)
     assert "\n" not in told
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "export $(grep -v '^#' .env | xargs)",
+        "export $(cat .env)",
+        "declare $(cat .env)",
+        "for line in $(cat .env); do export $line; done",
+        "T=2; source far/env.sh",
+        "F=(far/*); T=${#F[@]}",
+        "T=0; for file in far/*; do T=$((T + 1)); done",
+        "shopt -s nocasematch; case LLAMA in llama) T=8;; *) T=2;; esac",
+        "shopt -s nocasematch; if [[ LLAMA == llama ]]; then T=8; else T=2; fi",
+    ],
+)
+def test_what_files_and_options_decide_is_left_open(before: str, tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("T=4\n")
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far" / "env.sh").write_text("T=4\n")
+    (tmp_path / "far" / "b.sh").write_text("")
+    launch = "torchrun pretrain_gpt.py --num-layers 4 --tensor-model-parallel-size ${T:-1}"
+    text = f"{before}\n{launch}\n"
+    (calls,) = passed([text], tmp_path)
+    assert fields_passed(calls)
+    assert not differences(text, calls)
+    ours, _ = megatron_lm.arguments(text, "launch.sh")
+    assert "$" in str(ours["tensor-model-parallel-size"])
