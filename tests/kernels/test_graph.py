@@ -19,6 +19,7 @@ from fleetcube.kernels.alternatives import alternative
 from fleetcube.kernels.declare import CHANGERS
 from fleetcube.kernels.graph import formulas as graph
 from fleetcube.kernels.graph.formulas import MissingInputError, UnknownNameError, parameters
+from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics import roles
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
@@ -279,7 +280,7 @@ def test_a_parameter_that_nothing_defines_is_refused(build: Build) -> None:
 
 def test_roles_are_played_by_names_of_the_graph() -> None:
     known = PHYSICS.quantities
-    for flag in (roles.REASON, roles.NEAR, roles.LAYOUT_REASON):
+    for flag in (REASON, roles.NEAR, roles.LAYOUT_REASON):
         assert known[flag].unit == "flag"
     assert known.keys() >= {roles.CROSSING, *roles.LAYOUT, *roles.LIMITS, *roles.WHOLES}
     assert known.keys() >= roles.POSITIVE | roles.COUNTS.keys() - INPUTS.keys()

@@ -186,7 +186,8 @@ def bytes_on_links() -> Pairs:
         given |= {"gradient_bytes_per_element": 4, "all_reduce": "hierarchical"}
         given |= {"intra_node_bandwidth": near, "inter_node_bandwidth": rail}
         given |= {"intra_node_latency": 1e-6, "inter_node_latency": 5e-6}
-        given |= {"tensor_parallel_latency": 0.0}  # of the loss, whose start-ups move nothing
+        # Nothing hides exchanges of the logits; start-ups of the loss move nothing
+        given |= {"hidden_logits_exchange_time": 0.0, "tensor_parallel_latency": 0.0}
         got = values(["node_network_busy_time", "fabric_busy_time"], **given)
         yield got["node_network_busy_time"], here["node"]
         yield got["fabric_busy_time"], here["rail"]
@@ -198,16 +199,16 @@ def bytes_on_links() -> Pairs:
     source="bytes of every gather and reduce-scatter of a layer's passes counted link by link",
 )
 def halves_on_links() -> Pairs:
-    """2 to 16 tensor ranks on nodes of 8: whole, sequence-parallel, repeated, inputs in parts"""
+    """2 to 16 tensor ranks on nodes of 8: whole, sequence-parallel, repeated, inputs in parts; the
+    sum of the gradients of the logits' inputs hidden or not"""
     near, rail, message = 450e9, 50e9, 4096 * 2048 * 2
     blocks = ("attention", "feed-forward")
-    for tensor, sequence, full, kept in itertools.product(
-        (2, 8, 16), (False, True), (False, True), (False, True)
-    ):
+    for tensor, sequence, full, kept, hidden in itertools.product((2, 8, 16), *[(False, True)] * 4):
         passes = ["forward"] + ["again"] * full + ["backward"]
         halves = [half for _ in passes for _ in blocks for half in ("gather", "scatter")]
         halves += ["gather"] * (len(blocks) if sequence else full and kept)
-        halves += ["look-up summed", "gathered backward", "gradient of logits' inputs", "the same"]
+        halves += ["look-up summed", "gathered backward"]
+        halves += [] if hidden else ["gradient of logits' inputs", "the same"]
         halves += ["logits' inputs"] * sequence
         here = min(tensor, 8)
         node = sum((here - 1) / here * message / near for _ in halves)
@@ -219,6 +220,8 @@ def halves_on_links() -> Pairs:
         given |= {"intra_node_bandwidth": near, "inter_node_bandwidth": rail}
         given |= {"intra_node_latency": 1e-6, "inter_node_latency": 5e-6}
         given |= {"tensor_parallel_latency": 0.0}  # of the loss, whose start-ups move nothing
+        (whole,) = values(["tensor_parallel_exchange_time"], **given).values()
+        given |= {"hidden_logits_exchange_time": hidden * whole}
         got = values(["tensor_node_time", "tensor_fabric_time"], **given)
         yield got["tensor_node_time"], node
         yield got["tensor_fabric_time"], fabric
