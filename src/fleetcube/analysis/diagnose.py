@@ -120,6 +120,10 @@ class Diagnosis:
         """Whether the measured step is inside the predicted interval."""
         return self.low <= self.measured <= self.high
 
+    def possible(self, change: Change) -> bool:
+        """Whether a change, as much faster than measured as than predicted, keeps below peak."""
+        return self.mfu / change.step_ratio <= 1
+
 
 def diagnose(sweep: Evaluation, **measured: Any) -> Diagnosis:
     """Compare one measured value of a step with its job's prediction.
@@ -161,11 +165,14 @@ def diagnose(sweep: Evaluation, **measured: Any) -> Diagnosis:
         return found
     layout, best = _best(scenario, step)
     width = math.log(found.high / step) / pooled.NORMAL if found.high > step else _PART
+    changes = _changes(scenario, step)
+    if best is not None and not found.possible(best):
+        layout, best = "", None
     return replace(
         found,
         parts=_parts(scenario, time - step, width),
         causes=_causes(scenario, time, step),
-        changes=_changes(scenario, step),
+        changes=tuple(change for change in changes if found.possible(change)),
         best=best,
         best_layout=layout,
     )
