@@ -161,7 +161,7 @@ def test_no_change_brings_more_than_the_peak() -> None:
     """A measured step far below the prediction: a ratio of predictions would give an MFU of 30."""
     job = {"model": "llama-3-70b", "node": "dgx-h100", "n_gpus": 1024, "tensor_parallel": 8}
     job |= {"pipeline_parallel": 4, "global_batch_size": 1024, "micro_batch_size": 1000}
-    found = diagnose(Sweep(job, {}, "step_time"), step_time="9 s")
+    found = fleetcube.diagnose(Sweep(job, {}, "step_time"), step_time="9 s")
     assert not found.impossible
     changes = [*found.changes, *([found.best] if found.best else [])]
     assert all(found.mfu / change.step_ratio <= 1 for change in changes)
