@@ -44,7 +44,7 @@ from ..ask.runs import Target
 from ..ask.uncertainty import errors
 from ..errors import InputError
 from ..plan.cases import choices, leaves
-from ..plan.labels import attributes, own_version
+from ..plan.labels import attributes, own_version, remarks
 from ..plan.plan import Plan
 from ..plots.picture import labels_of, words
 from ..reduce.pareto import sign_of
@@ -168,7 +168,7 @@ def page(
         "about": [
             *([planned.said] if planned else []),
             *([_DRAWN] if any(row.drawn for row in rows) else []),
-            *dict.fromkeys(remark for row in rows for remark in row.plan.remarks()),
+            *dict.fromkeys(remark for row in rows for remark in remarks(row.plan)),
         ],
     }
     if planned:

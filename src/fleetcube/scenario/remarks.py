@@ -1,0 +1,172 @@
+"""What a result of the physics stands on: remarks for people, and inputs left to their defaults.
+
+Remarks are about what the formulas in use read: calibrations, fits, labels and omissions.
+"""
+
+import math
+from collections.abc import Collection, Iterator
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+import numpy as np
+
+from fleetcube.catalog import CONFIGURED, is_path
+from fleetcube.grid.plan.dims import depending, option_of
+from fleetcube.grid.plan.plan import Plan, Structure
+from fleetcube.kernels.calculus.phases import without_phase
+from fleetcube.kernels.declare import HOUR
+from fleetcube.kernels.graph.bind import definitions
+from fleetcube.kernels.physics.roles import BESIDE_IT, DECIDED, EXCEEDED, FITTED, LEFT_OUT
+
+_NODES_PER_RACK = "nodes_per_rack"
+_NODE_POWERS = ("node_overhead_power", "node_power")
+
+
+def remarks(plan: Plan) -> tuple[str, ...]:
+    """Remarks on a plan, a line each."""
+    problem, used = plan.problem, _named(plan.structure)
+    fitted = (entry.values for entry in problem.records if entry.kind == "calibration")
+    lines = [*problem.remarks] if any(plan.structure.used & row.keys() for row in fitted) else []
+    lines += _beyond_fits(plan)
+    lines += [
+        f"{name}: {omission}"
+        for name, formulas, omission in LEFT_OUT
+        if used & formulas and problem.most_together({name}) > 0
+    ]
+    lines += [*_added(plan, used), *_short_intervals(plan)]
+    lines += [note for name, note in {**problem.notes, **_powers(plan)}.items() if name in used]
+    if _NODES_PER_RACK in used and plan.is_table(_NODES_PER_RACK):
+        lines += _oversized(plan)
+    lines += [
+        f"{entry.kind} {entry.title}: {entry.note}"
+        for entry in problem.records
+        if entry.kind == CONFIGURED and is_path(entry.kind, entry.label)
+        if used & entry.values.keys()
+    ]
+    return tuple(lines)
+
+
+def _named(structure: Structure) -> set[str]:
+    """What is used, of any phase, and the formulas by their own names."""
+    if "named" not in structure.notes:
+        formulas = {formula.__name__ for row in structure.formulas for formula in row.values()}
+        structure.notes["named"] = formulas.union(map(without_phase, structure.used))
+    named: set[str] = structure.notes["named"]
+    return named
+
+
+def _powers(plan: Plan) -> dict[str, str]:
+    """A remark on power that is of GPUs alone."""
+    rest, whole = _NODE_POWERS
+    line = f"power is of GPUs alone, without the rest of their nodes; give {whole} or {rest}"
+    return {} if {rest, whole} & plan.problem.numbers else {rest: line}
+
+
+def _oversized(plan: Plan) -> list[str]:
+    """A remark on nodes of which one needs more power than a rack has."""
+    line = "nodes_per_rack is 0: a node needs more than rack_power, and takes several racks alone"
+    tables = (plan.table(case, _NODES_PER_RACK) for case in plan.cases)
+    return [f"{line}; give the rack_power that it has"] * any((n < 1).any() for n in tables)
+
+
+def _added(plan: Plan, used: AbstractSet[str]) -> Iterator[str]:
+    """What is counted beside an input given alone, by default, a line each."""
+    numbers = plan.problem.numbers
+    for name, others in BESIDE_IT.items():
+        added = [
+            f"{other} = {plan.graph.inputs[other].default / HOUR:,g} h"
+            for other, count in others.items()
+            if other in used - numbers
+            and any(np.any(case.leaves.get(count, 0) > 0) for case in plan.cases)
+        ]
+        if added and name in numbers:
+            alone = " alone" * ({*others} - numbers == {*others})
+            yield (
+                f"{name} is given{alone}, and other parts fail, too, by default: "
+                f"{', '.join(added)}; for a rate of all causes give interruption_mttf"
+            )
+
+
+def _beyond_fits(plan: Plan) -> list[str]:
+    """Where formulas in use go beyond the runs that they were fitted to, a line each."""
+    lines: dict[str, None] = {}
+    for number, name, choice in _fitted(plan.structure):
+        case, option = plan.cases[number], option_of(plan.graph, name)
+        quantity = without_phase(name)
+        for operand, (low, high) in FITTED[quantity][choice].items():
+            in_phase = operand + name.removeprefix(quantity)  # of the same phase, if it has one
+            given = {*case.leaves, *case.formulas}
+            read = in_phase if in_phase in given else operand
+            if read not in given or not plan.is_table(read):
+                continue
+            table = plan.table(case, read)
+            least, most = np.nanmin(table), np.nanmax(table)
+            if least < low or most > high:
+                far = most if most > high else least
+                lines[
+                    f"{option} = {choice} was fitted to {operand} from {low:g} to "
+                    f"{high:g}: {far:.4g} is an extrapolation"
+                ] = None
+    return list(lines)
+
+
+def _fitted(structure: Structure) -> list[tuple[int, str, Any]]:
+    """Formulas fitted to runs: the case, the quantity, and the choice of its option."""
+    if "fitted" not in structure.notes:
+        quantities = structure.graph.quantities
+        structure.notes["fitted"] = [
+            (number, name, choice)
+            for number, row in enumerate(structure.formulas)
+            for name in sorted(name for name in row if without_phase(name) in FITTED)
+            for choice in FITTED[without_phase(name)]
+            if quantities[without_phase(name)].formulas[choice] in definitions(row[name])
+        ]
+    fitted: list[tuple[int, str, Any]] = structure.notes["fitted"]
+    return fitted
+
+
+def _short_intervals(plan: Plan) -> Iterator[str]:
+    """Where checkpoints follow within a time that their interval should exceed, a line each."""
+    for (interval, time), line in EXCEEDED.items():
+        least = math.inf
+        for name in (each for each in plan.dims if without_phase(each) == interval):
+            other = time + name.removeprefix(interval)  # of the same phase
+            for case in (c for c in plan.cases if {name, other} <= c.formulas.keys() | c.leaves):
+                if plan.is_table(name) and plan.is_table(other):
+                    with np.errstate(all="ignore"):  # both may be infinite
+                        share = plan.table(case, name) / plan.table(case, other)
+                    least = float(np.fmin.reduce(share, axis=None, initial=least))
+        if least <= 1:
+            yield f"{interval} {line.format(least)}"
+
+
+def defaults(plan: Plan, varied: Collection[str]) -> tuple[dict[str, Any], list[str]]:
+    """Inputs of `DECIDED` left to a default, with values; and those so at some points only.
+    Formulas in use read them, and nothing sets them; those in `varied` are set point by point."""
+    numbers = plan.problem.numbers | plan.problem.choices
+    open_ = plan.problem.defaulted
+    decided: dict[str, Any] = {}
+    partly = []
+    for name, beside in DECIDED.items():
+        if name in varied or (name in numbers and name not in open_):
+            continue
+        axis, row = open_.get(name, ("", np.array([True])))
+        points = [
+            row[case.runs.get(axis, slice(None))] if name in read else row[:0]
+            for case, read in zip(plan.cases, plan.structure.read, strict=True)
+        ]
+        if any(map(np.any, points)) and (not beside or beside in numbers | plan.moving):
+            declared = plan.graph.inputs.get(name)
+            decided[name] = declared.default if declared else _same(plan, name, varied)
+            partly += [] if all(part.size and part.all() for part in points) else [name]
+    return decided, partly
+
+
+def _same(plan: Plan, name: str, varied: Collection[str]) -> float | None:
+    """A quantity's value, if it is a table and the same at all points."""
+    if name in depending(plan.structure.formulas, on=varied):
+        return None
+    if not all(name in case.formulas and plan.is_table(name) for case in plan.cases):
+        return None
+    values = {float(value) for case in plan.cases for value in plan.table(case, name).flat}
+    return values.pop() if len(values) == 1 else None
