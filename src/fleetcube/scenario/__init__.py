@@ -7,9 +7,9 @@ from typing import Any
 from fleetcube.grid.spec import auto
 from fleetcube.grid.spec.scenario import resolve_labels as resolve
 from fleetcube.kernels.physics.roles import WHOLES
-from fleetcube.scenario.remarks import defaults, remarks
+from fleetcube.scenario.remarks import defaults, remarks, unstated
 
-__all__ = ["CODE", "AFFECTING", "defaults", "read_spec", "remarks", "resolve"]
+__all__ = ["AFFECTING", "CODE", "defaults", "read_spec", "remarks", "resolve", "unstated"]
 
 # Inputs that affect others where they are given: they void totals, or imply no calibration
 AFFECTING = auto.OWN.union(*WHOLES.values())

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from fleetcube.catalog import CONFIGURED, is_path
+from fleetcube.catalog import CONFIGURED, is_path, kind
 from fleetcube.grid.plan.dims import depending, option_of
 from fleetcube.grid.plan.plan import Plan, Structure
+from fleetcube.grid.spec.scenario import Problem
 from fleetcube.kernels.calculus.phases import without_phase
 from fleetcube.kernels.declare import HOUR
 from fleetcube.kernels.graph.bind import definitions
@@ -160,6 +161,14 @@ def defaults(plan: Plan, varied: Collection[str]) -> tuple[dict[str, Any], list[
             decided[name] = declared.default if declared else _same(plan, name, varied)
             partly += [] if all(part.size and part.all() for part in points) else [name]
     return decided, partly
+
+
+def unstated(problem: Problem, name: str) -> str:
+    """That records of GPUs are silent on an input that is missing."""
+    gpus = (entry for entry in problem.records if entry.kind == "gpu")
+    silent = [entry.label for entry in gpus if name not in entry.values]
+    in_others = any(name in entry.values for entry in kind("gpu").values())
+    return f"; the catalog has none of {', '.join(silent)}" if in_others and silent else ""
 
 
 def _same(plan: Plan, name: str, varied: Collection[str]) -> float | None:
