@@ -140,9 +140,9 @@ def formulas_of(
             except (MissingInputError, UnknownNameError) as error:
                 scenarios, name = application(problem.graph), str(error).partition(" ")[0]
                 hint = scenarios.unstated(problem, name) if scenarios else ""
-                said = f"{error}{hint}{_where(problem, choice)}"
+                text = f"{error}{hint}{_where(problem, choice)}"
                 missing = isinstance(error, MissingInputError)
-                raise (OpenError if missing else InputError)(said) from None
+                raise (OpenError if missing else InputError)(text) from None
         formulas.append(known[key])
     return formulas
 
