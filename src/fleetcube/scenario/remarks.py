@@ -1,8 +1,6 @@
-"""What a result of the physics stands on: remarks for people, and inputs left to their defaults.
+"""What a result of the physics stands on: remarks for people, and inputs left to their defaults."""
 
-Remarks are about what the formulas in use read: calibrations, fits, labels and omissions.
-"""
-
+import functools
 import math
 from collections.abc import Collection, Iterator
 from collections.abc import Set as AbstractSet
@@ -19,12 +17,18 @@ from fleetcube.kernels.declare import HOUR
 from fleetcube.kernels.graph.bind import definitions
 from fleetcube.kernels.physics.roles import BESIDE_IT, DECIDED, EXCEEDED, FITTED, LEFT_OUT
 
-_NODES_PER_RACK = "nodes_per_rack"
-_NODE_POWERS = ("node_overhead_power", "node_power")
+_REST, _NODES_PER_RACK = "node_overhead_power", "nodes_per_rack"
+_OF_GPUS_ALONE = (
+    f"power is of GPUs alone, without the rest of their nodes; give node_power or {_REST}"
+)
+_OVERSIZED = (
+    "nodes_per_rack is 0: a node needs more than rack_power, and takes several racks alone; "
+    "give the rack_power that it has"
+)
 
 
 def remarks(plan: Plan) -> tuple[str, ...]:
-    """Remarks on a plan, a line each."""
+    """Remarks on what formulas in use read: calibrations, fits, labels and omissions."""
     problem, used = plan.problem, _named(plan.structure)
     fitted = (entry.values for entry in problem.records if entry.kind == "calibration")
     lines = [*problem.remarks] if any(plan.structure.used & row.keys() for row in fitted) else []
@@ -35,9 +39,12 @@ def remarks(plan: Plan) -> tuple[str, ...]:
         if used & formulas and problem.most_together({name}) > 0
     ]
     lines += [*_added(plan, used), *_short_intervals(plan)]
-    lines += [note for name, note in {**problem.notes, **_powers(plan)}.items() if name in used]
+    lines += [note for name, note in problem.notes.items() if name in used]
+    if _REST in used and not {_REST, "node_power"} & problem.numbers:
+        lines.append(_OF_GPUS_ALONE)
     if _NODES_PER_RACK in used and plan.is_table(_NODES_PER_RACK):
-        lines += _oversized(plan)
+        tables = (plan.table(case, _NODES_PER_RACK) for case in plan.cases)
+        lines += [_OVERSIZED] * any((table < 1).any() for table in tables)
     lines += [
         f"{entry.kind} {entry.title}: {entry.note}"
         for entry in problem.records
@@ -47,27 +54,11 @@ def remarks(plan: Plan) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _named(structure: Structure) -> set[str]:
+@functools.lru_cache(128)
+def _named(structure: Structure) -> AbstractSet[str]:
     """What is used, of any phase, and the formulas by their own names."""
-    if "named" not in structure.notes:
-        formulas = {formula.__name__ for row in structure.formulas for formula in row.values()}
-        structure.notes["named"] = formulas.union(map(without_phase, structure.used))
-    named: set[str] = structure.notes["named"]
-    return named
-
-
-def _powers(plan: Plan) -> dict[str, str]:
-    """A remark on power that is of GPUs alone."""
-    rest, whole = _NODE_POWERS
-    line = f"power is of GPUs alone, without the rest of their nodes; give {whole} or {rest}"
-    return {} if {rest, whole} & plan.problem.numbers else {rest: line}
-
-
-def _oversized(plan: Plan) -> list[str]:
-    """A remark on nodes of which one needs more power than a rack has."""
-    line = "nodes_per_rack is 0: a node needs more than rack_power, and takes several racks alone"
-    tables = (plan.table(case, _NODES_PER_RACK) for case in plan.cases)
-    return [f"{line}; give the rack_power that it has"] * any((n < 1).any() for n in tables)
+    formulas = {formula.__name__ for row in structure.formulas for formula in row.values()}
+    return formulas.union(map(without_phase, structure.used))
 
 
 def _added(plan: Plan, used: AbstractSet[str]) -> Iterator[str]:
@@ -111,19 +102,17 @@ def _beyond_fits(plan: Plan) -> list[str]:
     return list(lines)
 
 
+@functools.lru_cache(128)
 def _fitted(structure: Structure) -> list[tuple[int, str, Any]]:
     """Formulas fitted to runs: the case, the quantity, and the choice of its option."""
-    if "fitted" not in structure.notes:
-        quantities = structure.graph.quantities
-        structure.notes["fitted"] = [
-            (number, name, choice)
-            for number, row in enumerate(structure.formulas)
-            for name in sorted(name for name in row if without_phase(name) in FITTED)
-            for choice in FITTED[without_phase(name)]
-            if quantities[without_phase(name)].formulas[choice] in definitions(row[name])
-        ]
-    fitted: list[tuple[int, str, Any]] = structure.notes["fitted"]
-    return fitted
+    quantities = structure.graph.quantities
+    return [
+        (number, name, choice)
+        for number, row in enumerate(structure.formulas)
+        for name in sorted(name for name in row if without_phase(name) in FITTED)
+        for choice in FITTED[without_phase(name)]
+        if quantities[without_phase(name)].formulas[choice] in definitions(row[name])
+    ]
 
 
 def _short_intervals(plan: Plan) -> Iterator[str]:
