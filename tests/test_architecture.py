@@ -177,6 +177,27 @@ def test_topics_need_only_those_above_them() -> None:
             assert floor.get(inner, 0) <= floor[own], f"{own}/{path.name} may not import {inner}"
 
 
+# The engine: rooms that know no physics, and ask the application that a graph names
+ENGINE = ("plan", "rows", "run", "read", "reduce", "evaluate.py", "function.py")
+APPLICATION = ("kernels.physics", "scenario", "formats", "catalog.kind", "catalog.CONFIGURED")
+
+
+@each(
+    ("package", "path"),
+    [
+        pytest.param("fleetcube.grid", path, id=str(path.relative_to(ROOT)))
+        for package, path in modules()
+        if package == "fleetcube.grid" and path.relative_to(ROOT / "grid").parts[0] in ENGINE
+    ],
+)
+def test_the_engine_imports_nothing_of_its_applications(package: str, path: Path) -> None:
+    """Also in functions and for type checkers."""
+    for name, _ in imports(package, path):
+        for room in APPLICATION:
+            inner = f"fleetcube.{room}."
+            assert not f"{name}.".startswith(inner), f"ask the graph's application, not {room}"
+
+
 def circles(package: str) -> list[list[str]]:
     """Modules of a package that import each other, also in functions and for type checkers."""
     folder = FOLDERS[package]

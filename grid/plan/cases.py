@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from ...catalog import kind
 from ...kernels.calculus.derivatives import derivative
 from ...kernels.calculus.phases import in_phase, parts, side_by_side
 from ...kernels.graph.formulas import Function, Graph, MissingInputError, UnknownNameError
 from ..errors import InputError, OpenError
 from ..spec.axis import Array, Axis
+from ..spec.graphs import application
 from ..spec.phases import keys
 from ..spec.scenario import Problem, choose
 
@@ -138,19 +138,13 @@ def formulas_of(
             try:
                 known[key] = _selected(problem.graph, needed, choice)
             except (MissingInputError, UnknownNameError) as error:
-                said = f"{error}{_without(problem, str(error))}{_where(problem, choice)}"
+                scenarios, name = application(problem.graph), str(error).partition(" ")[0]
+                hint = scenarios.unstated(problem, name) if scenarios else ""
+                text = f"{error}{hint}{_where(problem, choice)}"
                 missing = isinstance(error, MissingInputError)
-                raise (OpenError if missing else InputError)(said) from None
+                raise (OpenError if missing else InputError)(text) from None
         formulas.append(known[key])
     return formulas
-
-
-def _without(problem: Problem, error: str) -> str:
-    """That records of GPUs are silent on an input that is missing."""
-    name = error.partition(" ")[0]
-    silent = [own.label for own in problem.records if own.kind == "gpu" and name not in own.values]
-    known = any(name in own.values for own in kind("gpu").values())
-    return f"; the catalog has none of {', '.join(silent)}" if known and silent else ""
 
 
 def _selected(graph: Graph, needed: Sequence[str], choice: Choice) -> Formulas:

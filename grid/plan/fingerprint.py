@@ -2,21 +2,21 @@
 
 import functools
 import hashlib
-import inspect
 import json
 import platform
 from collections.abc import Mapping
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ... import grid, kernels
 from ...catalog import AUTO
 from ...kernels.alternatives import source_of
 from ...kernels.engines import jax
 from ...kernels.graph.bind import Made, definitions, dependencies
 from ...kernels.graph.docstrings import read
 from ...kernels.graph.formulas import parameters
+from ..spec.graphs import application
 from .engine import JAX
 from .labels import plain
 from .plan import Plan
@@ -32,7 +32,7 @@ ENGINE_CODE = {
     **dict.fromkeys(JAX, ("engines.jax",)),
 }
 _COMMON_CODE = (
-    *("elementary", "ops", "alternatives", "reasons", "physics.roles", "graph.bind"),
+    *("elementary", "ops", "alternatives", "reasons", "graph.bind"),
     *("graph.formulas", "graph.modules", "graph.roles", "graph.readable", "engines.job"),
     "engines.tiles",
     *("calculus.derivatives", "calculus.dual", "calculus.made", "calculus.phases"),
@@ -73,11 +73,11 @@ def fingerprint(
     if "formulas" not in notes:
         notes["formulas"] = _formulas(plan)
     facts |= notes["formulas"]
-    code = {kernels: (*_COMMON_CODE, *ENGINE_CODE[plan.engine]), grid: _GRID_CODE}
-    for room, modules in code.items():
-        home = Path(inspect.getfile(room)).parent
-        for name in modules:
-            facts[f"code.{room.__name__.rpartition('.')[2]}.{name}"] = _code(home, name)
+    kernels = (*_COMMON_CODE, *ENGINE_CODE[plan.engine])
+    code = [*(f"kernels.{name}" for name in kernels), *(f"grid.{name}" for name in _GRID_CODE)]
+    if scenarios := application(plan.graph):
+        code += scenarios.CODE
+    facts |= {f"code.{name}": _code(name) for name in code}
     facts["numbers"] = _hash(json.dumps(plan.problem.constants, sort_keys=True))
     return dict(json.loads(json.dumps(facts)))
 
@@ -107,10 +107,10 @@ _version = functools.cache(version)
 
 
 @functools.cache
-def _code(home: Path, module: str) -> str:
+def _code(module: str) -> str:
     """The hash of a module's code; what is loaded stays as it is."""
-    source = home.joinpath(*module.split(".")).with_suffix(".py")
-    return _hash(source.read_text(encoding="utf-8"))
+    source: Any = find_spec(f"...{module}", __package__)  # imports no engine
+    return _hash(Path(source.origin).read_text(encoding="utf-8"))
 
 
 def asked(spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from ...kernels.graph.docstrings import read
 from ...kernels.graph.formulas import Graph, parameters
 from ...kernels.graph.roles import REASON
 from ..datasets import load_accessor
+from ..spec import graphs
 from ..spec.axis import Array, Axis
 from ..spec.values import choice_labels, is_whole
 from .citations import ATTRIBUTE, keys
@@ -163,7 +164,9 @@ def origin(
 ) -> dict[str, Any]:
     """A result's origin as attributes; needs no xarray. `kept` is as in `written`; `varied` are
     inputs set outside the plan."""
-    unused, remarks, (defaults, partly) = plan.unused(), plan.remarks(), plan.defaults(varied)
+    application = graphs.application(plan.graph)
+    defaults, partly = application.defaults(plan, varied) if application else ({}, [])
+    unused, lines = plan.unused(), remarks(plan)
     taken = plan.problem.distributions.keys() - {*varied}
     medians = {n: value for n, value in plan.problem.constants.items() if n in taken}
     return {
@@ -174,11 +177,18 @@ def origin(
         "fleetcube_catalog": f"[{', '.join(entry.json for entry in plan.problem.records)}]",
         ATTRIBUTE: _citations(plan),
         **({UNUSED: " ".join(unused)} if unused else {}),
-        **({REMARKS: "\n".join(remarks)} if remarks else {}),
+        **({REMARKS: "\n".join(lines)} if lines else {}),
         **({DEFAULTS: json.dumps(defaults)} if defaults else {}),
         **({PARTLY: " ".join(partly)} if partly else {}),
         **({"fleetcube_medians": json.dumps(medians)} if medians else {}),
     }
+
+
+def remarks(plan: Plan) -> tuple[str, ...]:
+    """What a result stands on, a line each: as the graph's application says, and whose formulas."""
+    application = graphs.application(plan.graph)
+    lines = application.remarks(plan) if application else ()
+    return (*lines, *graphs.remarks(plan.graph))
 
 
 def _citations(plan: Plan) -> str:

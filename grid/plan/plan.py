@@ -7,25 +7,18 @@ a function of the previous results: `cases` (formulas), `dims`, `order` (of memo
 
 import functools
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from ...catalog import CONFIGURED, is_path
 from ...kernels.calculus.derivatives import derivative, is_quantity
 from ...kernels.calculus.phases import without_phase
-from ...kernels.declare import HOUR
 from ...kernels.engines.numpy import Point
-from ...kernels.graph.bind import definitions
 from ...kernels.graph.formulas import Graph, parameters
 from ...kernels.graph.roles import REASON
-from ...kernels.physics.roles import BESIDE_IT, DECIDED, EXCEEDED, FITTED, LEFT_OUT
 from ..errors import InputError, nearest
-from ..spec import graphs
-from ..spec.hardware import NODES_PER_RACK, oversized, powered
 from ..spec.memo import Memo
 from ..spec.scenario import Problem
 from .cases import Choice, Formulas, choices, formulas_of, leaves
@@ -98,113 +91,6 @@ class Plan(Grid):
             stated - read - {*self.graph.roles.before}
         )  # those that a phase takes from earlier phases
 
-    def defaults(self, varied: Collection[str] = ()) -> tuple[dict[str, Any], list[str]]:
-        """Inputs of `DECIDED` left to a default, with values; and those so at some points only.
-        Formulas in use read them, and nothing sets them; those in `varied` are set point by point.
-        """
-        some = self.problem.numbers | self.problem.choices
-        open_ = self.problem.defaulted
-        decided: dict[str, Any] = {}
-        partly = []
-        for name, beside in DECIDED.items():
-            if name in varied or (name in some and name not in open_):
-                continue
-            axis, row = open_.get(name, ("", np.array([True])))
-            at = [
-                row[case.runs.get(axis, slice(None))] if name in read else row[:0]
-                for case, read in zip(self.cases, self.structure.read, strict=True)
-            ]
-            if any(map(np.any, at)) and (not beside or beside in some | self.moving):
-                row = self.graph.inputs.get(name)
-                decided[name] = row.default if row else self._same(name, varied)
-                partly += [] if all(part.size and part.all() for part in at) else [name]
-        return decided, partly
-
-    def _same(self, name: str, varied: Collection[str]) -> float | None:
-        """A quantity's value, if it is a table and the same at all points."""
-        if name in depending(self.structure.formulas, on=varied):
-            return None
-        if not all(name in case.formulas and self.is_table(name) for case in self.cases):
-            return None
-        values = {float(x) for case in self.cases for x in self.table(case, name).flat}
-        return values.pop() if len(values) == 1 else None
-
-    def remarks(self) -> tuple[str, ...]:
-        """Remarks on what formulas in use read: calibrations, fits, labels and omissions."""
-        fitted = [entry for entry in self.problem.records if entry.kind == "calibration"]
-        read = any(self.structure.used & entry.values.keys() for entry in fitted)
-        used = self.structure.named
-        left_out = [
-            f"{name}: {said}"
-            for name, formulas, said in LEFT_OUT
-            if used & formulas and self.problem.most_together({name}) > 0
-        ]
-        left_out += [*self._added(used), *self._short_intervals()]
-        notes = {**self.problem.notes, **powered(self.problem.numbers)}
-        left_out += [said for name, said in notes.items() if name in used]
-        if NODES_PER_RACK in used and self.is_table(NODES_PER_RACK):
-            left_out += oversized(self.table(case, NODES_PER_RACK) for case in self.cases)
-        left_out += [
-            f"{entry.kind} {entry.title}: {entry.note}"
-            for entry in self.problem.records
-            if entry.kind == CONFIGURED and is_path(entry.kind, entry.label)
-            if used & entry.values.keys()
-        ]
-        told = (*(self.problem.remarks if read else ()), *self._beyond_fits(), *left_out)
-        return (*told, *graphs.remarks(self.graph))
-
-    def _added(self, used: AbstractSet[str]) -> Iterator[str]:
-        """What is counted beside an input given alone, by default, a line each."""
-        for name, others in BESIDE_IT.items():
-            added = [
-                f"{other} = {self.graph.inputs[other].default / HOUR:,g} h"
-                for other, count in others.items()
-                if other in used - self.problem.numbers
-                and any(np.any(c.leaves.get(count, 0) > 0) for c in self.cases)
-            ]
-            if added and name in self.problem.numbers:
-                alone = " alone" * ({*others} - self.problem.numbers == {*others})
-                yield (
-                    f"{name} is given{alone}, and other parts fail, too, by default: "
-                    f"{', '.join(added)}; for a rate of all causes give interruption_mttf"
-                )
-
-    def _beyond_fits(self) -> list[str]:
-        """Where formulas in use go beyond the runs that they were fitted to, a line each."""
-        lines: dict[str, None] = {}
-        for at, name, choice in self.structure.fitted:
-            case, option = self.cases[at], option_of(self.graph, name)
-            quantity = without_phase(name)
-            for operand, (low, high) in FITTED[quantity][choice].items():
-                own = operand + name.removeprefix(quantity)  # of the same phase, if it has one
-                read = own if own in case.leaves or own in case.formulas else operand
-                known = read in case.leaves or read in case.formulas
-                if not known or not self.is_table(read):
-                    continue
-                table = self.table(case, read)
-                least, most = np.nanmin(table), np.nanmax(table)
-                if least < low or most > high:
-                    far = most if most > high else least
-                    lines[
-                        f"{option} = {choice} was fitted to {operand} from {low:g} to "
-                        f"{high:g}: {far:.4g} is an extrapolation"
-                    ] = None
-        return list(lines)
-
-    def _short_intervals(self) -> Iterator[str]:
-        """Where checkpoints follow within a time that their interval should exceed, a line each."""
-        for (interval, time), said in EXCEEDED.items():
-            least = math.inf
-            for name in (n for n in self.dims if without_phase(n) == interval):
-                own = time + name.removeprefix(interval)  # of the same phase
-                for case in (c for c in self.cases if {name, own} <= c.formulas.keys() | c.leaves):
-                    if self.is_table(name) and self.is_table(own):
-                        with np.errstate(all="ignore"):  # both may be infinite
-                            share = self.table(case, name) / self.table(case, own)
-                        least = float(np.fmin.reduce(share, axis=None, initial=least))
-            if least <= 1:
-                yield f"{interval} {said.format(least)}"
-
     def is_table(self, name: str) -> bool:
         """Whether a quantity is evaluated once for the whole sweep, with NumPy."""
         return self.size(name) <= self.most_table and name not in self.moving
@@ -235,12 +121,6 @@ class Structure:
         return frozenset(self.outputs).union(*{id(read): read for read in self.read}.values())
 
     @functools.cached_property
-    def named(self) -> set[str]:
-        """What is used, of any phase, and the formulas by their own names."""
-        own = {formula.__name__ for row in self.formulas for formula in row.values()}
-        return own.union(map(without_phase, self.used))
-
-    @functools.cached_property
     def read(self) -> list[frozenset[str]]:
         """By case, what its formulas read or are selected by."""
         known: dict[int, frozenset[str]] = {}
@@ -250,17 +130,6 @@ class Structure:
             ]
             known[id(row)] = frozenset(map(without_phase, set[str]().union(*own)))
         return [known[id(row)] for row in self.formulas]
-
-    @functools.cached_property
-    def fitted(self) -> list[tuple[int, str, Any]]:
-        """Formulas fitted to runs: the case, the quantity, and the choice of its option."""
-        return [
-            (at, name, choice)
-            for at, row in enumerate(self.formulas)
-            for name in sorted(name for name in row if without_phase(name) in FITTED)
-            for choice in FITTED[without_phase(name)]
-            if self.graph.quantities[without_phase(name)].formulas[choice] in definitions(row[name])
-        ]
 
 
 _known: Memo[Structure] = Memo(128)  # about 0.1 MB each

@@ -10,17 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.physics.roles import WHOLES
 from ..errors import InputError
 from ..plan.cases import MOST_CASES, defaults
 from ..spec import auto
 from ..spec.axis import Array
-from ..spec.graphs import graph_of
+from ..spec.graphs import application, graph_of
 from ..spec.scenario import choose, resolve
 from .frames import Frame
-
-# If given, these affect more than their value: implied options, void totals, inferred calibrations
-_TELLING = auto.OWN.union(*WHOLES.values())
 
 
 @dataclass(frozen=True)
@@ -76,10 +72,11 @@ def classes(
     columns, as codes and distinct values, determine the inferred calibration; with `sizes` also the
     width of its interval."""
     by_value, graph = telling or {}, graph_of(scenario)
-    implying = {name for row in graph.inputs.values() for name in row.implied_by}
-    fallback = (
-        {*defaults(graph), *scenario} - _TELLING - implying
-    )  # a gap in these is a value like any other
+    # if given, these affect others: they imply options, or do as the application says
+    affecting = {name for row in graph.inputs.values() for name in row.implied_by}
+    if scenarios := application(graph):
+        affecting |= scenarios.AFFECTING
+    fallback = {*defaults(graph), *scenario} - affecting  # a gap is a value like any other
     deciding = {name: row for name, row in cells.numbers.items() if name not in fallback}
     parts = [(codes, len(found)) for codes, found in cells.choices.values()]
     gaps = [np.isnan(column) for column in deciding.values()]

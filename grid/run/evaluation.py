@@ -24,7 +24,7 @@ from ..plan.plan import Plan
 from ..progress import expected
 from ..spec.arguments import plain, scenario_and_axes
 from ..spec.axis import Array
-from ..spec.graphs import graph_of, with_graph
+from ..spec.graphs import application, graph_of, with_graph
 from ..spec.own_records import with_catalog
 from ..spec.phases import joined
 from ..spec.scenario import resolve
@@ -106,9 +106,7 @@ class Evaluation:
         """Read a TOML spec with `outputs`, `[scenario]` and `[axes]`, a model's config.json, or a
         framework's file; `inputs` are what it does not say, or other values. Paths of calibration
         files and of models' config.json are relative to the spec's folder."""
-        from ...formats.read import read_spec  # every framework's reader, and yaml
-
-        spec = read_spec(path, inputs)
+        spec = application(graph_of({})).read_spec(path, inputs)  # no file names another graph's
         if inputs:
             stated, swept = scenario_and_axes(inputs)
             axes = {name: axis for name, axis in spec["axes"].items() if name not in stated}

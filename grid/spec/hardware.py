@@ -19,8 +19,6 @@ from .axis import Array, Axis
 CHIPS, NODE, DOMAIN = "n_gpus", "gpus_per_node", "gpus_per_domain"
 _X, _Y = "torus_x", "torus_y"
 _LINK, _INSIDE, NETWORK = "inter_node_bandwidth", "intra_node_bandwidth", "fabric"
-_REST, _NODE_POWER = "node_overhead_power", "node_power"
-NODES_PER_RACK = "nodes_per_rack"
 COUNTED = frozenset({CHIPS, NODE, DOMAIN})
 _LARGEST_NODE = 16  # GPUs of a server
 _TRAY = "-tray"  # ending of records of racks by the tray
@@ -248,15 +246,3 @@ def shared(kinds: Iterable[tuple[str, str]], stated: Collection[str]) -> dict[st
         for name in sorted(own & {*stated})
         if len(sheets) > 1
     }
-
-
-def powered(given: Collection[str]) -> dict[str, str]:
-    """A remark on power that is of GPUs alone."""
-    said = "power is of GPUs alone, without the rest of their nodes; give node_power or "
-    return {} if {_REST, _NODE_POWER} & {*given} else {_REST: said + _REST}
-
-
-def oversized(nodes_per_rack: Iterable[Array]) -> list[str]:
-    """A remark on nodes of which one needs more power than a rack has."""
-    said = "nodes_per_rack is 0: a node needs more than rack_power, and takes several racks alone"
-    return [f"{said}; give the rack_power that it has"] * any((n < 1).any() for n in nodes_per_rack)

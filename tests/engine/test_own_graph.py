@@ -15,6 +15,7 @@ import xarray
 import fleetcube
 from fleetcube import InputError, Settings, Sweep
 from fleetcube.graph import real
+from fleetcube.grid.plan.fingerprint import fingerprint
 
 sys.path.insert(0, str(Path(__file__).parent))  # as of a user, whose workers import it, too
 heat_pump = importlib.import_module("heat_pump")
@@ -179,6 +180,19 @@ def test_two_graphs_live_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lab_inputs", other)
     with pytest.raises(InputError, match="'lab_inputs' is no graph"):
         Sweep({}, {}, ["mass"], graph="lab_inputs")
+
+
+def test_a_cube_depends_on_the_application_of_its_graph_alone() -> None:
+    training = Sweep({"n_gpus": 8}, {}, ["cluster_mtbf"])
+    both = (
+        fingerprint(sweep._plan("numpy"), sweep.spec, "float64", {}) for sweep in (training, pump())
+    )
+    theirs, ours = (
+        {name for name in facts if name.startswith(("code.kernels.physics", "code.scenario"))}
+        for facts in both
+    )
+    assert {"code.kernels.physics.roles", "code.scenario.remarks"} <= theirs
+    assert not ours
 
 
 @pytest.mark.slow

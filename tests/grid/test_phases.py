@@ -15,6 +15,7 @@ import xarray
 import fleetcube
 from fleetcube import InputError, Settings, Sweep
 from fleetcube.analysis.gradient import uncounted
+from fleetcube.grid.plan.labels import remarks
 from fleetcube.grid.spec.phases import one
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.roles import FIRST, LARGEST, LEAST, MEANS, OF_WHOLES, SUMS
@@ -311,10 +312,10 @@ def test_what_has_no_whole_is_asked_of_a_phase() -> None:
 def test_what_is_said_of_formulas_is_said_in_phases() -> None:
     """Phases hide no formula: a fit that is left, and a batch whose quality is counted."""
     job = {**JOB, "batch_quality": "critical", "critical_batch_law": "zhang"}
-    (there,) = Sweep(job, {"phase": ["main"]}, ["job_time"], phases=PHASES)._plan().remarks()
+    (there,) = remarks(Sweep(job, {"phase": ["main"]}, ["job_time"], phases=PHASES)._plan())
     assert "was fitted to" in there
     whole = Sweep(job, {}, ["job_time"], phases=PHASES)
-    assert there in whole._plan().remarks()
+    assert there in remarks(whole._plan())
     assert uncounted(whole._plan(), ["global_batch_size"]) == {}
     plain = Sweep(JOB, {}, ["job_time"], phases=PHASES)
     assert "quality is not counted" in str(uncounted(plain._plan(), ["global_batch_size"]))

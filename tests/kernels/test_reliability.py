@@ -8,6 +8,7 @@ import pytest
 
 import fleetcube
 from fleetcube import Sweep
+from fleetcube.grid.plan.labels import remarks
 from fleetcube.kernels.engines import jax as jax_engine
 from fleetcube.kernels.laws.reliability import mean_time, weibull_failure_probability
 
@@ -267,13 +268,13 @@ def test_peers_that_fail_together_are_remarked_where_they_hold_the_only_copies()
     }
     for mode, said in (("in_memory", 1), ("async", 0), ("tiered", 0)):
         plan = Sweep({**given, "checkpoint_mode": mode}, {}, ["goodput"])._plan("numpy")
-        assert len(plan.remarks()) == said
+        assert len(remarks(plan)) == said
 
 
 def test_a_rate_of_gpus_alone_names_what_else_fails() -> None:
     def said(**given: Any) -> str:
         return " ".join(
-            Sweep({"n_gpus": 2000, **given}, {}, ["cluster_mtbf"])._plan("numpy").remarks()
+            remarks(Sweep({"n_gpus": 2000, **given}, {}, ["cluster_mtbf"])._plan("numpy"))
         )
 
     assert "nic_mttf = 150,000 h" in said(gpu_mttf="108_000 h")

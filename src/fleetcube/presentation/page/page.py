@@ -22,7 +22,7 @@ from fleetcube.analysis.uncertainty import errors
 from fleetcube.catalog.pooled import NORMAL
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan.cases import choices, leaves
-from fleetcube.grid.plan.labels import attributes, own_version
+from fleetcube.grid.plan.labels import attributes, own_version, remarks
 from fleetcube.grid.plan.plan import Plan
 from fleetcube.grid.reduce.pareto import sign_of
 from fleetcube.grid.run.evaluation import Evaluation, is_known
@@ -169,7 +169,7 @@ def page(
         "about": [
             *([planned.said] if planned else []),
             *([_DRAWN] if any(row.drawn for row in rows) else []),
-            *dict.fromkeys(remark for row in rows for remark in row.plan.remarks()),
+            *dict.fromkeys(remark for row in rows for remark in remarks(row.plan)),
         ],
     }
     if planned:

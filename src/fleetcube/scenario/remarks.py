@@ -1,0 +1,170 @@
+"""What a result of the physics stands on: remarks for people, and inputs left to their defaults."""
+
+import functools
+import math
+from collections.abc import Collection, Iterator
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+import numpy as np
+
+from fleetcube.catalog import CONFIGURED, is_path, kind
+from fleetcube.grid.plan.dims import depending, option_of
+from fleetcube.grid.plan.plan import Plan, Structure
+from fleetcube.grid.spec.scenario import Problem
+from fleetcube.kernels.calculus.phases import without_phase
+from fleetcube.kernels.declare import HOUR
+from fleetcube.kernels.graph.bind import definitions
+from fleetcube.kernels.physics.roles import BESIDE_IT, DECIDED, EXCEEDED, FITTED, LEFT_OUT
+
+_REST, _NODES_PER_RACK = "node_overhead_power", "nodes_per_rack"
+_OF_GPUS_ALONE = (
+    f"power is of GPUs alone, without the rest of their nodes; give node_power or {_REST}"
+)
+_OVERSIZED = (
+    "nodes_per_rack is 0: a node needs more than rack_power, and takes several racks alone; "
+    "give the rack_power that it has"
+)
+
+
+def remarks(plan: Plan) -> tuple[str, ...]:
+    """Remarks on what formulas in use read: calibrations, fits, labels and omissions."""
+    problem, used = plan.problem, _named(plan.structure)
+    fitted = (entry.values for entry in problem.records if entry.kind == "calibration")
+    lines = [*problem.remarks] if any(plan.structure.used & row.keys() for row in fitted) else []
+    lines += _beyond_fits(plan)
+    lines += [
+        f"{name}: {omission}"
+        for name, formulas, omission in LEFT_OUT
+        if used & formulas and problem.most_together({name}) > 0
+    ]
+    lines += [*_added(plan, used), *_short_intervals(plan)]
+    lines += [note for name, note in problem.notes.items() if name in used]
+    if _REST in used and not {_REST, "node_power"} & problem.numbers:
+        lines.append(_OF_GPUS_ALONE)
+    if _NODES_PER_RACK in used and plan.is_table(_NODES_PER_RACK):
+        tables = (plan.table(case, _NODES_PER_RACK) for case in plan.cases)
+        lines += [_OVERSIZED] * any((table < 1).any() for table in tables)
+    lines += [
+        f"{entry.kind} {entry.title}: {entry.note}"
+        for entry in problem.records
+        if entry.kind == CONFIGURED and is_path(entry.kind, entry.label)
+        if used & entry.values.keys()
+    ]
+    return tuple(lines)
+
+
+@functools.lru_cache(128)
+def _named(structure: Structure) -> AbstractSet[str]:
+    """What is used, of any phase, and the formulas by their own names."""
+    formulas = {formula.__name__ for row in structure.formulas for formula in row.values()}
+    return formulas.union(map(without_phase, structure.used))
+
+
+def _added(plan: Plan, used: AbstractSet[str]) -> Iterator[str]:
+    """What is counted beside an input given alone, by default, a line each."""
+    numbers = plan.problem.numbers
+    for name, others in BESIDE_IT.items():
+        added = [
+            f"{other} = {plan.graph.inputs[other].default / HOUR:,g} h"
+            for other, count in others.items()
+            if other in used - numbers
+            and any(np.any(case.leaves.get(count, 0) > 0) for case in plan.cases)
+        ]
+        if added and name in numbers:
+            alone = " alone" * ({*others} - numbers == {*others})
+            yield (
+                f"{name} is given{alone}, and other parts fail, too, by default: "
+                f"{', '.join(added)}; for a rate of all causes give interruption_mttf"
+            )
+
+
+def _beyond_fits(plan: Plan) -> list[str]:
+    """Where formulas in use go beyond the runs that they were fitted to, a line each."""
+    lines: dict[str, None] = {}
+    for number, name, choice in _fitted(plan.structure):
+        case, option = plan.cases[number], option_of(plan.graph, name)
+        quantity = without_phase(name)
+        for operand, (low, high) in FITTED[quantity][choice].items():
+            in_phase = operand + name.removeprefix(quantity)  # of the same phase, if it has one
+            given = {*case.leaves, *case.formulas}
+            read = in_phase if in_phase in given else operand
+            if read not in given or not plan.is_table(read):
+                continue
+            table = plan.table(case, read)
+            least, most = np.nanmin(table), np.nanmax(table)
+            if least < low or most > high:
+                far = most if most > high else least
+                lines[
+                    f"{option} = {choice} was fitted to {operand} from {low:g} to "
+                    f"{high:g}: {far:.4g} is an extrapolation"
+                ] = None
+    return list(lines)
+
+
+@functools.lru_cache(128)
+def _fitted(structure: Structure) -> list[tuple[int, str, Any]]:
+    """Formulas fitted to runs: the case, the quantity, and the choice of its option."""
+    quantities = structure.graph.quantities
+    return [
+        (number, name, choice)
+        for number, row in enumerate(structure.formulas)
+        for name in sorted(name for name in row if without_phase(name) in FITTED)
+        for choice in FITTED[without_phase(name)]
+        if quantities[without_phase(name)].formulas[choice] in definitions(row[name])
+    ]
+
+
+def _short_intervals(plan: Plan) -> Iterator[str]:
+    """Where checkpoints follow within a time that their interval should exceed, a line each."""
+    for (interval, time), line in EXCEEDED.items():
+        least = math.inf
+        for name in (each for each in plan.dims if without_phase(each) == interval):
+            other = time + name.removeprefix(interval)  # of the same phase
+            for case in (c for c in plan.cases if {name, other} <= c.formulas.keys() | c.leaves):
+                if plan.is_table(name) and plan.is_table(other):
+                    with np.errstate(all="ignore"):  # both may be infinite
+                        share = plan.table(case, name) / plan.table(case, other)
+                    least = float(np.fmin.reduce(share, axis=None, initial=least))
+        if least <= 1:
+            yield f"{interval} {line.format(least)}"
+
+
+def defaults(plan: Plan, varied: Collection[str]) -> tuple[dict[str, Any], list[str]]:
+    """Inputs of `DECIDED` left to a default, with values; and those so at some points only.
+    Formulas in use read them, and nothing sets them; those in `varied` are set point by point."""
+    numbers = plan.problem.numbers | plan.problem.choices
+    open_ = plan.problem.defaulted
+    decided: dict[str, Any] = {}
+    partly = []
+    for name, beside in DECIDED.items():
+        if name in varied or (name in numbers and name not in open_):
+            continue
+        axis, row = open_.get(name, ("", np.array([True])))
+        points = [
+            row[case.runs.get(axis, slice(None))] if name in read else row[:0]
+            for case, read in zip(plan.cases, plan.structure.read, strict=True)
+        ]
+        if any(map(np.any, points)) and (not beside or beside in numbers | plan.moving):
+            declared = plan.graph.inputs.get(name)
+            decided[name] = declared.default if declared else _same(plan, name, varied)
+            partly += [] if all(part.size and part.all() for part in points) else [name]
+    return decided, partly
+
+
+def unstated(problem: Problem, name: str) -> str:
+    """That records of GPUs are silent on an input that is missing."""
+    gpus = (entry for entry in problem.records if entry.kind == "gpu")
+    silent = [entry.label for entry in gpus if name not in entry.values]
+    in_others = any(name in entry.values for entry in kind("gpu").values())
+    return f"; the catalog has none of {', '.join(silent)}" if in_others and silent else ""
+
+
+def _same(plan: Plan, name: str, varied: Collection[str]) -> float | None:
+    """A quantity's value, if it is a table and the same at all points."""
+    if name in depending(plan.structure.formulas, on=varied):
+        return None
+    if not all(name in case.formulas and plan.is_table(name) for case in plan.cases):
+        return None
+    values = {float(value) for case in plan.cases for value in plan.table(case, name).flat}
+    return values.pop() if len(values) == 1 else None
