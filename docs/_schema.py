@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fleetcube.grid.spec.schema import schema
+from fleetcube.scenario.schema import schema
 
 FILE = Path(__file__).parent / "reference" / "fleetcube.schema.json"
 

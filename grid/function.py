@@ -28,7 +28,7 @@ from .plan.execute import RUN
 from .plan.plan import check_outputs
 from .spec.axis import Axis
 from .spec.graphs import graph_of
-from .spec.scenario import Problem, resolve
+from .spec.problem import Problem, resolve
 from .spec.values import check_name, is_option, is_traced, row_of, without_unit
 
 if TYPE_CHECKING:

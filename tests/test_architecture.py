@@ -44,7 +44,10 @@ SIBLINGS = {
     "fleetcube.kernels": ("fleetcube.kernels",),
     "fleetcube.catalog": ("fleetcube.catalog", "fleetcube.kernels"),
     "fleetcube.examples": (),
-    "fleetcube.grid": ("fleetcube.grid", "fleetcube.catalog", "fleetcube.kernels"),
+    "fleetcube.grid": (
+        *("fleetcube.grid", "fleetcube.catalog", "fleetcube.kernels"),
+        "fleetcube.scenario",  # not in spec
+    ),
     "fleetcube": ("fleetcube",),
 }
 QUANTITIES = sorted(PHYSICS.quantities.items())
@@ -89,6 +92,7 @@ FLOORS = {
         {"analysis"},
         {"presentation"},
         {"schedules"},
+        {"application"},
         {"sweep"},
         {"accessor"},
         {"backend", "explore", "xarray"},
@@ -198,6 +202,23 @@ def test_the_engine_imports_nothing_of_its_applications(package: str, path: Path
             assert not f"{name}.".startswith(inner), f"ask the graph's application, not {room}"
 
 
+# What the engine's room of scenarios imports besides errors and kernels without physics: units,
+# bytes of a file, and the graph of scenarios that name none
+OF_SCENARIOS = {
+    "bounded.py": {"fleetcube.catalog.files"},
+    "graphs.py": {"fleetcube.catalog.units", "fleetcube.kernels.physics.graph"},
+    "values.py": {"fleetcube.catalog.units"},
+}
+
+
+def test_the_engine_reads_scenarios_without_labels() -> None:
+    others = ("fleetcube.catalog", "fleetcube.kernels.physics", "fleetcube.scenario")
+    for path in sorted((ROOT / "grid" / "spec").glob("*.py")):
+        names = {name for name, _ in imports("fleetcube.grid", path) if name.startswith(others)}
+        homes = {name.rpartition(".")[0] for name in names}
+        assert homes == OF_SCENARIOS.get(path.name, set()), path.name
+
+
 def circles(package: str) -> list[list[str]]:
     """Modules of a package that import each other, also in functions and for type checkers."""
     folder = FOLDERS[package]
@@ -273,11 +294,12 @@ def test_no_module_imports_a_folder_by_its_bare_name(path: Path) -> None:
 # Engines and the packages above them contain no name of the physics: they ask by role
 
 NAMES = frozenset({*INPUTS, *dict(QUANTITIES)})
+ENGINES = ("kernels/graph", "kernels/calculus", "kernels/engines")
 BY_ROLE = [
     pytest.param(path, id=str(path.relative_to(ROOT)))
     for folder in (
-        *("kernels/graph", "kernels/calculus", "kernels/engines", "grid"),
-        # Of the application, all but commands and what reads tables, logs and files
+        *(*ENGINES, "grid", "src/fleetcube/scenario"),
+        # Of the rest of the application, all but commands and what reads tables, logs and files
         *("src/fleetcube/analysis", "src/fleetcube/tables", "src/fleetcube/presentation"),
         *("src/fleetcube/schedules", "src/fleetcube/explore"),
     )
@@ -292,12 +314,13 @@ TOPICS = {
     "src/fleetcube/analysis/step_parts.py": "what adds up to the time of a step, part within part",
     "src/fleetcube/analysis/terms.py": "what adds up to the time of a step and to that of a job",
     "src/fleetcube/analysis/diagnose.py": "one step: its parts, and what may slow it",
-    "src/fleetcube/presentation/first.py": "what a first spec says",
     "src/fleetcube/analysis/traffic.py": "the tiers of a network, and the traffic across them",
     "src/fleetcube/analysis/wall.py": "what ends the gain of more GPUs",
-    "grid/spec/auto.py": "what tells apart the steps that coefficients were fitted to",
-    "grid/spec/framework.py": "what runs with pipeline stages",
-    "grid/spec/hardware.py": "slices, nodes and network cards",
+    "src/fleetcube/scenario/auto.py": "what tells apart the steps that coefficients were fitted to",
+    "src/fleetcube/presentation/first.py": "what a first spec says",
+    "src/fleetcube/scenario/remarks.py": "racks, and what powers nodes",
+    "src/fleetcube/scenario/framework.py": "what runs with pipeline stages",
+    "src/fleetcube/scenario/hardware.py": "slices, nodes and network cards",
     "src/fleetcube/analysis/layouts.py": "layouts, and what is said of them",
     "src/fleetcube/explore/view.py": "what the page shows first",
     "src/fleetcube/presentation/pictures/kinds.py": "losses, the roofline and job time",

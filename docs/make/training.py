@@ -27,8 +27,8 @@ from fleetcube.calibration.steps import (
 )
 from fleetcube.catalog import NONE
 from fleetcube.catalog import pooled as posteriors
-from fleetcube.grid.spec.auto import cell_of
 from fleetcube.kernels.physics.inputs import INPUTS
+from fleetcube.scenario.auto import cell_of
 
 from . import all_reduces
 from .labels import STACK_BY_GROUP, calibration_for

@@ -17,10 +17,9 @@ from ...kernels.calculus.derivatives import derivative
 from ...kernels.calculus.phases import in_phase, parts, side_by_side
 from ...kernels.graph.formulas import Function, Graph, MissingInputError, UnknownNameError
 from ..errors import InputError, OpenError
-from ..spec.axis import Array, Axis
-from ..spec.graphs import application
-from ..spec.phases import keys
-from ..spec.scenario import Problem, choose
+from ..spec.application import application
+from ..spec.axis import Array, Axis, phase_keys
+from ..spec.problem import Problem, choose
 
 MOST_CASES = 4096  # each may have its own tables and kernels
 
@@ -75,7 +74,7 @@ def choices(problem: Problem, free: Sequence[str]) -> list[Choice]:
         stated = {*problem.constants, *problem.tables, *free, *rows}
         given = {**_constants(problem, free), **problem.tables, **rows}
         phases = []
-        for k, key in enumerate(keys(problem.phases)):
+        for k, key in enumerate(phase_keys(problem.phases)):
             own = _of_phase(problem, k, free)
             its = choose(problem.graph, {**options, **_options_of(problem, k)}, stated | own.keys())
             phases.append(Phase(key, tuple(its.items()), tuple({**given, **own}), tuple(own)))
@@ -105,7 +104,7 @@ def _in_phases(problem: Problem, free: Sequence[str]) -> dict[str, float]:
     left = {name: usual[name] for name in known}
     return {
         own: value
-        for k, key in enumerate(keys(problem.phases))
+        for k, key in enumerate(phase_keys(problem.phases))
         for name, value in {**left, **_of_phase(problem, k, free)}.items()
         if name not in problem.phased and (own := in_phase(name, key)) not in free
     }

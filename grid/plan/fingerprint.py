@@ -16,7 +16,7 @@ from ...kernels.engines import jax
 from ...kernels.graph.bind import Made, definitions, dependencies
 from ...kernels.graph.docstrings import read
 from ...kernels.graph.formulas import parameters
-from ..spec.graphs import application
+from ..spec.application import application
 from .engine import JAX
 from .labels import plain
 from .plan import Plan
@@ -39,8 +39,7 @@ _COMMON_CODE = (
     "calculus.slopes",
 )
 _GRID_CODE = (
-    *("spec.auto", "spec.axes", "spec.axis", "spec.designs", "spec.own_records", "spec.patterns"),
-    *("spec.phases", "spec.graphs", "spec.scenario", "spec.values"),
+    *("spec.axes", "spec.axis", "spec.designs", "spec.graphs", "spec.problem", "spec.values"),
     *("plan.cases", "plan.dims", "plan.engine", "plan.execute", "plan.grid", "plan.labels"),
     *("plan.masking", "plan.order", "plan.plan", "plan.tiles", "plan.written"),
     *("store.chunks", "store.empty"),

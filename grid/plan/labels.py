@@ -16,6 +16,7 @@ from ...kernels.graph.formulas import Graph, parameters
 from ...kernels.graph.roles import REASON
 from ..datasets import load_accessor
 from ..spec import graphs
+from ..spec.application import application
 from ..spec.axis import Array, Axis
 from ..spec.values import choice_labels, is_whole
 from .citations import ATTRIBUTE, keys
@@ -164,8 +165,8 @@ def origin(
 ) -> dict[str, Any]:
     """A result's origin as attributes; needs no xarray. `kept` is as in `written`; `varied` are
     inputs set outside the plan."""
-    application = graphs.application(plan.graph)
-    defaults, partly = application.defaults(plan, varied) if application else ({}, [])
+    module = application(plan.graph)
+    defaults, partly = module.defaults(plan, varied) if module else ({}, [])
     unused, lines = plan.unused(), remarks(plan)
     taken = plan.problem.distributions.keys() - {*varied}
     medians = {n: value for n, value in plan.problem.constants.items() if n in taken}
@@ -186,8 +187,8 @@ def origin(
 
 def remarks(plan: Plan) -> tuple[str, ...]:
     """What a result stands on, a line each: as the graph's application says, and whose formulas."""
-    application = graphs.application(plan.graph)
-    lines = application.remarks(plan) if application else ()
+    module = application(plan.graph)
+    lines = module.remarks(plan) if module else ()
     return (*lines, *graphs.remarks(plan.graph))
 
 

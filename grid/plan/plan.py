@@ -20,7 +20,7 @@ from ...kernels.graph.formulas import Graph, parameters
 from ...kernels.graph.roles import REASON
 from ..errors import InputError, nearest
 from ..spec.memo import Memo
-from ..spec.scenario import Problem
+from ..spec.problem import Problem
 from .cases import Choice, Formulas, choices, formulas_of, leaves
 from .dims import depending, differentiated, find_dims, option_of, ordered
 from .engine import check_engine, largest_table, pick_engine

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...catalog import AUTO, NONE
 from ...kernels.graph.formulas import Graph
+from ..spec.application import application
 from ..spec.axes import is_coupled, make_axis
 from ..spec.axis import Axis
 from ..spec.graphs import graph_of
-from ..spec.phases import stated
 from .plan import Plan
 
 if TYPE_CHECKING:
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 FEW = 100  # values that are written out
 COORDINATE = "coordinate"  # in place of values held by a coordinate
 _LABELS = "labels"
-_CALIBRATION = "calibration"
 
 
 def written(
@@ -30,13 +28,13 @@ def written(
     """A spec with {values = "coordinate", size = n, sha256 = ...} in place of long lists.
 
     The coordinate is that of the axis; inputs that vary together have one each, and their labels
-    are the axis'. With `kept`, the available coordinates, lists that are in none of them stay. A
-    calibration inferred by default is named.
+    are the axis'. With `kept`, the available coordinates, lists that are in none of them stay. What
+    a scenario implies is stated.
     """
     known = {axis.name: axis for axis in plan.problem.axes}
     axes = spec["axes"].items()
-    if plan.problem.auto_by_default:  # so that it means the same under another rule
-        spec = {**spec, "scenario": {**spec["scenario"], _CALIBRATION: AUTO}}
+    if plan.problem.implied:  # so that it means the same under another rule
+        spec = {**spec, "scenario": {**spec["scenario"], **plan.problem.implied}}
     return {
         **spec,
         "axes": {name: _entry(plan.graph, name, of, known.get(name), kept) for name, of in axes},
@@ -90,14 +88,10 @@ def _digest(row: Any) -> str:
 
 
 def as_it_was(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The scenario of a result's spec; one older than inferred calibrations gets "none"."""
-    scenario, axes = spec["scenario"], spec["axes"]
-    if not graph_of(scenario).roles.labels:
-        return dict(scenario)
-    named = {*scenario, *axes, *stated(scenario)}.union(
-        *(entry for entry in axes.values() if is_coupled(entry))
-    )
-    return dict(scenario) if _CALIBRATION in named else {**scenario, _CALIBRATION: NONE}
+    """The scenario of a result's spec, stating what it meant when it was written."""
+    module = application(graph_of(spec["scenario"]))
+    made: dict[str, Any] = module.as_it_was(spec) if module else dict(spec["scenario"])
+    return made
 
 
 def restored(axes: Mapping[str, Any], cube: "xarray.Dataset") -> dict[str, Any]:

@@ -14,7 +14,8 @@ from ...catalog import CatalogError, record
 from ...catalog.units import UnitError, factor
 from ...kernels.graph.formulas import Graph
 from ..errors import InputError
-from ..spec import patterns, values
+from ..spec import values
+from ..spec.application import application
 from ..spec.axis import Array
 from .frames import Frame
 
@@ -66,7 +67,8 @@ def _option(graph: Graph, name: str, cell: Any) -> Any:
     numbered = any(type(choice) is int for choice in graph.inputs[name].choices)
     if numbered and isinstance(cell, float) and cell.is_integer():
         cell = int(cell)  # most frames turn whole numbers with missing cells into floats
-    return patterns.choice(name, cell)
+    module = application(graph)
+    return module.choice(name, cell) if module else values.option(graph, name, cell)
 
 
 def _scale(graph: Graph, name: str, unit: Any) -> float:

@@ -12,10 +12,10 @@ import numpy as np
 
 from ..errors import InputError
 from ..plan.cases import MOST_CASES, defaults
-from ..spec import auto
+from ..spec.application import application
 from ..spec.axis import Array
-from ..spec.graphs import application, graph_of
-from ..spec.scenario import choose, resolve
+from ..spec.graphs import graph_of
+from ..spec.problem import choose, resolve
 from .frames import Frame
 
 
@@ -74,7 +74,8 @@ def classes(
     by_value, graph = telling or {}, graph_of(scenario)
     # if given, these affect others: they imply options, or do as the application says
     affecting = {name for row in graph.inputs.values() for name in row.implied_by}
-    if scenarios := application(graph):
+    scenarios = application(graph)
+    if scenarios:
         affecting |= scenarios.AFFECTING
     fallback = {*defaults(graph), *scenario} - affecting  # a gap is a value like any other
     deciding = {name: row for name, row in cells.numbers.items() if name not in fallback}
@@ -83,12 +84,8 @@ def classes(
     parts += [(-gap.astype(np.int8), 1) for gap in gaps if gap.any()]
     parts += [(codes, len(found)) for codes, found in by_value.values()]
     combination, examples = _combined(parts, frame.rows)
-    if by_value and len(examples) > auto.MOST:
-        raise InputError(
-            f'calibration = "auto" is found for each of {len(examples):,} combinations of '
-            f"{', '.join(by_value)} in the rows; at most {auto.MOST:,} are allowed: give "
-            'fewer rows, or calibration = "none"'
-        )
+    if by_value:
+        scenarios.check_inferred(len(examples), by_value)
     kinds: dict[Any, _Kind] = {}
     for number, row in enumerate(examples):
         own = dict(scenario)
@@ -107,7 +104,9 @@ def classes(
             raise InputError(f"{frame.place(row)}: {error}") from None
         if problem.phases:
             raise InputError("rows have no phases; give each phase a row, and add up")
-        tell = auto.columns(cells.numbers, sizes) if problem.found and telling is None else {}
+        tell = {}
+        if problem.found and telling is None:
+            tell = scenarios.inferring_columns(cells.numbers, sizes)
         for name in cells.numbers.keys() & problem.by_value - by_value.keys():
             distinct, codes = np.unique(cells.numbers[name], return_inverse=True)
             tell[name] = np.where(np.isnan(cells.numbers[name]), -1, codes), distinct

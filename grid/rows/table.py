@@ -16,10 +16,11 @@ from ..plan.labels import dtype_of
 from ..plan.plan import Plan, check_outputs
 from ..progress import expected
 from ..run.settings import Settings, check_settings
-from ..spec import auto, values
+from ..spec import values
+from ..spec.application import application
 from ..spec.axis import Array, Axis
 from ..spec.graphs import graph_of
-from ..spec.scenario import Problem, resolve
+from ..spec.problem import Problem, resolve
 from . import columns
 from .frames import Frame, frame_of
 from .groups import Cells, Class, classes
@@ -116,7 +117,7 @@ def evaluate_table(
             except InputError as error:
                 raise InputError(f"{source.place(own.first)}: {error}") from None
             work.append((own, _read(plan, free), plan))
-        if not any(own.found and auto.FACTOR in plan.structure.used for own, _, plan in work):
+        if not any(own.found and _has_interval(plan) for own, _, plan in work):
             break  # no interval is requested, and only its width depends on sizes
     added = list(dict.fromkeys([*wanted, *(name for *_, plan in work for name in plan.outputs)]))
     for name in added:
@@ -180,6 +181,10 @@ def _inputs(graph: Graph, source: Frame, keep: str | Sequence[str]) -> list[str]
                 f"column {name!r} is a result and cannot be given; drop or rename it"
             ) from None
     return inputs
+
+
+def _has_interval(plan: Plan) -> bool:
+    return application(plan.graph).INTERVAL in plan.structure.used
 
 
 def _plan(

@@ -22,12 +22,11 @@ from ..plan.execute import evaluate_block, evaluate_together, evaluate_whole, to
 from ..plan.labels import dataset, dtype_of
 from ..plan.plan import Plan
 from ..progress import expected
-from ..spec.arguments import plain, scenario_and_axes
+from ..spec.application import application
+from ..spec.arguments import plain, scenario_and_axes, with_phases
 from ..spec.axis import Array
-from ..spec.graphs import application, graph_of, with_graph
-from ..spec.own_records import with_catalog
-from ..spec.phases import joined
-from ..spec.scenario import resolve
+from ..spec.graphs import graph_of, with_graph
+from ..spec.problem import resolve
 from ..spec.values import DType, check_dtype, owned, without_unit
 from .settings import Settings, check_settings
 
@@ -63,15 +62,15 @@ class Evaluation:
         outputs = [outputs] if isinstance(outputs, str) else outputs
         outputs = outputs.tolist() if isinstance(outputs, np.ndarray) else outputs
         if phases is not None:
-            scenario = joined(scenario, phases)
+            scenario = with_phases(scenario, phases)
         if isinstance(scenario, Mapping):  # else `resolve` refuses them
             scenario = with_graph(scenario, graph)
         graph = graph_of(scenario)
         scenario, axes = (owned(without_unit(graph, "", table)) for table in (scenario, axes))
         if isinstance(axes, dict):
             axes = {name: plain(graph, name, entry) for name, entry in axes.items()}
-            if graph.roles.labels:
-                scenario, axes = with_catalog(scenario, axes)
+            if module := application(graph):
+                scenario, axes = module.with_catalog(scenario, axes)
         self._spec = {"outputs": outputs, "scenario": scenario, "axes": axes}
         self._problem = resolve(scenario, axes)
         self._outputs = outputs

@@ -9,7 +9,7 @@ from typing import Any
 from ..plan.labels import own_version
 from ..plan.plan import Plan
 from ..spec.graphs import NAME, with_graph
-from ..spec.scenario import resolve
+from ..spec.problem import resolve
 
 Work = Callable[[Plan, Any], Any]  # applied to a task
 MOST_PLANS = 16  # plans of other processes' sweeps cached by a process

@@ -1,5 +1,5 @@
 """Input of a sweep: axes, designs, distributions and scenarios, as numbers in SI.
 
-Reads TOML tables and Python values, and refuses bad ones. Every other package may import it; it
-imports only the catalog and `errors`.
+Refuses bad values. Every other package may import it; it imports only `errors`, units and the
+graph. Labels and texts are read by the application that a graph names (`application.py`).
 """

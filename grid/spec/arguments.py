@@ -7,8 +7,9 @@ import numpy as np
 
 from ...kernels.graph.formulas import Graph
 from ..errors import InputError
-from . import graphs, own_records, phases
-from .axes import coupled_axis
+from . import graphs
+from .application import application
+from .axes import PHASE, are_tables, coupled_axis
 from .distributions import is_distribution
 from .values import check_name, is_known, is_option, number, unit_of, without_unit
 
@@ -20,6 +21,13 @@ if TYPE_CHECKING:
 POINTS = "points_of_arrays"  # their one dimension while arrays of several are evaluated
 
 
+def with_phases(scenario: Mapping[str, Any], tables: Any) -> dict[str, Any]:
+    """A scenario with separately given phases added. Raises InputError if it already has phases."""
+    if PHASE in scenario:
+        raise InputError("phases are given, and the scenario has some; give them once")
+    return {**scenario, PHASE: tables}
+
+
 def scenario_and_axes(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Split the keyword arguments of `evaluate` into a scenario and axes."""
     scenario: dict[str, Any] = {}
@@ -27,8 +35,9 @@ def scenario_and_axes(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[s
     together: dict[str, dict[str, Any]] = {}
     labels: dict[str, Any] = {}
     graph = graphs.graph_of(graphs.with_graph({}, inputs.get(graphs.NAME, ())))
+    lists = {graphs.NAME, *(application(graph).TEXT_LISTS if graph.application else ())}
     for name, value in without_unit(graph, "", inputs).items():
-        if name in (own_records.NAME, graphs.NAME):
+        if name in lists:
             scenario[name] = value
             continue
         if hasattr(value, "dims") and hasattr(value, "coords"):  # a DataArray
@@ -52,7 +61,7 @@ def scenario_and_axes(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[s
                 scenario[name] = array.item()
             else:
                 axes[name] = array
-        elif is_distribution(value) or (name == phases.NAME and phases.are_tables(value)):
+        elif is_distribution(value) or (name == PHASE and are_tables(value)):
             scenario[name] = value
         elif isinstance(value, Mapping | Sequence) and not isinstance(value, str | bytes):
             axes[name] = value

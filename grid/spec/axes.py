@@ -4,18 +4,18 @@ import math
 import operator
 import pickle
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Context, Decimal, localcontext
 from itertools import accumulate, repeat
 from typing import Any
 
 import numpy as np
 
-from ...catalog import CatalogError, record
 from ...kernels.calculus.phases import without_phase
 from ...kernels.graph.formulas import Graph
 from ..errors import InputError, nearest, shown
-from . import patterns, values
+from . import values
+from .application import application
 from .axis import LONGEST, MOST_SPELLED, Array, Axis, check_length
 from .designs import design_axis
 from .memo import Memo
@@ -76,9 +76,9 @@ def _read(graph: Graph, name: str, spec: Any) -> Axis:
         points = _points(graph, name, spec)
         _check_distinct(name, points)
         return Axis(name, np.array(points, dtype=str))
-    if name not in graph.roles.texts or name != patterns.NAME:
+    if name not in graph.roles.texts or name not in application(graph).TEXT_AXES:
         _check_swept(graph, name)
-    return _single(graph, name, name, _points(graph, name, spec))
+    return _single(graph, name, _points(graph, name, spec))
 
 
 def _check_swept(graph: Graph, name: str) -> str:
@@ -92,6 +92,11 @@ def _check_swept(graph: Graph, name: str) -> str:
 def is_coupled(spec: Any) -> bool:
     """Whether an entry of `axes` is a table of inputs that vary together."""
     return isinstance(spec, Mapping) and not set(spec) & {*_GENERATORS, "num", "round", "design"}
+
+
+def are_tables(value: Any) -> bool:
+    """Whether a value is a list of phases rather than of their names."""
+    return isinstance(value, Sequence) and any(isinstance(table, Mapping) for table in value)
 
 
 def make_axes(graph: Graph, specs: Mapping[str, Any]) -> dict[str, Axis]:
@@ -210,55 +215,28 @@ def _geomspace(first: float, last: float, number: int) -> Array:
         return np.array([float(point) for point in points])
 
 
-def _single(graph: Graph, name: str, target: str, points: list[Any] | Array) -> Axis:
-    """An axis of one input, option or catalog kind."""
+def _single(graph: Graph, name: str, points: list[Any] | Array) -> Axis:
+    """An axis of one input, option or kind of labels."""
     if len(points) == 0:
         raise InputError(f"axis {name!r} is empty; give at least one value")
-    if target in graph.roles.labels or values.is_option(graph, target):
+    is_label, is_option = name in graph.roles.labels, values.is_option(graph, name)
+    if is_label or is_option:
         check_length(name, len(points), MOST_SPELLED)
-    if target in graph.roles.labels:
-        _check_distinct(name, _named(target, points))
+    if is_label:
+        _check_distinct(name, application(graph).record_names(name, points))
         labels = tuple(points)  # as written: with or without an edition
-        return Axis(name, np.array(labels), records={target: labels})
-    if target == patterns.NAME and target in graph.roles.texts:
-        _check_distinct(name, points)
-        rows = [patterns.counts(point) for point in points]
-        if any(row.keys() != rows[0].keys() for row in rows):
-            raise InputError(f"axis {name!r} has patterns with E and without; sweep them apart")
-        return _together(
-            graph, name, np.array(points), {key: [r[key] for r in rows] for key in rows[0]}
-        )
-    if target == patterns.RECOMPUTED and any(map(patterns.modules, points)):
-        made = _by_module(graph, points)
-        ways = [dict(zip(made, row, strict=True)) for row in zip(*made.values(), strict=True)]
-        _check_distinct(name, [patterns.policy(row) for row in ways])  # in any order of words
-        return _together(
-            graph, name, values.choice_labels(graph, target, list(points)), {target: points}
-        )
-    if values.is_option(graph, target):
-        choices = tuple(values.option(graph, target, point) for point in points)
+        return Axis(name, np.array(labels), records={name: labels})
+    if graph.application and (made := application(graph).spelled_axis(graph, name, points)):
+        _check_distinct(name, made.distinct)
+        return _together(graph, name, made.labels, made.rows)
+    if is_option:
+        choices = tuple(values.option(graph, name, point) for point in points)
         _check_distinct(name, choices)
-        return Axis(name, values.choice_labels(graph, target, choices), options={target: choices})
+        return Axis(name, values.choice_labels(graph, name, choices), options={name: choices})
     check_length(name, len(points), MOST_GIVEN)
-    numbers = _numbers(graph, target, points)
+    numbers = _numbers(graph, name, points)
     _check_distinct(name, numbers)
-    return Axis(name, numbers, numbers={target: numbers})
-
-
-def _by_module(graph: Graph, points: Sequence[Any] | Array) -> dict[str, list[Any]]:
-    """The inputs set by choices of what runs again, some of them modules by their names."""
-    target = patterns.RECOMPUTED
-    made = [patterns.modules(p) or {target: values.option(graph, target, p)} for p in points]
-    named = dict.fromkeys(key for row in made for key, value in row.items() if value)
-    return {key: [row.get(key, 0.0) for row in made] for key in named}
-
-
-def _named(kind: str, labels: Iterable[Any]) -> list[str]:
-    """The names of catalog records, with their editions."""
-    try:
-        return [record(kind, label).name for label in labels]
-    except CatalogError as error:
-        raise InputError(str(error)) from None
+    return Axis(name, numbers, numbers={name: numbers})
 
 
 def _numbers(graph: Graph, name: str, points: list[Any] | Array) -> Array:
@@ -335,11 +313,11 @@ def _together(
     numbers: dict[str, Array] = {}
     options: dict[str, tuple[Any, ...]] = {}
     records: dict[str, tuple[str, ...]] = {}
-    if any(map(patterns.modules, rows.get(patterns.RECOMPUTED, ()))):
-        rows = {**rows, **_by_module(graph, rows[patterns.RECOMPUTED])}
+    if graph.application:
+        rows = application(graph).spelled_rows(graph, rows)
     for key, row in rows.items():
         if key in graph.roles.labels:
-            _named(key, row)
+            application(graph).record_names(key, row)
             records[key] = tuple(row)
         elif values.is_option(graph, key):
             options[key] = tuple(values.option(graph, key, point) for point in row)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...kernels.calculus.phases import key_of
 from ..errors import InputError
 
 Array = np.ndarray[Any, Any]
@@ -17,7 +18,7 @@ MOST_SPELLED = 300_000  # points of an axis named by texts
 class Axis:
     """One dimension: its coordinate, and every input that varies along it. `labels` is the
     coordinate: numbers in the base unit, or text. `numbers` and `options` are the values set along
-    the dimension; `records` names the catalog entries behind labels, by kind."""
+    the dimension; `records` has labels of records, by kind."""
 
     name: str
     labels: Array
@@ -32,7 +33,7 @@ class Axis:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Names set by this axis as written: inputs, quantities and catalog kinds."""
+        """Names set by this axis as written: inputs, quantities and kinds of labels."""
         return (*self.numbers, *self.options, *self.records)
 
     def cut(self, index: Array) -> "Axis":
@@ -52,3 +53,8 @@ def check_length(name: str, count: int, most: int = LONGEST) -> None:
         raise InputError(
             f"axis {name!r} has {count:,} values; at most {most:,} are allowed: give fewer"
         )
+
+
+def phase_keys(axis: Axis | None) -> list[str]:
+    """Name suffixes of the phases; empty without an axis of phases."""
+    return [] if axis is None else [key_of(name, k) for k, name in enumerate(axis.labels.tolist())]

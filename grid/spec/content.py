@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .axis import Array, Axis
-from .scenario import Problem
+from .problem import Problem
 
 
 def content(problem: Problem) -> Hashable:
@@ -24,7 +24,7 @@ def content(problem: Problem) -> Hashable:
         ),
         problem.stated,
         problem.graph,
-        problem.auto_by_default,  # recorded in results
+        tuple(problem.implied.items()),  # recorded in results
         tuple((n, names, _bits(row)) for n, (names, row) in sorted(problem.tables.items())),
         tuple(sorted((name, repr(law)) for name, law in problem.distributions.items())),
     )

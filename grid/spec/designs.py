@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ...catalog import CatalogError, record
 from ...kernels import elementary
 from ...kernels.graph.formulas import Graph
 from ..errors import InputError, check_count, imported, nearest
 from . import values
+from .application import application
 from .axis import LONGEST, MOST_SPELLED, Array, Axis, check_length
 
 DESIGNS = ("random", "latin_hypercube", "sobol")
@@ -96,11 +96,7 @@ def _range(graph: Graph, axis: str, key: str, spec: Any) -> Any:
             "give {linspace = [a, b]}, {geomspace = [a, b]} or a list"
         )
     if key in graph.roles.labels:
-        try:
-            for label in spec:
-                record(key, label)
-        except CatalogError as error:
-            raise InputError(str(error)) from None
+        application(graph).record_names(key, spec)
         choices = list(spec)
     elif values.is_option(graph, key):
         choices = [values.option(graph, key, choice) for choice in spec]

@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import importlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
@@ -65,11 +64,6 @@ def graph_at(attrs: Mapping[str, Any]) -> Graph:
     with contextlib.suppress(InputError, ValueError, KeyError, TypeError):
         return graph_of(json.loads(text)["scenario"])
     return PHYSICS
-
-
-def application(graph: Graph) -> Any:
-    """The module that reads scenarios of a graph and remarks on its plans; None if it has none."""
-    return importlib.import_module(graph.application) if graph.application else None
 
 
 def _each(find: Callable[[str], FormulaModule], names: Iterable[str]) -> tuple[FormulaModule, ...]:

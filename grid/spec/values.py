@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ...catalog import CONFIGURED, CatalogError, json_label
 from ...catalog.units import UnitError, carried, converted, factor, parse
 from ...kernels.calculus import derivatives
 from ...kernels.calculus.phases import without_phase
@@ -18,13 +17,14 @@ from ...kernels.declare import OFF, Input, written
 from ...kernels.engines.job import default_threads
 from ...kernels.graph.formulas import Graph
 from ..errors import InputError, check_count, nearest, shown
+from .application import application
 
 DTYPES = ("float64", "float32")
 MOST_EXACT = 2**53  # whole numbers below are exact as floats
 
 
 def known_names(graph: Graph) -> list[str]:
-    """Every name that a scenario may set: inputs, quantities and catalog kinds."""
+    """Every name that a scenario may set: inputs, quantities and kinds of labels."""
     return [*graph.inputs, *graph.quantities, *graph.roles.labels]
 
 
@@ -114,13 +114,10 @@ def without_unit(graph: Graph, name: Any, entry: Any) -> Any:
     """A spec entry in base units; numbers, also in lists, may have units (pint, astropy, unyt)."""
     if entry is None or isinstance(entry, int | float | str):
         return entry
-    if name == CONFIGURED and isinstance(entry, os.PathLike):
-        return os.fspath(entry)
-    if name == CONFIGURED and isinstance(entry, Mapping) and "values" not in entry:
-        try:
-            return json_label(entry)
-        except CatalogError as error:
-            raise InputError(str(error)) from None
+    if name in graph.roles.labels and isinstance(entry, os.PathLike | Mapping):
+        entry = application(graph).label_of(name, entry)
+        if isinstance(entry, str):
+            return entry
     if isinstance(entry, Mapping):
         return {
             key: without_unit(graph, key if is_known(graph, key) else name, part)

@@ -29,5 +29,5 @@ PHYSICS = Graph(
         texts=roles.TEXTS,
         synonyms=roles.CHOSEN,
     ),
-    application="fleetcube.scenario",
+    application="fleetcube.application",
 )

@@ -10,9 +10,9 @@ from xarray.backends import BackendEntrypoint
 from fleetcube.catalog.files import parse_toml, read_some
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.run.settings import Settings
-from fleetcube.grid.spec.file import LARGEST
 from fleetcube.grid.spec.values import DType
 from fleetcube.grid.store.cube import open_cube
+from fleetcube.scenario.file import LARGEST
 from fleetcube.sweep import Sweep
 
 from . import accessor as accessor  # registers `.fleetcube`

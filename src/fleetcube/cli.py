@@ -306,8 +306,8 @@ def simulate(
     """
     from fleetcube.analysis.simulate import by_kind_and_tier, simulate_spec
     from fleetcube.grid.spec.axes import make_axes
-    from fleetcube.grid.spec.phases import NAME, names
     from fleetcube.kernels.physics.graph import PHYSICS
+    from fleetcube.scenario.phases import NAME, names
     from fleetcube.tables.tables import MOST_ROWS, table, variables
 
     own: Any = changed(spec, selectors, otherwise=["goodput"]).spec

@@ -25,8 +25,8 @@ from fleetcube.formats import event_log
 from fleetcube.formats.routing import parse_routing
 from fleetcube.formats.training_log import LARGEST, parse_training_log
 from fleetcube.grid.spec.bounded import read_text
-from fleetcube.grid.spec.file import read_spec
 from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.scenario.file import read_spec
 from fleetcube.tables.selectors import narrow, select
 
 from ..grid.test_routing import COUNTS, csv, npz

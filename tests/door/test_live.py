@@ -19,11 +19,11 @@ from click.testing import CliRunner
 
 from fleetcube import InputError, Settings, Sweep
 from fleetcube.cli import cli
-from fleetcube.grid.spec import dates
-from fleetcube.grid.spec.file import read_spec
 from fleetcube.kernels.physics.roles import CROSSING
 from fleetcube.presentation.page.page import page
 from fleetcube.presentation.page.report import Question, report
+from fleetcube.scenario import dates
+from fleetcube.scenario.file import read_spec
 
 from ..draws import generator
 from ..kernels import javascript as node

@@ -23,12 +23,12 @@ from fleetcube.calibration.predict import evaluate
 from fleetcube.catalog import CatalogError, kind, pooled
 from fleetcube.cli import cli
 from fleetcube.grid.plan.written import as_it_was
-from fleetcube.grid.spec import auto
-from fleetcube.grid.spec.auto import compressed
-from fleetcube.grid.spec.scenario import resolve
+from fleetcube.grid.spec.problem import resolve
 from fleetcube.grid.store.verify import verify
 from fleetcube.kernels.physics.roles import MEMORY
 from fleetcube.presentation.explain import explain_traffic
+from fleetcube.scenario import auto
+from fleetcube.scenario.auto import compressed
 
 from ..draws import generator
 from .common import Patch, cases, on_h100, refused, solve, written

@@ -12,8 +12,8 @@ from fleetcube.calibration.steps import Table
 from fleetcube.calibration.update import update_steps
 from fleetcube.catalog import pooled
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.spec import auto
-from fleetcube.grid.spec.scenario import said_by
+from fleetcube.scenario import auto
+from fleetcube.scenario.reading import stated_inputs
 from fleetcube.sweep import Sweep
 
 from .common import on_h100, ratios, refused, steps_file
@@ -250,7 +250,7 @@ def test_a_ratio_is_known_better_than_either_side() -> None:
     random = np.random.default_rng(12)
     posterior = pooled.posterior()
     other = {**PLANNED, "pipeline_parallel": 8, "micro_batch_size": 2}
-    cell = auto.cell_of(said_by(PLANNED))
+    cell = auto.cell_of(stated_inputs(PLANNED))
     means, root = posterior.at(cell)
     draws = 400
     x = means[:, None] + root @ random.standard_normal((root.shape[1], draws))

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from fleetcube import InputError, Settings, Sweep
 from fleetcube.cli import cli
-from fleetcube.grid.spec.dates import as_time, begin, day, end
+from fleetcube.scenario.dates import as_time, begin, day, end
 
 from .common import refused, written
 

@@ -12,8 +12,8 @@ from fleetcube import Sweep
 from fleetcube.analysis.diagnose import _counting, _impossible
 from fleetcube.catalog import pooled
 from fleetcube.cli import cli
-from fleetcube.grid.spec import auto
-from fleetcube.grid.spec.scenario import said_by
+from fleetcube.scenario import auto
+from fleetcube.scenario.reading import stated_inputs
 
 from ..draws import generator, scaled
 from .common import cases, on_h100
@@ -91,7 +91,7 @@ def test_causes_are_ranked_by_the_deviations_that_they_need() -> None:
     rank = [cause.deviations for cause in found.causes]
     assert rank == sorted(rank)
     (gemm,) = (cause for cause in found.causes if cause.name == "gemm_efficiency")
-    posterior, cell = pooled.posterior(), auto.cell_of(said_by(job))
+    posterior, cell = pooled.posterior(), auto.cell_of(stated_inputs(job))
     ceiling = posterior.ceilings(cell)["gemm"]
     root = posterior.at(cell)[1][list(posterior.coefficients).index("gemm_efficiency")]
     odds = [share / (ceiling - share) for share in (gemm.now, gemm.needed)]

@@ -17,7 +17,7 @@ import xarray
 from fleetcube import Settings, Sweep
 from fleetcube.catalog import units
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.spec import dates
+from fleetcube.scenario import dates
 from fleetcube.tables import tables as slicing
 
 from .common import Patch, cases, refused

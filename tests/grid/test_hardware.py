@@ -13,8 +13,8 @@ from click.testing import CliRunner
 import fleetcube
 from fleetcube import catalog
 from fleetcube.cli import cli
-from fleetcube.grid.spec import hardware
-from fleetcube.grid.spec.hardware import slices
+from fleetcube.scenario import hardware
+from fleetcube.scenario.hardware import slices
 
 from ..draws import generator
 from .common import refused

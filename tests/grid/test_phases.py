@@ -16,9 +16,9 @@ import fleetcube
 from fleetcube import InputError, Settings, Sweep
 from fleetcube.analysis.gradient import uncounted
 from fleetcube.grid.plan.labels import remarks
-from fleetcube.grid.spec.phases import one
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.roles import FIRST, LARGEST, LEAST, MEANS, OF_WHOLES, SUMS
+from fleetcube.scenario.phases import one
 
 from .common import on_h100, refused
 

@@ -6,7 +6,7 @@ import pytest
 
 import fleetcube
 from fleetcube import Sweep
-from fleetcube.grid.spec.patterns import stages
+from fleetcube.scenario.patterns import stages
 
 from .common import cases
 

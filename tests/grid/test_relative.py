@@ -14,9 +14,9 @@ from fleetcube.calibration.steps import Table
 from fleetcube.calibration.update import update_steps
 from fleetcube.catalog import pooled
 from fleetcube.cli import cli
-from fleetcube.grid.spec import auto
 from fleetcube.grid.spec.axes import make_axes
-from fleetcube.grid.spec.scenario import said_by
+from fleetcube.scenario import auto
+from fleetcube.scenario.reading import stated_inputs
 
 from .common import cases, on_h100, ratios, refused, steps_file, written
 
@@ -113,7 +113,7 @@ def test_points_are_as_likely_better_as_in_draws_of_all_at_once() -> None:
     """Coefficients drawn once for all points, noise at each; the job's factor is common to all."""
     random = np.random.default_rng(7)
     posterior = pooled.posterior()
-    cell = auto.cell_of(said_by(JOB))
+    cell = auto.cell_of(stated_inputs(JOB))
     means, root = posterior.at(cell)
     draws = 400
     x = means[:, None] + root @ random.standard_normal((root.shape[1], draws))

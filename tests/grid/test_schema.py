@@ -12,11 +12,11 @@ from click.testing import CliRunner
 from fleetcube import InputError, Sweep
 from fleetcube.catalog import KINDS, kind
 from fleetcube.cli import cli
-from fleetcube.grid.spec.schema import schema
 from fleetcube.grid.spec.values import unit_of
 from fleetcube.kernels.physics import roles
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
+from fleetcube.scenario.schema import schema
 
 from ..catalog.test_units import GOOD as TEXTS
 from ..table import each

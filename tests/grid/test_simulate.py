@@ -19,8 +19,8 @@ from fleetcube.analysis import simulate as module
 from fleetcube.analysis.simulate import VARIABLES
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan import memory
-from fleetcube.grid.spec.phases import one
 from fleetcube.kernels import monte_carlo
+from fleetcube.scenario.phases import one
 
 from ..laws.failures.reliability import elastic_progress
 from .common import Patch, cases, refused

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.spec import framework
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.roles import (
     ACCOUNT,
@@ -15,6 +14,7 @@ from fleetcube.kernels.physics.roles import (
     TENSORS,
     WITHOUT_LATENTS,
 )
+from fleetcube.scenario import framework
 from fleetcube.tables.tables import label
 
 WHOLE, ACTIVATIONS, LOGITS, STAYS, MOVED, TOKENS, LATENTS = ACCOUNT

@@ -5,11 +5,11 @@ from collections.abc import Collection
 import numpy as np
 
 from fleetcube.grid.run.evaluation import Evaluation
-from fleetcube.grid.spec import framework
 from fleetcube.grid.spec.axes import make_axes
 from fleetcube.grid.spec.values import unit_of
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.roles import DECIDING
+from fleetcube.scenario import framework
 from fleetcube.tables.tables import label, numbers, scale
 
 ASSUMED = "fleetcube_assumed"  # the attribute that holds the line

@@ -13,9 +13,9 @@ from fleetcube.grid.reduce.winners import winners
 from fleetcube.grid.run import stream
 from fleetcube.grid.run.evaluation import Evaluation, is_known
 from fleetcube.grid.run.settings import Settings
-from fleetcube.grid.spec import phases
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.roles import NEAR
+from fleetcube.scenario import phases
 
 from .layouts import ALWAYS, best_layouts, by_phase, point
 from .nearest import NEAREST, nearest, nearest_of_grid, nearest_of_ranges

@@ -7,10 +7,11 @@ from typing import Any
 from fleetcube.catalog import AUTO, kind
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
-from fleetcube.grid.spec import auto
 from fleetcube.grid.spec.axes import make_axes
-from fleetcube.grid.spec.scenario import resolve, said_by
+from fleetcube.grid.spec.problem import resolve
 from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.scenario import auto
+from fleetcube.scenario.reading import stated_inputs
 
 _KIND = "calibration"
 _TIMES = ("step_time", "step_time_low", "step_time_high")
@@ -42,7 +43,7 @@ def calibrations(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> list[C
     ).values():
         said |= auto.at(axis, axis.size // 2)
     said.pop(_KIND, None)
-    own = auto.cell_of(said_by(said))
+    own = auto.cell_of(stated_inputs(said))
     fitted = {label: cell for label in kind(_KIND) if (cell := auto.fitted_to(label))}
     cube = Evaluation(said, {_KIND: [AUTO, *fitted]}, _TIMES).evaluate(settings=Settings("numpy"))
     remarks = resolve({**said, _KIND: AUTO}, {}).remarks

@@ -16,11 +16,12 @@ from fleetcube.grid.plan.labels import plain
 from fleetcube.grid.plan.plan import Plan
 from fleetcube.grid.run.evaluation import Evaluation, is_known
 from fleetcube.grid.run.settings import Settings
-from fleetcube.grid.spec import dates, graphs, hardware, own_records, patterns, phases, values
+from fleetcube.grid.spec import graphs, values
 from fleetcube.grid.spec.axes import PHASE, make_axis
 from fleetcube.grid.spec.axis import Axis
 from fleetcube.kernels.graph.formulas import Graph
 from fleetcube.kernels.graph.roles import REASON
+from fleetcube.scenario import dates, hardware, own_records, patterns, phases
 from fleetcube.tables.tables import meanings
 
 from .extrapolation import with_remarks

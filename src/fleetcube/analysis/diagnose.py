@@ -14,11 +14,12 @@ from fleetcube.catalog import CatalogError, pooled
 from fleetcube.grid.errors import InputError, nearest
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
-from fleetcube.grid.spec import auto, values
-from fleetcube.grid.spec.scenario import said_by
+from fleetcube.grid.spec import values
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
+from fleetcube.scenario import auto
+from fleetcube.scenario.reading import stated_inputs
 from fleetcube.tables.html import record_html
 from fleetcube.tables.tables import meanings
 
@@ -204,7 +205,11 @@ def _one(measured: Mapping[str, Any]) -> tuple[str, str, dict[str, float]]:
 def _impossible(scenario: Mapping[str, Any], time: float, at_peak: float) -> str:
     """Why a step cannot take a time, and what may be wrong; `at_peak` is that of operations."""
     plan = Evaluation(scenario, {}, ["compute_time", *_TRAFFIC])._plan("numpy")
-    options, numbers, cell = plan.cases[0].options, frozen(plan)[1], auto.cell_of(said_by(scenario))
+    options, numbers, cell = (
+        plan.cases[0].options,
+        frozen(plan)[1],
+        auto.cell_of(stated_inputs(scenario)),
+    )
     rows = [INPUTS[n] for n in (*SUSPECTS, "gemm_half_size") if n in plan.structure.used]
     best = {row.name: row.high if row.high == 1 else row.low for row in rows if row.unit != "B/s"}
     rates = {f"{k}_efficiency": share for k, share in pooled.posterior().ceilings(cell).items()}
@@ -268,7 +273,7 @@ def _causes(scenario: Mapping[str, Any], time: float, step: float) -> tuple[Caus
     numbers = frozen(plan)[1]
     known: dict[str, tuple[float, float, bool]] = {}
     if plan.problem.found:
-        posterior, cell = pooled.posterior(), auto.cell_of(said_by(scenario))
+        posterior, cell = pooled.posterior(), auto.cell_of(stated_inputs(scenario))
         deviations = np.linalg.norm(posterior.at(cell)[1], axis=1).tolist()
         known = {
             s.input: (s.scale, deviations[s.place], s.is_share) for s in posterior.settings(cell)
@@ -347,7 +352,7 @@ def _published(scenario: Mapping[str, Any], most: int = 3) -> tuple[Published, .
 
 def _kind(inputs: Mapping[str, Any]) -> tuple[str, bool]:
     """GPU, and whether layers have experts."""
-    cell = auto.cell_of(said_by(inputs))
+    cell = auto.cell_of(stated_inputs(inputs))
     return cell.gpu, cell.layers != "dense"
 
 

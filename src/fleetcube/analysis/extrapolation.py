@@ -10,11 +10,11 @@ import numpy as np
 from fleetcube.grid.plan.labels import REMARKS
 from fleetcube.grid.plan.plan import Plan
 from fleetcube.grid.plan.tiles import Region
-from fleetcube.grid.spec import auto
 from fleetcube.grid.spec.axis import Array, Axis
-from fleetcube.grid.spec.scenario import Problem
+from fleetcube.grid.spec.problem import Problem
 from fleetcube.kernels import elementary
 from fleetcube.kernels.calculus.derivatives import name_of
+from fleetcube.scenario import auto
 
 from .gradient import reached
 

@@ -13,7 +13,6 @@ from fleetcube.grid.plan.labels import coordinates, dtype_of
 from fleetcube.grid.plan.plan import Plan
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
-from fleetcube.grid.spec.auto import TOLD_BY
 from fleetcube.grid.spec.values import is_known, is_option, is_whole
 from fleetcube.kernels.calculus.derivatives import Derivative, derivative, name_of, reaches
 from fleetcube.kernels.calculus.phases import phase_of, without_phase
@@ -21,6 +20,7 @@ from fleetcube.kernels.graph.bind import definitions
 from fleetcube.kernels.graph.formulas import Graph, parameters
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.roles import UNCOUNTED
+from fleetcube.scenario.auto import TOLD_BY
 
 if TYPE_CHECKING:
     import xarray

@@ -22,7 +22,8 @@ from fleetcube.grid.reduce.pareto import sign_of
 from fleetcube.grid.reduce.top import RANK
 from fleetcube.grid.run.evaluation import Evaluation, is_known
 from fleetcube.grid.run.settings import Settings
-from fleetcube.grid.spec import auto, framework, patterns, phases, values
+from fleetcube.grid.spec import values
+from fleetcube.grid.spec.arguments import with_phases
 from fleetcube.grid.spec.axes import make_axes
 from fleetcube.grid.spec.axis import Array, Axis
 from fleetcube.grid.spec.graphs import graph_of
@@ -32,6 +33,7 @@ from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
 from fleetcube.kernels.physics.roles import HEADROOM, LARGEST, LOSSES, MEANS, MONEY, NEAR, SUMS
+from fleetcube.scenario import auto, framework, patterns, phases
 from fleetcube.tables.tables import label, meanings, numbers, scale
 
 from .assumed import ASSUMED, assumed
@@ -213,7 +215,7 @@ def by_phase(
                 "it more GPUs, or state less"
             )
         made.append({**table, **inputs_of(own)})
-    job = phases.joined(shared, made)
+    job = with_phases(shared, made)
     known = _outputs(Evaluation(phases.one(job, names[0]), {}, [of]), of)
     of_jobs = SUMS | MEANS.keys() | LARGEST
     return found, sweep.replace(scenario=job, outputs=[n for n in known if n in of_jobs])

@@ -35,7 +35,7 @@ from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.spec import values
 from fleetcube.grid.spec.axis import Array, Axis
 from fleetcube.grid.spec.graphs import graph_of
-from fleetcube.grid.spec.scenario import Problem, resolve
+from fleetcube.grid.spec.problem import Problem, resolve
 from fleetcube.kernels.calculus.derivatives import name_of
 from fleetcube.kernels.graph.formulas import Graph, parameters
 from fleetcube.kernels.graph.roles import REASON

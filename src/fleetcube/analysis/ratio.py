@@ -17,12 +17,12 @@ from fleetcube.grid.errors import InputError, check_texts, nearest
 from fleetcube.grid.plan import memory
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
-from fleetcube.grid.spec import auto, phases
 from fleetcube.grid.spec.axes import make_axes
 from fleetcube.grid.spec.axis import Array, Axis
-from fleetcube.grid.spec.scenario import said_by
 from fleetcube.kernels.calculus.derivatives import name_of
 from fleetcube.kernels.physics.roles import ERRORS, OF_JOB, RATIOS_OF_PARTS
+from fleetcube.scenario import auto, phases
+from fleetcube.scenario.reading import stated_inputs
 from fleetcube.tables.selectors import point_of, position
 from fleetcube.tables.tables import BELOW
 
@@ -198,7 +198,7 @@ def _side(
         return None
     if label != AUTO and not entry.correlations:
         return None
-    said = said_by(scenario)
+    said = stated_inputs(scenario)
     cell = auto.cell_of(said)
     posterior = pooled.posterior()
     means, _ = posterior.at(cell)

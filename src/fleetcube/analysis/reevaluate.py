@@ -16,9 +16,9 @@ from fleetcube.grid.spec.arguments import POINTS
 from fleetcube.grid.spec.axes import is_coupled, make_axis
 from fleetcube.grid.spec.axis import Axis
 from fleetcube.grid.spec.graphs import graph_of
-from fleetcube.grid.spec.own_records import with_catalog
 from fleetcube.grid.store.cube import spec_of
 from fleetcube.kernels.graph.formulas import Graph
+from fleetcube.scenario.own_records import with_catalog
 from fleetcube.tables.tables import label
 
 from .interval import interval, is_predicted

@@ -21,15 +21,16 @@ from fleetcube.grid.reduce.search import WORTH
 from fleetcube.grid.run.evaluation import Evaluation, is_known
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.run.stream import Room
-from fleetcube.grid.spec import dates, values
+from fleetcube.grid.spec import values
 from fleetcube.grid.spec.axes import make_axes
 from fleetcube.grid.spec.graphs import graph_of
-from fleetcube.grid.spec.scenario import Problem
+from fleetcube.grid.spec.problem import Problem
 from fleetcube.kernels.calculus.derivatives import is_quantity
 from fleetcube.kernels.calculus.phases import without_phase
 from fleetcube.kernels.graph.formulas import Graph
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.roles import ALSO_REASONS, HEADROOM, NEAR, UNITS
+from fleetcube.scenario import dates
 
 Kind = TypeVar("Kind", bound=Evaluation)
 Names = str | Sequence[str]

@@ -18,7 +18,7 @@ from fleetcube.grid.run.evaluation import Evaluation, is_known
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.spec.axes import PHASE, make_axes, make_axis
 from fleetcube.grid.spec.axis import Array, Axis
-from fleetcube.grid.spec.scenario import Problem
+from fleetcube.grid.spec.problem import Problem
 from fleetcube.grid.spec.values import is_whole, without_unit
 from fleetcube.kernels.calculus.derivatives import unit_of
 from fleetcube.kernels.calculus.phases import without_phase

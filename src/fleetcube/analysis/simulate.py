@@ -15,14 +15,14 @@ from fleetcube.grid.plan.plan import Plan
 from fleetcube.grid.progress import expected
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings, check_settings
-from fleetcube.grid.spec import phases
 from fleetcube.grid.spec.arguments import scenario_and_axes
 from fleetcube.grid.spec.axis import Array
 from fleetcube.grid.spec.graphs import graph_of
-from fleetcube.grid.spec.scenario import Problem, resolve
+from fleetcube.grid.spec.problem import Problem, resolve
 from fleetcube.grid.spec.values import check_threads
 from fleetcube.kernels.physics.inputs import INPUTS
 from fleetcube.kernels.physics.roles import ENDING, UNPLAYED
+from fleetcube.scenario import phases
 from fleetcube.tables.tables import check_rows, check_variables
 
 from .extrapolation import with_remarks

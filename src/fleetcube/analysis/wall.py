@@ -16,14 +16,15 @@ from fleetcube.grid.errors import InputError, shown
 from fleetcube.grid.reduce.kept import met
 from fleetcube.grid.run.evaluation import Evaluation, is_known
 from fleetcube.grid.run.settings import Engine, Settings
-from fleetcube.grid.spec import auto, phases, values
+from fleetcube.grid.spec import values
 from fleetcube.grid.spec.axes import make_axes
 from fleetcube.grid.spec.axis import Array
 from fleetcube.grid.spec.graphs import graph_of
-from fleetcube.grid.spec.scenario import resolve
+from fleetcube.grid.spec.problem import resolve
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.roles import HEADROOM, NEAR
+from fleetcube.scenario import auto, phases
 from fleetcube.tables.tables import meanings, numbers, scale
 
 from .gradient import uncounted

@@ -10,10 +10,11 @@ from typing import Any
 
 from fleetcube.catalog import KINDS, record
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.spec import patterns, values
+from fleetcube.grid.spec import values
 from fleetcube.grid.text import unguarded
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
+from fleetcube.scenario import patterns
 
 LARGEST = 1 << 26  # bytes of a table
 MOST_ROWS = 100_000

@@ -13,7 +13,7 @@ from fleetcube.catalog import CatalogError, record
 from fleetcube.formats.event_log import NO_FAILURE, Event, Log
 from fleetcube.grid.errors import InputError, imported, nearest, shown
 from fleetcube.grid.spec.distributions import distribution, of_events
-from fleetcube.grid.spec.scenario import resolve
+from fleetcube.grid.spec.problem import resolve
 from fleetcube.kernels.declare import HOUR
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS

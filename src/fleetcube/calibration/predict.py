@@ -14,7 +14,7 @@ from fleetcube.grid.progress import expected
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.spec import values
-from fleetcube.grid.spec.scenario import resolve
+from fleetcube.grid.spec.problem import resolve
 from fleetcube.kernels.physics.graph import PHYSICS
 
 from .row import LeftOut, Row

@@ -17,10 +17,10 @@ from fleetcube.catalog import pooled
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
-from fleetcube.grid.spec import auto
-from fleetcube.grid.spec.scenario import said_by
 from fleetcube.kernels.laws.layer import gemm_time
 from fleetcube.kernels.physics.inputs import INPUTS
+from fleetcube.scenario import auto
+from fleetcube.scenario.reading import stated_inputs
 
 from .fabric import unmeasured
 from .update import Update, at_rates, network_of, of_coefficients, without_own_steps
@@ -119,7 +119,7 @@ def sizes_of(scenario: Mapping[str, Any]) -> dict[str, Any]:
         (tokens, into / t, hidden, 1),
         (tokens, hidden, inner / t, 1),
     ]
-    cell = auto.cell_of(said_by(scenario))
+    cell = auto.cell_of(stated_inputs(scenario))
     has_experts, experts = cell.layers != "dense", value("experts")
     if has_experts:
         group, own = value("expert_parallel"), value("expert_ffn_hidden_size")
@@ -192,7 +192,7 @@ def parse_probe(text: str, path: str) -> Probe:
 def fit_probe(probe: Probe, scenario: Mapping[str, Any]) -> ProbeFit:
     """The coefficients of a scenario whose kernels reach what was measured. Raises InputError."""
     posterior = pooled.posterior()
-    cell = auto.cell_of(said_by(scenario))
+    cell = auto.cell_of(stated_inputs(scenario))
     network = network_of(scenario)
     plain = without_own_steps(scenario)
     timings = [*_timings(probe, plain, cell)]

@@ -16,7 +16,7 @@ from fleetcube.grid.plan.plan import Plan
 from fleetcube.grid.spec import values
 from fleetcube.grid.spec.axis import Array
 from fleetcube.grid.spec.bounded import read_bytes
-from fleetcube.grid.spec.scenario import resolve
+from fleetcube.grid.spec.problem import resolve
 from fleetcube.kernels.calculus.derivatives import name_of
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS

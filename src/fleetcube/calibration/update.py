@@ -16,10 +16,10 @@ import numpy as np
 
 from fleetcube.catalog import AUTO, pooled, record
 from fleetcube.grid.errors import InputError, imported
-from fleetcube.grid.spec import auto
 from fleetcube.grid.spec.axis import Array
-from fleetcube.grid.spec.scenario import said_by
 from fleetcube.kernels.physics.inputs import INPUTS
+from fleetcube.scenario import auto
+from fleetcube.scenario.reading import stated_inputs
 
 from .steps import STEP, StepFit, Table, _Model, check_rows, follows_the_step, with_notes
 
@@ -294,7 +294,7 @@ def _jobs(table: Table, scenario: Mapping[str, Any]) -> tuple[list[dict[str, Any
     jobs = {}
     for cell in dict.fromkeys(cells):
         stated = {n: v for n, v in zip(telling, cell, strict=True) if v is not None}
-        jobs[cell] = auto.job_of(said_by({**scenario, **stated}))
+        jobs[cell] = auto.job_of(stated_inputs({**scenario, **stated}))
     distinct = [job for k, job in enumerate(jobs.values()) if job not in [*jobs.values()][:k]]
     return distinct, [distinct.index(jobs[cell]) for cell in cells]
 
@@ -312,7 +312,7 @@ def _cell(table: Table, scenario: Mapping[str, Any]) -> pooled.Cell:
     cells: dict[pooled.Cell, None] = {}
     for row in dict.fromkeys(zip(*(table.inputs[name] for name in telling), strict=True)) or [()]:
         stated = {n: v for n, v in zip(telling, row, strict=True) if v is not None}
-        cells[auto.cell_of(said_by({**scenario, **stated}))] = None
+        cells[auto.cell_of(stated_inputs({**scenario, **stated}))] = None
     first, *others = cells
     for found in others:
         name, a, b = next(

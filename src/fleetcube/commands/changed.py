@@ -79,8 +79,8 @@ def by_phase(path: str, selectors: Sequence[str], outputs: Sequence[str]) -> Any
     """Values of a spec at one point, separately for each phase of the job."""
     from fleetcube.formats.read import read_spec
     from fleetcube.grid.errors import InputError
-    from fleetcube.grid.spec import phases
-    from fleetcube.grid.spec.phases import EVERY
+    from fleetcube.scenario import phases
+    from fleetcube.scenario.phases import EVERY
     from fleetcube.tables.selectors import pairs
 
     if not phases.names(read_spec(path, pairs(selectors))["scenario"]):

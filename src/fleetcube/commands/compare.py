@@ -116,8 +116,8 @@ def _two_values(
     from fleetcube.analysis.layouts import in_command
     from fleetcube.formats.read import job_at
     from fleetcube.grid.errors import InputError
-    from fleetcube.grid.spec.auto import at
     from fleetcube.grid.spec.axes import make_axes
+    from fleetcube.scenario.auto import at
     from fleetcube.tables.selectors import pairs
 
     lists = [text for text in selectors if "," in text]

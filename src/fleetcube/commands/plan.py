@@ -83,10 +83,10 @@ def plan(
     )
     from fleetcube.formats.write import writer_of
     from fleetcube.grid.errors import InputError
-    from fleetcube.grid.spec import phases
-    from fleetcube.grid.spec.dates import NAME, start_of
     from fleetcube.presentation.page.page import check_target, write
     from fleetcube.presentation.page.report import Question, report
+    from fleetcube.scenario import phases
+    from fleetcube.scenario.dates import NAME, start_of
     from fleetcube.sweep import Sweep
     from fleetcube.tables.tables import finite
 
@@ -276,8 +276,8 @@ def _plan_phases(
 ) -> None:
     """Plan a job in phases: each separately, then the whole."""
     from fleetcube.analysis.layouts import by_phase
-    from fleetcube.grid.spec.dates import start_of
     from fleetcube.presentation.page.page import page, write
+    from fleetcube.scenario.dates import start_of
     from fleetcube.tables.tables import finite
 
     with progress("planning"):
@@ -399,8 +399,8 @@ def _chances(sweep: Any, best: "xarray.Dataset", of: str, sense: str) -> list[st
 def _print_values(one: "xarray.Dataset", since: "date | None") -> None:
     """Print a job's results with intervals, and its end date; losses are printed elsewhere."""
     from fleetcube.grid.plan.labels import END_OF
-    from fleetcube.grid.spec.dates import end
     from fleetcube.kernels.physics.roles import LOSSES
+    from fleetcube.scenario.dates import end
     from fleetcube.tables.tables import INTERVAL, counted, estimate, memory_use, numbers, scale
 
     rows = []

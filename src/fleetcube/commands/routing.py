@@ -16,9 +16,9 @@ def show_routing(routing: "Routing", spec: str | None, ranks: int | None, as_jso
     from fleetcube.catalog import record
     from fleetcube.formats.read import read_spec
     from fleetcube.grid.errors import InputError
-    from fleetcube.grid.spec.scenario import said_by
+    from fleetcube.scenario.reading import stated_inputs
 
-    said: dict[str, Any] = said_by(read_spec(spec)["scenario"]) if spec is not None else {}
+    said: dict[str, Any] = stated_inputs(read_spec(spec)["scenario"]) if spec is not None else {}
     said = {**(record("model", said["model"]).values if "model" in said else {}), **said}
     rows, experts = routing.counts.shape
     if said.get("experts", experts) != experts:

@@ -17,6 +17,6 @@ def schema() -> None:
     Example:
       fleetcube schema > fleetcube.schema.json
     """
-    from fleetcube.grid.spec.schema import schema
+    from fleetcube.scenario.schema import schema
 
     say(json.dumps(schema(), indent=1))

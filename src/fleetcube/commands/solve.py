@@ -59,9 +59,9 @@ def solve(
     from fleetcube.analysis.solve.solve import solve_spec
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.run.settings import Settings
-    from fleetcube.grid.spec.dates import NAME, as_time, start_of
     from fleetcube.grid.spec.graphs import graph_of
     from fleetcube.kernels.physics.roles import ALSO_REASONS
+    from fleetcube.scenario.dates import NAME, as_time, start_of
     from fleetcube.tables.tables import table
 
     ends = None if between is None else between.split(":")

@@ -9,7 +9,7 @@ from typing import Any
 
 from fleetcube.catalog.huggingface import COUNTS
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.spec.patterns import pieces_of
+from fleetcube.scenario.patterns import pieces_of
 
 from . import shell
 from .table import NOTHING, Job, Table, fields_of, is_open, job_of, listed, model_fields, table

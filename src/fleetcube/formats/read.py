@@ -15,13 +15,14 @@ from typing import Any
 from fleetcube.catalog import KINDS, CatalogError
 from fleetcube.catalog.huggingface import COUNTS
 from fleetcube.grid.errors import InputError, OpenError, nearest
-from fleetcube.grid.spec import file, patterns, values
-from fleetcube.grid.spec.auto import at
+from fleetcube.grid.spec import values
 from fleetcube.grid.spec.axes import make_axes
 from fleetcube.grid.spec.bounded import read_bytes
 from fleetcube.grid.spec.distributions import is_distribution
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
+from fleetcube.scenario import file, patterns
+from fleetcube.scenario.auto import at
 
 from . import (
     deepspeed,

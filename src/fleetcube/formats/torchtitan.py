@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.spec.file import has_tables
+from fleetcube.scenario.file import has_tables
 
 from . import shell
 from .table import NOTHING, Job, Table, counted, fields_of, job_of, table

@@ -12,11 +12,10 @@ from typing import Any
 from fleetcube.analysis.traffic import TIMES, crossings, duration
 from fleetcube.catalog import AUTO, KINDS, glossary, kind
 from fleetcube.grid.errors import InputError, nearest, shown
-from fleetcube.grid.spec import dates, own_records, patterns
 from fleetcube.grid.spec.graphs import ABOUT as ABOUT_PLUGINS
 from fleetcube.grid.spec.graphs import NAME as PLUGINS
 from fleetcube.grid.spec.graphs import graph_of, with_graph
-from fleetcube.grid.spec.scenario import choose
+from fleetcube.grid.spec.problem import choose
 from fleetcube.grid.text import WIDTH
 from fleetcube.kernels import physics
 from fleetcube.kernels.alternatives import is_row, is_twin
@@ -27,6 +26,7 @@ from fleetcube.kernels.graph.formulas import Function, Graph, Quantity, paramete
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import BY_TOPIC, INPUTS, TOPIC_OF
 from fleetcube.kernels.physics.roles import MEANT
+from fleetcube.scenario import dates, own_records, patterns
 from fleetcube.tables.tables import cannot_run, label, memory_use, scale
 
 MOST_MATCHES = 15  # names listed by a word search

@@ -7,7 +7,7 @@ from fleetcube.analysis.layouts import OPEN, layout_at
 from fleetcube.formats.trees import toml_value
 from fleetcube.grid.run.evaluation import Evaluation, is_known
 from fleetcube.grid.spec import values
-from fleetcube.grid.spec.scenario import resolve
+from fleetcube.grid.spec.problem import resolve
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
 from fleetcube.kernels.physics.roles import DECIDING

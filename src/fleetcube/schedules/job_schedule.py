@@ -8,7 +8,7 @@ from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan.written import as_it_was
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
-from fleetcube.grid.spec.scenario import choose
+from fleetcube.grid.spec.problem import choose
 from fleetcube.grid.spec.values import is_known
 from fleetcube.grid.store.cube import spec_of
 from fleetcube.kernels.physics.graph import PHYSICS

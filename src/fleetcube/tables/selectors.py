@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fleetcube.grid.errors import InputError, nearest, shown
-from fleetcube.grid.spec import dates, graphs, own_records, patterns, phases, values
+from fleetcube.grid.spec import graphs, values
 from fleetcube.grid.spec.axes import make_axes
 from fleetcube.grid.spec.axis import Axis
 from fleetcube.kernels.calculus.phases import without_phase
 from fleetcube.kernels.graph.formulas import Graph
+from fleetcube.scenario import dates, own_records, patterns, phases
 
 from .tables import label, scale
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from fleetcube.grid.errors import EXTRA, InputError, check_path, nearest
 from fleetcube.grid.plan.labels import END_OF
-from fleetcube.grid.spec import dates, phases, values
+from fleetcube.grid.spec import values
 from fleetcube.grid.spec.axes import PHASE
 from fleetcube.grid.spec.axis import Array
 from fleetcube.grid.spec.graphs import graph_at
@@ -23,6 +23,7 @@ from fleetcube.kernels.declare import written
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.roles import IN_HOURS, MEMORY, NEAR, TIME
+from fleetcube.scenario import dates, phases
 
 if TYPE_CHECKING:
     from datetime import date

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from fleetcube.catalog import record
-from fleetcube.grid.spec.patterns import counts
+from fleetcube.scenario.patterns import counts
 
 from ... import formulas
 from ...evaluated import ENDS, value, values

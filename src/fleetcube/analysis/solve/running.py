@@ -13,7 +13,7 @@ from fleetcube.grid.plan.plan import Plan
 from fleetcube.grid.plan.tiles import Region
 from fleetcube.grid.spec import values
 from fleetcube.grid.spec.axis import Array, Axis
-from fleetcube.grid.spec.scenario import Problem
+from fleetcube.grid.spec.problem import Problem
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.roles import LAYOUT_REASON
 

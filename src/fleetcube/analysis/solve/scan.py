@@ -8,7 +8,7 @@ import numpy as np
 from fleetcube.grid.errors import InputError, shown
 from fleetcube.grid.spec import values
 from fleetcube.grid.spec.axis import Array
-from fleetcube.grid.spec.scenario import Problem
+from fleetcube.grid.spec.problem import Problem
 from fleetcube.kernels.calculus.phases import without_phase
 from fleetcube.kernels.declare import Input
 

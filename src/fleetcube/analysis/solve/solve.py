@@ -31,7 +31,7 @@ from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.spec import values
 from fleetcube.grid.spec.axis import Array, Axis
 from fleetcube.grid.spec.graphs import graph_of
-from fleetcube.grid.spec.scenario import Problem, resolve
+from fleetcube.grid.spec.problem import Problem, resolve
 from fleetcube.kernels.calculus.derivatives import derivative, name_of
 from fleetcube.kernels.engines.job import pool
 from fleetcube.kernels.graph.formulas import Graph

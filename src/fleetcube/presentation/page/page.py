@@ -27,7 +27,6 @@ from fleetcube.grid.plan.plan import Plan
 from fleetcube.grid.reduce.pareto import sign_of
 from fleetcube.grid.run.evaluation import Evaluation, is_known
 from fleetcube.grid.run.settings import Settings
-from fleetcube.grid.spec import auto, dates
 from fleetcube.grid.spec.axes import make_axes
 from fleetcube.grid.spec.axis import Axis
 from fleetcube.grid.spec.graphs import graph_of
@@ -55,6 +54,7 @@ from fleetcube.kernels.physics.roles import (
     WHOLES,
 )
 from fleetcube.presentation.pictures.picture import labels_of, words
+from fleetcube.scenario import auto, dates
 from fleetcube.tables import theme
 from fleetcube.tables.tables import check_new, counted, scale
 

@@ -26,11 +26,11 @@ from fleetcube.grid.errors import InputError
 from fleetcube.grid.reduce.pareto import sign_of
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
-from fleetcube.grid.spec import auto
 from fleetcube.grid.spec.axes import make_axes, make_axis
 from fleetcube.grid.spec.axis import Axis
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.roles import SIZES, TIME
+from fleetcube.scenario import auto
 
 from .page import MOST_CHOICES, Planned, is_slider, page
 

@@ -9,10 +9,10 @@ from typing import Any
 from fleetcube.analysis.interval import interval
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
-from fleetcube.grid.spec import dates
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.roles import MEMORY, SIZES
 from fleetcube.presentation.pictures.picture import words
+from fleetcube.scenario import dates
 from fleetcube.tables.tables import label, numbers
 
 _BAR = (

@@ -8,8 +8,8 @@ import numpy as np
 
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.spec.axes import PHASE
-from fleetcube.grid.spec.dates import end
 from fleetcube.kernels.physics.roles import LOSSES
+from fleetcube.scenario.dates import end
 from fleetcube.tables.tables import scale, started
 from fleetcube.tables.theme import GREY
 

@@ -5,10 +5,16 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-from ...catalog import CatalogError, record
-from ...kernels.calculus.phases import without_phase
-from ...kernels.physics.graph import PHYSICS
-from ...kernels.physics.roles import (
+import numpy as np
+
+from fleetcube.catalog import CatalogError, record
+from fleetcube.grid.errors import InputError, shown
+from fleetcube.grid.spec import values
+from fleetcube.grid.spec.application import Spelled
+from fleetcube.kernels.calculus.phases import without_phase
+from fleetcube.kernels.graph.formulas import Graph
+from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.kernels.physics.roles import (
     FOLDED_SCHEDULES,
     GROUP,
     LETTER_SETS,
@@ -19,11 +25,7 @@ from ...kernels.physics.roles import (
     SPLIT,
     UNCHUNKED_SCHEDULES,
 )
-from ...kernels.physics.roles import (
-    RECOMPUTED as RECOMPUTED,
-)
-from ..errors import InputError, shown
-from . import values
+from fleetcube.kernels.physics.roles import RECOMPUTED as RECOMPUTED
 
 NAME = "layer_pattern"
 _MEANT = "M Mamba-2, G gated DeltaNet, * attention, - feed-forward, E experts"
@@ -92,6 +94,33 @@ def modules(text: Any) -> dict[str, Any]:
                 f"of {', '.join(MODULE_WORDS)} by +"
             )
     return {RECOMPUTED: "modules", **{MODULE_WORDS[name]: 1.0 for name in named}}
+
+
+def spelled_axis(graph: Graph, name: str, points: Any) -> Spelled | None:
+    """An axis of patterns, or of what runs again with modules by their names; None for others."""
+    if name == NAME:
+        rows = [counts(point) for point in points]
+        if any(row.keys() != rows[0].keys() for row in rows):
+            raise InputError(f"axis {name!r} has patterns with E and without; sweep them apart")
+        return Spelled(points, np.array(points), {key: [r[key] for r in rows] for key in rows[0]})
+    if name != RECOMPUTED or not any(map(modules, points)):
+        return None
+    made = spelled_rows(graph, {name: points})
+    policies = [
+        policy(dict(zip(made, row, strict=True))) for row in zip(*made.values(), strict=True)
+    ]
+    labels = values.choice_labels(graph, name, list(points))
+    return Spelled(policies, labels, made)  # in any order of words
+
+
+def spelled_rows(graph: Graph, rows: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Rows of an axis with the inputs set by modules that run again, where it names some."""
+    points = rows.get(RECOMPUTED, ())
+    if not any(map(modules, points)):
+        return rows
+    made = [modules(p) or {RECOMPUTED: values.option(graph, RECOMPUTED, p)} for p in points]
+    named = dict.fromkeys(key for row in made for key, value in row.items() if value)
+    return {**rows, **{key: [row.get(key, 0.0) for row in made] for key in named}}
 
 
 def choice(name: str, value: Any) -> Any:

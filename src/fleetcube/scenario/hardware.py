@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from ...catalog import NONE, record
-from ...catalog import kind as catalog_kind
-from ...kernels.physics.inputs import INPUTS
-from ..errors import InputError
-from . import auto
-from .axis import Array, Axis
+from fleetcube.catalog import NONE, record
+from fleetcube.catalog import kind as catalog_kind
+from fleetcube.grid.errors import InputError
+from fleetcube.grid.spec.axis import Array, Axis
+from fleetcube.kernels.physics.inputs import INPUTS
+from fleetcube.scenario import auto
 
 CHIPS, NODE, DOMAIN = "n_gpus", "gpus_per_node", "gpus_per_domain"
 _X, _Y = "torus_x", "torus_y"

@@ -14,16 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from ...catalog import AUTO, CatalogError, Record, is_path, kind, pooled, record
-from ...catalog.entry import CLUSTER, SHAPE
-from ...kernels import elementary
-from ...kernels.calculus.phases import in_phase
-from ...kernels.physics.inputs import INPUTS
-from ...kernels.physics.roles import OF_JOB
-from ..errors import InputError
-from . import patterns, phases
-from .axes import PHASE
-from .axis import Array, Axis
+from fleetcube.catalog import AUTO, CatalogError, Record, is_path, kind, pooled, record
+from fleetcube.catalog.entry import CLUSTER, SHAPE
+from fleetcube.grid.errors import InputError
+from fleetcube.grid.spec.axes import PHASE
+from fleetcube.grid.spec.axis import Array, Axis, phase_keys
+from fleetcube.kernels import elementary
+from fleetcube.kernels.calculus.phases import in_phase
+from fleetcube.kernels.physics.inputs import INPUTS
+from fleetcube.kernels.physics.roles import OF_JOB
+from fleetcube.scenario import patterns
 
 _PEAKS = {"16 bits": "peak_flops_bf16", "8 bits": "peak_flops_fp8", "4 bits": "peak_flops_fp4"}
 _LAYERS = ("experts", "mixture_of_experts", "linear_layers", "linear_attention")
@@ -132,7 +132,17 @@ def without(axis: Axis, free: Collection[str]) -> Axis:
     return axis if len(rows) == len(axis.numbers) else replace(axis, numbers=rows)
 
 
-def columns(numbers: Mapping[str, Array], sizes: bool) -> dict[str, tuple[Array, Array]]:
+def check_inferred(count: int, names: Collection[str]) -> None:
+    """Refuse more combinations of rows than are inferred one by one."""
+    if count > MOST:
+        raise InputError(
+            f'calibration = "auto" is found for each of {count:,} combinations of '
+            f"{', '.join(names)} in the rows; at most {MOST:,} are allowed: give "
+            'fewer rows, or calibration = "none"'
+        )
+
+
+def inferring_columns(numbers: Mapping[str, Array], sizes: bool) -> dict[str, tuple[Array, Array]]:
     """Columns that auto depends on, as codes (-1: none) and distinct values. With `sizes` also
     those of its interval, where all sizes within the published range count as one."""
     found = {}
@@ -479,7 +489,7 @@ def _sizes(name: str, axes: Sequence[Axis], said: Mapping[str, Any]) -> tuple[Ax
 
 def _tried(name: str, job: Axis, axes: Sequence[Axis], row: Array) -> Array:
     """The phases' values of an input; for a phase's own axis the value farthest outside."""
-    own = [in_phase(name, key) for key in phases.keys(job)]
+    own = [in_phase(name, key) for key in phase_keys(job)]
     tried = {key: axis.numbers[key] for axis in axes for key in own if key in axis.numbers}
     farthest = {key: values[int(np.argmax(beyond(name, values)))] for key, values in tried.items()}
     return np.array([farthest.get(key, value) for key, value in zip(own, row, strict=True)])

@@ -1,24 +1,27 @@
-"""Labels of own records in a spec: paths of files, and records of the files in `catalog`."""
+"""Labels of records in a spec: of the catalog, of files, and of the files in `catalog`."""
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ...catalog import (
+from fleetcube.catalog import (
+    CONFIGURED,
     KINDS,
     CatalogError,
     FileLabel,
     is_path,
+    json_label,
     linked,
     opened,
     own_labels,
     record,
 )
-from ..errors import InputError, check_texts
-from .axis import Axis
+from fleetcube.grid.errors import InputError, check_texts
+from fleetcube.grid.spec.axis import Axis
 
 NAME = "catalog"
 ABOUT = "files of your own records, one table [KIND.LABEL] each, whose labels this scenario may use"
@@ -47,6 +50,26 @@ def with_catalog(
     except CatalogError as error:
         raise InputError(str(error)) from None
     return {**scenario, **({NAME: files} if files else {})}, axes
+
+
+def record_names(kind: str, labels: Iterable[Any]) -> list[str]:
+    """The names of catalog records, with their editions. Raises InputError."""
+    try:
+        return [record(kind, label).name for label in labels]
+    except CatalogError as error:
+        raise InputError(str(error)) from None
+
+
+def label_of(kind: str, entry: Any) -> Any:
+    """The label for a model's file or configuration; other tables unchanged. Raises InputError."""
+    if kind != CONFIGURED:
+        return entry
+    if isinstance(entry, os.PathLike):
+        return os.fspath(entry)
+    try:
+        return entry if "values" in entry else json_label(entry)
+    except CatalogError as error:
+        raise InputError(str(error)) from None
 
 
 def located(spec: Any, folder: Path) -> Any:

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from ...catalog import Record
-from ...kernels.physics.roles import RECOMPUTED
-from . import patterns
-from .axis import Axis
+from fleetcube.catalog import Record
+from fleetcube.grid.spec.axis import Axis
+from fleetcube.kernels.physics.roles import RECOMPUTED
+from fleetcube.scenario import patterns
 
 KIND, _STAGES = "software", "pipeline_parallel"
 

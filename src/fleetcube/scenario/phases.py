@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.calculus.phases import in_phase, key_of, phase_of, without_phase
-from ...kernels.declare import OFF
-from ...kernels.graph.formulas import Graph
-from ...kernels.physics.roles import BEFORE, PHASED, SUMS
-from ..errors import InputError, nearest, shown
-from . import dates, graphs, patterns, values
-from .axes import PHASE, make_axis
-from .axis import Axis
+from fleetcube.grid.errors import InputError, nearest, shown
+from fleetcube.grid.spec import graphs, values
+from fleetcube.grid.spec.axes import PHASE, are_tables, make_axis
+from fleetcube.grid.spec.axis import Axis, phase_keys
+from fleetcube.kernels.calculus.phases import in_phase, key_of, phase_of, without_phase
+from fleetcube.kernels.declare import OFF
+from fleetcube.kernels.graph.formulas import Graph
+from fleetcube.kernels.physics.roles import BEFORE, PHASED, SUMS
+from fleetcube.scenario import dates, patterns
 
 NAME = PHASE
 EARLIER = BEFORE[0]
@@ -38,11 +39,6 @@ def apart(scenario: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
     return shared, made
 
 
-def keys(axis: Axis | None) -> list[str]:
-    """Name suffixes of the phases; empty without an axis of phases."""
-    return [] if axis is None else [key_of(name, k) for k, name in enumerate(axis.labels.tolist())]
-
-
 def _is_of_phase(name: Any) -> bool:
     return isinstance(name, str) and bool(phase_of(name))
 
@@ -53,13 +49,6 @@ def _known_key(name: str, known: Collection[str]) -> str:
         one = [in_phase(plain, key) for key in known]
         raise InputError(f"{name} is of no phase; {nearest(name, one, 'its phases are others')}")
     return key
-
-
-def joined(scenario: Mapping[str, Any], tables: Any) -> dict[str, Any]:
-    """A scenario with separately given phases added. Raises InputError if it already has phases."""
-    if NAME in scenario:
-        raise InputError("phases are given, and the scenario has some; give them once")
-    return {**scenario, NAME: tables}
 
 
 def with_phases(
@@ -99,11 +88,6 @@ def with_phases(
     labels = axis.labels.tolist()
     chosen = np.array([labels.index(named(name, labels)) for name in each.labels.tolist()])
     return shared, {**axes, NAME: following(graph, axis, shared).cut(chosen)}, False
-
-
-def are_tables(value: Any) -> bool:
-    """Whether a value is a list of phases rather than of their names."""
-    return isinstance(value, Sequence) and any(isinstance(table, Mapping) for table in value)
 
 
 def one(scenario: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -290,6 +274,6 @@ def parted(
             continue
         phased.add(name)
         rest = tuple(dim for dim in along if dim != NAME)
-        for k, key in enumerate(keys(phases)):
+        for k, key in enumerate(phase_keys(phases)):
             made[in_phase(name, key)] = rest, np.take(row, k, axis=along.index(NAME))
     return made, frozenset(phased)

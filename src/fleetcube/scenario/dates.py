@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from ..errors import InputError, shown
+from fleetcube.grid.errors import InputError, shown
 
 NAME = "start_date"
 ABOUT = "the day on which the job starts, so that tables say when it ends"

@@ -11,19 +11,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ...catalog import AUTO, CONFIGURED, FROM_FILES, KINDS, NONE, kind
-from ...catalog.units import spelling
-from ...kernels.calculus import derivatives
-from ...kernels.declare import Input
-from ...kernels.physics.graph import PHYSICS
-from ...kernels.physics.inputs import INPUTS
-from ...kernels.physics.roles import PHASED
-from . import dates, graphs, own_records, phases
-from .axes import PHASE
-from .designs import DESIGNS
-from .distributions import KINDS as DISTRIBUTIONS
-from .patterns import ABOUT, MODULE_WORDS, NAME, RECOMPUTED
-from .values import is_option, is_whole, known_names, row_of, unit_of
+from fleetcube.catalog import AUTO, CONFIGURED, FROM_FILES, KINDS, NONE, kind
+from fleetcube.catalog.units import spelling
+from fleetcube.grid.spec import graphs
+from fleetcube.grid.spec.axes import PHASE
+from fleetcube.grid.spec.designs import DESIGNS
+from fleetcube.grid.spec.distributions import KINDS as DISTRIBUTIONS
+from fleetcube.grid.spec.values import is_option, is_whole, known_names, row_of, unit_of
+from fleetcube.kernels.calculus import derivatives
+from fleetcube.kernels.declare import Input
+from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.kernels.physics.inputs import INPUTS
+from fleetcube.kernels.physics.roles import PHASED
+from fleetcube.scenario import dates, own_records, phases
+from fleetcube.scenario.patterns import ABOUT, MODULE_WORDS, NAME, RECOMPUTED
 
 Schema = dict[str, Any]
 # Draft 7: supported by TOML editors

@@ -1,0 +1,59 @@
+"""What the engine asks of training jobs; the physics' graph names this module.
+
+`grid/spec/application.py` says what each is.
+"""
+
+from collections.abc import Mapping
+from os import PathLike
+from typing import Any
+
+from fleetcube.kernels.physics.roles import WHOLES
+from fleetcube.scenario import auto
+from fleetcube.scenario.auto import FACTOR as INTERVAL
+from fleetcube.scenario.auto import check_inferred, inferring_columns
+from fleetcube.scenario.own_records import NAME, label_of, record_names, with_catalog
+from fleetcube.scenario.patterns import NAME as PATTERN
+from fleetcube.scenario.patterns import choice, spelled_axis, spelled_rows
+from fleetcube.scenario.reading import as_it_was, resolve
+from fleetcube.scenario.remarks import defaults, remarks, unstated
+
+__all__ = [
+    "AFFECTING",
+    "CODE",
+    "INTERVAL",
+    "TEXT_AXES",
+    "TEXT_LISTS",
+    "as_it_was",
+    "check_inferred",
+    "choice",
+    "defaults",
+    "inferring_columns",
+    "label_of",
+    "read_spec",
+    "record_names",
+    "remarks",
+    "resolve",
+    "spelled_axis",
+    "spelled_rows",
+    "unstated",
+    "with_catalog",
+]
+
+TEXT_AXES = (PATTERN,)
+TEXT_LISTS = (NAME,)
+# They void totals, or imply no calibration
+AFFECTING = auto.OWN.union(*WHOLES.values())
+_ROLES = ("failures", "learning", "model", "run")
+_SCENARIO = ("auto", "own_records", "patterns", "phases", "precedence", "reading", "remarks")
+CODE = (
+    *("kernels.physics.graph", "kernels.physics.roles"),
+    *(f"kernels.physics.{topic}.roles" for topic in _ROLES),
+    *(f"scenario.{module}" for module in _SCENARIO),
+)
+
+
+def read_spec(path: str | PathLike[str], inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The tables of a spec, a model's config.json or a framework's file."""
+    from fleetcube.formats.read import read_spec  # every framework's reader, and yaml
+
+    return read_spec(path, inputs)
