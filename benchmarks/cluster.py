@@ -28,7 +28,7 @@ from fleetcube.grid.plan import tiles
 from fleetcube.grid.plan.plan import Plan
 from fleetcube.grid.run import cluster
 from fleetcube.grid.run.recipe import Recipe
-from fleetcube.grid.store.journal import Block, Journal
+from fleetcube.grid.store.journal import Block, Journal, write_journal
 from fleetcube.grid.store.places.place import Folder
 from fleetcube.grid.store.writer import Writer
 from fleetcube.sweep import Sweep
@@ -240,7 +240,8 @@ def journal(blocks: int) -> float:
     BUILD.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(dir=BUILD))
     try:
-        kept = Journal(Folder(folder), [])
+        write_journal(Folder(folder), [])
+        kept = Journal(Folder(folder), b"", {})
         start = time.process_time()
         for number in range(blocks):
             kept.add(nothing(None, {"n_gpus": slice(number, number + 1)}))  # type: ignore[arg-type]

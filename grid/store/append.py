@@ -1,13 +1,14 @@
 """Append to a cube: axes gain labels at their ends, and finished blocks are kept."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import InputError
 from ..plan.fingerprint import difference
-from .journal import Block, read_journal, read_record
+from .examine import Contents, check_sealed
+from .journal import Block, attempt, parsed
 from .names import PLAN
 from .places.place import Place
 from .writer import Writer
@@ -18,27 +19,26 @@ if TYPE_CHECKING:
 _MAY_JOIN = ("catalog.", "formula.", "default.")  # entries that new labels add
 
 
-def stored_record(place: Place) -> dict[str, Any]:
-    """The record of a complete cube. Raises InputError for a damaged one."""
-    record = read_record(place, PLAN)
-    if record is None:
+def stored_plan(there: Contents, cannot: str) -> dict[str, Any]:
+    """The record of a cube; a damaged one is refused, stating what cannot be done."""
+    if there.plan is None:
+        check_sealed(there)
         raise InputError(
-            f"the record in {str(place)!r} is damaged, so nothing can be appended; "
+            f"the record in {str(there)!r} is damaged, so {cannot}; "
             "use --overwrite to write it again"
         )
-    return record
+    return there.plan
 
 
 def engine_of(place: Place) -> str:
     """The engine that computed a complete cube, to continue with it; else "auto"."""
-    return str((read_record(place, PLAN) or {"engine": "auto"})["engine"])
+    plan = attempt(place, PLAN)
+    return str((parsed(plan if isinstance(plan, bytes) else None) or {"engine": "auto"})["engine"])
 
 
-def check_grows(
-    place: Place, record: Mapping[str, Any], before: "xarray.Dataset", writer: Writer
-) -> None:
+def check_grows(there: Contents, before: "xarray.Dataset", writer: Writer) -> None:
     """Refuse a sweep that does more than add labels at the end of a cube's axes."""
-    new = writer.fingerprint
+    place, record, new = there.place, there.plan or {}, writer.fingerprint
     if all(record[key] == new[key] for key in ("outputs", "axes")):
         _check_dimensions(place, before, writer)
     axes = {f"axes.{name}" for name in new["axes"]} if record["axes"] == new["axes"] else set()
@@ -94,11 +94,11 @@ def _exact(label: Any) -> str:
     return f"{label:.17g}" if isinstance(label, float) else repr(label)
 
 
-def fitting(place: Place, writer: Writer) -> dict[Any, Block]:
+def fitting(stored_blocks: Iterable[Block], writer: Writer) -> dict[Any, Block]:
     """Blocks of a cube that are also blocks of a larger one, with the larger one's names."""
     stored = {
         file: (size, crc, sorted((dim, cut.start, cut.stop) for dim, cut in block.region.items()))
-        for block in read_journal(place).values()
+        for block in stored_blocks
         for file, size, crc in block.files
     }
     blocks: dict[Any, Block] = {}

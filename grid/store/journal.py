@@ -1,23 +1,22 @@
 """The record next to the arrays: the plan, the journal of finished blocks, and the seal."""
 
-import contextlib
 import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import google_crc32c
 
+from ...kernels.engines.job import pool
 from ..plan.tiles import Region
 from .chunks import LARGEST, is_sound
-from .names import JOURNAL, MOST_SEALED, PARTS, PLAN, ROOT, SEAL, OtherSizeError, digest, part_of
+from .names import JOURNAL, MOST_SEALED, PARTS, PLAN, ROOT, SEAL, OtherSizeError, digest
 from .places.place import Place
 
 READERS = 8  # files read in parallel
+MISSING = (FileNotFoundError, NotADirectoryError)
 
 
 @dataclass(frozen=True)
@@ -77,19 +76,6 @@ def _is_inside(name: Any) -> bool:
     return isinstance(name, str) and "\0" not in name and not {"", ".", ".."} & set(name.split("/"))
 
 
-def read_journal(place: Place) -> dict[Any, Block]:
-    """The finished blocks of a complete or unfinished cube; damaged lines are skipped."""
-    blocks: dict[Any, Block] = {}
-    with contextlib.suppress(FileNotFoundError):
-        blocks = blocks_of(place.read(JOURNAL))
-    for name in sorted(place.names(PARTS) or ()):
-        with contextlib.suppress(FileNotFoundError):
-            part = place.read(name)
-            if part.startswith(part_of(place.read(PLAN))):
-                blocks |= blocks_of(part)
-    return blocks
-
-
 def blocks_of(journal: bytes) -> dict[Any, Block]:
     """The finished blocks in a journal; torn and damaged lines are skipped."""
     # without a newline the last line is torn
@@ -97,10 +83,12 @@ def blocks_of(journal: bytes) -> dict[Any, Block]:
     return {block.key: block for line in lines if (block := _block(line)) is not None}
 
 
-def write_journal(place: Place, blocks: Iterable[Block]) -> None:
-    """Write a whole journal."""
+def write_journal(place: Place, blocks: Iterable[Block], parts: Iterable[str] = ()) -> None:
+    """Write a whole journal in place of its parts."""
     place.write(JOURNAL, _whole(blocks))
-    _drop_parts(place)
+    # after the whole: if killed in between, a block is listed twice instead of lost
+    for name in parts:
+        place.delete(name)
 
 
 def _whole(blocks: Iterable[Block]) -> bytes:
@@ -108,19 +96,12 @@ def _whole(blocks: Iterable[Block]) -> bytes:
     return b"".join(map(journal_line, sorted(blocks, key=lambda block: block.key)))
 
 
-def _drop_parts(place: Place) -> None:
-    # after the whole: if killed in between, a block is listed twice instead of lost
-    for name in place.names(PARTS) or ():
-        place.delete(name)
-
-
 class Journal:
     """The journal of an unfinished cube, to which any thread adds finished blocks."""
 
-    def __init__(self, place: Place, blocks: Iterable[Block]) -> None:
-        self.blocks = {block.key: block for block in blocks}
-        write_journal(place, self.blocks.values())
-        self._log = place.log()
+    def __init__(self, place: Place, plan: bytes, blocks: Mapping[Any, Block]) -> None:
+        self.blocks = {**blocks}  # those that the journal there has
+        self._log = place.log(plan)
         self._lock = threading.Lock()
         self._synced = time.monotonic()
 
@@ -142,23 +123,15 @@ class Journal:
             self._log.close()
 
 
-def write_record(place: Place, name: str, value: Mapping[str, Any]) -> None:
-    """Write JSON, preceded by its checksum."""
-    place.write(name, _record(value))
-
-
-def _record(value: Mapping[str, Any]) -> bytes:
+def record_bytes(value: Mapping[str, Any]) -> bytes:
+    """JSON, preceded by its checksum."""
     body = json.dumps(value).encode()  # in its order: that of a table's inputs is their labels'
     return digest(body).encode() + b" " + body + b"\n"
 
 
-def read_record(place: Place, name: str) -> dict[str, Any] | None:
-    """JSON written by `write_record`; None if it is missing or damaged."""
-    try:
-        data = place.read(name)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    checksum, _, body = data.partition(b" ")
+def parsed(data: bytes | None) -> dict[str, Any] | None:
+    """JSON of `record_bytes`; None if it is missing or damaged."""
+    checksum, _, body = (data or b"").partition(b" ")
     if not body.endswith(b"\n") or checksum != digest(body[:-1]).encode():
         return None
     try:
@@ -168,10 +141,10 @@ def read_record(place: Place, name: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def read_seal(place: Place) -> dict[str, tuple[int, str]] | None:
+def sealed_sums(seal: bytes | None) -> dict[str, tuple[int, str]] | None:
     """Size and sha256 of the files other than chunks; None without a sound seal."""
     try:
-        files = (read_record(place, SEAL) or {})["files"]
+        files = (parsed(seal) or {})["files"]
         sealed = {name: (int(size), str(sha256)) for name, (size, sha256) in files.items()}
     except (KeyError, AttributeError, TypeError, ValueError, OverflowError):
         return None
@@ -180,51 +153,51 @@ def read_seal(place: Place) -> dict[str, tuple[int, str]] | None:
     return sealed if sound and sum(sizes) <= MOST_SEALED else None
 
 
-def seal(place: Place, blocks: Iterable[Block], files: Mapping[str, bytes]) -> None:
+def seal(place: Place, blocks: Iterable[Block], files: Mapping[str, bytes], plan: bytes) -> None:
     """Complete a cube: the seal with checksums of all files but the chunks, and the root last.
     Readers do not see a cube until its root exists. If readers see it being written, arrays get
     their metadata only now: earlier, they would read as fill values."""
-    sealed = {**files, JOURNAL: _whole(blocks), PLAN: place.read(PLAN)}
+    sealed = {**files, JOURNAL: _whole(blocks), PLAN: plan}
     sums = {name: [len(data), digest(data)] for name, data in sealed.items()}
     with place.group_commit() as write:
         write(JOURNAL, sealed[JOURNAL])
-        write(SEAL, _record({"files": sums}))
-        _drop_parts(place)
+        write(SEAL, record_bytes({"files": sums}))
+        for name in place.names(PARTS) or ():  # listed now, since an earlier list may have lagged
+            place.delete(name)
         for name, data in files.items():
             if name != ROOT and place.in_sight:
                 write(name, data)
         write(ROOT, files[ROOT])
 
 
-def read_file(place: Place, name: str, size: int | None = None) -> bytes | str:
-    """A file, or what is wrong with it; a file of another size is not read."""
+def attempt(place: Place, name: str, size: int | None = None) -> bytes | OSError:
+    """A file, or why it cannot be read; a file of another size is not read."""
     try:
         return place.read(name, size)
-    except OtherSizeError as error:
-        return str(error)
     except ConnectionError:  # does not concern the file
         raise
     except OSError as error:
-        missing = isinstance(error, FileNotFoundError | NotADirectoryError)
-        return "is missing" if missing else f"cannot be read: {error.strerror}"
+        return error
 
 
-def read_files(place: Place, sealed: Mapping[str, tuple[int, str]]) -> dict[str, bytes | str]:
-    """Files by name, as returned by `read_file`, read in parallel."""
-    sizes = [size for size, _ in sealed.values()]
-    with ThreadPoolExecutor(READERS) as readers:
-        return dict(zip(sealed, readers.map(partial(read_file, place), sealed, sizes), strict=True))
+def wrong_with(error: OSError) -> str:
+    """What is wrong with a file that cannot be read."""
+    if isinstance(error, OtherSizeError):
+        return str(error)
+    return "is missing" if isinstance(error, MISSING) else f"cannot be read: {error.strerror}"
 
 
 def damaged_files(
-    files: Mapping[str, bytes | str], sealed: Mapping[str, tuple[int, str]]
+    files: Mapping[str, bytes | OSError], sealed: Mapping[str, tuple[int, str]]
 ) -> dict[str, str]:
     """Files that differ from their seal, and what is wrong with each."""
     damage = {}
-    for name, (_, sha256) in sealed.items():
+    for name, (size, sha256) in sealed.items():
         data = files[name]
-        if isinstance(data, str):
-            damage[name] = data
+        if isinstance(data, OSError):
+            damage[name] = wrong_with(data)
+        elif len(data) != size:
+            damage[name] = f"holds {len(data)} bytes, not {size}"
         elif digest(data) != sha256:
             damage[name] = "does not match its checksum"
     return damage
@@ -239,16 +212,15 @@ def damaged_chunks(
     def check(block: Block) -> dict[str, str]:
         damage = {}
         for name, size, crc in block.files:
-            # limited, since a forged journal may list any file as a chunk
-            data = read_file(place, name, size) if size <= LARGEST else "is too large for a chunk"
-            if isinstance(data, str):
-                damage[name] = data
+            if size > LARGEST:  # a forged journal may list any file as a chunk
+                damage[name] = "is too large for a chunk"
+            elif isinstance(data := attempt(place, name, size), OSError):
+                damage[name] = wrong_with(data)
             elif not is_sound(data, size, crc):
                 damage[name] = "does not match its checksum"
         done(len(block.files))
         return damage
 
     blocks = list(blocks)
-    with ThreadPoolExecutor(READERS) as readers:
-        checked = zip(blocks, readers.map(check, blocks), strict=True)
-        return {block.key: damage for block, damage in checked if damage}
+    checked = zip(blocks, pool(READERS).map(check, blocks), strict=True)
+    return {block.key: damage for block, damage in checked if damage}

@@ -20,9 +20,9 @@ def known_layout(place: Place, attributes: Mapping[str, Any]) -> int:
     if isinstance(layout, bool) or not isinstance(layout, int) or layout < 0:
         raise InputError(f"{str(place)!r} is damaged: {KEY} is not a whole number; write it again")
     if layout > LAYOUT:
-        said = attributes.get("fleetcube_version")
-        known = isinstance(said, str) and re.fullmatch(r"[0-9]+(\.[0-9]+){1,3}", said)
-        newer = f"fleetcube >= {said}" if known else "a newer fleetcube"
+        version = attributes.get("fleetcube_version")
+        numbered = isinstance(version, str) and re.fullmatch(r"[0-9]+(\.[0-9]+){1,3}", version)
+        newer = f"fleetcube >= {version}" if numbered else "a newer fleetcube"
         raise InputError(
             f"{str(place)!r} has layout {str(layout)[:20]}, and fleetcube {own_version()} reads up "
             f"to {LAYOUT}; install {newer}"

@@ -41,17 +41,14 @@ class SealedStore(WrapperStore[Store]):
 
     @cached_property
     def arrays(self) -> dict[str, Stored]:
-        """The metadata of every array. Raises ValueError for what fleetcube never writes."""
+        """The metadata of every array. Raises ValueError, KeyError or TypeError for what fleetcube
+        never writes."""
         metas = {name: name.rpartition("/")[0] for name in self.files if name.endswith(f"/{ROOT}")}
         return {
             array: Stored.of(json.loads(self.files[name]))
             for name, array in metas.items()
             if not array.startswith(GROUP)
         }
-
-    def check(self) -> None:
-        """Raise ValueError, KeyError or TypeError for arrays that fleetcube never writes."""
-        _ = self.arrays
 
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None

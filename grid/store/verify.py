@@ -3,7 +3,7 @@
 import json
 import os
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import zarr
@@ -11,27 +11,20 @@ import zarr
 from ..errors import InputError
 from ..plan.execute import evaluate_block
 from ..plan.fingerprint import asked, difference
+from ..plan.plan import Plan
 from ..plan.written import as_it_was, restored
 from ..progress import expected
 from ..run.evaluation import Evaluation
-from .cube import (
-    added,
-    check_sealed,
-    damage,
-    is_ours,
-    layout_of,
-    open_cube,
-    reading,
-    sealed_files,
-    spec_of,
-)
-from .journal import read_journal, read_record
+from .cube import as_sealed, damage, opened, reading, spec_of
+from .examine import Contents, check_sealed, examine
 from .layout import LAYOUT, repeats
-from .names import PLAN, ROOT
+from .names import ROOT
 from .places.address import place_of
-from .places.place import Place
 from .sealed import SealedStore
 from .writer import Writer
+
+if TYPE_CHECKING:
+    import xarray
 
 _SPEC = ("scenario", "axes", "outputs")  # entries of a record that repeat the spec
 _REWRITE = "its bytes are as sealed: write it again with --overwrite"
@@ -61,35 +54,57 @@ def verify(path: str | os.PathLike[str], samples: int = 16, seed: int = 0) -> Re
     place = place_of(path)
     if str(place).endswith(".partial"):
         raise InputError(f"{str(place)!r} is not complete; `run --resume` finishes it")
-    if not is_ours(place) and not place.exists():
+    there = examine(place)
+    if not there.is_ours and not there.exists:
         raise InputError(f"there is no cube {str(place)!r}; name a place that `run` wrote to")
-    check_sealed(place)
-    layout = layout_of(place)
+    check_sealed(there)
+    _ = there.layout  # refused if newer than ours
     report = Report()
-    report.chunks = sum(len(block.files) for block in read_journal(place).values())
-    report.problems = damage(place, expected(report.chunks, "chunks"))
-    if names := added(place):
+    report.chunks = sum(len(block.files) for block in there.blocks.values())
+    report.problems = damage(there, expected(report.chunks, "chunks"))
+    if names := there.added():
         report.advice = (
             f"another program added {names}; `open_cube(CUBE, verify=False)` reads it as it is"
         )
     if not report.problems:
-        _compare(place, layout or 0, samples, seed, report)
+        _compare(as_sealed(there), samples, seed, report)
     return report
 
 
-def _compare(place: Place, layout: int, samples: int, seed: int, report: Report) -> None:
+def _compare(there: Contents, samples: int, seed: int, report: Report) -> None:
     """Compare a cube whose bytes are sound with its own spec."""
-    cube = open_cube(str(place))
-    with reading(place):
-        files = sealed_files(place)
-        store = SealedStore(place.source(), place, files)
-        group = zarr.open_group(store, mode="r", use_consolidated=False)
-        spec = spec_of(cube.attrs)
-        if not repeats(files):
+    cube = opened(there)
+    again = _planned_again(there, cube, report)
+    if again is not None:
+        plan, writer = again
+        with reading(there.place):
+            written, files = writer.files, there.contents
+            report.problems += [
+                f"the labels {name!r} are not those of its spec"
+                for name, (_, labels, _) in writer.coordinates().items()
+                if name not in cube.coords or not _same(cube[name].values, labels)
+            ]
+        report.problems += [
+            f"{name} is not what its spec gives"
+            for name in sorted(written.keys() | files.keys())
+            if name.endswith(ROOT) and files.get(name) != written.get(name)
+        ]
+        if not report.problems:
+            _compare_samples(there, plan, samples, seed, report)
+    if report.problems:
+        report.advice = _REWRITE
+
+
+def _planned_again(
+    there: Contents, cube: "xarray.Dataset", report: Report
+) -> tuple[Plan, Writer] | None:
+    """The plan of a cube's spec, for NumPy, and what would write it now; None where that cannot be
+    compared, as the report then states."""
+    with reading(there.place):
+        spec, record = spec_of(cube.attrs), there.plan or {}
+        if not repeats(there.contents):
             report.problems.append(f"{ROOT} does not repeat the metadata of the arrays")
-            report.advice = _REWRITE
-            return
-        record = read_record(place, PLAN) or {}
+            return None
         engine, infeasible, dtype = (record[name] for name in ("engine", "infeasible", "dtype"))
         mask = infeasible == "exclude"
         chunks = {
@@ -97,77 +112,62 @@ def _compare(place: Place, layout: int, samples: int, seed: int, report: Report)
             for name, sizes in record.items()
             if name.startswith("chunks.")
         }
-    with reading(place):
-        said = asked(spec)
         try:
             axes = restored(spec["axes"], cube)
         except InputError:
             raise
         except ValueError as error:
             report.problems.append(str(error))
-            report.advice = _REWRITE
-            return
+            return None
         try:
-            spec = {**spec, "axes": axes}
-            sweep = Evaluation(as_it_was(spec), axes, spec["outputs"])
-            writer = Writer(sweep._plan(engine, mask), spec, dtype, {}, chunks)
+            sweep = Evaluation(as_it_was({**spec, "axes": axes}), axes, spec["outputs"])
+            writer = Writer(sweep._plan(engine, mask), {**spec, "axes": axes}, dtype, {}, chunks)
         except InputError as error:
             report.notes.append(f"no samples: the cube's spec is now refused ({error})")
-            return
-        others = [
-            f"the labels {name!r} are not those of its spec"
-            for name, (_, labels, _) in writer.coordinates().items()
-            if name not in cube.coords or not _same(cube[name].values, labels)
-        ]
-    own = [
-        {name: value for name, value in entries.items() if name.split(".")[0] in _SPEC}
-        for entries in (record, writer.fingerprint)
+            return None
+        facts = (record, asked(spec) if there.layout == 0 else writer.fingerprint)
+    entries = [
+        {name: value for name, value in each.items() if name.split(".")[0] in _SPEC}
+        for each in facts
     ]
-    if layout == 0:  # its record has the spec as written, and tables in another order
-        own = [json.loads(json.dumps(entries, sort_keys=True)) for entries in (own[0], said)]
-    if (other := difference(*own)) is not None:
+    if there.layout == 0:  # its record has the spec as written, and tables in another order
+        entries = [json.loads(json.dumps(each, sort_keys=True)) for each in entries]
+    if (other := difference(*entries)) is not None:
         report.problems.append(f"its spec is not that of its record: {other}")
-        report.advice = _REWRITE
-        return
-    changed = difference(record, writer.fingerprint)
-    if layout < LAYOUT:
-        report.notes.append(f"no samples: the cube is of an older fleetcube, in layout {layout}")
-        return
-    if changed is not None:
+    elif there.layout != LAYOUT:
+        older = f"the cube is of an older fleetcube, in layout {there.layout}"
+        report.notes.append(f"no samples: {older}")
+    elif (changed := difference(record, writer.fingerprint)) is not None:
         report.notes.append(f"no samples: since the cube was written, this changed: {changed}")
-        return
-    report.problems += others
-    with reading(place):
-        written = writer.files
-    report.problems += [
-        f"{name} is not what its spec gives"
-        for name in sorted(written.keys() | files.keys())
-        if name.endswith(ROOT) and files.get(name) != written.get(name)
-    ]
-    if report.problems:
-        report.advice = _REWRITE
-        return
-    plan = sweep._plan("numpy", mask)
+    else:
+        return sweep._plan("numpy", mask), writer
+    return None
+
+
+def _compare_samples(there: Contents, plan: Plan, samples: int, seed: int, report: Report) -> None:
+    """Compare values at random points of every variable with those computed by NumPy."""
+    store = SealedStore(there.place.source(), there.place, there.contents)
+    with reading(there.place):
+        group = zarr.open_group(store, mode="r", use_consolidated=False)
     random = np.random.default_rng(seed)
     for name in plan.outputs:
         dims = plan.out_dims[name]
-        with reading(place):
+        with reading(there.place):
             array: Any = group[name]
             tolerance = TOLERANCE[str(array.dtype)]
         for _ in range(samples if dims else 1):
-            at = {dim: int(random.integers(plan.sizes[dim])) for dim in dims}
+            point = {dim: int(random.integers(plan.sizes[dim])) for dim in dims}
             out = np.empty((1,) * len(dims), np.int8 if tolerance == 0 else np.float64)
-            region = {dim: slice(k, k + 1) for dim, k in at.items()}
+            region = {dim: slice(k, k + 1) for dim, k in point.items()}
             evaluate_block(plan, dims, region, {name: out}, 1)
-            expected = out.reshape(-1)[0].astype(array.dtype)
-            with reading(place):
-                cell = array[tuple(at[dim] for dim in plan.user_dims(name)) or ...]
+            computed = out.reshape(-1)[0].astype(array.dtype)
+            with reading(there.place):
+                cell = array[tuple(point[dim] for dim in plan.user_dims(name)) or ...]
                 value = np.asarray(cell, float).item()
             report.samples += 1
-            if not np.isclose(value, expected, rtol=tolerance, atol=0, equal_nan=True):
-                where = ", ".join(f"{dim} {k}" for dim, k in at.items()) or "the one point"
-                report.problems.append(f"{name} at {where} is {value!r}, computed {expected!r}")
-                report.advice = _REWRITE
+            if not np.isclose(value, computed, rtol=tolerance, atol=0, equal_nan=True):
+                where = ", ".join(f"{dim} {k}" for dim, k in point.items()) or "the one point"
+                report.problems.append(f"{name} at {where} is {value!r}, computed {computed!r}")
 
 
 def _same(stored: Any, labels: Any) -> bool:

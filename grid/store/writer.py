@@ -29,16 +29,14 @@ from ..progress import expected
 from ..spec.axis import Array
 from .chunks import MOST, MOST_TEXT, encode, fill
 from .empty import empty_cube
+from .examine import Contents
 from .journal import (
     Block,
     Journal,
+    attempt,
     damaged_chunks,
     journal_line,
-    read_file,
-    read_journal,
-    read_record,
     seal,
-    write_record,
 )
 from .names import JOURNAL, LOCK, PARTS, PLAN, ROOT
 from .places.durable import Group
@@ -141,19 +139,22 @@ class Writer:
         chunks = {name: self.stored_chunks(name) for name in self.plan.outputs}
         return empty_cube(self.plan, self.spec, self.dtype, chunks, self.coordinates())
 
-    def run(self, place: Place, threads: int, elsewhere: Elsewhere | None = None) -> None:
-        """Finish an unfinished cube, keeping its sound blocks; its lock is held."""
+    def run(
+        self,
+        place: Place,
+        plan: bytes,
+        blocks: Mapping[Any, Block],
+        threads: int,
+        elsewhere: Elsewhere | None = None,
+    ) -> None:
+        """Finish an unfinished cube that has its plan and some sound blocks; its lock is held."""
         files = self.files
-        blocks = self._finished(place, files)
         # Icechunk keeps no chunk without its array; elsewhere an array would read as fill values
         if not place.in_sight:
             for name in sorted(files, key=lambda name: not name.endswith(ROOT)):  # arrays first
-                if name != ROOT and read_file(place, name) != files[name]:
+                if name != ROOT and attempt(place, name) != files[name]:
                     place.write(name, files[name])
-        journal = Journal(place, blocks.values())
-        # after the journal: an old one hidden by a lagging listing must not count for this plan
-        if read_record(place, PLAN) is None:
-            write_record(place, PLAN, self.fingerprint)
+        journal = Journal(place, plan, blocks)
         try:
             tasks = [
                 (dims, region)
@@ -169,7 +170,8 @@ class Writer:
             if elsewhere is not None:
                 for block in elsewhere(self, tasks):
                     self.finish(journal, block)
-                self._sweep(place, files, journal.blocks.values())  # files of workers that died
+                # files of workers that died
+                self.sweep(place, journal.blocks.values(), place.names(PARTS) or ())
             else:
                 # JAX has its own threads; else a block per thread, others wait for disk or network
                 writing = 1 if self.plan.engine in JAX else threads
@@ -179,7 +181,7 @@ class Writer:
                 )
         finally:
             journal.close()
-        seal(place, journal.blocks.values(), files)
+        seal(place, journal.blocks.values(), files, plan)
         log.info("%s: sealed, %d blocks", place, len(journal.blocks))
 
     def size(self, unit: int, sampled: bool) -> tuple[float, float]:
@@ -194,8 +196,8 @@ class Writer:
             counts = [len(pieces) for pieces in cuts]
             count, blocks = math.prod(counts), []
             for k in np.linspace(0, count - 1, min(count, SAMPLED)).astype(int):
-                at = np.unravel_index(k, counts) if counts else ()
-                region = {dim: pieces[i] for dim, pieces, i in zip(dims, cuts, at, strict=True)}
+                cell = np.unravel_index(k, counts) if counts else ()
+                region = {dim: pieces[i] for dim, pieces, i in zip(dims, cuts, cell, strict=True)}
                 blocks.append(fill(dims, region))
             lines = sum(len(journal_line(block)) for block in blocks)
             chunks = sum(in_units(size, unit) for block in blocks for _, size, _ in block.files)
@@ -251,27 +253,21 @@ class Writer:
         cuts = zip(self.plan.user_dims(name), self.stored_chunks(name), strict=True)
         return "/".join([name, "c", *(str(region[dim].start // size) for dim, size in cuts)])
 
-    def _finished(self, place: Place, files: Mapping[str, bytes]) -> dict[Any, Block]:
-        """The intact blocks of an unfinished cube; everything else is removed."""
-        intact = {}
-        if read_record(place, PLAN) is not None:
-            due = {block.key: block for block in self.due()}
-            intact = {
-                key: block
-                for key, block in read_journal(place).items()
-                if key in due and block.fits(due[key])
-            }
-            for key in damaged_chunks(place, intact.values()):
-                del intact[key]
-        self._sweep(place, files, intact.values())
-        return intact
+    def sound(self, there: Contents) -> dict[Any, Block]:
+        """The blocks of an unfinished cube that are due and intact."""
+        due = {block.key: block for block in self.due()}
+        fits = {
+            key: block for key, block in there.blocks.items() if key in due and block.fits(due[key])
+        }
+        damaged = damaged_chunks(there.place, fits.values())
+        return {key: block for key, block in fits.items() if key not in damaged}
 
-    def _sweep(self, place: Place, files: Mapping[str, bytes], blocks: Iterable[Block]) -> None:
+    def sweep(self, place: Place, blocks: Iterable[Block], parts: Iterable[str]) -> None:
         """Remove what belongs neither to the empty cube nor to finished blocks."""
         kept = {name for block in blocks for name, _, _ in block.files}
-        kept |= {PLAN, LOCK, JOURNAL, *(place.names(PARTS) or ())}
+        kept |= {PLAN, LOCK, JOURNAL, *parts}
         if not place.in_sight:
-            kept |= files.keys() - {ROOT}
+            kept |= self.files.keys() - {ROOT}
         place.keep(kept)
 
 

@@ -109,7 +109,7 @@ class Sweep(Evaluation):
         URL.
         """
         from fleetcube.grid.store.append import engine_of
-        from fleetcube.grid.store.cube import check_chunks, store
+        from fleetcube.grid.store.cube import Mode, check_chunks, store
         from fleetcube.grid.store.places.address import place_of
         from fleetcube.grid.store.places.place import Folder
 
@@ -124,9 +124,7 @@ class Sweep(Evaluation):
                     plan,
                     self.spec,
                     place,
-                    overwrite=overwrite,
-                    resume=resume,
-                    append=append,
+                    Mode(overwrite, resume, append),
                     dtype=check_dtype(dtype),
                     chunks=check_chunks(plan, chunks),
                     threads=asked._cores,

@@ -18,7 +18,8 @@ import numpy as np
 from numcodecs import Blosc, Zstd
 
 from fleetcube import Settings, Sweep
-from fleetcube.grid.store.journal import Block, read_journal, write_journal
+from fleetcube.grid.store.examine import examine
+from fleetcube.grid.store.journal import Block, write_journal
 from fleetcube.grid.store.places.place import Folder
 
 from ..grid.test_tampered import attributes, repeat, seal_anew
@@ -208,7 +209,7 @@ def bombs(folder: Path, long: bool = False) -> dict[str, Path]:
         os.truncate(os.open(path / f"job_time/c/9{k}", os.O_CREAT | os.O_RDWR), 1 << 30)
         files.append((f"job_time/c/9{k}", 1 << 30, 1))
     more = Block(("n_gpus",), (0,), (2,), tuple(files))
-    write_journal(Folder(path), [*read_journal(Folder(path)).values(), more])
+    write_journal(Folder(path), [*examine(Folder(path)).blocks.values(), more])
     seal_anew(path)
     if long:  # it is not refused
         made["a coordinate of 2^24 values, to which the spec refers"] = path = cube("referred")

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from fleetcube import InputError, Settings, Sweep, open_cube
+from fleetcube.grid.store.examine import examine
 from fleetcube.grid.store.names import LOCK, PARTS
 from fleetcube.grid.store.places import objects
 from fleetcube.grid.store.places.objects import Objects
@@ -267,7 +268,7 @@ def attack(server: str, tries: int) -> list[str]:
         run = Attack(bucket, faults, seed=tries)
         lacks = run.told(lambda: sweep("first").to_zarr(f"{bucket}/begun.zarr"))
         if lacks:
-            if Objects(f"{bucket}/begun.zarr").exists():
+            if examine(Objects(f"{bucket}/begun.zarr")).exists:
                 raise WrongError("refused, and written")
             run.ways = (run.reread,)
         wrong = []

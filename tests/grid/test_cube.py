@@ -12,9 +12,9 @@ import zarr
 
 from fleetcube import Settings, Sweep, open_cube
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.store import journal
 from fleetcube.grid.store import writer as writer_module
 from fleetcube.grid.store.cube import damage, in_order
+from fleetcube.grid.store.examine import examine
 from fleetcube.grid.store.places.place import Folder
 from fleetcube.tables import tables as slicing
 
@@ -160,7 +160,7 @@ def test_all_that_a_cube_takes_of_a_disk_is_counted(
 def test_what_is_there_has_room(sweep: Sweep, tmp_path: Path, monkeypatch: Patch, how: str) -> None:
     chunks = {"n_gpus": 1}
     path = sweep.to_zarr(tmp_path / "a.zarr", chunks=chunks)
-    blocks = list(journal.read_journal(Folder(path)).values())
+    blocks = list(examine(Folder(path)).blocks.values())
     chunks_alone = sum(size for block in blocks for _, size, _ in block.files)
     taken = _taken(path, 1) - 0.4 * chunks_alone
     if how == "resume":
@@ -170,7 +170,7 @@ def test_what_is_there_has_room(sweep: Sweep, tmp_path: Path, monkeypatch: Patch
         sweep = Sweep(sweep.spec["scenario"], axes, sweep.spec["outputs"])
     monkeypatch.setattr(Folder, "room", lambda _: (taken, math.inf, 1))
     sweep.to_zarr(path, chunks=chunks, **{how: True})
-    assert not damage(Folder(path))
+    assert not damage(examine(Folder(path)))
 
 
 def test_a_failed_run_is_continued(sweep: Sweep, tmp_path: Path, monkeypatch: Patch) -> None:

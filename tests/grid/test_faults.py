@@ -14,7 +14,8 @@ import zarr
 
 from fleetcube import Settings, Sweep, open_cube
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.store import cube, journal
+from fleetcube.grid.store import cube
+from fleetcube.grid.store.examine import examine
 from fleetcube.grid.store.names import PLAN, SEAL
 from fleetcube.grid.store.places.place import Folder
 
@@ -86,12 +87,12 @@ def test_an_interrupt_says_what_is_kept(folder: Path, whole: Path) -> None:
     running = subprocess.Popen([*RUN, "a.zarr"], cwd=folder, stderr=subprocess.PIPE, text=True)
     partial = folder / "a.zarr.partial"
     end = time.monotonic() + 600
-    while len(journal.read_journal(Folder(partial))) < 5 and time.monotonic() < end:
+    while len(examine(Folder(partial)).blocks) < 5 and time.monotonic() < end:
         time.sleep(0.002)
     running.send_signal(signal.SIGINT)
     _, told = running.communicate(timeout=600)
     assert running.returncode == 130, told
-    kept = len(journal.read_journal(Folder(partial)))
+    kept = len(examine(Folder(partial)).blocks)
     assert told.splitlines()[-1] == (
         f"fleetcube: stopped; {kept} finished blocks are kept in 'a.zarr.partial'; "
         "`run --resume` continues it"
@@ -199,25 +200,25 @@ def test_no_byte_of_a_chunk_reads_back_changed(small: Path) -> None:
         array: Any = zarr.open_array(small / name, mode="r")
 
         def check(_: int, array: Any = array) -> None:
-            assert cube.damage(Folder(small))
+            assert cube.damage(examine(Folder(small)))
             with pytest.raises((ValueError, RuntimeError)):
                 array[...]
 
         each_byte(next(file for file in (small / name / "c").rglob("*") if file.is_file()), check)
-    assert cube.damage(Folder(small)) == []
+    assert cube.damage(examine(Folder(small))) == []
 
 
 @pytest.mark.slow
 def test_no_cube_opens_whose_metadata_has_a_byte_changed(small: Path) -> None:
     """Bytes all over every file that is not a chunk: metadata, coordinates, journal, seal."""
-    blocks = journal.read_journal(Folder(small)).values()
+    blocks = examine(Folder(small)).blocks.values()
     chunks = {name for block in blocks for name, _, _ in block.files}
     names = contents(small).keys() - chunks
     assert {"zarr.json", SEAL, PLAN, "n_gpus/c/0"} <= names
 
     def check(_: int) -> None:
         with pytest.raises(InputError):
-            cube.sealed_files(Folder(small))
+            cube.as_sealed(examine(Folder(small)))
 
     for name in sorted(names):
         each_byte(small / name, check, 15)

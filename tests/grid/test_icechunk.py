@@ -17,7 +17,7 @@ import zarr
 
 from fleetcube import Sweep, open_cube
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.store import journal
+from fleetcube.grid.store.examine import examine
 from fleetcube.grid.store.names import JOURNAL, RECORD
 from fleetcube.grid.store.places import icechunk as icechunk_store
 from fleetcube.grid.store.places.address import place_of
@@ -120,13 +120,13 @@ def test_a_stopped_run_goes_on(
         sweep.to_zarr(stopped, chunks=CHUNKS, dtype="float32", resume=True)
     if harm:
         partial = Icechunk(stopped, UNFINISHED)
-        name = list(journal.read_journal(partial).values())[2].files[0][0]
+        name = list(examine(partial).blocks.values())[2].files[0][0]
         with partial.one_writer():
             partial.write(name, b"other bytes")
             partial.commit("harm")
     wrote = blocks_written(monkeypatch)
     sweep.to_zarr(stopped, chunks=CHUNKS, resume=True)
-    assert len(wrote) == len(journal.read_journal(Icechunk(stopped))) - 5 + harm
+    assert len(wrote) == len(examine(Icechunk(stopped)).blocks) - 5 + harm
     assert held(stopped) == contents(Path(sweep.to_zarr(tmp_path / "whole.zarr", chunks=CHUNKS)))
 
 
@@ -225,14 +225,14 @@ def test_a_killed_run_is_continued(tmp_path: Path, monkeypatch: Patch) -> None:
     run = [sys.executable, "-c", KILLED, "run", "spec.toml", "-o", url, *chunks]
     running = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert running.returncode == -signal.SIGKILL, running.stderr
-    done = len(journal.read_journal(Icechunk(url, UNFINISHED)))
+    done = len(examine(Icechunk(url, UNFINISHED)).blocks)
     sweep = Sweep.from_file(tmp_path / "spec.toml")
     sizes = {"n_gpus": 4, "gpu_mttf": 6}
     monkeypatch.setattr(icechunk_store, "COMMIT_SECONDS", 0.05)  # commits amid the writing
     with monkeypatch.context() as patch:
         wrote = blocks_written(patch)
         sweep.to_zarr(url, chunks=sizes, resume=True)
-    assert 0 < done == len(journal.read_journal(Icechunk(url))) - len(wrote)
+    assert 0 < done == len(examine(Icechunk(url)).blocks) - len(wrote)
     assert held(url) == contents(Path(sweep.to_zarr(tmp_path / "whole.zarr", chunks=sizes)))
 
 

@@ -23,6 +23,7 @@ from numcodecs import Blosc, Zstd
 from fleetcube import InputError, Settings, Sweep, open_cube
 from fleetcube.explore.view import View
 from fleetcube.grid.store import journal
+from fleetcube.grid.store.examine import examine
 from fleetcube.grid.store.names import PLAN, SEAL
 from fleetcube.grid.store.places.objects import Objects
 from fleetcube.grid.store.places.place import Folder
@@ -255,12 +256,12 @@ def outdated(cube: Path) -> None:
         {"outputs": OUTPUTS, "scenario": SCENARIO, "axes": AXES}
     )
     (cube / "zarr.json").write_text(json.dumps(held), encoding="utf-8")
-    record = journal.read_record(Folder(cube), PLAN)
+    record = examine(Folder(cube)).plan
     assert record is not None
     text = json.dumps(COUPLED)
     record["axes.both"] = f"{text[:40]}... sha256 {hashlib.sha256(text.encode()).hexdigest()[:32]}"
     record["version.fleetcube"] = "0.2.0"
-    journal.write_record(Folder(cube), PLAN, dict(sorted(record.items())))
+    Folder(cube).write(PLAN, journal.record_bytes(dict(sorted(record.items()))))
     seal_anew(cube)
 
 

@@ -23,7 +23,7 @@ from zarr.storage import ObjectStore
 
 from fleetcube import Settings, Sweep, open_cube
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.store import journal
+from fleetcube.grid.store.examine import examine
 from fleetcube.grid.store.names import JOURNAL, LOCK, PARTS, PLAN, ROOT, SEAL
 from fleetcube.grid.store.places import objects
 from fleetcube.grid.store.places.address import place_of
@@ -182,7 +182,7 @@ def test_a_stopped_run_is_continued(sweep: Sweep, stopped: str, tmp_path: Path, 
     with pytest.raises(InputError, match="cannot be continued, because this changed: dtype"):
         sweep.to_zarr(stopped, chunks=CHUNKS, dtype="float32", resume=True)
     place = Objects(stopped)
-    _harm(place, list(journal.read_journal(place).values())[2].files[0][0], harm)
+    _harm(place, list(examine(place).blocks.values())[2].files[0][0], harm)
     sweep.to_zarr(stopped, chunks=CHUNKS, resume=True)
     assert held(stopped) == contents(Path(sweep.to_zarr(tmp_path / "a.zarr", chunks=CHUNKS)))
 
@@ -336,7 +336,7 @@ def test_a_killed_run_gives_the_same_bytes(url: str, tmp_path: Path, monkeypatch
         time.sleep(0.01)
     running.kill()
     running.communicate(timeout=600)
-    done = len(journal.read_journal(place))
+    done = len(examine(place).blocks)
     assert done > 0
     assert ROOT not in held(url)
     sweep = Sweep.from_file(tmp_path / "spec.toml")
@@ -348,7 +348,7 @@ def test_a_killed_run_gives_the_same_bytes(url: str, tmp_path: Path, monkeypatch
     with monkeypatch.context() as patch:
         wrote = blocks_written(patch)
         sweep.to_zarr(url, chunks=sizes, resume=True)
-    assert len(wrote) == len(journal.read_journal(place)) - done
+    assert len(wrote) == len(examine(place).blocks) - done
     assert held(url) == contents(Path(sweep.to_zarr(tmp_path / "a.zarr", chunks=sizes)))
 
 
@@ -410,14 +410,14 @@ def test_refused_access_is_one_line(bucket: str, sweep: Sweep, monkeypatch: Patc
 def test_cubes_open_with_few_requests(sweep: Sweep, url: str, caplog: Any) -> None:
     """Each file beside the chunks is read once, and the chunks are listed once."""
     sweep.to_zarr(url, chunks=CHUNKS)
-    sealed = journal.read_record(Objects(url), SEAL)
+    sealed = examine(Objects(url)).sealed
     assert sealed is not None
     with caplog.at_level("INFO", "werkzeug"):
         caplog.clear()
         cube = open_cube(url)
         asked = [record.getMessage() for record in caplog.records]
         assert sum("list-type" in line for line in asked) == 1
-        assert len(asked) == len(sealed["files"]) + 3  # the seal, a list, and the root once more
+        assert len(asked) == len(sealed) + 2  # and the seal, and a list
         caplog.clear()
         cube["job_time"].drop_vars("infeasible_reason").isel(n_gpus=0, gpu_mttf=0).load()
         assert len(caplog.records) == 1
@@ -468,7 +468,7 @@ def test_a_store_without_conditional_writes_is_refused(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(faults, "change", change)
         refused(f"no conditional writes .{told}.* write to a folder", sweep.to_zarr, url)
-        assert not Objects(url).exists()
+        assert not examine(Objects(url)).exists
         sweep.to_zarr(tmp_path / "a.zarr")
         for name, data in contents(tmp_path / "a.zarr").items():
             Objects(url).write(name, data)

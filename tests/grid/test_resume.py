@@ -23,7 +23,7 @@ from fleetcube.grid.plan.fingerprint import difference, fingerprint
 from fleetcube.grid.spec.memo import Memo
 from fleetcube.grid.store import journal
 from fleetcube.grid.store import writer as writer_module
-from fleetcube.grid.store.cube import is_ours
+from fleetcube.grid.store.examine import examine
 from fleetcube.grid.store.names import JOURNAL, LOCK, PLAN
 from fleetcube.grid.store.places import durable
 from fleetcube.grid.store.places.place import Folder
@@ -109,7 +109,7 @@ def test_stopped_runs_go_on(
     assert not (tmp_path / "a.zarr").exists()
     written = blocks_written(monkeypatch)
     path = sweep.to_zarr(tmp_path / "a.zarr", chunks=CHUNKS, resume=True)
-    assert len(written) == len(journal.read_journal(Folder(path))) - count
+    assert len(written) == len(examine(Folder(path)).blocks) - count
     assert contents(path) == contents(whole)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["a.zarr", "whole.zarr"]
 
@@ -152,7 +152,7 @@ def test_an_unfinished_cube_reads_as_none(stopped: Path) -> None:
 @pytest.mark.parametrize("harm", ["flip", "cut", "empty", "remove", "journal"])
 def test_harm_in_between_is_mended(sweep: Sweep, stopped: Path, tmp_path: Path, harm: str) -> None:
     partial = stopped.with_name("a.zarr.partial")
-    chunk = partial / list(journal.read_journal(Folder(partial)).values())[2].files[0][0]
+    chunk = partial / list(examine(Folder(partial)).blocks.values())[2].files[0][0]
     data = bytearray(chunk.read_bytes())
     if harm == "flip":
         data[len(data) // 2] ^= 1
@@ -207,10 +207,10 @@ def test_what_was_begun_otherwise_is_refused(
 @pytest.mark.parametrize("part", ["version.numpy", "catalog.node.dgx-h100", "formula.job_time"])
 def test_other_versions_and_formulas_are_refused(sweep: Sweep, stopped: Path, part: str) -> None:
     partial = Folder(stopped.with_name("a.zarr.partial"))
-    held = journal.read_record(partial, PLAN)
+    held = examine(partial).plan
     assert held is not None
     assert part in held
-    journal.write_record(partial, PLAN, {**held, part: "older"})
+    partial.write(PLAN, journal.record_bytes({**held, part: "older"}))
     refused(f'{part}: "older" -> ', sweep.to_zarr, stopped, chunks=CHUNKS, resume=True)
 
 
@@ -280,7 +280,7 @@ def test_a_full_disk_loses_nothing(sweep: Sweep, tmp_path: Path, monkeypatch: Pa
 def test_a_damaged_cube_is_mended_block_by_block(sweep: Sweep, tmp_path: Path) -> None:
     path = sweep.to_zarr(tmp_path / "a.zarr", chunks=CHUNKS)
     whole = contents(path)
-    block = list(journal.read_journal(Folder(path)).values())[3]
+    block = list(examine(Folder(path)).blocks.values())[3]
     bad = {name for name, _, _ in block.files}
     nodes = {name: (path / name).stat().st_ino for name in whole if "/c/" in name}
     nodes = {n: i for n, i in nodes.items() if n.split("/")[0] in OUTPUTS}
@@ -393,7 +393,7 @@ def test_a_removal_that_was_killed_is_no_foreign_folder(sweep: Sweep, tmp_path: 
             patch.setattr(os, "unlink", stopped)
             with pytest.raises(SystemError):
                 Folder(partial).discard()
-        assert is_ours(Folder(partial))
+        assert examine(Folder(partial)).is_ours
     other = Sweep({**SCENARIO, "restart_time": 1}, AXES, OUTPUTS)
     other.to_zarr(path, chunks=CHUNKS, overwrite=True)
     assert not partial.exists()

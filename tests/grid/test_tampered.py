@@ -16,6 +16,7 @@ from fleetcube import InputError, Settings, Sweep, open_cube
 from fleetcube.cli import cli
 from fleetcube.explore.view import View
 from fleetcube.grid.store import journal
+from fleetcube.grid.store.examine import examine
 from fleetcube.grid.store.names import JOURNAL, PLAN, SEAL
 from fleetcube.grid.store.places.place import Folder
 from fleetcube.grid.store.verify import verify
@@ -48,7 +49,7 @@ def write_seal(cube: Path, body: bytes) -> None:
 
 
 def seal_anew(cube: Path) -> None:
-    sealed = journal.read_seal(Folder(cube))
+    sealed = examine(Folder(cube)).sealed
     assert sealed is not None
     held = {name: (cube / name).read_bytes() for name in sealed}
     sums = {name: [len(data), hashlib.sha256(data).hexdigest()] for name, data in held.items()}
@@ -122,14 +123,14 @@ def test_seals_that_are_none(cube: Path, body: bytes) -> None:
     *(b'[["a"], [0], [1], [["%s", 1, 1]]]' % name for name in (b"a//b", rb"a\u0000")),
 )
 def test_lines_of_a_journal_that_are_none_are_left_out(cube: Path, line: bytes) -> None:
-    sound = journal.read_journal(Folder(cube))
+    sound = examine(Folder(cube)).blocks
     with (cube / JOURNAL).open("ab") as file:
         file.write(b"%08x %s\n" % (google_crc32c.value(line), line))
-    assert journal.read_journal(Folder(cube)) == sound
+    assert examine(Folder(cube)).blocks == sound
     good = b'[["a"], [0], [1], [["a/..b", 1, 1]]]'
     with (cube / JOURNAL).open("ab") as file:
         file.write(b"%08x %s\n" % (google_crc32c.value(good), good))
-    assert len(journal.read_journal(Folder(cube))) == len(sound) + 1
+    assert len(examine(Folder(cube)).blocks) == len(sound) + 1
 
 
 @cases(
@@ -190,9 +191,9 @@ def test_a_spec_that_is_not_that_of_the_record(cube: Path) -> None:
 
 
 def test_a_cube_of_another_version_is_not_called_sound(cube: Path) -> None:
-    record = journal.read_record(Folder(cube), PLAN)
+    record = examine(Folder(cube)).plan
     assert record is not None
-    journal.write_record(Folder(cube), PLAN, record | {"version.fleetcube": "0.1"})
+    Folder(cube).write(PLAN, journal.record_bytes(record | {"version.fleetcube": "0.1"}))
     attributes(cube, "job_time", units="h")
     done = CliRunner().invoke(cli, ["verify", str(cube)])
     assert done.exit_code == 0
@@ -201,7 +202,7 @@ def test_a_cube_of_another_version_is_not_called_sound(cube: Path) -> None:
 
 
 def test_seals_that_ask_for_more_than_memory_are_none(cube: Path) -> None:
-    sealed: Any = dict(journal.read_seal(Folder(cube)) or {})
+    sealed: Any = dict(examine(Folder(cube)).sealed or {})
     for name in "abcd":
         os.truncate(os.open(cube / name, os.O_CREAT | os.O_RDWR), 1 << 30)
         sealed[name] = 1 << 30, "0"
@@ -258,10 +259,10 @@ def test_arrays_that_are_none(cube: Path, key: str, value: Any) -> None:
 
 @pytest.mark.parametrize("shape", [3, [1], [0, 0], [-1, -1], ["a", "b"], [1.5, 2], [None, None]])
 def test_chunk_shapes_of_a_record_that_are_none(cube: Path, shape: Any) -> None:
-    record = journal.read_record(Folder(cube), PLAN)
+    record = examine(Folder(cube)).plan
     assert record is not None
     said = {name: shape for name in record if name.startswith("chunks.")}
-    journal.write_record(Folder(cube), PLAN, record | said)
+    Folder(cube).write(PLAN, journal.record_bytes(record | said))
     seal_anew(cube)
     with contextlib.suppress(InputError):
         assert verify(cube).problems
@@ -274,6 +275,6 @@ def test_chunk_shapes_of_a_record_that_are_none(cube: Path, shape: Any) -> None:
 
 def test_a_plan_that_is_none(cube: Path) -> None:
     for held in ({}, {"engine": "numpy", "infeasible": "include"}):
-        journal.write_record(Folder(cube), PLAN, held)
+        Folder(cube).write(PLAN, journal.record_bytes(held))
         seal_anew(cube)
         refused("KeyError", verify, cube)

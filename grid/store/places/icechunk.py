@@ -16,9 +16,8 @@ from urllib.parse import urlsplit
 from zarr.buffer import default_buffer_prototype
 
 from ...errors import InputError, imported
-from ..names import GROUP, PARTS, PLAN, RECORD, ROOT, check_size, part_of
-from .durable import Group
-from .objects import Objects
+from ..names import GROUP, RECORD, ROOT, check_size
+from .objects import Hosted, Objects, Parts
 from .place import Folder, Place
 from .wait import wait
 
@@ -35,13 +34,14 @@ _BYTES = (
 )
 
 
-class Icechunk:
+class Icechunk(Hosted):
     """A branch of a repository: icechunk:///folder or icechunk+s3://bucket/prefix."""
 
     in_sight = False
 
     def __init__(self, url: str, branch: str = MAIN) -> None:
         self.url, self.branch = url.rstrip("/"), branch
+        self.given = (self.url, branch)
         parts = urlsplit(self.url)
         self.base: Folder | Objects
         if parts.scheme == "icechunk":
@@ -57,18 +57,6 @@ class Icechunk:
         self._repository: Any = None
         self._session: Any = None
         self._gate = _Gate()
-
-    def __reduce__(self) -> Any:
-        return Icechunk, (self.url, self.branch)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Icechunk) and self.__reduce__() == other.__reduce__()
-
-    def __hash__(self) -> int:
-        return hash((self.url, self.branch))
-
-    def __str__(self) -> str:
-        return self.url
 
     @contextlib.contextmanager
     def wrapping_errors(self) -> Iterator[None]:
@@ -170,9 +158,6 @@ class Icechunk:
                     buffer = default_buffer_prototype().buffer.from_bytes(part)
                     wait(self._session.store.set(key, buffer))
 
-    def group_commit(self) -> Group:
-        return contextlib.nullcontext(self.write)
-
     def delete(self, name: str) -> None:
         key = f"{array}/{ROOT}" if (array := _array(name)) else name
         if self._holds(key):
@@ -180,6 +165,8 @@ class Icechunk:
                 wait(self._session.store.delete(key))
 
     def names(self, under: str = "") -> set[str]:
+        if self._session is not None and self._session.read_only:
+            self._session = None  # another process may have written meanwhile
         session = self._reading()
         if session is None:
             return set()
@@ -208,8 +195,8 @@ class Icechunk:
                 self._repository.create_branch(UNFINISHED, first.id)
             self._session = self._repository.writable_session(UNFINISHED)
 
-    def log(self) -> "_Commits":
-        return _Commits(self)
+    def log(self, plan: bytes) -> Parts:
+        return Parts(self, plan, COMMIT_SECONDS, "{}", self.commit)  # together with its blocks
 
     def commit(self, message: str) -> str:
         """Make everything written durable; return the name of the snapshot."""
@@ -219,11 +206,10 @@ class Icechunk:
             self._session = self._repository.writable_session(UNFINISHED)
         return snapshot
 
-    def exists(self) -> bool:
+    def exists(self, names: set[str] | None) -> bool:
         if self._open() is None:
             return bool((self.base.names() or set()) - {_LOCK})
-        self._session = None  # another process may have written meanwhile
-        return bool(self.names()) or (self.branch == UNFINISHED and self._reading() is not None)
+        return bool(names) or (self.branch == UNFINISHED and self._reading() is not None)
 
     def above(self) -> Iterable[Place]:
         return self.base.above()
@@ -262,9 +248,6 @@ class Icechunk:
                 self.write(array, other.read(array))
             self.write(name, other.read(name))
 
-    def recover(self) -> None:
-        pass  # nothing is renamed here
-
     def finish(self, whole: Place) -> None:
         snapshot = self.commit("a complete cube")
         with self.wrapping_errors():
@@ -293,28 +276,6 @@ def _file(key: str) -> str | None:
     if not key.startswith(f"{GROUP}/") or not rest or key == f"{RECORD}/{ROOT}":
         return key
     return f"{RECORD}/{array.replace('-', '/')}" if rest == ROOT else None
-
-
-class _Commits:
-    """A journal that is committed together with its blocks."""
-
-    def __init__(self, place: Icechunk) -> None:
-        self.seconds = COMMIT_SECONDS
-        self._place, self._lines, self._count = place, list[bytes](), 0
-
-    def append(self, line: bytes) -> None:
-        self._lines.append(line)
-
-    def sync(self) -> None:
-        if self._lines:
-            part = part_of(self._place.read(PLAN), self._lines)
-            self._place.write(f"{PARTS}{self._count}", part)
-            self._place.commit(f"{len(self._lines)} blocks")
-            self._count += 1
-            self._lines.clear()
-
-    def close(self) -> None:
-        pass
 
 
 class _Gate:

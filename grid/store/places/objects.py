@@ -13,7 +13,8 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any
@@ -21,7 +22,7 @@ from urllib.parse import urlsplit
 
 from ....kernels import log
 from ...errors import InputError, imported
-from ..names import LOCK, PARTS, PLAN, RECORD, ROOT, check_size, part_of
+from ..names import LOCK, PARTS, RECORD, ROOT, check_size, part_of
 from .durable import Group
 
 RENEW_SECONDS = 15.0  # between renewals of a lock
@@ -36,7 +37,32 @@ _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does no
 _memory: dict[str, Any] = {}  # stores by URL, shared in a process
 
 
-class Objects:
+class Hosted:
+    """A place at a URL, where files are written one by one and nothing is renamed; picklable."""
+
+    given: tuple[str, ...]  # what it is made of
+    write: Callable[[str, Any], None]
+
+    def __reduce__(self) -> Any:
+        return type(self), self.given
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Hosted) and self.__reduce__() == other.__reduce__()
+
+    def __hash__(self) -> int:
+        return hash(self.given)
+
+    def __str__(self) -> str:
+        return self.given[0]
+
+    def group_commit(self) -> Group:
+        return contextlib.nullcontext(self.write)
+
+    def recover(self) -> None:
+        pass
+
+
+class Objects(Hosted):
     """A prefix of an object store, where a cube is built in place. Credentials and endpoint come
     from the store's usual environment variables."""
 
@@ -45,6 +71,7 @@ class Objects:
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
+        self.given = (self.url,)
         parts = urlsplit(self.url)
         self.scheme, self.bucket, self.prefix = parts.scheme, parts.netloc, parts.path.strip("/")
         if self.scheme not in (*_CREDENTIALS, "memory", "http", "https"):
@@ -55,18 +82,6 @@ class Objects:
         if not self.bucket or not (self.prefix or self.scheme == "memory"):
             raise InputError(f"{url!r} names no cube; write for example s3://bucket/cubes/a.zarr")
         self._lease: _Lease | None = None
-
-    def __reduce__(self) -> Any:
-        return Objects, (self.url,)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Objects) and self.url == other.url
-
-    def __hash__(self) -> int:
-        return hash(self.url)
-
-    def __str__(self) -> str:
-        return self.url
 
     @cached_property
     def client(self) -> Any:
@@ -127,9 +142,6 @@ class Objects:
         with self.wrapping_errors():
             client.put(name, data, use_multipart=False)
 
-    def group_commit(self) -> Group:
-        return contextlib.nullcontext(self.write)
-
     def delete(self, name: str) -> None:
         client = self.client
         with self.wrapping_errors(), contextlib.suppress(FileNotFoundError):
@@ -158,17 +170,11 @@ class Objects:
                 if batch:
                     client.delete(sorted(batch))
 
-    def log(self) -> "_Batches":
-        return _Batches(self)
+    def log(self, plan: bytes) -> "Parts":
+        return Parts(self, plan, BATCH_SECONDS, f"{uuid.uuid4().hex[:8]}-{{:06d}}")
 
-    def exists(self) -> bool:
-        client = self.client
-        with self.wrapping_errors(), contextlib.suppress(FileNotFoundError):
-            client.head(ROOT)
-            return True
-        if self.names(f"{RECORD}/") != set():
-            return False
-        return any(batch for batch in self._list(""))
+    def exists(self, names: set[str] | None) -> bool:
+        return bool(names) and not any(name.startswith(f"{RECORD}/") for name in names or ())
 
     def above(self) -> "Iterator[Objects]":
         parts = self.prefix.split("/")
@@ -201,9 +207,6 @@ class Objects:
     def take(self, other: Any, names: Iterable[str]) -> None:
         raise NotImplementedError  # a cube is built in its place
 
-    def recover(self) -> None:
-        pass  # nothing is renamed here
-
     def finish(self, whole: Any) -> None:
         pass  # the root was written last
 
@@ -216,24 +219,28 @@ class Objects:
         return ObjectStore(self.client, read_only=True)
 
 
-class _Batches:
-    """A journal in parts, since objects cannot be appended to."""
+@dataclass
+class Parts:
+    """A plan's journal in parts named by their number, where files cannot be appended to."""
 
-    def __init__(self, place: Objects) -> None:
-        self.seconds = BATCH_SECONDS
-        self._place, self._name = place, PARTS + uuid.uuid4().hex[:8]
-        self._lines: list[bytes] = []
-        self._count = 0
+    place: Hosted
+    plan: bytes
+    seconds: float
+    name: str  # with a field for the number
+    commit: Callable[[str], Any] = lambda message: None
+    lines: list[bytes] = field(default_factory=list)
+    count: int = 0
 
     def append(self, line: bytes) -> None:
-        self._lines.append(line)
+        self.lines.append(line)
 
     def sync(self) -> None:
-        if self._lines:
-            part = part_of(self._place.read(PLAN), self._lines)
-            self._place.write(f"{self._name}-{self._count:06d}", part)
-            self._count += 1
-            self._lines.clear()
+        if self.lines:
+            part = part_of(self.plan, self.lines)
+            self.place.write(PARTS + self.name.format(self.count), part)
+            self.commit(f"{len(self.lines)} blocks")
+            self.count += 1
+            self.lines.clear()
 
     def close(self) -> None:
         pass

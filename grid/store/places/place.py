@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...errors import InputError, check_path
-from ..names import JOURNAL, LOCK, MOST_SEALED, ROOT, SEAL, check_size
+from ..names import JOURNAL, LOCK, MOST_SEALED, RECORD, ROOT, SEAL, check_size
 from .durable import (
     REPLACED,
     UNFINISHED,
@@ -78,14 +78,14 @@ class Place(Protocol):
     def keep(self, names: set[str]) -> None:
         """Remove all other files, the root first, so that the rest never reads as a cube."""
 
-    def log(self) -> Log:
-        """Open the existing journal for appending."""
+    def log(self, plan: bytes) -> Log:
+        """Open the existing journal of a plan for appending."""
 
-    def exists(self) -> bool:
-        """Whether this has anything but an unfinished cube."""
+    def exists(self, names: set[str] | None) -> bool:
+        """Whether this has anything but an unfinished cube, if it has these names and no root."""
 
     def above(self) -> "Iterable[Place]":
-        """The places that contain this one."""
+        """The places that contain this one and seem to have a cube."""
 
     def unfinished(self) -> "Place":
         """Where the cube of this place is built; the same place if nothing can be renamed."""
@@ -111,9 +111,6 @@ class Place(Protocol):
 
     def discard(self) -> None:
         """Remove the rest of an unfinished cube; the lock is held."""
-
-    def wrapping_errors(self) -> AbstractContextManager[None]:
-        """Turn a store's own errors into a one-line ConnectionError."""
 
     def source(self) -> "Store":
         """The store from which Zarr reads the files, unchecked."""
@@ -172,14 +169,16 @@ class Folder:
             if Path(base) != self.path and not any(Path(base).iterdir()):
                 os.rmdir(base)
 
-    def log(self) -> "_File":
+    def log(self, plan: bytes) -> "_File":
         return _File(self.path)
 
-    def exists(self) -> bool:
+    def exists(self, names: set[str] | None = None) -> bool:
         return self.path.exists()
 
-    def above(self) -> "Iterable[Folder]":
-        return map(Folder, self.path.absolute().parents)
+    def above(self) -> "Iterator[Folder]":
+        for folder in self.path.absolute().parents:
+            if any(os.path.lexists(folder / name) for name in (ROOT, RECORD)):
+                yield Folder(folder)
 
     def unfinished(self) -> "Folder":
         return Folder(self.path.with_name(self.path.name + UNFINISHED))
@@ -252,9 +251,6 @@ class Folder:
         # root first: a partly removed cube must not read as one; last what marks the rest as ours
         self.keep({SEAL, LOCK})
         shutil.rmtree(self.path)
-
-    def wrapping_errors(self) -> AbstractContextManager[None]:
-        return contextlib.nullcontext()
 
     def source(self) -> "Store":
         from zarr.storage import LocalStore

@@ -1,0 +1,199 @@
+"""What is at a place, read once: opening, checking, resuming and appending decide from this value.
+It is read again where that is the point: under the lock, as another run may have finished, and
+where files differ from the seal, as another cube may have replaced theirs."""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ...kernels.engines.job import pool
+from ..errors import InputError
+from ..plan.fingerprint import difference
+from . import journal
+from .chunks import Stored
+from .journal import READERS
+from .layout import known_layout
+from .names import GROUP, JOURNAL, PARTS, PLAN, RECORD, ROOT, SEAL, part_of
+from .places.place import Place
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What was at a place when it was examined: a cube, the start of one, something else, nothing.
+    `names` are those of all files, or of the record's; None where a store cannot list them."""
+
+    place: Place
+    names: set[str] | None
+    exists: bool  # whether it has anything but an unfinished cube
+    head: Mapping[str, bytes | OSError]  # the root and the record
+    parts: Mapping[str, bytes]  # of an unfinished cube's journal
+
+    def __str__(self) -> str:
+        return str(self.place)
+
+    def record(self, name: str) -> bytes | None:
+        """A file of the record; None if it is missing. Raises OSError if it cannot be read."""
+        data = self.head[name]
+        if isinstance(data, bytes):
+            return data
+        if isinstance(data, journal.MISSING):
+            return None
+        raise data
+
+    @cached_property
+    def attributes(self) -> dict[str, Any] | None:
+        """The attributes of a cube's root; None if fleetcube wrote no cube here."""
+        data = self.head[ROOT]
+        try:
+            meta = json.loads(data) if isinstance(data, bytes) else None
+        except (ValueError, RecursionError):
+            return None
+        attributes = meta.get("attributes") if isinstance(meta, dict) else None
+        ours = isinstance(attributes, dict) and "fleetcube_spec" in attributes
+        return attributes if ours else None
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this is a fleetcube cube: complete, damaged or unfinished."""
+        return self.attributes is not None or any(
+            name.startswith(f"{RECORD}/") for name in self.names or ()
+        )
+
+    @property
+    def layout(self) -> int | None:
+        """A cube's layout, None if there is none; a layout newer than ours is refused."""
+        return None if self.attributes is None else known_layout(self.place, self.attributes)
+
+    @cached_property
+    def plan(self) -> dict[str, Any] | None:
+        """Everything that the cube's bytes depend on; None if it is missing or damaged."""
+        return journal.parsed(self.record(PLAN))
+
+    @cached_property
+    def sealed(self) -> dict[str, tuple[int, str]] | None:
+        """Size and sha256 of the files other than chunks; None without a sound seal."""
+        return journal.sealed_sums(self.record(SEAL))
+
+    @cached_property
+    def blocks(self) -> dict[Any, journal.Block]:
+        """The finished blocks of a complete or unfinished cube; damaged lines are skipped."""
+        blocks = journal.blocks_of(self.record(JOURNAL) or b"")
+        plan = self.record(PLAN)
+        for _, part in sorted(self.parts.items()):
+            if plan is not None and part.startswith(part_of(plan)):
+                blocks |= journal.blocks_of(part)
+        return blocks
+
+    @cached_property
+    def files(self) -> dict[str, bytes | OSError]:
+        """The files in the seal: `head` as it was read, the others read when first asked for."""
+        sealed = self.sealed or {}
+        others = [name for name in sealed if name not in self.head]
+        read = pool(READERS).map(lambda n: journal.attempt(self.place, n, sealed[n][0]), others)
+        return {**self.head, **dict(zip(others, read, strict=True))}
+
+    @property
+    def contents(self) -> dict[str, bytes]:
+        """The files in the seal that can be read."""
+        files = ((name, self.files[name]) for name in self.sealed or {})
+        return {name: data for name, data in files if isinstance(data, bytes)}
+
+    def differs(self, fingerprint: Mapping[str, Any]) -> bool:
+        """Whether this has no record, or one of another cube."""
+        return self.plan is None or difference(self.plan, fingerprint) is not None
+
+    def added(self) -> str:
+        """Arrays that another program added to a cube, such as xarray with mode="a"."""
+        sealed, end = self.sealed, f"/{ROOT}"
+        names = (self.names or set()) - sealed.keys() if sealed else set()
+        arrays = (name.removesuffix(end) for name in names if name.endswith(end))
+        return ", ".join(sorted(repr(name) for name in arrays if not name.startswith(f"{GROUP}/")))
+
+
+def examine(place: Place, under: str = "") -> Contents:
+    """What is at a place; `under` restricts the list of names to those of the record."""
+    # the seal first: files of a cube that replaces this one meanwhile do not match it
+    head = {SEAL: journal.attempt(place, SEAL)}
+    names = place.names(under)
+    parts = sorted(name for name in names or () if name.startswith(PARTS))
+    others = (ROOT, PLAN, JOURNAL, *parts)
+    read = pool(READERS).map(lambda name: journal.attempt(place, name), others)
+    head |= zip(others, read, strict=True)
+    exists = isinstance(head[ROOT], bytes) or place.exists(names)
+    lines = {name: data for name in parts if isinstance(data := head.pop(name), bytes)}
+    return Contents(place, names, exists, head, lines)
+
+
+def check_sealed(there: Contents) -> None:
+    """Refuse a cube without our record, such as a copy made by xarray. Raises InputError."""
+    if all(isinstance(there.head[name], journal.MISSING) for name in (SEAL, JOURNAL, PLAN)):
+        raise InputError(
+            f"{str(there)!r} is not sealed by fleetcube, so nothing in it can be checked; if "
+            f"another program copied it, {_as_it_is(there)}"
+        )
+
+
+def _as_it_is(there: Contents) -> str:
+    """How to read what another program copied or changed."""
+    return f"`open_cube({str(there)!r}, verify=False)` or plain xarray reads it as it is"
+
+
+def check_complete(there: Contents, copied: bool = False) -> None:
+    """Refuse all but a complete cube, or a copy of one, stating what it is instead. Raises
+    InputError."""
+    if str(there).endswith(".partial"):
+        raise InputError(f"{str(there)!r} is not complete; `run --resume` finishes it")
+    if there.layout is not None or (copied and there.exists):
+        return
+    if there.exists:
+        check_sealed(there)
+        raise InputError(
+            f"{str(there)!r} is damaged: it has no sound {ROOT}; `run --resume` of its sweep "
+            "repairs it"
+        )
+    partial = there.place.unfinished()
+    begun = there if partial == there.place else examine(partial, f"{RECORD}/")
+    hint = "its run has not finished" if begun.exists or begun.is_ours else "run the sweep first"
+    raise InputError(f"there is no cube {str(there)!r}; {hint}")
+
+
+def check_files(there: Contents) -> None:
+    """Refuse a cube that differs from its seal. Raises InputError."""
+    repair = "`run --resume` of its sweep repairs it"
+    if there.sealed is None:
+        check_sealed(there)
+        raise InputError(f"{str(there)!r} is damaged: it has no seal; {repair}")
+    _check_chunks(there)
+    for name, wrong in journal.damaged_files(there.files, there.sealed).items():
+        if names := there.added():
+            raise InputError(
+                f"{str(there)!r} is no longer as fleetcube sealed it: another program added "
+                f"{names}; {_as_it_is(there)}"
+            )
+        if name.endswith(ROOT):
+            repair += f"; if another program changed it, {_as_it_is(there)}"
+        raise InputError(f"{f'{there}/{name}'!r} is damaged: it {wrong}; {repair}")
+
+
+def _check_chunks(there: Contents) -> None:
+    """Refuse a cube that lacks a chunk: Zarr would silently read fill values."""
+    if there.names is None:
+        return
+    present = Counter(tuple(name.split("/", 2)[:2]) for name in there.names)
+    for name, data in there.contents.items():
+        array, _, last = name.rpartition("/")
+        if last != ROOT or not array or array.startswith("."):
+            continue
+        try:
+            count = math.prod(Stored.of(json.loads(data)).counts)
+        except (ValueError, LookupError, TypeError, ArithmeticError, RecursionError):
+            continue  # its checksum fails next, or Zarr's store refuses it
+        if present[array, "c"] != count:
+            raise InputError(
+                f"{f'{there}/{array}'!r} is damaged: {present[array, 'c']} of its "
+                f"{count} chunks are there; `run --resume` of its sweep repairs it"
+            )
