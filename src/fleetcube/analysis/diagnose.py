@@ -205,11 +205,8 @@ def _one(measured: Mapping[str, Any]) -> tuple[str, str, dict[str, float]]:
 def _impossible(scenario: Mapping[str, Any], time: float, at_peak: float) -> str:
     """Why a step cannot take a time, and what may be wrong; `at_peak` is that of operations."""
     plan = Evaluation(scenario, {}, ["compute_time", *_TRAFFIC])._plan("numpy")
-    options, numbers, cell = (
-        plan.cases[0].options,
-        frozen(plan)[1],
-        auto.cell_of(stated_inputs(scenario)),
-    )
+    options, numbers = plan.cases[0].options, frozen(plan)[1]
+    cell = auto.cell_of(stated_inputs(scenario))
     rows = [INPUTS[n] for n in (*SUSPECTS, "gemm_half_size") if n in plan.structure.used]
     best = {row.name: row.high if row.high == 1 else row.low for row in rows if row.unit != "B/s"}
     rates = {f"{k}_efficiency": share for k, share in pooled.posterior().ceilings(cell).items()}

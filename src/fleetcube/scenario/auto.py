@@ -455,7 +455,8 @@ def span(name: str) -> tuple[float, float] | None:
 
 def beyond(name: str, given: Array) -> Array:
     """Decades by which sizes lie outside the published ones."""
-    return np.nan_to_num(_posterior().beyond(name, given))
+    decades = _posterior().beyond(name, given)
+    return decades if np.isfinite(decades).all() else np.nan_to_num(decades)  # which is slow
 
 
 def outside(name: str, given: Array) -> list[str]:

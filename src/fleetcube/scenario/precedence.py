@@ -1,7 +1,9 @@
 """What labels set: values of their records over axes, merged in order of precedence."""
 
+import functools
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +26,7 @@ _PRECEDENCE = (
     framework.KIND,
 )
 Rows = Mapping[str, tuple[tuple[str, ...], Array]]  # values over the axes named before them
+_NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
 class Request(NamedTuple):
@@ -38,8 +41,7 @@ class Request(NamedTuple):
     free: Collection[str]
 
 
-@dataclass(frozen=True)
-class Merged:
+class Merged(NamedTuple):
     """Values that are set so far, and what later records may set."""
 
     request: Request
@@ -50,11 +52,9 @@ class Merged:
     void: frozenset[str]  # totals of which a part is stated
     partly_void: Mapping[str, tuple[str, Array]]  # at some points of an axis only
     open_along: Mapping[str, str]  # inputs that an axis sets at some of its points only
-    choices: Mapping[str, tuple[str, tuple[Any, ...]]] = field(
-        default_factory=dict
-    )  # along an axis
-    tables: Rows = field(default_factory=dict)
-    records: Mapping[tuple[str, str], Record] = field(default_factory=dict)
+    choices: Mapping[str, tuple[str, tuple[Any, ...]]] = _NOTHING  # along an axis
+    tables: Rows = _NOTHING
+    records: Mapping[tuple[str, str], Record] = _NOTHING
     remarks: tuple[str, ...] = ()
     inferred: frozenset[str] = frozenset()  # by calibration = "auto"
     per_decade: tuple[tuple[str, ...], Array] | None = None
@@ -92,8 +92,7 @@ def _with_auto(made: Merged) -> Merged:
     if left := sorted(result.rows.keys() & made.open_along.keys()):
         raise InputError(f"{left[0]} is found by calibration; say it in every phase")
     entries = {(_CALIBRATION, name): entry for name, entry in result.records.items()}
-    made = replace(
-        made,
+    made = made._replace(
         inferred=made.inferred | (result.rows.keys() - made.taken),
         records={**made.records, **entries},
         remarks=(*made.remarks, *result.remarks),
@@ -110,7 +109,7 @@ def _with_label(made: Merged, kind: str) -> Merged:
         job = [*made.axes.values()], made.single, request.explicit
         doubt = auto.doubt(label, *job)
         rows, remarks = auto.factors_of_job(label, *job, request.free)
-        made = replace(made, remarks=(*made.remarks, *filter(None, [doubt]), *remarks))
+        made = made._replace(remarks=(*made.remarks, *filter(None, [doubt]), *remarks))
         made = _with_rows(made, rows)
     return _with_record(made, {name: ((), np.array(value)) for name, value in sheet.items()})
 
@@ -142,7 +141,7 @@ def _with_labels_along(made: Merged, kind: str, axis_name: str) -> Merged:
         return made
     rows = made.axes[axis_name].numbers
     left = {name for name in names.keys() - taken - options if np.isnan(rows[name]).any()}
-    return replace(made, open_along={**made.open_along, **dict.fromkeys(left, axis_name)})
+    return made._replace(open_along={**made.open_along, **dict.fromkeys(left, axis_name)})
 
 
 def _with_points(
@@ -167,7 +166,7 @@ def _with_points(
         rows, _ = auto.factors_of_job(label, [], point, explicit, request.free)
         sheets[k] = {**sheets[k], **{name: value.item() for name, (_, value) in rows.items()}}
     records = {**made.records, **entries}
-    return replace(made, records=records, remarks=(*made.remarks, *remarks)), sheets
+    return made._replace(records=records, remarks=(*made.remarks, *remarks)), sheets
 
 
 def _check_alone(axis: Axis, others: Iterable[Axis]) -> None:
@@ -193,7 +192,7 @@ def _with_record(made: Merged, rows: Rows) -> Merged:
         axes[axis.name] = phases.filled(axis, name, row)
         if not along:
             del open_along[name]
-    return _with_rows(replace(made, axes=axes, open_along=open_along), rows)
+    return _with_rows(made._replace(axes=axes, open_along=open_along), rows)
 
 
 def _without_void(made: Merged, rows: Rows) -> tuple[Merged, Rows]:
@@ -209,17 +208,15 @@ def _without_void(made: Merged, rows: Rows) -> tuple[Merged, Rows]:
                 f"{along[0]!r}; say {part} in all phases"
             )
         rows[name] = (axis_name,), np.where(points, np.nan, array)
-    return replace(made, partly_void=partly_void), rows
+    return made._replace(partly_void=partly_void), rows
 
 
 def _with_rows(made: Merged, rows: Rows) -> Merged:
     """Rows of what is not taken: constants, rows of an axis, tables over several."""
     graph = made.request.graph
     constants, options, tables = {**made.constants}, {**made.options}, {**made.tables}
-    choices, numbers = (
-        {**made.choices},
-        {name: {**axis.numbers} for name, axis in made.axes.items()},
-    )
+    choices = {**made.choices}
+    numbers = {name: {**axis.numbers} for name, axis in made.axes.items()}
     for name in sorted(rows.keys() - made.taken):
         along, array = rows[name]
         is_option = values.is_option(graph, name)
@@ -245,8 +242,8 @@ def _with_rows(made: Merged, rows: Rows) -> Merged:
         name: axis if numbers[name].keys() == axis.numbers.keys() else replace(axis, numbers=row)
         for (name, axis), row in zip(made.axes.items(), numbers.values(), strict=True)
     }
-    made = replace(made, axes=axes, choices=choices, tables=tables, taken=made.taken | rows.keys())
-    return replace(made, constants=constants, options=options)
+    made = made._replace(axes=axes, choices=choices, tables=tables, taken=made.taken | rows.keys())
+    return made._replace(constants=constants, options=options)
 
 
 def _with_sheet(made: Merged, kind: str, label: str) -> tuple[Merged, dict[str, Any]]:
@@ -254,7 +251,7 @@ def _with_sheet(made: Merged, kind: str, label: str) -> tuple[Merged, dict[str, 
     request = made.request
     has_gpu = "gpu" in request.labels or any("gpu" in axis.records for axis in request.axes)
     sheet, entries = _sheet(request.graph, kind, label, has_gpu)
-    return replace(made, records={**made.records, **entries}), sheet
+    return made._replace(records={**made.records, **entries}), sheet
 
 
 def _sheet(
@@ -352,16 +349,21 @@ def _with_defaults(made: Merged) -> Merged:
             elsewhere = {*made.constants}.union(*(each.numbers for each in others))
             axis = replace(axis, options={**axis.options, **_implied(graph, axis, rows, elsewhere)})
         result[name] = axis
-    return replace(made, axes=result)
+    return made._replace(axes=result)
+
+
+@functools.cache
+def _implying(graph: Graph) -> frozenset[str]:
+    """Inputs that imply a choice of an option."""
+    return frozenset(name for row in graph.inputs.values() for name in row.implied_by)
 
 
 def _defaulted(graph: Graph, axis: Axis) -> Axis:
-    implying = {name for row in graph.inputs.values() for name in row.implied_by}
     numbers = dict(axis.numbers)
     missing = {name: np.isnan(row) for name, row in axis.numbers.items() if np.isnan(row).any()}
     for name, points in missing.items():
         default = graph.inputs[name].default if name in graph.inputs else None
-        if default is not None and name not in implying:
+        if default is not None and name not in _implying(graph):
             numbers[name] = np.where(points, default, numbers[name])
     implied = {
         name: np.array([choice is None for choice in row])
