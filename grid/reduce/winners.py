@@ -53,7 +53,9 @@ def winners(
     for other, own in rest.items():
         values[other] = _gather(plan, other, own, scan, best, over, map_)
     values[name] = (scan.kept, best.values)
-    variables = {n: _variable(plan, n, *values[n]) for n in plan.outputs if n in values}
+    variables = {
+        n: (*ordered(plan, *values[n]), attributes(plan, n)) for n in plan.outputs if n in values
+    }
     labels: Variables = {}
     for axis in stream.user_sizes(
         plan, [*scan.reduced, *(dim for own in rest.values() for dim in own if dim in over)]
@@ -65,10 +67,6 @@ def winners(
     if REASON in variables:
         labels[REASON] = variables.pop(REASON)
     return variables, labels
-
-
-def _variable(plan: Plan, name: str, kept: Sequence[str], values: Array) -> tuple[Any, ...]:
-    return (*ordered(plan, kept, values), attributes(plan, name))
 
 
 def _labels(plan: Plan, axis: str, index: Array, nowhere: Array) -> Array:

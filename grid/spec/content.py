@@ -16,8 +16,8 @@ def content(problem: Problem) -> Hashable:
     return (
         _numbers(problem.constants),
         tuple(sorted(problem.options.items())),
-        tuple(map(_axis, problem.axes)),
-        _axis(problem.phases) if problem.phases else None,
+        tuple(map(content_of, problem.axes)),
+        content_of(problem.phases) if problem.phases else None,
         tuple(
             (record.kind, record.name, record.digest, record.title, record.source, record.date)
             for record in problem.records
@@ -30,7 +30,8 @@ def content(problem: Problem) -> Hashable:
     )
 
 
-def _axis(axis: Axis) -> Hashable:
+def content_of(axis: Axis) -> Hashable:
+    """All that an axis sets, comparable by ==."""
     return (
         axis.name,
         _bits(axis.labels),

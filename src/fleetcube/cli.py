@@ -97,8 +97,7 @@ def _logging(verbose: int) -> Callable[[], None]:
 
 
 @cli.command("run")
-@click.argument("spec", type=click.Path())
-@click.argument("selectors", nargs=-1, shell_complete=complete.selectors)
+@complete.spec_and_selectors
 @complete.variables("Output, instead of the spec's; may be repeated.")
 @click.option(
     "-o", "--output", type=click.Path(), help="Cube (.zarr) or table (.csv, .parquet, .xlsx)."
@@ -271,8 +270,7 @@ def _evaluated(
 
 
 @cli.command()
-@click.argument("spec", type=click.Path())
-@click.argument("selectors", nargs=-1, shell_complete=complete.selectors)
+@complete.spec_and_selectors
 @click.option("--trials", default=1000, help="Jobs simulated at every point.  [1000]")
 @click.option("--seed", default=0, help="Seed of the random numbers.  [0]")
 @click.option("--threads", type=int, help="Cores to use.  [all]")

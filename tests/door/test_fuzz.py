@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 import fleetcube
 from fleetcube import InputError, Settings, Sweep
 from fleetcube.analysis.runs import read_target
-from fleetcube.calibration.nccl import read_log
+from fleetcube.calibration.nccl import parse_log
 from fleetcube.calibration.records import read_records
-from fleetcube.calibration.steps import read_table
+from fleetcube.calibration.steps import parse_table
 from fleetcube.catalog import CatalogError, record
 from fleetcube.catalog.files import parse_toml
 from fleetcube.catalog.units import UnitError, parse
@@ -149,18 +149,22 @@ def plan_of(path: Path) -> None:
         sweep._plan("numpy")
 
 
+def text_of(path: Path) -> str:
+    return read_text(path, LARGEST, "a log", "less")
+
+
 READERS: Mapping[str, tuple[str, Callable[[Path], Any]]] = {
     "spec.toml": (SPEC, plan_of),
     "ours.toml": (CALIBRATION, lambda path: record("calibration", str(path))),
-    "all_reduce.log": (log(), read_log),
-    "train.log": (
-        TRAIN,
-        lambda path: parse_training_log(read_text(path, LARGEST, "a log", "less")),
-    ),
-    "steps.csv": (STEPS, read_table),
+    "all_reduce.log": (log(), lambda path: parse_log(text_of(path))),
+    "train.log": (TRAIN, lambda path: parse_training_log(text_of(path))),
+    "steps.csv": (STEPS, lambda path: parse_table(str(path), text_of(path))),
     "mine.json": (RECORDS, read_records),
     "mine.csv": (ROWS, read_records),
-    "failures.csv": ("time,node,kind,lost [h]\n2024-05-01,n1,gpu,2\n", event_log.read_log),
+    "failures.csv": (
+        "time,node,kind,lost [h]\n2024-05-01,n1,gpu,2\n",
+        lambda path: event_log.parse_log(text_of(path), str(path)),
+    ),
 }
 
 

@@ -9,7 +9,7 @@ from typing import Any, TextIO
 import pytest
 
 from fleetcube import Settings, Sweep
-from fleetcube.calibration.steps import read_table
+from fleetcube.calibration.steps import parse_table
 from fleetcube.grid.text import guarded, unguarded, visible
 from fleetcube.tables.tables import export
 
@@ -165,4 +165,4 @@ def test_guarding_is_undone(text: str) -> None:
 def test_our_reader_takes_the_quote_away(tmp_path: Path) -> None:
     path = tmp_path / "steps.csv"
     path.write_text("n_gpus,step_time [s]\n'+8,1\n16,2\n", encoding="utf-8")
-    assert read_table(path).inputs["n_gpus"] == [8, 16]
+    assert parse_table(str(path), path.read_text(encoding="utf-8")).inputs["n_gpus"] == [8, 16]

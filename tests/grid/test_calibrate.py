@@ -12,11 +12,11 @@ from docs.make.training import held_out_errors
 from fleetcube import InputError, Sweep
 from fleetcube.calibration.fit import COEFFICIENTS, CollectiveFit, fit_collective
 from fleetcube.calibration.nccl import measured, parse_log
-from fleetcube.calibration.steps import FITTED, fit_steps, read_table
+from fleetcube.calibration.steps import FITTED, fit_steps, parse_table
 from fleetcube.kernels.laws.collectives import fitted_all_reduce_time
 
 from ..draws import generator, scaled
-from .common import on_h100, refused, written
+from .common import on_h100, refused
 
 SIZES = 2.0 ** np.arange(3, 34)  # 8 B to 8 GiB
 SMALL = SIZES[::3]
@@ -168,7 +168,7 @@ def steps(seed: int = 0, noise: float = 0.0, **truth: float) -> str:
 
 
 def table(folder: Path, text: str, of: str = "step_time") -> Any:
-    return read_table(written(folder / "steps.csv", text), of)
+    return parse_table(str(folder / "steps.csv"), text, of)
 
 
 def test_step_times_give_the_planted_efficiencies(tmp_path: Path) -> None:
@@ -346,7 +346,7 @@ def test_what_cannot_be_fitted_is_refused(tmp_path: Path) -> None:
         ([], "nothing to fit"),
     ):
         refused(rule, fit_steps, rows, SCENARIO, fit)
-    refused("'goodputt' is not a measured quantity", read_table, tmp_path / "steps.csv", "goodputt")
+    refused("'goodputt' is not a measured quantity", table, tmp_path, steps(), "goodputt")
     one = table(tmp_path, "n_gpus,step_time\n32,1.0\n")
     refused("1 rows can be used to fit 1 inputs", fit_steps, one, SCENARIO)
     none = table(tmp_path, "n_gpus,step_time\n32,x\n")

@@ -21,14 +21,14 @@ BASE = (
 
 @pytest.mark.parametrize("part", ["without", "uncounted"])
 def test_each_pattern_is_of_a_real_argument(part: str) -> None:
-    for why, row in getattr(megatron_lm.of(), part).items():
+    for why, row in getattr(megatron_lm.format_table(), part).items():
         for pattern in re.split(r"\s\|\s", row):
             name = pattern.split("=")[0]
             assert any(re.fullmatch(name, each) for each in NAMES), (why, pattern)
 
 
 def test_no_argument_is_of_two_kinds() -> None:
-    table = megatron_lm.of()
+    table = megatron_lm.format_table()
     read = {*table.inputs, *table.model, *table.switches, *table.words}
     uncounted = [re.compile(row, re.VERBOSE) for row in table.uncounted.values()]
     for name in NAMES:

@@ -94,12 +94,18 @@ def test_its_parameters_are_those_published(tmp_path: Path) -> None:
 @cases(
     "line, words",
     ("--context-parallel-size 8x", "context-parallel-size = '8x' is not a number"),
-    ("--fp8-format hybrid --fp8-recipe odd", "fp8-recipe = 'odd' is not one of delayed"),
-    ("--fp4-format e2m1 --fp4-recipe odd", "fp4-recipe = 'odd' is not one of nvfp4, mxfp4"),
+    ("--fp8-format hybrid --fp8-recipe odd", "fp8-recipe = 'odd' is not known; use one of delayed"),
+    (
+        "--fp4-format e2m1 --fp4-recipe odd",
+        "fp4-recipe = 'odd' is not known; use one of nvfp4, mxfp4",
+    ),
     ("--cp-comm-type ring", "cp-comm-type = 'ring' is not known; use one of p2p"),
     ("--moe-layer-freq lambda:0", "moe-layer-freq = 'lambda:0' is no list of layers"),
     ("--heterogeneous-layers-config-path x", "layers of different widths"),
-    ("--data-parallel-sharding-strategy all --use-megatron-fsdp", "'all' is not one of no_shard"),
+    (
+        "--data-parallel-sharding-strategy all --use-megatron-fsdp",
+        "'all' is not known; use one of no_shard",
+    ),
 )
 def test_what_cannot_be_read_is_refused(line: str, words: str) -> None:
     text = f"{SCRIPT.replace('--bf16', f'--bf16 {line}')}"

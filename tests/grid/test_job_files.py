@@ -120,15 +120,15 @@ def test_flags_of_torchtitan(tmp_path: Path) -> None:
     [("deepseek_v3 16b", 15.7e9), ("llama4 17bx16e", 109e9), ("deepseek_v3 671b", 671e9)],
 )
 def test_flavors_have_the_parameters_that_are_published(flavor: str, published: float) -> None:
-    model = torchtitan.of().words["model.flavor"][flavor]["model"]
+    model = torchtitan.format_table().words["model.flavor"][flavor]["model"]
     count = float(Sweep({"model": model}, {}, ["parameters"]).evaluate()["parameters"])
     assert count == pytest.approx(published, rel=3e-3)
 
 
 def test_every_model_is_in_the_catalog() -> None:
     rows = [
-        *torchtitan.of().words["model.flavor"].values(),
-        *maxtext.of().words["model_name"].values(),
+        *torchtitan.format_table().words["model.flavor"].values(),
+        *maxtext.format_table().words["model_name"].values(),
     ]
     labels = [row["model"] for row in rows if isinstance(row.get("model"), str)]
     assert len(labels) > 50
@@ -183,7 +183,7 @@ def test_scale_doubles_heads_then_width_then_layers(tmp_path: Path) -> None:
 
 def test_a_spec_is_no_job(tmp_path: Path) -> None:
     spec = '[scenario]\nn_gpus = 8\n[model]\nname = "x"\n[training]\n'
-    assert not torchtitan.is_own(spec, "a.toml")
+    assert not torchtitan.recognizes(spec)
     (tmp_path / "a.toml").write_text(spec, encoding="utf-8")
     with pytest.raises(InputError, match="unknown table 'model'"):
         read_spec(tmp_path / "a.toml")
@@ -236,7 +236,7 @@ def test_trees_are_flat_and_bounded() -> None:
 def drawn(dice: random.Random, software: str) -> dict[str, Any]:
     """A layout that the record of a framework has, with what its files say in any case."""
     has, titan = record("software", software).values["has"], software == "torchtitan"
-    labels = [row["model"] for row in torchtitan.of().words["model.flavor"].values()]
+    labels = [row["model"] for row in torchtitan.format_table().words["model.flavor"].values()]
     model = dice.choice([each for each in labels if isinstance(each, str)])
     made: dict[str, Any] = {"software": software, "sequence_length": dice.choice([2048, 8192])}
     made["model"] = model if titan else dice.choice(["llama-3-70b", "mixtral-8x7b", "qwen-3-14b"])
@@ -290,7 +290,7 @@ def test_what_is_written_is_read_as_the_same_layout(software: str, tmp_path: Pat
     for _ in range(scaled(250)):
         want = drawn(dice, software)
         text = export(want, software)
-        assert of.is_own(text, "")
+        assert of.recognizes(text)
         found = of.read(text, "f")
         assert not found.unknown, text
         assert not found.asked, text

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from fleetcube import InputError
 from fleetcube.calibration.fit import fit_collective
-from fleetcube.calibration.nccl import LARGEST, Measured, factor, measured, parse_log, read_log
+from fleetcube.calibration.nccl import Log, Measured, factor, measured, parse_log
+from fleetcube.formats.training_log import LARGEST
+from fleetcube.grid.spec.bounded import read_text
 
 from ..draws import scaled
 from .common import cases, refused
@@ -237,6 +239,10 @@ NOT_LOGS = ["", "{", "[]", "{}", "[" * 100_000, "{" * 100_000, "\0" * 1000, "tim
 @pytest.mark.parametrize("text", NOT_LOGS, ids=range(len(NOT_LOGS)))
 def test_what_is_not_a_log_is_one_line(text: str) -> None:
     refused("holds no usable row of nccl-tests", found, text)
+
+
+def read_log(path: str | Path) -> Log:
+    return parse_log(read_text(path, LARGEST, "a log", "give a part of it"))
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:

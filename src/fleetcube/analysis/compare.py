@@ -1,7 +1,6 @@
 """Compare two scenarios: what changes, by how much, and because of which term."""
 
 import functools
-import itertools
 import math
 import operator
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.spec import graphs, values
 from fleetcube.grid.spec.axes import PHASE, make_axis
 from fleetcube.grid.spec.axis import Axis
+from fleetcube.grid.spec.content import content_of
 from fleetcube.kernels.graph.formulas import Graph
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.scenario import dates, hardware, own_records, patterns, phases
@@ -94,26 +94,30 @@ def compare(
     a side that states no degree of parallelism gets its fastest layout, which is then compared.
     """
     _check_axes(a, b, at or {}, over)
-    cuts = [cut(s, _at(s, at or {}), over) for s in (a, b)]
+    cuts = []
+    for sweep in (a, b):  # at what each has of `at`
+        inputs = {*sweep._sizes, *values.known_names(sweep.graph)}
+        place = {name: value for name, value in (at or {}).items() if name in inputs}
+        cuts.append(cut(sweep, place, over))
     axes = {name: _axis(a, name) for name in over}
-    sides = [_planned(_flat(own, over), over) for own, _ in cuts]
+    sides = [_planned(_flat(sweep, over), over) for sweep, _ in cuts]
     flat, layouts = (sides[0][0], sides[1][0]), (sides[0][1], sides[1][1])
-    pair = tuple(
-        Evaluation(own, axes, s.spec["outputs"]) for own, s in zip(flat, (a, b), strict=True)
-    )
+    outputs = a.spec["outputs"], b.spec["outputs"]
+    pair = tuple(Evaluation(flat[k], axes, outputs[k]) for k in range(2))
     names = _outputs(pair)
     of = _attributed(of, names, pair)
     names = list(dict.fromkeys([*names, of]))
     both, reasons, (on_a, on_b) = _values(pair, names)
-    differing = _differing(*flat)
-    said = _shared(pair[0], flat, differing, names)
+    entries = dict.fromkeys([*flat[0], *flat[1]])
+    differing = [n for n in entries if _meant(flat[0].get(n)) != _meant(flat[1].get(n))]
+    remarks = _shared(pair[0], flat, differing, names)
     changes = _changes(flat, differing, axes, of, both[of].notnull().all("scenario"))
     moved = _inputs(pair, names, differing)
     points = cuts[0][1], cuts[1][1]
-    attributes = with_remarks({**on_a}, said), with_remarks({**on_b}, said)
-    asked = differing and not over and not any(reasons)
-    known = between(side(flat[0], names), side(flat[1], names)) if asked else {}
-    return Comparison(both, of, points, reasons, changes, moved, attributes, layouts, known)
+    attributes = with_remarks({**on_a}, remarks), with_remarks({**on_b}, remarks)
+    at_a_point = differing and not over and not any(reasons)
+    ratios = between(side(flat[0], names), side(flat[1], names)) if at_a_point else {}
+    return Comparison(both, of, points, reasons, changes, moved, attributes, layouts, ratios)
 
 
 def _shared(
@@ -139,24 +143,12 @@ def _check_axes(a: Evaluation, b: Evaluation, at: Mapping[str, Any], over: Seque
             )
         if name in at:
             raise InputError(f"{name} is both cut at {at[name]} and kept whole; choose one")
-        if _points(a, name) != _points(b, name):
+        if content_of(_axis(a, name)) != content_of(_axis(b, name)):
             raise InputError(f"the specs have different points along {name}; give both the same")
-
-
-def _at(sweep: Evaluation, at: Mapping[str, Any]) -> dict[str, Any]:
-    known = [*sweep._sizes, *values.known_names(sweep.graph)]
-    return {name: value for name, value in at.items() if name in known}
 
 
 def _axis(sweep: Evaluation, name: str) -> Axis:
     return make_axis(sweep.graph, name, sweep.spec["axes"][name])
-
-
-def _points(sweep: Evaluation, name: str) -> tuple[Any, ...]:
-    """Everything that an axis sets, comparable by ==."""
-    axis = _axis(sweep, name)
-    numbers = {name: row.tolist() for name, row in axis.numbers.items()}
-    return axis.labels.tolist(), numbers, axis.options, axis.records
 
 
 def _outputs(pair: Sequence[Evaluation]) -> list[str]:
@@ -283,23 +275,11 @@ def _planned(entries: dict[str, Any], over: Sequence[str]) -> tuple[dict[str, An
 
 
 def _entry(graph: Graph, name: str, value: Any) -> Any:
-    if isinstance(value, Mapping) or name in {
-        *graph.roles.labels,
-        *graph.roles.texts,
-        PHASE,
-        graphs.NAME,
-    }:
+    words = {*graph.roles.labels, *graph.roles.texts, PHASE, graphs.NAME}
+    if isinstance(value, Mapping) or name in words:
         return value
-    return (
-        patterns.choice(name, value)
-        if values.is_option(graph, name)
-        else values.number(graph, name, value)
-    )
-
-
-def _differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
-    names = dict.fromkeys([*a, *b])
-    return [name for name in names if _meant(a.get(name)) != _meant(b.get(name))]
+    is_option = values.is_option(graph, name)
+    return patterns.choice(name, value) if is_option else values.number(graph, name, value)
 
 
 def _meant(value: Any) -> Any:
@@ -318,14 +298,26 @@ def _changes(
 ) -> tuple[Change, ...]:
     """The effect on a quantity of each entry that differs, where both scenarios are `good`."""
     count = len(names)
-    full = (1 << count) - 1
-    masks = range(full + 1) if count <= MOST_CHANGES else _ends(count)
+    bits, full = [1 << k for k in range(count)], (1 << count) - 1
+    few = {0, full, *bits, *(full ^ bit for bit in bits)}  # none, each alone, all but each, all
+    masks = range(full + 1) if count <= MOST_CHANGES else sorted(few)
+
+    def value(mask: int) -> Any:
+        """The quantity of A with some entries as in B; NaN if that is not a valid scenario."""
+        changed = {name for name, bit in zip(names, bits, strict=True) if mask & bit}
+        entries = {n: entry for n, entry in flat[0].items() if n not in changed}
+        entries |= {n: entry for n, entry in flat[1].items() if n in changed}
+        try:
+            cube = Evaluation(entries, axes, [of]).evaluate(settings=Settings("numpy"))
+        except InputError:
+            return np.nan
+        return cube[of].reset_coords(drop=True)
+
     with np.errstate(all="ignore"):
         # `good` becomes 1, or NaN where it is false
-        by_mask = {mask: _with(flat, names, axes, of, mask) * good.where(good) for mask in masks}
+        by_mask = {mask: value(mask) * good.where(good) for mask in masks}
         changes = []
-        for k, name in enumerate(names):
-            bit = 1 << k
+        for bit, name in zip(bits, names, strict=True):
             alone, last = by_mask[bit] / by_mask[0], by_mask[full] / by_mask[full ^ bit]
             factor = _shapley(by_mask, bit, count) if count <= MOST_CHANGES else np.nan
             a, b = (_plain(side.get(name)) for side in flat)
@@ -351,33 +343,6 @@ def _shapley(by_mask: Mapping[int, Any], bit: int, count: int) -> Any:
 def _plain(value: Any) -> Any:
     """An entry of a scenario in JSON's types; None if the scenario lacks it."""
     return value if value is None or isinstance(value, bool | float | str) else plain(value)
-
-
-def _ends(count: int) -> list[int]:
-    """No change, each change alone, all but each, all."""
-    full = (1 << count) - 1
-    bits = [1 << k for k in range(count)]
-    return list(dict.fromkeys([0, *bits, *(full ^ bit for bit in bits), full]))
-
-
-def _with(
-    flat: tuple[dict[str, Any], dict[str, Any]],
-    names: Sequence[str],
-    axes: Mapping[str, Any],
-    of: str,
-    mask: int,
-) -> Any:
-    """A quantity of A with some entries as in B; NaN if that is not a valid scenario."""
-    entries = dict(flat[0])
-    for name in itertools.compress(names, (mask >> k & 1 for k in range(len(names)))):
-        entries.pop(name, None)
-        if name in flat[1]:
-            entries[name] = flat[1][name]
-    try:
-        cube = Evaluation(entries, axes, [of]).evaluate(settings=Settings("numpy"))
-    except InputError:
-        return np.nan
-    return cube[of].reset_coords(drop=True)
 
 
 def _inputs(

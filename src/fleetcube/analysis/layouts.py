@@ -57,7 +57,6 @@ WHERE_KNOWN = (
     *("model_flops_per_gpu", "memory_margin", "expected_failures", "checkpoint_interval"),
     *("gpu_hours", "energy", "job_cost", *LOSSES),
 )
-BESIDE = ("job_time", "mfu", "memory_per_gpu", MONEY)  # columns next to a layout in tables
 REPORTED = (
     *("job_time", "step_time", "mfu", "goodput", "memory_per_gpu", "model_flops_per_gpu"),
     *("expected_failures", "checkpoint_interval", "gpu_hours", "energy", MONEY),
@@ -297,14 +296,8 @@ def point(sweep: Evaluation, at: Mapping[str, int] = MappingProxyType({})) -> di
 
 
 def _stated(spec: Mapping[str, Any]) -> set[str]:
-    return {
-        *spec["scenario"],
-        *(
-            n
-            for a in make_axes(graph_of(spec["scenario"]), spec["axes"]).values()
-            for n in a.inputs
-        ),
-    }
+    axes = make_axes(graph_of(spec["scenario"]), spec["axes"]).values()
+    return {*spec["scenario"], *(name for axis in axes for name in axis.inputs)}
 
 
 class _Known:

@@ -72,7 +72,7 @@ def nearest_of_ranges(sweep: Evaluation, of: str, ranges: Mapping[str, Sequence[
 def nearest_of_grid(sweep: Evaluation, of: str, sense: str, bound: bool = False) -> str:
     """The same for the point of axes that would be the best, of more than MOST_POINTS at the ends;
     empty if some can run but none keeps to conditions (`bound`)."""
-    if not is_known(*_parts(sweep), [REASON]):
+    if not is_known(sweep.spec["scenario"], sweep.spec["axes"], [REASON]):
         return ""
     axes = make_axes(sweep.graph, sweep.spec["axes"])
     if sweep.points > MOST_POINTS:
@@ -95,10 +95,6 @@ def nearest_of_grid(sweep: Evaluation, of: str, sense: str, bound: bool = False)
     line = nearest(point(sweep, place), of)
     where = ", ".join(f"{name} {in_command(value)}" for name, value in labels.items())
     return f"at {where}: {line}" if where and line else line
-
-
-def _parts(sweep: Evaluation) -> tuple[Any, Any]:
-    return sweep.spec["scenario"], sweep.spec["axes"]
 
 
 def _reasons(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> Any:

@@ -16,7 +16,6 @@ from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
 from fleetcube.scenario import patterns
 
-LARGEST = 1 << 26  # bytes of a table
 MOST_ROWS = 100_000
 MOST_COLUMNS = 1_000
 _HEADING = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:[\[(]\s*([^\])]*?)\s*[\])])?\s*")

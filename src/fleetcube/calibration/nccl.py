@@ -12,14 +12,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from fleetcube.formats.training_log import ESCAPES
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.spec.bounded import read_text
 
-LARGEST = 1 << 26  # bytes of a log
 LONGEST = 1000  # characters of a line: rows have at most 300
 MOST_WORDS = 64  # of a line: rows have at most 22, and prefixes a few
 MOST_ROWS = 200_000
@@ -105,13 +102,8 @@ class Measured:
     notes: tuple[str, ...]
 
 
-def read_log(path: str | Path) -> Log:
-    """Every row of an nccl-tests log, text or JSON. Raises InputError."""
-    return parse_log(read_text(path, LARGEST, "a log", "leave only what nccl-tests printed"))
-
-
 def parse_log(text: str) -> Log:
-    """Every row of a log's text. Raises InputError for more than MOST_ROWS."""
+    """Every row of an nccl-tests log, text or JSON. Raises InputError for more than MOST_ROWS."""
     if text.lstrip()[:1] in ("{", "["):
         try:
             report = json.loads(text)

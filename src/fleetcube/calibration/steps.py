@@ -4,7 +4,6 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,13 +14,12 @@ from fleetcube.grid.plan.execute import evaluate_block
 from fleetcube.grid.plan.plan import Plan
 from fleetcube.grid.spec import values
 from fleetcube.grid.spec.axis import Array
-from fleetcube.grid.spec.bounded import read_bytes
 from fleetcube.grid.spec.problem import resolve
 from fleetcube.kernels.calculus.derivatives import name_of
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
 
-from .cells import LARGEST, check_measured, check_once, checked, named, rows_of, written
+from .cells import check_measured, check_once, checked, named, rows_of, written
 from .fit import Fit, covariance_of, quantile, variance_of, weakest, weights_of
 
 FITTED = tuple(
@@ -87,16 +85,10 @@ class StepFit(Fit):
         return f"predicted {shown_values[0]}, measured {shown_values[1]}: is the unit right?"
 
 
-def read_table(path: str | Path, of: str = "step_time") -> Table:
-    """Read a CSV whose columns are inputs or catalog kinds, and one the measured output. A heading
-    may name a unit ("step_time [ms]"), and so may a cell ("400 Gbit/s"); plain numbers are in the
-    base unit. Unreadable rows are counted by reason. Raises InputError."""
-    text = read_bytes(path, LARGEST, "a CSV", "give fewer rows").decode("utf-8-sig", "replace")
-    return parse_table(str(path), text, of)
-
-
 def parse_table(path: str, text: str, of: str = "step_time") -> Table:
-    """The table in a CSV's text, as `read_table` does."""
+    """The table in the text of a CSV whose columns are inputs or catalog kinds, and one the
+    measured output. A heading may name a unit ("step_time [ms]"), and so may a cell ("400 Gbit/s");
+    plain numbers are in the base unit. Unreadable rows are counted by reason. Raises InputError."""
     if of not in PHYSICS.quantities or PHYSICS.quantities[of].unit == "flag":
         raise InputError(
             f"{shown(of)} is not a measured quantity; {nearest(of, PHYSICS.quantities)}"

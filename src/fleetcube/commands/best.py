@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("spec", type=click.Path())
-@click.argument("selectors", nargs=-1, shell_complete=complete.selectors)
+@complete.spec_and_selectors
 @click.option(
     "--of", multiple=True, required=True, help='Goal: "min NAME", "max NAME"; 2 or 3: Pareto front.'
 )

@@ -131,7 +131,8 @@ def calibrate(
             options |= {"--fit": fit or None, "--of": of, "--plot": plot}
         _refuse(options, _MEASURED.get(type(read).__name__, "a CSV of step times"))
         result: Any = _steps(read, spec, fit, of)
-        values, errors = calibration_file.step_values(result), _known(result.standard_errors)
+        values = calibration_file.step_values(result)
+        errors = {n: error for n, error in result.standard_errors.items() if math.isfinite(error)}
         what = ", ".join(result.values) if fit else "Training steps"
         what = "Kernels" if isinstance(read, Probe) else what
         if result.doubt is not None and output is not None:
@@ -226,10 +227,6 @@ def _network(
     return share, scope or ("intra" if share == fit.ranks else "inter")
 
 
-def _known(errors: Any) -> dict[str, float]:
-    return {name: error for name, error in errors.items() if math.isfinite(error)}
-
-
 def _show(fit: "Fit", notes: list[str], as_json: bool) -> None:
     from fleetcube.calibration.file import units
     from fleetcube.calibration.fit import CollectiveFit
@@ -266,7 +263,8 @@ def _show(fit: "Fit", notes: list[str], as_json: bool) -> None:
         )
     jobs = fit.jobs if isinstance(fit, Update) else ()
     for job in jobs:
-        which = f" ({', '.join(map(_told, job.of.items()))})" if len(jobs) > 1 else ""
+        words = (v if isinstance(v, str) else f"{n} {v:g}" for n, v in job.of.items())
+        which = f" ({', '.join(words)})" if len(jobs) > 1 else ""
         say(
             f"steps of this job{which} take {job.factor:.3g} times what the coefficients give; "
             f"90 % interval of another one: x or / {job.error_factor:.3g}"
@@ -284,11 +282,6 @@ def _timed(one: "Timing") -> list[str]:
 
     times = (duration(seconds, 4) for seconds in (one.measured, one.expected))
     return [one.what, *times, f"{one.factor:.3g}"]
-
-
-def _told(entry: tuple[str, Any]) -> str:
-    name, value = entry
-    return value if isinstance(value, str) else f"{name} {value:g}"
 
 
 def _json(fit: "Fit", notes: list[str]) -> dict[str, Any]:

@@ -1,22 +1,20 @@
 """`fleetcube calibrations`: which calibrations a job may take, the nearest measured ones first."""
 
 import dataclasses
-import json
 import textwrap
 
 import click
 
 from fleetcube.commands import complete
 from fleetcube.commands.changed import changed_spec
-from fleetcube.commands.say import columns, say
+from fleetcube.commands.say import columns, say, say_json
 from fleetcube.commands.table import aligned
 
 _SHOWN = 10
 
 
 @click.command()
-@click.argument("spec", type=click.Path())
-@click.argument("selectors", nargs=-1, shell_complete=complete.selectors)
+@complete.spec_and_selectors
 @click.option("--all", "every", is_flag=True, help=f"List all; by default the {_SHOWN} nearest.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def calibrations(spec: str, selectors: tuple[str, ...], every: bool, as_json: bool) -> None:
@@ -30,23 +28,19 @@ def calibrations(spec: str, selectors: tuple[str, ...], every: bool, as_json: bo
       fleetcube calibrations examples/h100.toml n_gpus=4096
     """
     from fleetcube.analysis.calibrations import calibrations as ranked
-    from fleetcube.tables.tables import INTERVAL, estimate, finite
+    from fleetcube.tables.tables import INTERVAL, estimate
 
     read = changed_spec(spec, selectors)
     found = ranked(read["scenario"], read["axes"])
     if as_json:
         rows = [{**dataclasses.asdict(each), "distance": each.distance} for each in found]
-        say(json.dumps(finite(rows)))
+        say_json(rows)
         return
     shown = found if every else found[:_SHOWN]
-    cells = [
-        [
-            each.label,
-            estimate(f"{each.step_time:.4g}", each.step_time, each.low, each.high),
-            str(each.distance),
-        ]
-        for each in shown
-    ]
+    cells = []
+    for each in shown:
+        time = estimate(f"{each.step_time:.4g}", each.step_time, each.low, each.high)
+        cells.append([each.label, time, str(each.distance)])
     heads = ["calibration", f"step_time [s] {INTERVAL}", "distance"]
     first, *lines = aligned([heads, *cells], [False, True, True])
     say(first)

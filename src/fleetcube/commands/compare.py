@@ -1,6 +1,5 @@
 """`fleetcube compare`: what changes from one spec to another, by how much, because of what."""
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -10,7 +9,7 @@ import click
 
 from fleetcube.commands import complete
 from fleetcube.commands.changed import changed
-from fleetcube.commands.say import say, say_wrapped
+from fleetcube.commands.say import say, say_json, say_wrapped
 from fleetcube.commands.table import print_table, with_unit
 
 _BEST = "best"  # in place of a second spec
@@ -57,7 +56,6 @@ def compare(
     from fleetcube.analysis.compare import compare as compare_sweeps
     from fleetcube.analysis.terms import USUAL
     from fleetcube.tables.selectors import pairs
-    from fleetcube.tables.tables import finite
 
     usual = [of or USUAL]
     if selectors[:1] == (_BEST,):
@@ -69,7 +67,7 @@ def compare(
         sweeps, named, selectors = _two_values(a, selectors, usual)
     comparison = compare_sweeps(*sweeps, of=of, at=pairs(selectors), over=over)
     if as_json:
-        say(json.dumps(finite(_as_json(comparison))))
+        say_json(_as_json(comparison))
         return
     sides = named, comparison.points, comparison.layouts, comparison.infeasible
     for side, spec, point, layout, reason in zip("AB", *sides, strict=True):
@@ -92,20 +90,18 @@ def _and_best(
     """One spec as it is, and with the best layout in place of its own."""
     from fleetcube.analysis.layouts import without_layout
 
-    own = changed(spec, selectors, otherwise=usual)
-    free = own.replace(scenario=without_layout(own.spec["scenario"]))
-    return (own, free), (spec, f"{spec}, best layout"), ()
+    stated = changed(spec, selectors, otherwise=usual)
+    free = stated.replace(scenario=without_layout(stated.spec["scenario"]))
+    return (stated, free), (spec, f"{spec}, best layout"), ()
 
 
-def _changed(
-    spec: str, selectors: Sequence[str], usual: Sequence[str], lists: Sequence[str] = ()
-) -> Any:
+def _changed(spec: str, selectors: Sequence[str], usual: Sequence[str], fixed: str = "") -> Any:
     """The sweep of a spec with what selectors give beside its axes, which are cut later."""
     from fleetcube.formats.read import read_spec
     from fleetcube.tables.selectors import pairs
 
     axes = read_spec(spec, pairs(selectors))["axes"]
-    given = [text for text in selectors if text.partition("=")[0] not in axes or text in lists]
+    given = [text for text in selectors if text.partition("=")[0] not in axes or text == fixed]
     return changed(spec, given, otherwise=usual)
 
 
@@ -113,34 +109,28 @@ def _two_values(
     spec: str, selectors: tuple[str, ...], usual: Sequence[str]
 ) -> tuple[tuple[Any, Any], tuple[str, str], tuple[str, ...]]:
     """One spec with each of two values: the sweeps, their names, and the other selectors."""
-    from fleetcube.analysis.layouts import in_command
-    from fleetcube.formats.read import job_at
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.spec.axes import make_axes
     from fleetcube.scenario.auto import at
-    from fleetcube.tables.selectors import pairs
+    from fleetcube.scenario.patterns import LAYOUT
 
-    lists = [text for text in selectors if "," in text]
-    if len(lists) == 1 and lists[0].count(",") == 1 and job_at(spec) is not None:
-        name, _, both_values = lists[0].partition("=")
-        others = tuple(text for text in selectors if text != lists[0])
-        each = [f"{name}={value}" for value in both_values.split(",")]
-        one, two = (changed(spec, [*others, text], otherwise=usual) for text in each)
-        return (one, two), (f"{spec} {each[0]}", f"{spec} {each[1]}"), ()
-    both = _changed(spec, selectors, usual, lists)
-    found = [name for name in pairs(lists) if both._sizes.get(name) == 2]
-    if len(found) != 1:
+    pairs = [text for text in selectors if text.count(",") == 1 and not text.startswith(LAYOUT)]
+    if len(pairs) != 1:
         raise InputError(
             "compare takes two specs, or one and two values of one name: gpu=h100-sxm,b200-sxm"
         )
-    axis = make_axes(both.graph, both.spec["axes"])[found[0]]
-    rest = {name: own for name, own in both.spec["axes"].items() if name != axis.name}
-    sweeps = [
-        both.replace(scenario={**both.spec["scenario"], **at(axis, k)}, axes=rest) for k in (0, 1)
-    ]
-    named = [f"{spec} {axis.name}={in_command(value)}" for value in axis.labels]
-    others = tuple(text for text in selectors if text.partition("=")[0] != axis.name)
-    return (sweeps[0], sweeps[1]), (named[0], named[1]), others
+    name, _, values = pairs[0].partition("=")
+    others = tuple(text for text in selectors if text != pairs[0])
+    sweeps = []
+    for value in values.split(","):
+        sweep = _changed(spec, [*others, f"{name}={value}"], usual, f"{name}={value}")
+        axes = make_axes(sweep.graph, sweep.spec["axes"])
+        if (axis := axes.pop(name, None)) is not None:
+            fixed = {**sweep.spec["scenario"], **at(axis, 0)}
+            sweep = sweep.replace(scenario=fixed, axes=axes)
+        sweeps.append((sweep, f"{spec} {name}={value}"))
+    (one, first), (two, second) = sweeps
+    return (one, two), (first, second), others
 
 
 def _as_json(comparison: Any) -> dict[str, Any]:
@@ -178,10 +168,10 @@ def _outputs(comparison: Any) -> None:
         if known:
             row[3:] = _known(row[3], comparison.ratios.get(str(name)))
         rows.append(row)
-    over = _over(comparison)
-    ratios = ["B / A: median", "min", "max"] if over else ["B / A"]
-    ratios = [f"B / A {INTERVAL}", "chance B < A"] if known else ratios
-    print_table(["output", *_sides(over), *ratios], [row[: 3 + len(ratios)] for row in rows])
+    heads = ["A: mean", "B: mean", "B / A: median", "min", "max"]
+    heads = heads if _over(comparison) else ["A", "B", "B / A"]
+    heads[2:] = [f"B / A {INTERVAL}", "chance B < A"] if known else heads[2:]
+    print_table(["output", *heads], [row[: 1 + len(heads)] for row in rows])
 
 
 def _known(shown: str, ratio: Any) -> list[str]:
@@ -249,13 +239,10 @@ def _inputs(comparison: Any) -> None:
     graph = graph_at(comparison.attributes[0])
     if comparison.inputs:
         say("\nset by these labels")
-        rows = [
-            [
-                name,
-                *("-" if v != v else with_unit(v, unit_of(graph, name), name) for v in ends),
-            ]
-            for name, *ends in comparison.inputs
-        ]
+        rows = []
+        for name, *ends in comparison.inputs:
+            unit = unit_of(graph, name)
+            rows.append([name, *("-" if v != v else with_unit(v, unit, name) for v in ends)])
         print_table(["input", "A", "B"], rows)
 
 
@@ -265,13 +252,8 @@ def _feet(comparison: Any) -> None:
 
     a, b = map(remarks, comparison.attributes)
     alike = [line for line in a if line in b]
-    apart = [
-        f"{side}: {line}"
-        for side, lines in (("A", a), ("B", b))
-        for line in lines
-        if line not in alike
-    ]
-    say_wrapped(*alike, *apart, err=True)
+    apart = [f"{side}: {line}" for side, lines in (("A", a), ("B", b)) for line in lines]
+    say_wrapped(*alike, *(line for line in apart if line[3:] not in alike), err=True)
 
 
 def _entry(graph: Any, name: str, value: Any) -> str:
@@ -298,9 +280,5 @@ def _middle(row: Any) -> float:
 
 
 def _over(comparison: Any) -> str:
-    own = [str(dim) for dim in comparison.values.dims]
-    return ", ".join(dim for dim in own if dim != "scenario" and not dim.endswith("_term"))
-
-
-def _sides(over: str) -> list[str]:
-    return ["A: mean", "B: mean"] if over else ["A", "B"]
+    dims = [str(dim) for dim in comparison.values.dims]
+    return ", ".join(dim for dim in dims if dim != "scenario" and not dim.endswith("_term"))

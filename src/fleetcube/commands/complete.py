@@ -2,7 +2,8 @@
 
 import tomllib
 from collections.abc import Callable, Iterable
-from importlib import resources
+from functools import partial
+from importlib import import_module, resources
 from typing import Any, TypeVar
 
 import click
@@ -42,25 +43,14 @@ def infeasible(default: str) -> Callable[[_Command], _Command]:
     )
 
 
-def _beginning(found: Callable[[], Iterable[str]]) -> Complete:
-    return lambda ctx, param, begun: [name for name in found() if name.startswith(begun)]
+def _beginning(names: Callable[[], Iterable[str]]) -> Complete:
+    return lambda ctx, param, begun: [name for name in names() if name.startswith(begun)]
 
 
-def _quantities() -> Iterable[str]:
-
-    return PHYSICS.quantities
-
-
-def _inputs() -> Iterable[str]:
-    from fleetcube.kernels.physics.inputs import INPUTS
-
-    return INPUTS
-
-
-def _kinds() -> Iterable[str]:
-    from fleetcube.catalog import KINDS
-
-    return KINDS
+def _names(module: str, table: str) -> Iterable[str]:
+    """The names in a module's table, imported only when needed."""
+    names: Iterable[str] = getattr(import_module(f"fleetcube.{module}"), table)
+    return names
 
 
 def labels(kind: str) -> list[str]:
@@ -72,25 +62,14 @@ def labels(kind: str) -> list[str]:
     return [label for label in tomllib.loads(text) if "@" not in label]
 
 
-def _collectives() -> Iterable[str]:
-    from fleetcube.calibration.nccl import FACTORS
-
-    return FACTORS
-
-
-def _frameworks() -> Iterable[str]:
-    from fleetcube.formats.write import WRITERS
-
-    return WRITERS
-
-
-frameworks = _beginning(_frameworks)
-quantities = _beginning(_quantities)
-collectives = _beginning(_collectives)
-inputs = _beginning(_inputs)
+_kinds = partial(_names, "catalog", "KINDS")
+frameworks = _beginning(partial(_names, "grid.formats.write", "WRITERS"))
+collectives = _beginning(partial(_names, "grid.measured.nccl", "FACTORS"))
+quantities = _beginning(lambda: PHYSICS.quantities)
+inputs = _beginning(lambda: PHYSICS.inputs)
 kinds = _beginning(_kinds)
-both = _beginning(lambda: dict.fromkeys([*_inputs(), *_quantities()]))
-any_name = _beginning(lambda: dict.fromkeys([*_inputs(), *_quantities(), *_kinds()]))
+both = _beginning(lambda: dict.fromkeys([*PHYSICS.inputs, *PHYSICS.quantities]))
+any_name = _beginning(lambda: dict.fromkeys([*PHYSICS.inputs, *PHYSICS.quantities, *_kinds()]))
 
 
 def labels_of_kind(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:
@@ -100,7 +79,7 @@ def labels_of_kind(ctx: click.Context, param: click.Parameter, begun: str) -> li
 
 def ranges(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:
     """Inputs as name=, to be followed by a range."""
-    return [f"{name}=" for name in _inputs() if name.startswith(begun)]
+    return [f"{name}=" for name in PHYSICS.inputs if name.startswith(begun)]
 
 
 def selectors(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:
@@ -108,17 +87,21 @@ def selectors(ctx: click.Context, param: click.Parameter, begun: str) -> list[st
     name, equals, value = begun.partition("=")
     words = [*(ctx.params.get("selectors") or ())]
     # bash splits words at =: gpu=h1 arrives as gpu, = and h1, and h1 is completed alone
-    split = not equals and words and (words[-1] == "=" or words[-1] in {*_inputs(), *_kinds()})
+    split = not equals and words and (words[-1] == "=" or words[-1] in {*PHYSICS.inputs, *_kinds()})
     if split:
         name, value = next(word for word in reversed(words) if word != "="), begun
     elif not equals:
-        return [f"{name}=" for name in [*_kinds(), *_inputs()] if name.startswith(begun)]
-    from fleetcube.kernels.physics.inputs import INPUTS
-
-    row = INPUTS.get(name)
+        return [f"{name}=" for name in [*_kinds(), *PHYSICS.inputs] if name.startswith(begun)]
+    row = PHYSICS.inputs.get(name)
     known = labels(name) or [str(choice).lower() for choice in (row and row.choices) or ()]
     before = "" if split else f"{name}="
     return [f"{before}{each}" for each in known if each.startswith(value)]
+
+
+def spec_and_selectors(command: _Command) -> _Command:
+    """The arguments of a command that asks something of a spec."""
+    after = click.argument("selectors", nargs=-1, shell_complete=selectors)(command)
+    return click.argument("spec", type=click.Path())(after)
 
 
 def variables(what: str) -> Callable[[_Command], _Command]:

@@ -22,8 +22,7 @@ _MOST = 30  # times a part: more is no explanation
 
 
 @click.command()
-@click.argument("spec", type=click.Path())
-@click.argument("selectors", nargs=-1, shell_complete=complete.selectors)
+@complete.spec_and_selectors
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, in base units.")
 def diagnose(spec: str, selectors: tuple[str, ...], as_json: bool) -> None:
     """Compare a measured step with its prediction: what explains it, what to change.

@@ -1,6 +1,5 @@
 """The command `fleetcube plan`."""
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,7 @@ from fleetcube.commands import complete
 from fleetcube.commands.changed import changed_spec
 from fleetcube.commands.points import check_answered, goal
 from fleetcube.commands.progress import progress
-from fleetcube.commands.say import say, say_each, say_wrapped
+from fleetcube.commands.say import say, say_each, say_json, say_wrapped
 from fleetcube.commands.table import print_foot, print_table, with_unit
 
 if TYPE_CHECKING:
@@ -29,8 +28,7 @@ _TIMES = ("job_time", "job_time_low", "job_time_high")
 
 
 @click.command()
-@click.argument("spec", type=click.Path())
-@click.argument("selectors", nargs=-1, shell_complete=complete.selectors)
+@complete.spec_and_selectors
 @click.option("--of", default="job_time", help='Goal: "min NAME" or "max NAME".  [job_time]')
 @click.option(
     "--search",
@@ -88,7 +86,6 @@ def plan(
     from fleetcube.scenario import phases
     from fleetcube.scenario.dates import NAME, start_of
     from fleetcube.sweep import Sweep
-    from fleetcube.tables.tables import finite
 
     if output is not None:
         check_target(output)
@@ -130,7 +127,7 @@ def plan(
             asked = Question(sweep, of, sense, names, where)
             write(report(asked, found, spec, given=stays), output)
     if as_json:
-        say(json.dumps(finite(found.to_dict()), default=str))
+        say_json(found.to_dict())
         check_answered(found[of].notnull())
         return
     if not stated:
@@ -278,7 +275,6 @@ def _plan_phases(
     from fleetcube.analysis.layouts import by_phase
     from fleetcube.presentation.page.page import page, write
     from fleetcube.scenario.dates import start_of
-    from fleetcube.tables.tables import finite
 
     with progress("planning"):
         found, job = by_phase(sweep, of, sense, search)
@@ -286,8 +282,7 @@ def _plan_phases(
             title = f"Plan of {Path(spec).name}"
             write(page(job.spec, title, spec, given=given, verb="plan"), output)
     if as_json:
-        told = {name: own and own.to_dict() for name, own in found.items()}
-        say(json.dumps(finite(told), default=str))
+        say_json({name: own and own.to_dict() for name, own in found.items()})
         return
     _print_phases(found, job, of, sense, start_of(job.spec["scenario"]))
     if output is not None:

@@ -1,9 +1,11 @@
 """Print text with every character visible, so that none controls the terminal."""
 
+import json
 import os
 import shutil
 import sys
 from collections.abc import Iterable
+from typing import Any
 
 import click
 
@@ -12,6 +14,13 @@ from fleetcube.grid.text import visible
 
 def say(text: str = "", err: bool = False) -> None:
     click.echo(visible(text), err=err)
+
+
+def say_json(value: Any) -> None:
+    """Print a value as JSON, with null for numbers that are not finite."""
+    from fleetcube.tables.tables import finite
+
+    say(json.dumps(finite(value), default=str))
 
 
 def say_each(lines: Iterable[str], err: bool = True) -> None:

@@ -1,6 +1,5 @@
 """The command `fleetcube scaling-limit`."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +8,7 @@ import click
 from fleetcube.commands import complete
 from fleetcube.commands.changed import changed_spec
 from fleetcube.commands.picture import drawing, look, looks
-from fleetcube.commands.say import say, say_wrapped
+from fleetcube.commands.say import say, say_json, say_wrapped
 from fleetcube.commands.table import print_foot, print_table, with_unit
 
 if TYPE_CHECKING:
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command("scaling-limit")
-@click.argument("spec", type=click.Path())
-@click.argument("selectors", nargs=-1, shell_complete=complete.selectors)
+@complete.spec_and_selectors
 @click.option("--between", help="GPUs, first:last.  [all that can run, and one past the fastest]")
 @click.option("--batch-grows", is_flag=True, help="Grow the given batch with the GPUs.")
 @click.option("--search", default="layout", help="Search at each size; none: as given.  [layout]")
@@ -65,7 +63,6 @@ def scaling_limit(
     from fleetcube.grid.run.settings import Settings
     from fleetcube.presentation.pictures.vega import SPEC, box_spec, check_drawn, write_spec
     from fleetcube.presentation.pictures.wall import wall_boxes, wall_picture
-    from fleetcube.tables.tables import finite
 
     if output is not None:
         check_drawn(Path(output))
@@ -85,7 +82,7 @@ def scaling_limit(
             else:
                 wall_picture(found, path)
     if as_json:
-        say(json.dumps(finite(found.to_dict()), default=str))
+        say_json(found.to_dict())
         return
     _print(found)
     print_foot(found)

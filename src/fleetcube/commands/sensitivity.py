@@ -1,6 +1,5 @@
 """Which inputs matter: at a point, at each point of a cube, or all at once."""
 
-import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -13,13 +12,12 @@ from fleetcube.commands.changed import changed, changed_and_cut
 from fleetcube.commands.picture import drawing, look, looks
 from fleetcube.commands.points import left_out
 from fleetcube.commands.progress import progress
-from fleetcube.commands.say import say, say_wrapped
+from fleetcube.commands.say import say, say_json, say_wrapped
 from fleetcube.commands.table import print_foot, print_table, to_file, with_unit, write_table
 from fleetcube.kernels.physics.graph import PHYSICS
 
 _OPTIONS = (
-    click.argument("spec", type=click.Path()),
-    click.argument("selectors", nargs=-1, shell_complete=complete.selectors),
+    complete.spec_and_selectors,
     click.option(
         "--of", required=True, shell_complete=complete.quantities, help="Output that they change."
     ),
@@ -219,13 +217,11 @@ def _told(
     printed: Callable[[Any, str, int], None],
 ) -> None:
     """Print a ranking, or write it."""
-    from fleetcube.tables.tables import finite
-
     output, top = asked["output"], asked["top"]
     if output is not None:
         write_table(ranking.drop_dims([dim for dim in ranking.dims if dim != "input"]), output)
     elif asked["as_json"]:
-        say(json.dumps(finite(_each(ranking, top))))
+        say_json(_each(ranking, top))
     else:
         printed(ranking, of, top)
         print_foot(ranking)

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("spec", type=click.Path())
-@click.argument("selectors", nargs=-1, shell_complete=complete.selectors)
+@complete.spec_and_selectors
 @click.option("--for", "unknown", required=True, shell_complete=complete.both, help="The input.")
 @click.option("--target", required=True, help='Condition: "job_time <= 30 d", "a = b" of outputs.')
 @click.option(

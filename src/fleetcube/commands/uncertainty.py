@@ -12,8 +12,7 @@ from fleetcube.commands.table import print_foot, print_table, to_file, write_tab
 
 
 @click.command()
-@click.argument("spec", type=click.Path())
-@click.argument("selectors", nargs=-1, shell_complete=complete.selectors)
+@complete.spec_and_selectors
 @complete.variables("Output to show; may be repeated.  [all]")
 @click.option(
     "-q",

@@ -293,7 +293,7 @@ class View:
                     f"{name} = {shown(text)} is not on the axis; {nearest(text, labels)}"
                 )
             return labels.index(text), ""
-        plain = _plain(text)
+        plain = re.sub(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))", "", text.strip())  # as a page shows it
         if without_phase(name) in INPUTS:
             value = float(make_axis(PHYSICS, name, [_number(plain)]).numbers[name][0])
         else:
@@ -498,11 +498,6 @@ class View:
                 f"a slice of {name} over {', '.join(picks)} reads {size / 1e9:,.0f} GB of the "
                 f"cube, and at most {MOST_READ / 1e9:g} GB may be read; choose other axes"
             )
-
-
-def _plain(text: str) -> str:
-    """A number as the page shows it, without thousands separators."""
-    return re.sub(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))", "", text.strip())
 
 
 def _number(text: str) -> float | str:

@@ -1,9 +1,9 @@
 """DeepSpeed's JSON, and the launch scripts of Megatron-DeepSpeed that name one."""
 
 import json
-import math
 import re
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,12 @@ from fleetcube.grid.errors import InputError
 from fleetcube.grid.spec.bounded import read_bytes
 
 from . import megatron_lm, shell
-from .renamed import Renamed, dotted, job, renamed
-from .table import NOTHING, Job, whole
+from .renamed import dotted, renamed_job
+from .table import NOTHING, Job, table, whole
 from .trees import LARGEST, flat, parsed
 
 NAME = "deepspeed"
+format_table = partial(table, "deepspeed")
 _KEYS = ("zero_optimization", "train_batch_size", "train_micro_batch_size_per_gpu")
 _PLACE = re.compile(r":\s*([A-Z][A-Z0-9_]{3,40})(?=\s*[,}\n])")  # of a template
 _JSON = {
@@ -34,18 +35,14 @@ _NOT_HERE = (
 _KINDS = ("tensor", "pipeline", "context")
 _FILE = "ds_config.json"
 _ROUNDS = "gradient-accumulation-steps"
-_TOLD = "<auto>"  # left to the trainer, as a place to fill in
+_AUTO = "<auto>"  # left to the trainer, as a place to fill in
 
 
-def of() -> Renamed:
-    return renamed("deepspeed")
-
-
-def is_own(text: str, path: str) -> bool:
+def recognizes(text: str) -> bool:
     """Whether a text is a JSON of DeepSpeed's, or a script with its arguments."""
     if text.lstrip().startswith("{"):
         return any(f'"{key}"' in text for key in _KEYS)
-    return megatron_lm.is_own(text, path) and bool(
+    return megatron_lm.recognizes(text) and bool(
         re.search(r"--(deepspeed|zero-stage|deepspeed[-_]config)\b", text)
     )
 
@@ -55,17 +52,17 @@ def read(text: str, path: str, given: Mapping[str, Any] = NOTHING) -> Job:
     if text.lstrip().startswith("{"):
         fields: dict[str, Any] = {}
         remarks = ["the training script says whether it recomputes: taken as false"]
-        said = _json(text, path)
+        values = _json(text, path)
     else:
         fields, left = megatron_lm.arguments(text, path)
         _as_megatron(fields)
-        said, remarks = _named(text, fields, path)
+        values, remarks = _named(text, fields, path)
         remarks += left
-    made = job({**fields, **said}, path, of(), given)
-    _batch(made)
-    _otherwise(made)
-    made.remarks += remarks
-    return made
+    job = renamed_job({**fields, **values}, path, format_table(), given)
+    _batch(job)
+    _otherwise(job)
+    job.remarks += remarks
+    return job
 
 
 def _as_megatron(fields: dict[str, Any]) -> None:
@@ -79,16 +76,16 @@ def _as_megatron(fields: dict[str, Any]) -> None:
 
 
 def _json(text: str, path: str) -> dict[str, Any]:
-    said = flat(parsed(_PLACE.sub(r': "<\1>"', text), path, "json"))
-    return {name: _TOLD if value == "auto" else value for name, value in said.items()}
+    values = flat(parsed(_PLACE.sub(r': "<\1>"', text), path, "json"))
+    return {name: _AUTO if value == "auto" else value for name, value in values.items()}
 
 
 def _named(text: str, fields: Mapping[str, Any], path: str) -> tuple[dict[str, Any], list[str]]:
     """The JSON that a script names or writes, and what is not read of it."""
     written = (each for each in shell.read(text, path).texts if each.lstrip().startswith("{"))
-    if (found := next(written, None)) is not None:
+    if (config := next(written, None)) is not None:
         try:
-            return _json(found, path), []
+            return _json(config, path), []
         except InputError:
             return {}, ["not read: the JSON that the script writes"]
     name = str(fields.get("deepspeed-config", ""))
@@ -101,41 +98,37 @@ def _named(text: str, fields: Mapping[str, Any], path: str) -> tuple[dict[str, A
     return _json(data.decode(errors="replace"), str(file)), []
 
 
-def _batch(made: Job) -> None:
+def _batch(job: Job) -> None:
     """Samples of a replica and micro-batch, where the other numbers give them."""
-    said, step, part = made.scenario, "global_batch_size", "micro_batch_size"
-    rounds, batch, gpus = made.number(_ROUNDS, 1, part), said.get(step), said.get("n_gpus")
-    if part not in {*said, *made.asked} and rounds and batch and gpus:
-        replicas = gpus / math.prod(said.get(name, 1) for name in megatron_lm.REPLICA)
-        made.put({part: whole(batch / replicas / rounds)})
+    scenario, step, part = job.scenario, "global_batch_size", "micro_batch_size"
+    rounds, batch = job.number(_ROUNDS, 1, part), scenario.get(step)
+    gpus = scenario.get("n_gpus")
+    if part not in {*scenario, *job.asked} and rounds and batch and gpus:
+        job.put({part: whole(batch * job.replica_gpus / gpus / rounds)})
     for name in (step, part):
-        if name not in said:
-            made.ask("it depends on the number of replicas", name)
+        if name not in scenario:
+            job.ask("it depends on the number of replicas", name)
 
 
-def _otherwise(made: Job) -> None:
+def _otherwise(job: Job) -> None:
     """Tokens, what it recomputes, and how gradients are kept (DeepSpeedEngine.get_data_types)."""
-    said = made.scenario
-    if tokens := made.number("train-tokens", 1, "training_tokens"):  # whichever ends it first
-        made.set(
-            "train-tokens", {"training_tokens": min(tokens, said.get("training_tokens", tokens))}
-        )
-    if said.get("recompute") == "core_attn":
-        made.put({"recompute": "selective"})
-    if "gradient-wire" not in made.fields and "gradient_bytes_per_element" not in made.given:
-        said.pop("gradient_bytes_per_element", None)  # of 16 bits
-    if "gradient-sums" not in made.fields:
-        wide = said.get("precision") == "bf16" and said.get("zero_stage") == 0
-        made.put({"gradient_storage": "fp32" if wide else "bf16"})
-    else:
-        kept = "fp32" if made.fields["gradient-sums"] == "fp32" else "bf16"
-        made.put({"gradient_storage": kept})
+    scenario = job.scenario
+    if tokens := job.number("train-tokens", 1, "training_tokens"):  # whichever ends it first
+        first = min(tokens, scenario.get("training_tokens", tokens))
+        job.set("train-tokens", {"training_tokens": first})
+    if scenario.get("recompute") == "core_attn":
+        job.put({"recompute": "selective"})
+    if "gradient-wire" not in job.fields and "gradient_bytes_per_element" not in job.given:
+        scenario.pop("gradient_bytes_per_element", None)  # of 16 bits
+    plain = scenario.get("precision") == "bf16" and scenario.get("zero_stage") == 0
+    sums = job.fields.get("gradient-sums", "fp32" if plain else "bf16")
+    job.put({"gradient_storage": "fp32" if sums == "fp32" else "bf16"})
 
 
 def written(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a scenario: those of the JSON, and the arguments of Megatron-DeepSpeed."""
     _check(scenario, shape)
-    made = megatron_lm.written(scenario, shape, of())
+    made = megatron_lm.written(scenario, shape, format_table())
     if scenario.get("pipeline_parallel", 1) == 1:
         made["no-pipeline-parallel"] = True
     for name in _NOT_HERE:
@@ -153,24 +146,26 @@ def written(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, 
 
 def _check(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> None:
     """Refuse what Megatron-DeepSpeed refuses (megatron/core/parallel_state.py), or cannot say."""
-    own, narrow = shape.get("ffn_hidden_size"), shape.get("expert_ffn_hidden_size")
+    width, narrow = shape.get("ffn_hidden_size"), shape.get("expert_ffn_hidden_size")
     tensor, stages, context = (scenario.get(f"{name}_parallel", 1) for name in _KINDS)
     why = {
         "latent attention": shape.get("query_latent_size"),
         "shared experts": shape.get("shared_experts"),
-        "experts narrower than dense layers": narrow not in (None, own),
+        "experts narrower than dense layers": narrow not in (None, width),
         "context_parallel beside tensor_parallel": min(context, tensor) > 1,
         "context_parallel in a pipeline": min(context, stages) > 1,
         "experts in a pipeline": shape.get("experts") and stages > 1,
     }
-    if said := [name for name, holds in why.items() if holds]:
-        raise InputError(f"Megatron-DeepSpeed has no {said[0]}; choose another layout or framework")
+    if lacks := [name for name, holds in why.items() if holds]:
+        raise InputError(
+            f"Megatron-DeepSpeed has no {lacks[0]}; choose another layout or framework"
+        )
 
 
 def as_text(fields: Mapping[str, Any]) -> str:
     """A script that writes the JSON and names it; of one field, that field alone."""
-    told = {told for name, told in of().names.items() if isinstance(told, str) and name in _JSON}
-    tree = dotted({name: value for name, value in fields.items() if name in told}, of(), "")
+    names = {format_table().names[name] for name in _JSON}
+    tree = dotted({name: fields[name] for name in fields if name in names}, format_table(), "")
     rest = {_SPELLED.get(name, name): fields[name] for name in fields if name not in _ONLY}
     if len(fields) == 1:
         return json.dumps(tree) if tree else megatron_lm.as_text(rest)

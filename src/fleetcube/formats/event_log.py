@@ -11,16 +11,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import chain, islice
-from pathlib import Path
 from typing import Any
 
 from fleetcube.catalog.units import UnitError, parse
 from fleetcube.grid.errors import InputError, shown
-from fleetcube.grid.spec.bounded import read_text
 from fleetcube.grid.text import unguarded
 from fleetcube.kernels.physics.roles import LOST
 
-LARGEST = 1 << 26  # bytes of a log
 MOST_ROWS = 200_000
 LONGEST = 2_000  # characters of a line, or of a name in it
 NO_FAILURE = "-"  # a kind that interrupts nothing
@@ -110,12 +107,6 @@ class Log:
     node_seconds: float = 0.0
     seconds: float = 0.0
     dropped: Counter[str] = field(default_factory=Counter)
-
-
-def read_log(path: str | Path) -> Log:
-    """The events of a log of any known kind. Raises InputError."""
-    text = read_text(path, LARGEST, "a log of failures", "give a part of it")
-    return parse_log(text, str(path))
 
 
 def parse_log(text: str, name: str) -> Log:
@@ -250,8 +241,12 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> Log:
         kind = cells.get("kind", "")
         if (time := time_of(cells.get("time", ""))) is None and cells.get("time"):
             log.dropped["dates that cannot be read (they part no repeated lines)"] += 1
-        many = _count(cells.get("count", ""))
-        log.events.append(Event(time, cells.get("node", ""), kind, part_of(kind), many, lost))
+        many = cells.get("count") or "1"
+        if not re.fullmatch(r"\d{1,9}(\.0*)?", many):
+            raise InputError(f"count = {shown(many)} is not a whole number; fix that row")
+        log.events.append(
+            Event(time, cells.get("node", ""), kind, part_of(kind), int(float(many)), lost)
+        )
     return log
 
 
@@ -261,12 +256,6 @@ def _text(value: Any) -> str:
         return str(value).strip()[:LONGEST] if plain else ""
     except ValueError:  # a whole number of thousands of digits
         return ""
-
-
-def _count(text: str) -> int:
-    if not re.fullmatch(r"\d{0,9}(\.0*)?", text):
-        raise InputError(f"count = {shown(text)} is not a whole number; fix that row")
-    return int(float(text or 1))
 
 
 def _seconds(text: str, unit: str) -> float | None:

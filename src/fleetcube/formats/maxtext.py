@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from fleetcube.grid.errors import InputError
@@ -11,7 +12,6 @@ from . import shell
 from .table import (
     NOTHING,
     Job,
-    Table,
     counted,
     fields_of,
     is_open,
@@ -25,6 +25,7 @@ from .table import with_open_words as asked
 from .trees import flat, parsed
 
 NAME = "maxtext"
+format_table = partial(table, "maxtext")
 _NAMES = (
     r"(?:per_device_batch_size|(?:ici|dcn)_\w+_parallelism|base_(?:emb|mlp)_dim|remat_policy"
     r"|max_target_length|base_num_decoder_layers)"
@@ -61,6 +62,7 @@ _AXES = {
     **dict.fromkeys(("fsdp", "fsdp_transpose"), "data_parallel_shard"),
     **{"expert": "expert_parallel", "data": "data"},
 }
+_OF_DATA = ("data_parallel_shard", "data")
 _POLICY, _MIXER = "remat_policy", "layernorm+mlp+moe"
 _SUMS = (  # results of products, and what attention is of them
     *("query_proj", "key_proj", "value_proj", "qkv_proj", "out_proj", "context"),
@@ -74,13 +76,8 @@ _TOPOLOGY = re.compile(r"(v4|v5p|v5e|v6e)-(\d{1,6})")
 _CORES = {"v4": 2, "v5p": 2}  # of a chip, which names count
 
 
-def of() -> Table:
-    return table("maxtext")
-
-
-def is_own(text: str, path: str) -> bool:
+def recognizes(text: str) -> bool:
     """Whether a text holds fields of MaxText."""
-    del path
     return bool(_YAML.search(text) or _OWN.search(text))
 
 
@@ -89,7 +86,8 @@ def read(text: str, path: str, given: Mapping[str, Any] = NOTHING) -> Job:
     if not _OWN.search(text):
         return made(flat(parsed(text, path, "yaml")), path, given)
     script = shell.read(text, path)
-    names = {*of().inputs, *of().model, *of().words, "per_device_batch_size"}
+    known = format_table()
+    names = {*known.inputs, *known.model, *known.words, "per_device_batch_size"}
     best: tuple[tuple[bool, int], dict[str, str], str] = ((False, 0), {}, "")
     for row in [*script.commands, *map(shell.split, script.variables.values())]:
         words = [*map(shell.plain, row)]
@@ -111,10 +109,11 @@ def made(fields: Mapping[str, Any], path: str, given: Mapping[str, Any] = NOTHIN
     """The job of fields by name. Raises InputError."""
     if (heads := fields.get("base_num_heads")) is not None:  # until November 2023
         fields = {"base_num_query_heads": heads, "base_num_kv_heads": heads, **fields}
-    job = job_of(of(), asked(of(), fields), path, given)
+    job = job_of(format_table(), asked(format_table(), fields), path, given)
     job.take("base_num_heads")
-    format_ = of().words["quantization"].get(str(job.fields.get("quantization", "")).lower(), {})
-    job.put(format_ if format_.get("precision") != "bf16" else {})
+    quantization = str(job.fields.get("quantization", "")).lower()
+    inputs = job.table.words["quantization"].get(quantization, {})
+    job.put(inputs if inputs.get("precision") != "bf16" else {})
     _tensors(job)
     _model(job)
     _mesh(job)
@@ -185,9 +184,10 @@ def _mesh(job: Job) -> None:
         if not (found := _PARALLEL.fullmatch(name)):
             continue
         kind, role = found[1], _AXES.get(found[2])
-        open_ = job.number(name, -1, _open_with(role)) is None and name in job.fields
+        opens = "model" if role is None else "n_gpus" if role in _OF_DATA else role
+        open_ = job.number(name, -1, opens) is None and name in job.fields
         degree = 1 if open_ else job.number(name, -1) or _REST.get(name, 1)
-        if open_ and "n_gpus" in said and role in ("data_parallel_shard", "data"):
+        if open_ and "n_gpus" in said and role in _OF_DATA:
             if several := open_axes or kind in left:  # which of them takes how much of the GPUs
                 job.ask(f"{name} is {job.fields[name]}", "data_parallel_shard", "hybrid_sharding")
             open_axes = True
@@ -213,12 +213,6 @@ def _mesh(job: Job) -> None:
     if gpus is None and "ici" not in left:
         job.put({"n_gpus": whole(math.prod(sizes.values()))})
     _degrees(job, sizes, left.get("ici", "") if "n_gpus" not in said else "")
-
-
-def _open_with(role: str | None) -> str:
-    """Inputs that an open degree of an axis leaves open."""
-    known = {"data_parallel_shard": "n_gpus", "data": "n_gpus", None: "model"}
-    return known.get(role, str(role))
 
 
 def _slices(job: Job) -> float:
@@ -273,9 +267,10 @@ def _batch(job: Job) -> None:
 
 def written(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a scenario. Raises InputError."""
-    made = {name: value for name, value in fields_of(of(), scenario).items() if name != "dtype"}
+    made = fields_of(format_table(), scenario)
+    made.pop("dtype", None)
     if "model_name" not in made:
-        made = model_fields(of(), shape) | made
+        made = model_fields(format_table(), shape) | made
         made["mlp_activations"] = ["silu", "linear"] if shape.get("gated_ffn") else ["gelu"]
         made["logits_via_embedding"] = shape.get("embedding_tables", 2) == 1
     parallel = ("tensor", "context", "expert")
@@ -298,8 +293,6 @@ def written(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, 
 
 def as_text(fields: Mapping[str, Any]) -> str:
     """Fields as a YAML file."""
-    return "\n".join(f"{name}: {_yaml(value)}" for name, value in fields.items())
-
-
-def _yaml(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    words = {True: "true", False: "false"}
+    rows = {n: words[v] if isinstance(v, bool) else v for n, v in fields.items()}
+    return "\n".join(f"{name}: {value}" for name, value in rows.items())

@@ -2,47 +2,43 @@
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import yaml
 
 from . import megatron_lm
-from .renamed import Renamed, dotted, job, renamed
-from .table import NOTHING, Job
+from .renamed import dotted, renamed_job
+from .table import NOTHING, Job, table
 from .trees import flat, parsed
 
 NAME = "megatron-bridge"
+format_table = partial(table, "megatron_bridge")
 _FIRST, _LAST = ("tokenizer",), ("mixed_precision", "comm_overlap")  # the last one counts
 _LETTERS = {"embedding": "E", "decoder": "t", "mtp": "m", "loss": "L"}
 _SPLIT = "model.pipeline_model_parallel_layout"
 
 
-def of() -> Renamed:
-    return renamed("megatron_bridge")
-
-
-def is_own(text: str, path: str) -> bool:
+def recognizes(text: str) -> bool:
     """Whether a text has sections of a ConfigContainer."""
-    del path
     sections = {*re.findall(r"^(model|train|optimizer|mixed_precision|ddp|dataset):", text, re.M)}
-    own = re.search(r"^ +(global_batch_size|train_iters|tensor_model_parallel_size):", text, re.M)
-    return "train" in sections and len(sections) > 1 and own is not None
+    field = re.search(r"^ +(global_batch_size|train_iters|tensor_model_parallel_size):", text, re.M)
+    return "train" in sections and len(sections) > 1 and field is not None
 
 
 def read(text: str, path: str, given: Mapping[str, Any] = NOTHING) -> Job:
     """The job of a YAML. Raises InputError."""
-    tree = parsed(text, path, "yaml")
-    said = flat(tree)
-    if isinstance(said.get("mixed_precision"), str):
-        said["mixed_precision"] = said["mixed_precision"].replace("-", "_")
-    if isinstance(said.get(_SPLIT), list):
-        said[_SPLIT] = _split(said[_SPLIT])
-    order = sorted(said, key=lambda name: name.startswith(_LAST) - name.startswith(_FIRST))
-    made = job({name: said[name] for name in order}, path, of(), given)
-    if "model" in made.asked:
-        made.asked["model"] = "the recipe that the file changes has it"
-        made.remarks.append("what the file does not say is the recipe's: state it")
-    return made
+    values = flat(parsed(text, path, "yaml"))
+    if isinstance(values.get("mixed_precision"), str):
+        values["mixed_precision"] = values["mixed_precision"].replace("-", "_")
+    if isinstance(values.get(_SPLIT), list):
+        values[_SPLIT] = _split(values[_SPLIT])
+    order = sorted(values, key=lambda name: name.startswith(_LAST) - name.startswith(_FIRST))
+    job = renamed_job({name: values[name] for name in order}, path, format_table(), given)
+    if "model" in job.asked:
+        job.asked["model"] = "the recipe that the file changes has it"
+        job.remarks.append("what the file does not say is the recipe's: state it")
+    return job
 
 
 def _split(stages: list[Any]) -> str:
@@ -53,7 +49,7 @@ def _split(stages: list[Any]) -> str:
 
 def written(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a scenario that its YAML says under other names."""
-    made = megatron_lm.written(scenario, shape, of())
+    made = megatron_lm.written(scenario, shape, format_table())
     made["use-distributed-optimizer"] = scenario.get("zero_stage", 1) == 1
     if scenario.get("gradient_bytes_per_element") == 4:
         made |= {"accumulate-allreduce-grads-in-fp32": True, "grad-reduce-in-bf16": False}
@@ -66,5 +62,5 @@ def written(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, 
 def as_text(fields: Mapping[str, Any]) -> str:
     """A YAML; of one field, in one line."""
     flow = None if len(fields) == 1 else False
-    tree = dotted(fields, of(), "model.")
+    tree = dotted(fields, format_table(), "model.")
     return str(yaml.safe_dump(tree, sort_keys=False, default_flow_style=flow)).rstrip()

@@ -1,10 +1,10 @@
-"""Megatron-LM's arguments: in a launch script, a list of flags, or the list that a log prints."""
+"""Megatron-LM's arguments: in a launch script, a list of flags, a YAML, or what a log prints."""
 
 import itertools
-import math
 import re
 import shlex
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from fleetcube.catalog.huggingface import COUNTS
@@ -12,11 +12,24 @@ from fleetcube.grid.errors import InputError
 from fleetcube.scenario.patterns import pieces_of
 
 from . import shell
-from .table import NOTHING, Job, Table, fields_of, is_open, job_of, listed, model_fields, table
+from .table import (
+    NOTHING,
+    Job,
+    Table,
+    fields_of,
+    is_open,
+    job_of,
+    listed,
+    model_fields,
+    one_of,
+    table,
+)
+from .trees import parsed
 
 NAME = "megatron-lm"
-REPLICA = ("tensor_parallel", "pipeline_parallel", "context_parallel")
+format_table = partial(table, "megatron_lm")
 _PRINTED = re.compile(r"^(?:.*\]:)?[ \t]*+(\w{2,60}) \.{3,} (.*)$", re.MULTILINE)
+_YAML = re.compile(r"^MODEL_ARGS:", re.MULTILINE)  # of its own functional tests
 _NODES = ("nnodes", "num-nodes", "nodes", "N")
 _PROCESSES = ("nproc-per-node", "num-gpus", "ntasks-per-node", "gpus-per-node")
 SBATCH = re.compile(r"^#SBATCH\s+(-\S.*)$", re.MULTILINE)
@@ -43,32 +56,42 @@ _MARKS = re.compile(r"[|()*]")  # of a shell
 _SHARDED = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 
 
-def of() -> Table:
-    return table("megatron_lm")
-
-
-def is_own(text: str, path: str) -> bool:
+def recognizes(text: str) -> bool:
     """Whether a text holds arguments of Megatron-LM."""
-    del path
-    named = ("num-layers", "tensor-model-parallel-size", "micro-batch-size", "hidden-size")
-    return any(f"--{name}" in text or f"--{name.replace('-', '_')}" in text for name in named) or (
-        sum(name.replace("-", "_") + " ." in text for name in named) > 2
-    )
+    names = ("num-layers", "tensor-model-parallel-size", "micro-batch-size", "hidden-size")
+    flags = any(f"--{name}" in text or f"--{name.replace('-', '_')}" in text for name in names)
+    printed = sum(f"{name.replace('-', '_')} ." in text for name in names)
+    return flags or printed > 2 or bool(_YAML.search(text))
 
 
 def read(text: str, path: str, given: Mapping[str, Any] = NOTHING) -> Job:
-    """The job of a script or of a log's list of arguments. Raises InputError."""
+    """The job of a script, a YAML or a log's list of arguments. Raises InputError."""
     printed = {
-        name.replace("_", "-"): _argument(said.strip()) for name, said in _PRINTED.findall(text)
+        name.replace("_", "-"): _argument(value.strip()) for name, value in _PRINTED.findall(text)
     }
     if len(printed) > 20:
-        return made(printed, path, given, printed=True)
+        return made(printed, path, given, format_table(), printed=True)
+    if _YAML.search(text):
+        return made(_of_yaml(text, path), path, given, format_table())
     if other := _OTHERS.search(text):
         raise InputError(f"{path!r} runs {other[0]}, which no input counts; give a decoder's")
     fields, remarks = arguments(text, path)
-    job = made(fields, path, given)
+    job = made(fields, path, given, format_table())
     job.remarks += remarks
     return job
+
+
+def _of_yaml(text: str, path: str) -> dict[str, Any]:
+    """The arguments of a table in YAML; false ones are left out."""
+    fields: dict[str, Any] = {}
+    arguments = parsed(text, path, "yaml").get("MODEL_ARGS")
+    for name, value in arguments.items() if isinstance(arguments, dict) else ():
+        words = " ".join(map(str, value)) if isinstance(value, list) else value
+        if words is not False:
+            is_list = isinstance(words, str) and words.startswith("[")
+            name = str(name).lstrip("-").replace("_", "-")
+            fields[name] = words.strip("[]") if is_list else words
+    return fields
 
 
 def _argument(printed: str) -> str:
@@ -81,7 +104,7 @@ def _argument(printed: str) -> str:
 def arguments(text: str, path: str) -> tuple[dict[str, Any], list[str]]:
     """Arguments of what a script launches by name, and what is not read. Raises InputError."""
     batch = slurm_options(text)
-    names = of()
+    names = format_table()
     known = {*names.inputs, *names.model, *names.switches, *names.words}
     # As it runs alone; where that launches nothing, whatever the environment has
     anything = {name: shell.unknown(name) for name in re.findall(r"\$\{?([A-Za-z_]\w*)", text)}
@@ -159,26 +182,21 @@ def _launcher(batch: Mapping[str, Any], words: list[str]) -> dict[str, Any]:
         re.search(r"(^|/)torchrun$|torch\.distributed|^deepspeed$|^accelerate$", word)
         for word in words
     )
-    gpus = batch.get("gpus-per-node") or batch.get("gres") or ""
-    gpus = str(gpus).rpartition(":")[2]
-    made = {name: batch[name] for name in _NODES if name in batch}
-    if not starts and "ntasks-per-node" in batch:
-        made["ntasks-per-node"] = batch["ntasks-per-node"]
-    if gpus.isdigit():
-        made["gpus-per-node"] = gpus
-    return made
+    names = _NODES if starts else (*_NODES, "ntasks-per-node")
+    gpus = slurm(batch).get("SLURM_GPUS_ON_NODE")
+    counts = {name: batch[name] for name in names if name in batch}
+    return counts | ({"gpus-per-node": gpus} if gpus else {})
 
 
 def made(
     fields: Mapping[str, Any],
     path: str,
-    given: Mapping[str, Any] = NOTHING,
+    given: Mapping[str, Any],
+    names: Table,
     printed: bool = False,
-    names: Table | None = None,
 ) -> Job:
-    """The job of arguments by name, without dashes in front; `names` are those of a framework that
-    has more of them. Raises InputError."""
-    job = job_of(names or of(), fields, path, given)
+    """The job of arguments by name, without dashes in front. Raises InputError."""
+    job = job_of(names, fields, path, given)
     _cluster(job)
     _model(job)
     _layout(job)
@@ -187,8 +205,8 @@ def made(
     _tokens(job)
     if printed:  # all there are, with defaults: those that are on cannot be told
         left = [name for name, value in job.unknown.items() if value not in _OFF]
-        told = f"{len(left)} more arguments, with their defaults, are in no table: {listed(left)}"
-        job.unknown, job.remarks = {}, [told] if left else []
+        more = f"{len(left)} more arguments, with their defaults, are in no table: {listed(left)}"
+        job.unknown, job.remarks = {}, [more] if left else []
     return job
 
 
@@ -406,9 +424,11 @@ def _precision(job: Job) -> None:
     sixteen = next((name for name, on in kinds.items() if on), None)
     recipes = {bits: job.take(f"{bits}-recipe", "precision") for bits in ("fp8", "fp4")}
     if job.take("fp4-format", "precision"):
-        job.put({"precision": _recipe(job, "fp4", recipes["fp4"] or "nvfp4", _FOUR_BITS)})
+        recipe = recipes["fp4"] or "nvfp4"
+        job.put({"precision": one_of(_FOUR_BITS, "fp4-recipe", recipe, job.path)})
     elif job.take("fp8-format", "precision") or job.take("fp8", "precision"):
-        job.put({"precision": _recipe(job, "fp8", recipes["fp8"] or "delayed", _PRECISIONS)})
+        recipe = recipes["fp8"] or "delayed"
+        job.put({"precision": one_of(_PRECISIONS, "fp8-recipe", recipe, job.path)})
     elif sixteen:
         job.put({"precision": sixteen})
     else:
@@ -432,16 +452,6 @@ def _few_bits(job: Job, kind: str) -> None:
         job.put({share: sum(1 if each is None else each for each in ends) / job.layers})
 
 
-def _recipe(job: Job, bits: str, recipe: Any, known: Mapping[str, str]) -> str:
-    name = str(recipe)
-    if name not in known:
-        raise InputError(
-            f"{job.path!r}: {bits}-recipe = {name[:40]!r} is not one of {', '.join(known)}; "
-            "state precision=..."
-        )
-    return known[name]
-
-
 def _gradients(job: Job, sixteen: str | None) -> None:
     """What gradients are summed and sent in: FP32 beside BF16, if it is not told otherwise
     (validate_args)."""
@@ -462,22 +472,17 @@ def _gradients(job: Job, sixteen: str | None) -> None:
 def _memory(job: Job) -> None:
     """Sharding, and what the optimizer keeps."""
     sharding = job.take("data-parallel-sharding-strategy", "zero_stage")
-    own = [job.take(name, "zero_stage") for name in ("use-megatron-fsdp", "use-custom-fsdp")]
-    if any(own):
-        sharding = sharding or "optim_grads_params"
-        if sharding not in _SHARDED:
-            raise InputError(
-                f"{job.path!r}: data-parallel-sharding-strategy = {str(sharding)[:40]!r} is not "
-                f"one of {', '.join(_SHARDED)}; correct it"
-            )
-        job.put({"zero_stage": _SHARDED[sharding]})
+    fsdp = [job.take(name, "zero_stage") for name in ("use-megatron-fsdp", "use-custom-fsdp")]
+    if any(fsdp):
+        word = sharding or "optim_grads_params"
+        stage = one_of(_SHARDED, "data-parallel-sharding-strategy", word, job.path)
+        job.put({"zero_stage": stage})
     elif job.take("use-torch-fsdp2", "zero_stage"):
         kept = job.take("torch-fsdp2-no-reshard-after-forward", "zero_stage")
         job.put({"zero_stage": 2 if kept else 3})
     groups = "num-distributed-optimizer-instances"
     if (instances := job.number(groups, 1, "data_parallel_shard") or 1) > 1:
-        replica = math.prod(job.scenario.get(name, 1) for name in REPLICA)
-        job.set_per_gpu("data_parallel_shard", 1 / replica / instances)
+        job.set_per_gpu("data_parallel_shard", 1 / job.replica_gpus / instances)
     first, second = (
         job.take(f"{name}-dtype", "moment_bytes") for name in ("exp-avg", "exp-avg-sq")
     )
@@ -490,20 +495,19 @@ def _memory(job: Job) -> None:
 
 def _tokens(job: Job) -> None:
     """Tokens of the whole training, and its batch."""
-    said, tokens = job.scenario, "training_tokens"
-    sequence = said.get("sequence_length")
+    scenario, tokens = job.scenario, "training_tokens"
+    sequence = scenario.get("sequence_length")
     samples, steps = (job.number(f"train-{name}", 1, tokens) for name in ("samples", "iters"))
-    unsaid = "global_batch_size" not in {*said, *job.asked}
-    rounds = job.number("gradient-accumulation-steps", 1, "global_batch_size" * unsaid) or 1
-    if unsaid:
-        replica = math.prod(said.get(name, 1) for name in REPLICA)
-        batch = said.get("n_gpus", 0) // replica * said.get("micro_batch_size", 1) * rounds
+    unstated = "global_batch_size" not in {*scenario, *job.asked}
+    rounds = job.number("gradient-accumulation-steps", 1, "global_batch_size" * unstated) or 1
+    if unstated:
+        replicas = scenario.get("n_gpus", 0) // job.replica_gpus
+        batch = replicas * scenario.get("micro_batch_size", 1) * rounds
         if batch and "global_batch_size" not in job.asked:
             job.put({"global_batch_size": batch})
         else:
-            why = "it is a micro-batch of each replica where unstated"
-            job.ask(why, "global_batch_size")
-    batch = said.get("global_batch_size")
+            job.ask("it is a micro-batch of each replica where unstated", "global_batch_size")
+    batch = scenario.get("global_batch_size")
     ramp = str(job.take("rampup-batch-size", "ramp_tokens ramp_start_batch_size") or "").split()
     if sequence and len(ramp) == 3 and all(word.isdigit() for word in ramp):
         start, _, number = map(int, ramp)
@@ -520,7 +524,8 @@ def written(
     scenario: Mapping[str, Any], shape: Mapping[str, Any], names: Table | None = None
 ) -> dict[str, Any]:
     """The arguments of a scenario, and of a model's record, without dashes; True is a bare one."""
-    made = model_fields(names or of(), shape) | fields_of(names or of(), scenario)
+    names = names or format_table()
+    made = model_fields(names, shape) | fields_of(names, scenario)
     made |= _narrow_fields(scenario) | _recompute_fields(scenario) | _sharding_fields(scenario)
     if shape.get("gated_ffn"):
         made["swiglu"] = True

@@ -1,20 +1,21 @@
 """Primus's YAML: the model's file and what changes of it, as arguments of Megatron-LM."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fleetcube.catalog.records import kind
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.spec.bounded import read_bytes
 
 from . import torchtitan
-from .renamed import Renamed, job, renamed
-from .table import NOTHING, Job
+from .renamed import renamed_job
+from .table import NOTHING, Job, catalog_label, table
 from .trees import LARGEST, flat, parsed
 
 NAME = "megatron-lm"
+format_table = partial(table, "primus")
 _TRAINERS = ("megatron", torchtitan.NAME)
 _DEFAULT = re.compile(r"\$\{(\w+):([^${}]*)\}")
 # What a trainer of torchtitan is by default: primus/configs/modules/torchtitan/pre_trainer.yaml
@@ -23,13 +24,8 @@ _BASE = "language_model.yaml"  # what models are by default
 _MOST_ABOVE, _MOST_FILES = 8, 16  # folders above a file, and files that it extends
 
 
-def of() -> Renamed:
-    return renamed("primus")
-
-
-def is_own(text: str, path: str) -> bool:
+def recognizes(text: str) -> bool:
     """Whether a text has a trainer of Primus."""
-    del path
     return bool(re.search(r"^ +(pre|sft|post)_trainer:", text, re.M)) and "overrides:" in text
 
 
@@ -37,56 +33,39 @@ def read(text: str, path: str, given: Mapping[str, Any] = NOTHING) -> Job:
     """The job of a YAML. Raises InputError."""
     trainer = _trainer(parsed(_DEFAULT.sub(r"\2", text), path, "yaml"), path)
     changes = trainer.get("overrides")
-    said = {} if not isinstance(changes, Mapping) else flat(changes)
+    changed = flat(changes) if isinstance(changes, Mapping) else {}
     names = [str(trainer.get(name)) for name in ("config", "model")]
     if trainer["framework"] == torchtitan.NAME:
-        return _of_torchtitan(said, names[1], path, given)
+        model = _beside(path, "primus/configs/models/torchtitan", names[1])
+        fields = {**_OF_TORCHTITAN, **model, **changed}
+        return _with_model(partial(torchtitan.made, fields, path), names[1], given, False)
     kinds = zip(("modules", "models", "models"), [*names, _BASE], strict=True)
     settings, model, base = (
         _beside(path, f"primus/configs/{folder}/megatron", name) for folder, name in kinds
     )
-    usual, now = {**settings, **base}, {**settings, **model, **said}
-    made = job(now, path, of(), given)
-    label = _label(names[1].removesuffix(".yaml"))
-    if "model" in made.asked:
-        if label is None or _dashed(said) & {*of().model, "multi-latent-attention"}:
-            made.asked["model"] = f"its file {names[1][:60]} is not beside it"
-        else:
-            made = _with_model(job(now, path, of(), {**given, "model": label}), label)
-    for name in [name for name in made.unknown if usual.get(name) == now.get(name)]:
-        del made.unknown[name]  # as it is by default
-    return made
+    usual, now = {**settings, **base}, {**settings, **model, **changed}
+    dashed = {name.replace("_", "-") for name, value in changed.items() if value is not None}
+    other = bool(dashed & {*format_table().model, "multi-latent-attention"})
+    job = _with_model(partial(renamed_job, now, path, format_table()), names[1], given, other)
+    if "model" in job.asked:
+        job.asked["model"] = f"its file {names[1][:60]} is not beside it"
+    for name in [name for name in job.unknown if usual.get(name) == now.get(name)]:
+        del job.unknown[name]  # as it is by default
+    return job
 
 
-def _with_model(made: Job, label: str) -> Job:
-    made.read["model"] = f"model = {label}"
-    return made
-
-
-def _of_torchtitan(said: Mapping[str, Any], name: str, path: str, given: Mapping[str, Any]) -> Job:
-    """The job of torchtitan's fields; the model's by its file, or by the catalog."""
-    own = _beside(path, "primus/configs/models/torchtitan", name)
-    fields = {**_OF_TORCHTITAN, **own, **said}
-    made = torchtitan.made(fields, path, given)
-    label = _label(name.removesuffix(".yaml"))
-    changed = any(name.startswith("model.") for name in made.unknown)
-    if "model" in made.asked and label is not None and not changed:
-        made = _with_model(torchtitan.made(fields, path, {**given, "model": label}), label)
-    return made
-
-
-def _label(name: str) -> str | None:
-    """The catalog's record of a model's file: of the same letters and digits, or by the table."""
-
-    def plain(text: str) -> str:
-        return re.sub(r"_v0\.1$|\W|_", "", text.lower())
-
-    same = (label for label in kind("model") if plain(label) == plain(name))
-    return of().models.get(name) or next(same, None)
-
-
-def _dashed(said: Mapping[str, Any]) -> set[str]:
-    return {name.replace("_", "-") for name, value in said.items() if value is not None}
+def _with_model(
+    read: Callable[[Mapping[str, Any]], Job], name: str, given: Mapping[str, Any], other: bool
+) -> Job:
+    """A job, with the catalog's record of its model where the model's file is not beside it;
+    `other`: its fields change that model."""
+    job, name = read(given), name.removesuffix(".yaml")
+    label = format_table().models.get(name) or catalog_label(name)
+    other = other or any(field.startswith("model.") for field in job.unknown)
+    if "model" in job.asked and label is not None and not other:
+        job = read({**given, "model": label})
+        job.read["model"] = f"model = {label}"
+    return job
 
 
 def _trainer(tree: Mapping[str, Any], path: str) -> Mapping[str, Any]:

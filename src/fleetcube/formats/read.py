@@ -24,22 +24,12 @@ from fleetcube.kernels.physics.inputs import INPUTS
 from fleetcube.scenario import file, patterns
 from fleetcube.scenario.auto import at
 
-from . import (
-    deepspeed,
-    maxtext,
-    megatron_bridge,
-    megatron_lm,
-    megatron_yaml,
-    nemo,
-    primus,
-    torchtitan,
-)
-from .table import NOTHING, Job, listed, values_of, whole
+from . import deepspeed, maxtext, megatron_bridge, megatron_lm, nemo, primus, torchtitan
+from .table import NOTHING, REPLICA, Job, listed, values_of, whole
 
 # Asked in this order whether a text is theirs
 FORMATS: tuple[Any, ...] = (
-    *(primus, megatron_yaml, megatron_bridge, nemo, torchtitan, maxtext),
-    *(deepspeed, megatron_lm),
+    *(primus, megatron_bridge, nemo, torchtitan, maxtext, deepspeed, megatron_lm),
 )
 OUTPUTS = ("step_time", "mfu", "memory_per_gpu", "job_time")  # of a file that names none
 _LARGEST = 1 << 20  # bytes of a file
@@ -84,8 +74,9 @@ def located(name: str) -> str:
 
 def is_file(name: str) -> bool:
     """Whether a word names a file that may stand for a spec."""
-    told = name.startswith(_EXAMPLE) or Path(name).suffix in _ENDINGS
-    return told or ("." in name and Path(name).exists()) or Path(name).is_dir()
+    if name.startswith(_EXAMPLE) or Path(name).suffix in _ENDINGS:
+        return True
+    return ("." in name and Path(name).exists()) or Path(name).is_dir()
 
 
 def job_at(path: str, given: Mapping[str, Any] = NOTHING) -> Job | None:
@@ -107,18 +98,18 @@ def read_job(path: str, given: Mapping[str, Any] = NOTHING) -> Job:
 def _is_spec(text: str, path: str) -> bool:
     """Whether a text is a spec: by its tables, or by its name where it is no framework's."""
     return file.has_tables(text) or (
-        Path(path).suffix == ".toml" and not torchtitan.is_own(text, path)
+        Path(path).suffix == ".toml" and not torchtitan.recognizes(text)
     )
 
 
 def _job_of(text: str, path: str, given: Mapping[str, Any]) -> Job:
     if len(text) > _LARGEST:
         raise InputError(f"{path!r} has more than {_LARGEST:,} letters; give one job's file")
-    for of in FORMATS:
-        if of.is_own(text, path):
-            return _joined(partial(of.read, text, path), given, path)
-    known = ", ".join(dict.fromkeys(of.of().framework for of in FORMATS))
-    raise InputError(f"{path!r} is of no kind that is read; give a spec, or a file of {known}")
+    for reader in FORMATS:
+        if reader.recognizes(text):
+            return _joined(partial(reader.read, text, path), given, path)
+    frameworks = ", ".join(reader.format_table().framework for reader in FORMATS)
+    raise InputError(f"{path!r} is of no kind that is read; give a spec, or a file of {frameworks}")
 
 
 def _joined(read: Callable[[Mapping[str, Any]], Job], given: Mapping[str, Any], path: str) -> Job:
@@ -127,17 +118,17 @@ def _joined(read: Callable[[Mapping[str, Any]], Job], given: Mapping[str, Any], 
     rows = _stated(given)
     stated = {name: row[0] for name, row in rows.items() if len(row) == 1}
     job: Job = read(stated)
-    several = {name: row for name, row in rows.items() if len(row) > 1}
-    apart = {*job.scenario, *job.asked, *COUNTS, "n_gpus", "model", "gated_ffn"}
-    several = {name: _ends(row) for name, row in several.items() if name in apart}
+    names = {*job.scenario, *job.asked, *COUNTS, "n_gpus", "model", "gated_ffn"}
+    several = {name: row for name, row in rows.items() if len(row) > 1 and name in names}
+    for name, row in several.items():  # what follows from numbers grows or falls with them
+        if len(row) > 2 and all(isinstance(each, int | float) for each in row):
+            several[name] = [min(row), max(row)]
     if math.prod(map(len, several.values())) > _MOST_READ:
         raise InputError(
             f"{path!r} is read for each value of {listed(several)}, which are too many; give fewer"
         )
-    points = [
-        dict(zip(several, values, strict=True)) for values in itertools.product(*several.values())
-    ]
-    jobs = [read({**stated, **point}) for point in points] if several else [job]
+    points = [zip(several, point, strict=True) for point in itertools.product(*several.values())]
+    jobs = [read({**stated, **dict(point)}) for point in points] if several else [job]
     job = jobs[0]
     for name in dict.fromkeys(name for each in jobs for name in _follows(each)):
         if len({repr(_follows(each).get(name)) for each in jobs}) > 1:
@@ -153,10 +144,10 @@ def _follows(job: Job) -> dict[str, Any]:
     if job.config and "model" not in job.given:
         with contextlib.suppress(InputError, CatalogError):
             model = values_of(_config_of(job, job.config))
-    said = {**model, **job.scenario, **job.asked}
-    if said.get("pipeline_schedule") == "interleaved":
-        del said["pipeline_schedule"]  # as one of 1F1B is where there are several chunks
-    return {name: each for name, each in said.items() if name not in {*job.given, "model"}}
+    inputs = {**model, **job.scenario, **job.asked}
+    if inputs.get("pipeline_schedule") == "interleaved":
+        del inputs["pipeline_schedule"]  # as one of 1F1B is where there are several chunks
+    return {name: each for name, each in inputs.items() if name not in {*job.given, "model"}}
 
 
 def _stated(given: Mapping[str, Any]) -> dict[str, list[Any]]:
@@ -189,12 +180,6 @@ def _values_of(name: str, entry: Any) -> list[Any]:
         return row if values.is_option(PHYSICS, name) else [*_ANY]
 
 
-def _ends(row: list[Any]) -> list[Any]:
-    """The values of an axis that stand for all: what follows from numbers grows or falls."""
-    numbers = len(row) > 2 and all(isinstance(each, int | float) for each in row)
-    return [min(row), max(row)] if numbers else row
-
-
 def _config_of(job: Job, config: Mapping[str, Any]) -> dict[str, Any]:
     """A model's fields as a config.json that names its framework and its sequences."""
     length = job.scenario.get("sequence_length")
@@ -211,20 +196,15 @@ def spec_of(job: Job) -> dict[str, Any]:
         name, why = next(iter(job.asked.items()))
         more = f" (and {listed([*job.asked][1:])})" if len(job.asked) > 1 else ""
         raise OpenError(f"{job.path!r} leaves {name} open: {why}; give {name}=...{more}")
-    scenario = {
-        name: _with_unit(name, value) for name, value in scenario.items() if name not in job.given
-    }
+    scenario = {name: value for name, value in scenario.items() if name not in job.given}
+    for name, value in scenario.items():
+        unit = INPUTS[name].unit if name in INPUTS else "1"
+        if unit != "1" and isinstance(value, int | float):
+            scenario[name] = f"{value!r} {unit}"
     return {"outputs": [*OUTPUTS], "scenario": scenario, "axes": {}}
 
 
-def _with_unit(name: str, value: Any) -> Any:
-    """A number of a field with its unit, which the file does not name."""
-    unit = INPUTS[name].unit if name in INPUTS else "1"
-    return f"{value!r} {unit}" if isinstance(value, int | float) and unit != "1" else value
-
-
-_DEGREES = ("tensor_parallel", "pipeline_parallel", "context_parallel")
-_SHOWN = (*_DEGREES, "expert_parallel", "virtual_stages")
+_SHOWN = (*REPLICA, "expert_parallel", "virtual_stages")
 
 
 def layout_of(job: Job) -> str:
@@ -242,8 +222,8 @@ def layout_of(job: Job) -> str:
         return row[0] if len(row) == 1 and isinstance(row[0], int | float) else math.nan
 
     gpus, each = one("n_gpus"), one("gpus_per_node")
-    replicas = gpus / math.prod(one(name, 1) for name in _DEGREES)
-    several = [name for name in _SHOWN if rows.get(name, [1]) != [1] or name in _DEGREES[:2]]
+    replicas = gpus / math.prod(one(name, 1) for name in REPLICA)
+    several = [name for name in _SHOWN if rows.get(name, [1]) != [1] or name in REPLICA[:2]]
     shown = [f"{name[0].upper()}P{text(name)}" for name in several]
     shown += [f"DP{whole(replicas):,}"] if replicas == replicas else []
     nodes = f" in {whole(gpus / each):,} nodes of {each:,}" if gpus / each > 1 else ""

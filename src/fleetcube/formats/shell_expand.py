@@ -4,6 +4,7 @@ import copy
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from fleetcube.grid.errors import InputError
@@ -220,6 +221,14 @@ class Words:
         number = self.counted(text)
         return unknown(name) if number is None else int(number)
 
+    def name_and_key(self, node: Any) -> tuple[str, Any]:
+        """A variable's name, and the key of an array's element."""
+        if node.type != "subscript":
+            return text_of(node), None
+        first, *keys = node.named_children
+        name = text_of(first)
+        return name, self.key_of(name, self.joined(keys[0]) if keys else unknown())
+
     def values(self, name: str, key: Any) -> list[str] | None:
         """The values of a variable: one, or those of all elements; None where it is not set."""
         state = self.state
@@ -328,12 +337,11 @@ class Words:
             *("variable_name", "special_variable_name", "brace_expression"),
         ):
             return [(unknown(kind.upper()), True, False)]
-        text = re.sub(r"^~\w*", lambda _: unknown("HOME"), text_of(node))
-        return [(_unescaped(text), True, False)]
+        return [(_plain(text_of(node)), True, False)]
 
     def _quoted(self, node: Any) -> list[Piece]:
         first = node.start_byte + len(text_of(node.children[0]))
-        made = self._spanned(node, first, node.end_byte - 1, _of_string, True)
+        made = self._spanned(node, first, node.end_byte - 1, _in_quotes, True)
         alone = node.named_child_count == 1 and re.fullmatch(
             r'"\$(@|\{@\}|\{\w+\[@\][^}]*\})"', text_of(node)
         )
@@ -384,11 +392,7 @@ class Words:
         sign = parts.pop(0).type if parts and not parts[0].is_named else ""
         if not parts:
             return self._value(sign, None, quoted) if sign else [(unknown(), True, False)]
-        inner, key = parts.pop(0), None
-        if inner.type == "subscript":
-            inner, *at = inner.named_children
-            key = self.key_of(text_of(inner), self.joined(at[0]) if at else unknown())
-        name = text_of(inner)
+        name, key = self.name_and_key(parts.pop(0))
         rows = self.values(name, key)
         if sign == "!":
             target = "".join(rows or [])
@@ -439,7 +443,7 @@ class Words:
         return other
 
     def _operand(self, node: Any, first: int, quoted: bool) -> list[Piece]:
-        made = self._spanned(node, first, node.end_byte - 1, _of_operand, quoted)
+        made = self._spanned(node, first, node.end_byte - 1, _plain, quoted)
         return made or ([("", True, False)] if quoted else [])
 
     def _numbers(self, operands: Sequence[Any]) -> list[int] | None:
@@ -497,16 +501,16 @@ def _without(text: str, rule: str, pattern: str) -> str:
     return text
 
 
-def _unescaped(text: str) -> str:
-    return re.sub(r"\\(.)", lambda found: found[1].replace("\n", ""), text, flags=re.DOTALL)
+def unescaped(text: str, escaped: str = ".") -> str:
+    """A text without the backslashes before some characters; a line that ends in one goes on."""
+    return re.sub(rf"(?s)\\({escaped})", lambda match: match[1].replace("\n", ""), text)
 
 
-def _of_string(text: str) -> str:
-    return re.sub(r"\\([$`\"\\\n])", lambda found: found[1].replace("\n", ""), text)
+_in_quotes = partial(unescaped, escaped=r'[$`"\\\n]')
 
 
-def _of_operand(text: str) -> str:
-    return re.sub("^~", lambda _: unknown("HOME"), _unescaped(text))
+def _plain(text: str) -> str:
+    return unescaped(re.sub(r"^~\w*", lambda _: unknown("HOME"), text))
 
 
 def _glued(pieces: Sequence[Piece]) -> str:

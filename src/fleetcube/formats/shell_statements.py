@@ -9,10 +9,11 @@ import itertools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from .shell_conditions import Conditions, Status
-from .shell_expand import MOST_ROUNDS, UNCOUNTED, State, Value, place_of, text_of
+from .shell_expand import MOST_ROUNDS, UNCOUNTED, State, Value, place_of, text_of, unescaped
 from .shell_words import (
     Undecided,
     emptied,
@@ -54,8 +55,7 @@ def name_of(node: Any) -> str:
     return re.split(r"[\[+=]", text_of(node), maxsplit=1)[0]
 
 
-def _of_document(text: str) -> str:
-    return re.sub(r"\\([$`\\\n])", lambda found: found[1].replace("\n", ""), text)
+_in_document = partial(unescaped, escaped=r"[$`\\\n]")
 
 
 class Statements(Conditions):
@@ -400,7 +400,7 @@ class Statements(Conditions):
         marks = {child.type: text_of(child) for child in body.parent.children}
         text = text_of(body)
         if marks.get("heredoc_start", "")[:1] not in ("'", '"', "\\"):
-            text = self.raw(body, plain=_of_document)
+            text = self.raw(body, plain=_in_document)
         return re.sub(r"^\t+", "", text, flags=re.M) if "<<-" in marks else text
 
     # Assignments
@@ -408,11 +408,7 @@ class Statements(Conditions):
     def on_variable_assignment(self, node: Any) -> Status:
         first, *value = node.named_children
         grows = any(child.type == "+=" for child in node.children)
-        key: Any = None
-        if first.type == "subscript":
-            first, *at = first.named_children
-            key = self.key_of(text_of(first), self.joined(at[0]) if at else unknown())
-        name = text_of(first)
+        name, key = self.name_and_key(first)
         before = self.state.variables.get(name)
         if value and value[0].type == "array":
             self._put_array(name, value[0], before if grows else None)

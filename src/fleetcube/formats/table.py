@@ -1,5 +1,6 @@
 """Fields of a framework's file as inputs, by a table of its names, and back."""
 
+import contextlib
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -12,16 +13,16 @@ from typing import Any
 from fleetcube.catalog import record
 from fleetcube.catalog.files import parse_toml
 from fleetcube.catalog.huggingface import COUNTS
-from fleetcube.catalog.records import json_label
+from fleetcube.catalog.records import json_label, kind
 from fleetcube.grid.errors import InputError, shown
-from fleetcube.grid.spec.values import is_known
+from fleetcube.grid.spec import values
 from fleetcube.kernels.physics.graph import PHYSICS
-from fleetcube.kernels.physics.inputs import INPUTS
 
 # A variable that nobody set, or a place to fill in
 _UNSET = re.compile(r"\$|<[^<>]*>|\?\?\?|\byour_")
 _WORDS: Mapping[str, Any] = {"true": True, "false": False, "none": None, "null": None}
 MOST_FIELDS = 10_000
+REPLICA = ("tensor_parallel", "pipeline_parallel", "context_parallel")
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -32,7 +33,11 @@ class Table:
     field is missing; `without` are patterns of fields that no quantity depends on, by why;
     `uncounted` are those of fields, or of field=value, that change what is not counted, by what;
     `vocabularies` are sizes by a pattern of the tokenizer's name; `bare` fields take no value and
-    are read by a reader's code."""
+    are read by a reader's code; `models` are labels of the catalog, by the framework's names.
+
+    A framework that says another one's arguments under names of its own extends that table. `names`
+    are its fields, by whole or last name, as an argument, or by words as the arguments that they
+    set; `defaults` hold where a file says nothing."""
 
     framework: str
     software: str
@@ -48,6 +53,9 @@ class Table:
     refused: Mapping[str, str] = field(default_factory=dict)
     vocabularies: Mapping[str, int] = field(default_factory=dict)
     bare: tuple[str, ...] = ()
+    names: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    models: Mapping[str, str] = field(default_factory=dict)
 
     def why_without(self, name: str) -> str | None:
         """Why no quantity depends on a field; None where one may."""
@@ -92,7 +100,7 @@ class Job:
 
     def put(self, inputs: Mapping[str, Any]) -> None:
         """Take inputs that the user does not state."""
-        self.scenario |= {name: said for name, said in inputs.items() if name not in self.given}
+        self.scenario |= {name: inputs[name] for name in inputs if name not in self.given}
 
     def set(self, name: str, inputs: Mapping[str, Any]) -> None:
         """Take inputs from a field."""
@@ -115,11 +123,17 @@ class Job:
             self.ask(f"it is {share:g} times n_gpus", "n_gpus", name)
 
     @property
+    def replica_gpus(self) -> float:
+        """GPUs of a replica."""
+        gpus: float = math.prod(self.scenario.get(name, 1) for name in REPLICA)
+        return gpus
+
+    @property
     def layers(self) -> int:
         """Layers of the model, the user's or the file's; 0 where they are not known."""
         model = values_of(self.scenario.get("model")).get("layers")
-        said = (self.given.get("layers"), model, self.config.get("num_hidden_layers"))
-        return next((int(count) for count in said if isinstance(count, int | float)), 0)
+        counts = (self.given.get("layers"), model, self.config.get("num_hidden_layers"))
+        return next((int(count) for count in counts if isinstance(count, int | float)), 0)
 
     def set_batch(self, share: float, steps: str) -> None:
         """Take the sequences of each GPU and step, and the tokens of a field's steps."""
@@ -140,7 +154,8 @@ class Job:
         self._is_read(name, self.read.get(name, why))
         if is_open(value):
             self.ask(
-                f"{name} is {value}", *(w for w in re.findall(r"\w+", why) if is_known(PHYSICS, w))
+                f"{name} is {value}",
+                *(w for w in re.findall(r"\w+", why) if values.is_known(PHYSICS, w)),
             )
             return None
         return value
@@ -158,9 +173,44 @@ class Job:
 
 @cache
 def table(name: str) -> Table:
-    """The table of a format, beside its reader."""
-    text = files(__package__).joinpath(f"{name}.toml").read_text(encoding="utf-8")
-    return Table(**parse_toml(text))
+    """The table of a format, beside its reader.
+
+    `words` take several words with one meaning as "word | word". Names of models that the catalog
+    has with the same letters and digits stand in `same_models`, and all set `model_field`. A row
+    that is empty takes away that of the table which a format `extends`.
+    """
+    rows = parse_toml(files(__package__).joinpath(f"{name}.toml").read_text(encoding="utf-8"))
+    base = vars(table(rows.pop("extends"))) if "extends" in rows else {}
+    same = {model: str(catalog_label(model)) for model in rows.pop("same_models", ())}
+    rows["models"] = {**same, **rows.get("models", {})}
+    words: dict[str, Any] = rows.setdefault("words", {})
+    if model_field := rows.pop("model_field", None):
+        named = {model: {"model": label} for model, label in rows["models"].items()}
+        words[model_field] = named | words.get(model_field, {})
+    for name, sets in words.items():
+        words[name] = {word: sets[several] for several in sets for word in several.split(" | ")}
+    for part in ("without", "uncounted"):
+        for why in rows.get(part, {}).keys() & base.get(part, {}).keys():
+            rows[part][why] += f" | {base[part][why]}"
+    joined = {
+        part: {**base.get(part, {}), **row} for part, row in rows.items() if isinstance(row, dict)
+    }
+    kept = {part: {key: each for key, each in row.items() if each} for part, row in joined.items()}
+    return Table(**{**base, **rows, **(kept if base else joined)})
+
+
+@cache
+def _labels() -> dict[str, str]:
+    return {_letters(label): label for label in kind("model")}
+
+
+def catalog_label(model: str) -> str | None:
+    """The catalog's label with the same letters and digits as a name of a model."""
+    return _labels().get(_letters(model))
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"_v0\.1$|\W|_", "", name.lower())
 
 
 def job_of(
@@ -186,9 +236,9 @@ def join_model(job: Job) -> None:
     """Counts of the model that the user states, in the words of a config.json."""
     for name, fields in COUNTS.items():
         if name in job.given:
-            words = fields.split()
-            known = (word for word in words if word in {*job.config, *job.table.model.values()})
-            job.config[next(known, words[0])] = _written(job.given[name])
+            words, names = fields.split(), {*job.config, *job.table.model.values()}
+            first = next((word for word in words if word in names), words[0])
+            job.config[first] = _written(job.given[name])
 
 
 def counted_by(field: str) -> str:
@@ -203,7 +253,8 @@ def _take(job: Job, name: str, value: Any) -> None:
     if is_open(value) and (sets := _sets(of, name)):
         job.ask(f"{name} is {value}", *sets)
     elif name in of.inputs:
-        job.set(name, {of.inputs[name]: _fitting(name, value, of.inputs[name])})
+        is_option = values.is_option(PHYSICS, of.inputs[name])
+        job.set(name, {of.inputs[name]: value if is_option else _number(name, value, 0)})
     elif name in of.model:
         job.config[of.model[name]] = _plain(value)
         job.read[name] = f"{of.model[name]} of the model = {_told(_plain(value))}"
@@ -213,20 +264,24 @@ def _take(job: Job, name: str, value: Any) -> None:
         else:
             job.read[name] = "off"
     elif name in of.words:
-        row = of.words[name]
-        word = _lower(value)
-        if word not in row:
-            raise InputError(
-                f"{job.path!r}: {name} = {shown(value)} is not known; use one of {', '.join(row)}, "
-                "or state the inputs that it sets"
-            )
-        job.set(name, row[word])
+        job.set(name, one_of(of.words[name], name, value, job.path))
     elif (what := of.what_uncounted(name, value)) is not None:
         job.uncounted[name] = what
     elif (why := of.why_without(name)) is not None:
         job.ignored[name] = why
     else:
         job.unknown[name] = _told(value)
+
+
+def one_of(rows: Mapping[str, Any], name: str, value: Any, path: str) -> Any:
+    """What a word of a field stands for; * is any other word. Raises InputError."""
+    word = _lower(value)
+    if word not in rows and "*" not in rows:
+        raise InputError(
+            f"{path!r}: {name} = {shown(value)} is not known; use one of {', '.join(rows)}, or "
+            "state the inputs that it sets"
+        )
+    return rows.get(word, rows.get("*"))
 
 
 def _sets(of: Table, name: str) -> list[str]:
@@ -286,12 +341,11 @@ def counted(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def with_open_words(of: Table, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Fields, with words that the table lacks left open: what they set is asked for."""
-    return {
-        name: f"<{value}>"
-        if name in of.words and value is not None and _lower(value) not in of.words[name]
-        else value
-        for name, value in fields.items()
-    }
+    made = {**fields}
+    for name in fields.keys() & of.words.keys():
+        if made[name] is not None and _lower(made[name]) not in of.words[name]:
+            made[name] = f"<{made[name]}>"
+    return made
 
 
 def _lower(value: Any) -> str:
@@ -307,14 +361,6 @@ def is_open(value: Any) -> bool:
     return isinstance(value, str) and bool(_UNSET.search(value))
 
 
-def _fitting(name: str, value: Any, told: str) -> Any:
-    """A field's value as its input takes it."""
-    row = INPUTS.get(told)
-    if row is not None and row.kind == "option":
-        return value
-    return _number(name, value, 0)
-
-
 def whole(number: float) -> float:
     """A number without the error of a product, and as a whole one where it is."""
     near = round(number) if math.isfinite(number) else number
@@ -328,18 +374,15 @@ def _number(name: str, value: Any, least: float) -> float:
         number = None
     if number is None or not least <= number < 1e30:
         raise InputError(f"{name} = {shown(value)} is not a number from {least:g}; correct it")
-    return int(number) if number.is_integer() else number
+    made: float = _written(number)
+    return made
 
 
 def _plain(value: Any) -> Any:
     """A value of a model's configuration: a number where the text is one."""
-    if not isinstance(value, str):
-        return value
-    try:
-        number = float(value)
-    except ValueError:
-        return value
-    return int(number) if number.is_integer() else number
+    with contextlib.suppress(ValueError):
+        return _written(float(value)) if isinstance(value, str) else value
+    return value
 
 
 def _written(value: Any) -> Any:

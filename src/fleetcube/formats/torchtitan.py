@@ -3,17 +3,19 @@
 import math
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from fleetcube.grid.errors import InputError
 from fleetcube.scenario.file import has_tables
 
 from . import shell
-from .table import NOTHING, Job, Table, counted, fields_of, job_of, table
+from .table import NOTHING, REPLICA, Job, counted, fields_of, job_of, table
 from .table import with_open_words as asked
 from .trees import as_toml, flat, parsed
 
 NAME = "torchtitan"
+format_table = partial(table, "torchtitan")
 _OWN = re.compile(
     r"^[ \t]*\[(model|training|parallelism|experimental|activation_checkpoint|optimizer|job)\]",
     re.M,
@@ -41,19 +43,13 @@ _MICROBATCHES = "parallelism.pipeline_parallel_microbatches"  # until April 2025
 _PER_STAGE = "parallelism.pipeline_parallel_layers_per_stage"
 _MODE, _OPTION = "activation_checkpoint.mode", "activation_checkpoint.selective_ac_option"
 _LOCAL, _BATCH = "training.local_batch_size", "training.global_batch_size"
-_SIZES = ("tensor_parallel", "pipeline_parallel", "context_parallel")
 _ENDS = ("embedding_split_layers", "loss_split_layers")
 
 
-def of() -> Table:
-    return table("torchtitan")
-
-
-def is_own(text: str, path: str) -> bool:
+def recognizes(text: str) -> bool:
     """Whether a text holds a job of torchtitan, and no spec."""
-    del path
-    own = len({*_OWN.findall(text)}) > 1 or bool(_FLAG.search(text))
-    return own and not has_tables(text)
+    fields = len({*_OWN.findall(text)}) > 1 or bool(_FLAG.search(text))
+    return fields and not has_tables(text)
 
 
 def read(text: str, path: str, given: Mapping[str, Any] = NOTHING) -> Job:
@@ -81,10 +77,10 @@ def made(fields: Mapping[str, Any], path: str, given: Mapping[str, Any] = NOTHIN
     if model == "llama":  # until 2025: both
         model = "llama2" if flavor in ("7B", "13B", "70B") else "llama3"
     named["model.flavor"] = f"{model} {flavor}"
-    job = job_of(of(), asked(of(), named), path, given)
+    job = job_of(format_table(), asked(format_table(), named), path, given)
     compiled = bool(job.take("compile.enable", "software"))
     job.put({"software": NAME if compiled else f"{NAME}-eager"})
-    for name in _SIZES:
+    for name in REPLICA:
         job.scenario.setdefault(name, 1)
     _pipeline(job)
     _sharding(job)
@@ -125,7 +121,7 @@ def _sharding(job: Job) -> None:
     """Groups that shard or replicate, and what all of it makes of the number of GPUs."""
     said, groups = job.scenario, "n_gpus hybrid_sharding data_parallel_shard"
     replicas, shard = job.number(_REPLICATE, 1, groups) or 1, job.number(_SHARD, -1, "n_gpus") or -1
-    others = math.prod(said[name] for name in _SIZES)
+    others = job.replica_gpus
     nodes, each = (job.number(name, 1, "n_gpus") for name in ("nnodes", "nproc-per-node"))
     if shard > 0 and "n_gpus" not in {*job.asked, *job.given}:
         job.set(_SHARD, {"n_gpus": shard * replicas * others})
@@ -168,7 +164,7 @@ def _batch(job: Job, old: bool) -> None:
         if count := steps * said[step] * said.get("sequence_length", 0):
             job.put({tokens: count})
     else:
-        job.set_batch(local / math.prod(said[name] for name in _SIZES), "training.steps")
+        job.set_batch(local / job.replica_gpus, "training.steps")
 
 
 def _precision(job: Job) -> None:
@@ -206,7 +202,7 @@ def _recompute(job: Job) -> None:
 
 def written(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a scenario, by dotted names. Raises InputError."""
-    made = fields_of(of(), scenario)
+    made = fields_of(format_table(), scenario)
     name, _, flavor = str(made.pop("model.flavor", "")).partition(" ")
     flavor = flavor if name in ("llama4", "gpt_oss") or "_" in flavor else flavor.upper()
     model = scenario.get("model")
@@ -228,7 +224,7 @@ def _batch_fields(scenario: Mapping[str, Any]) -> dict[str, Any]:
     stage = scenario.get("zero_stage", 3)
     made: dict[str, Any] = {_LOCAL: scenario.get("micro_batch_size", 1)}
     if gpus is not None:
-        replicas = gpus / math.prod(scenario.get(name, 1) for name in _SIZES)
+        replicas = gpus / math.prod(scenario.get(name, 1) for name in REPLICA)
         shard = scenario.get("data_parallel_shard", replicas) if stage else 1
         made |= {_REPLICATE: replicas / shard, _SHARD: shard}
         if batch is not None and scenario.get("pipeline_parallel", 1) > 1:
@@ -266,6 +262,4 @@ def _recompute_fields(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> 
     return {_MODE: "selective", _OPTION: every}
 
 
-def as_text(fields: Mapping[str, Any]) -> str:
-    """Fields as a job file; one alone in one line."""
-    return as_toml(fields)
+as_text = as_toml

@@ -1,6 +1,6 @@
 """A first spec: what is known of a job, and in comments what is assumed of the rest."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fleetcube.analysis.layouts import OPEN, layout_at
@@ -27,13 +27,10 @@ def first_spec(spec: Mapping[str, Any], name: str) -> str:
     scenario = dict(spec["scenario"])
     resolve(scenario, spec["axes"])  # refuses what no command would take
     known = is_known(scenario, {}, ["step_time"])
-    now = layout_at(Evaluation(scenario, {}, ["step_time"]), _names()) if known else {}
+    names = dict.fromkeys([*(name for row in _ABOUT.values() for name in row), *DECIDING])
+    inputs = [name for name in names if name in INPUTS]
+    now = layout_at(Evaluation(scenario, {}, ["step_time"]), inputs) if known else {}
     return "\n".join([*_lines(spec, scenario, now, name), ""])
-
-
-def _names() -> Sequence[str]:
-    names = dict.fromkeys([*(n for row in _ABOUT.values() for n in row), *DECIDING])
-    return [each for each in names if each in INPUTS]
 
 
 def _lines(

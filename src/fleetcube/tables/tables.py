@@ -277,18 +277,15 @@ def numbers(column: Any) -> list[str]:
     1e-4 or from 1e9, all have exponents."""
     values = np.asarray(column, dtype=float).tolist()
     sized = [value for value in values if math.isfinite(value) and value != 0]
-    digits = next((n for n in (1, 2, 3) if all(_same(value, n) for value in sized)), 4)
+    digits = 4
+    while digits > 1 and all(float(f"{n:.{digits - 2}e}") == float(f"{n:.3e}") for n in sized):
+        digits -= 1  # as exact as 4
     if not all(1e-4 <= abs(value) < 1e9 for value in sized):
         shown = f".{digits - 1}e"
         return [format(value, shown if value else ".0f") for value in values]
     if all(value.is_integer() for value in sized):
         return [f"{value:,.0f}" for value in values]
     return [f"{value:,.{_decimals(value, digits)}f}" for value in values]
-
-
-def _same(value: float, digits: int) -> bool:
-    """Whether this many significant digits are as exact as 4."""
-    return float(f"{value:.{digits - 1}e}") == float(f"{value:.3e}")
 
 
 def _decimals(value: float, digits: int) -> int:
