@@ -362,7 +362,9 @@ def _layout(job: Job) -> None:
     """What several arguments say of the layout together."""
     stages = job.scenario.get("pipeline_parallel", 1)
     chunk = job.number(_CHUNK, 1, "virtual_stages")
-    if chunk and job.layers:
+    if chunk and "pipeline_parallel" in job.asked:
+        job.take(_CHUNK, "virtual_stages")  # an answer to the first has the second
+    elif chunk and job.layers:
         job.set(_CHUNK, {"virtual_stages": max(1, round(job.layers / stages / chunk))})
     elif chunk:
         job.ask(f"{_CHUNK} = {chunk:g} cuts layers that are not known", "virtual_stages")
