@@ -404,3 +404,13 @@ def test_a_script_of_one_gpu_takes_the_memory_that_was_reported(tmp_path: Path) 
         batch = {"micro_batch_size": sequences, "global_batch_size": sequences}
         job = Sweep.from_file(path, gpu="h100-sxm", **batch).with_outputs(["memory_per_gpu"])
         assert float(job.evaluate()["memory_per_gpu"]) / 1e9 == pytest.approx(reported, rel=0.03)
+
+
+def test_sequences_of_a_model_are_in_the_line(tmp_path: Path) -> None:
+    """A file that states none has those of the model's record, or of what its user states."""
+    path = tmp_path / "ds.json"
+    path.write_text('{"train_batch_size": 64, "zero_optimization": {"stage": 3}, "bf16": {}}')
+    shown = layout_of(read_job(str(path), {"model": "llama-3-8b"}))
+    assert "64 sequences of 8,192 " in shown
+    shown = layout_of(read_job(str(path), {"model": "llama-3-8b", "sequence_length": 4096}))
+    assert "64 sequences of 4,096 " in shown

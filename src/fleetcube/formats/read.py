@@ -12,7 +12,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from fleetcube.catalog import KINDS, CatalogError
+from fleetcube.catalog import KINDS, CatalogError, record
 from fleetcube.catalog.huggingface import COUNTS
 from fleetcube.grid.errors import InputError, OpenError, nearest
 from fleetcube.grid.spec import values
@@ -207,15 +207,24 @@ def spec_of(job: Job) -> dict[str, Any]:
 _SHOWN = (*REPLICA, "expert_parallel", "virtual_stages")
 
 
+def _usual_length(model: Any) -> Any:
+    """Tokens of a sequence by a model's record, which holds where nothing else says it."""
+    with contextlib.suppress(CatalogError):
+        return record("model", model).values.get("sequence_length", "?")
+    return "?"
+
+
 def layout_of(job: Job) -> str:
     """The GPUs, the layout and the batch that a file and its user state, in one line."""
     rows = {name: [entry] for name, entry in job.scenario.items()} | _stated(job.given)
     rows |= {name: ["?"] for name in job.given if job.given[name] is None}
     rows |= {name: ["?"] for name in job.asked}
+    if "sequence_length" not in rows and "model" in rows:
+        rows["sequence_length"] = list(dict.fromkeys(map(_usual_length, rows["model"])))
 
     def text(name: str) -> str:
         row = rows.get(name, ["?"])
-        return ",".join(f"{n:,}" if isinstance(n, int | float) else str(n) for n in row)
+        return ",".join(f"{whole(n):,}" if isinstance(n, int | float) else str(n) for n in row)
 
     def one(name: str, usual: float = math.nan) -> float:
         row = rows.get(name, [usual])
