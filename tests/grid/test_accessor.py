@@ -389,7 +389,7 @@ def test_what_is_made_has_an_accessor(make: Any, stored: Path, monkeypatch: Patc
     for kind in (xarray.Dataset, xarray.DataArray):  # without anything cached
         monkeypatch.delattr(kind, "fleetcube")
     monkeypatch.delitem(sys.modules, "fleetcube.accessor")
-    monkeypatch.delattr(fleetcube.grid, "accessor")
+    monkeypatch.delattr(fleetcube, "accessor")
     assert make(stored).fleetcube.explain("goodput") == fleetcube.explain("goodput")
 
 

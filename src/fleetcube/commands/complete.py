@@ -63,8 +63,8 @@ def labels(kind: str) -> list[str]:
 
 
 _kinds = partial(_names, "catalog", "KINDS")
-frameworks = _beginning(partial(_names, "grid.formats.write", "WRITERS"))
-collectives = _beginning(partial(_names, "grid.measured.nccl", "FACTORS"))
+frameworks = _beginning(partial(_names, "formats.write", "WRITERS"))
+collectives = _beginning(partial(_names, "calibration.nccl", "FACTORS"))
 quantities = _beginning(lambda: PHYSICS.quantities)
 inputs = _beginning(lambda: PHYSICS.inputs)
 kinds = _beginning(_kinds)
