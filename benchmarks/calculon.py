@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from fleetcube.calibration.records import read_records
+from fleetcube.calibration.measurements import read_records
 from fleetcube.calibration.validate import validate
 
 from .peers import calculon as peer

@@ -15,8 +15,8 @@ import numpy as np
 
 from fleetcube import Settings
 from fleetcube.grid.plan import memory
+from fleetcube.kernels.engines.cache_tiles import TILE
 from fleetcube.kernels.engines.job import Pool, pool
-from fleetcube.kernels.engines.tiles import TILE
 from fleetcube.sweep import Sweep
 
 from . import question

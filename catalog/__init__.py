@@ -4,8 +4,6 @@ from .entry import FROM_FILES as FROM_FILES
 from .entry import KINDS as KINDS
 from .entry import CatalogError as CatalogError
 from .entry import Record as Record
-from .own import FileLabel as FileLabel
-from .own import opened as opened
 from .records import AUTO as AUTO
 from .records import CONFIGURED as CONFIGURED
 from .records import NONE as NONE
@@ -18,3 +16,5 @@ from .records import linked as linked
 from .records import own_labels as own_labels
 from .records import record as record
 from .units import unit_registry as unit_registry
+from .user_records import FileLabel as FileLabel
+from .user_records import opened as opened

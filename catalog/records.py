@@ -31,8 +31,8 @@ from .entry import (
     labelled,
     of_table,
 )
-from .own import LARGEST_FILE, FileLabel, opened, packaged, text_of, toml_of
 from .spelling import hint, near
+from .user_records import LARGEST_FILE, FileLabel, opened, packaged, text_of, toml_of
 
 CONFIGURED = "model"  # the kind whose records may also be Hugging Face's config.json
 AUTO = "auto"  # the calibration inferred from the scenario

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..catalog.units import carried
 from ..kernels.calculus.derivatives import derivative, name_of, quantity, unit_of
-from ..kernels.calculus.phases import without_phase
+from ..kernels.calculus.phased_formulas import without_phase
 from ..kernels.engines import javascript, scalar
 from ..kernels.engines.jax import KEPT
 from ..kernels.engines.job import Job, threads_for

@@ -324,7 +324,7 @@ TOPICS = {
     "src/fleetcube/analysis/layouts.py": "layouts, and what is said of them",
     "src/fleetcube/explore/view.py": "what the page shows first",
     "src/fleetcube/presentation/pictures/kinds.py": "losses, the roofline and job time",
-    "src/fleetcube/presentation/pictures/step.py": "the picture of a step's time",
+    "src/fleetcube/presentation/pictures/step_picture.py": "the picture of a step's time",
     "src/fleetcube/presentation/pictures/timeline.py": "the picture of a job's time",
 }
 # Words that coincide with names
@@ -336,7 +336,7 @@ WORDS = {
         "mfu",
         "pue",
     },  # abbreviations, in upper case
-    "src/fleetcube/presentation/pictures/topology.py": {"sites"},  # a kind of traffic
+    "src/fleetcube/presentation/pictures/topology_picture.py": {"sites"},  # a kind of traffic
     "src/fleetcube/tables/tables.py": {"feasible"},  # the heading of a column
 }
 
@@ -350,6 +350,17 @@ def test_physics_is_asked_by_role_and_not_by_name(path: Path) -> None:
         assert written, "no name is left: take it out of TOPICS"
     else:
         assert written == WORDS.get(module, set()), "make it a column of inputs.py or a role"
+
+
+def test_no_two_rooms_have_a_module_of_one_name() -> None:
+    """But a command's, which is named as the command, and tables of the physics' topics."""
+    names: dict[str, list[str]] = {}
+    for package, path in modules():
+        here = path.relative_to(FOLDERS[package]).with_suffix("")
+        apart = {"commands", "physics"} & {*here.parts}
+        if not apart and not path.stem.startswith("__") and here.parent != Path("."):
+            names.setdefault(path.stem, []).append(f"{package}.{'.'.join(here.parts)}")
+    assert [homes for homes in names.values() if len(homes) > 1] == []
 
 
 # Packaging

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from fleetcube.calibration.records import read_records
+from fleetcube.calibration.measurements import read_records
 from fleetcube.calibration.validate import Accuracy, Validation, validate
 
 from . import products

@@ -4,7 +4,7 @@ import csv
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleetcube.calibration.file import about_fit, all_reduce_values, text
+from fleetcube.calibration.calibration_file import about_fit, all_reduce_values, text
 from fleetcube.calibration.fit import CollectiveFit, fit_collective
 from fleetcube.calibration.nccl import measured, parse_log
 

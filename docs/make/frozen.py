@@ -17,7 +17,7 @@ from typing import Any
 
 import fleetcube
 from fleetcube import Settings
-from fleetcube.calibration import own
+from fleetcube.calibration import measured_rows
 from fleetcube.calibration.cells import checked
 from fleetcube.catalog import AUTO, pooled
 from fleetcube.grid.errors import InputError
@@ -42,7 +42,7 @@ _TEXTS = ("id", "group", "source", "note")
 def configurations(path: Path = CONFIGURATIONS) -> list[dict[str, Any]]:
     """Configurations to predict: id, source and inputs in base units. Raises InputError."""
     found = []
-    for entry in own.from_csv(str(path), path.read_text(encoding="utf-8")):
+    for entry in measured_rows.from_csv(str(path), path.read_text(encoding="utf-8")):
         stated = {k: v for k, v in entry.items() if k not in _TEXTS and v is not None}
         inputs = {name: checked(name, value) for name, value in stated.items()}
         found.append({"id": entry["id"], "source": entry["source"], "inputs": inputs})
@@ -126,7 +126,7 @@ def freeze(
 
 def _published(path: Path) -> list[dict[str, Any]]:
     text = path.read_text(encoding="utf-8")
-    return own.from_csv(str(path), text) if len(text.splitlines()) > 1 else []
+    return measured_rows.from_csv(str(path), text) if len(text.splitlines()) > 1 else []
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,9 @@ def outcomes(held: Sequence[Mapping[str, Any]], path: Path = MEASURED) -> list[O
             raise InputError(f"{path.name}: {row['id']} has no source or date; give both")
         for entry in of:
             measured = {k: v for k, v in row.items() if k not in (*_TEXTS, "date")}
-            (reading, *_), reasons = own.readings({"inputs": entry["inputs"], "measured": measured})
+            (reading, *_), reasons = measured_rows.readings(
+                {"inputs": entry["inputs"], "measured": measured}
+            )
             if reasons:
                 raise InputError(f"{path.name}: {row['id']}: {reasons[0]}")
             seconds = reading.measured

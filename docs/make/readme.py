@@ -2,7 +2,7 @@
 
 import re
 
-from fleetcube.calibration.records import read_records
+from fleetcube.calibration.measurements import read_records
 from fleetcube.catalog import NONE, kind
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from fleetcube.calibration.file import about_fit, text
-from fleetcube.calibration.records import read_records
+from fleetcube.calibration.calibration_file import about_fit, text
+from fleetcube.calibration.measurements import read_records
 from fleetcube.calibration.row import Row
 from fleetcube.calibration.steps import (
     StepFit,

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...kernels.calculus.derivatives import derivative
-from ...kernels.calculus.phases import in_phase, parts, side_by_side
+from ...kernels.calculus.phased_formulas import in_phase, parts, side_by_side
 from ...kernels.graph.formulas import Function, Graph, MissingInputError, UnknownNameError
 from ..errors import InputError, OpenError
 from ..spec.application import application

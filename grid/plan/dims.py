@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import numpy as np
 
 from ...kernels.calculus.derivatives import Derivative, Differentiator
-from ...kernels.calculus.phases import phase_of, without_phase
+from ...kernels.calculus.phased_formulas import phase_of, without_phase
 from ...kernels.graph.formulas import Function, Graph, parameters
 from ..errors import InputError
 from ..spec.axis import Axis

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.engines import auto as auto_engine
 from ...kernels.engines import jax as jax_engine
 from ...kernels.engines import numba as numba_engine
 from ...kernels.engines import numpy as numpy_engine
+from ...kernels.engines import numpy_first as auto_engine
 from ...kernels.engines import on_device as device
 from ...kernels.engines.job import Job
 from ...kernels.graph.formulas import Function, parameters

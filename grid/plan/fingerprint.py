@@ -34,8 +34,8 @@ ENGINE_CODE = {
 _COMMON_CODE = (
     *("elementary", "ops", "alternatives", "reasons", "graph.bind"),
     *("graph.formulas", "graph.modules", "graph.roles", "graph.readable", "engines.job"),
-    "engines.tiles",
-    *("calculus.derivatives", "calculus.dual", "calculus.made", "calculus.phases"),
+    "engines.cache_tiles",
+    *("calculus.derivatives", "calculus.dual", "calculus.made", "calculus.phased_formulas"),
     "calculus.slopes",
 )
 _GRID_CODE = (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.calculus.derivatives import derivative, is_quantity, quantity
-from ...kernels.calculus.phases import without_phase
+from ...kernels.calculus.phased_formulas import without_phase
 from ...kernels.graph.bind import definitions
 from ...kernels.graph.docstrings import read
 from ...kernels.graph.formulas import Graph, parameters

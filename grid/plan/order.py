@@ -8,7 +8,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from ...kernels.engines.tiles import ROW
+from ...kernels.engines.cache_tiles import ROW
 from ...kernels.graph.formulas import parameters
 from ..spec.axis import Axis
 from .cases import Formulas

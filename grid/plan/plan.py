@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...kernels.calculus.derivatives import derivative, is_quantity
-from ...kernels.calculus.phases import without_phase
+from ...kernels.calculus.phased_formulas import without_phase
 from ...kernels.engines.numpy import Point
 from ...kernels.graph.formulas import Graph, parameters
 from ...kernels.graph.roles import REASON

@@ -2,7 +2,7 @@
 
 A *region* is any box of a grid. A *block* is a region evaluated at once, a *bundle* a few blocks
 reduced by one task, a *chunk* one file of a cube. Engines cut a block further, into tiles that fit
-the processor's caches (`kernels/engines/tiles.py`).
+the processor's caches (`kernels/engines/cache_tiles.py`).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -10,7 +10,7 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from ...kernels.engines.tiles import cuts, steps
+from ...kernels.engines.cache_tiles import cuts, steps
 
 Region = Mapping[str, slice]
 

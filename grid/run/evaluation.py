@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from ...kernels import log
-from ...kernels.calculus.phases import without_phase
+from ...kernels.calculus.phased_formulas import without_phase
 from ...kernels.graph.formulas import Graph
 from ...kernels.graph.roles import REASON
 from ..errors import InputError

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.calculus.phases import without_phase
+from ...kernels.calculus.phased_formulas import without_phase
 from ...kernels.graph.formulas import Graph
 from ..errors import InputError, nearest, shown
 from . import values

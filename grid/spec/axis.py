@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.calculus.phases import key_of
+from ...kernels.calculus.phased_formulas import key_of
 from ..errors import InputError
 
 Array = np.ndarray[Any, Any]

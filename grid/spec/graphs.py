@@ -9,7 +9,7 @@ from typing import Any
 
 from ...catalog.units import UnitError, parse
 from ...kernels.calculus.derivatives import derivative
-from ...kernels.calculus.phases import without_phase
+from ...kernels.calculus.phased_formulas import without_phase
 from ...kernels.graph import modules
 from ...kernels.graph.formulas import Graph
 from ...kernels.graph.modules import FormulaModule, GraphError, graph_from

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...kernels.calculus.phases import in_phase, without_phase
+from ...kernels.calculus.phased_formulas import in_phase, without_phase
 from ...kernels.graph.formulas import Graph
 from ..errors import InputError
 from . import graphs, values

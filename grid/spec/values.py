@@ -12,7 +12,7 @@ import numpy as np
 
 from ...catalog.units import UnitError, carried, converted, factor, parse
 from ...kernels.calculus import derivatives
-from ...kernels.calculus.phases import without_phase
+from ...kernels.calculus.phased_formulas import without_phase
 from ...kernels.declare import OFF, Input, written
 from ...kernels.engines.job import default_threads
 from ...kernels.graph.formulas import Graph

@@ -25,7 +25,7 @@ from . import journal
 from .append import check_grows, fitting, stored_plan
 from .examine import Contents, check_complete, check_files, examine
 from .journal import Block
-from .layout import LAYOUT
+from .layout_version import LAYOUT
 from .names import LOCK, PLAN, RECORD, ROOT, SEAL
 from .places.address import place_of
 from .places.durable import REPLACED

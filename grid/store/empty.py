@@ -13,7 +13,7 @@ from ..plan.labels import attributes, dtype_of, origin
 from ..plan.plan import Plan
 from ..spec.axis import Array
 from .chunks import KEYS, ZSTD, codecs, encode_labels, fill_value, numbers, small_codecs
-from .layout import KEY, LAYOUT, consolidated
+from .layout_version import KEY, LAYOUT, consolidated
 from .names import GROUP, RECORD, ROOT
 
 _GROUP = {"zarr_format": 3, "node_type": "group"}

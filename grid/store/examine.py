@@ -16,7 +16,7 @@ from ..plan.fingerprint import difference
 from . import journal
 from .chunks import Stored
 from .journal import READERS
-from .layout import known_layout
+from .layout_version import known_layout
 from .names import GROUP, JOURNAL, PARTS, PLAN, RECORD, ROOT, SEAL, part_of
 from .places.place import Place
 

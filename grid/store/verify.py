@@ -17,7 +17,7 @@ from ..progress import expected
 from ..run.evaluation import Evaluation
 from .cube import as_sealed, damage, opened, reading, spec_of
 from .examine import Contents, check_sealed, examine
-from .layout import LAYOUT, repeats
+from .layout_version import LAYOUT, repeats
 from .names import ROOT
 from .places.address import place_of
 from .sealed import SealedStore

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from ..graph.docstrings import Doc
 from ..graph.formulas import Function, Graph, Quantity, UnknownNameError, parameters
 from .made import Chain, Renamed, partial
-from .phases import in_phase, phase_of, without_phase
+from .phased_formulas import in_phase, phase_of, without_phase
 from .slopes import (
     difference,
     doubled,

@@ -13,8 +13,8 @@ import numpy as np
 
 from ..graph.formulas import Function, parameters
 from ..graph.trace import LOOPS, Operation, Trace, Value, written
+from .cache_tiles import TILE
 from .lowering import LINE
-from .tiles import TILE
 
 _HEAD = (
     "def kernel(loops: loops, start: word, stop: word, first: word, last: word, "

@@ -26,10 +26,10 @@ from .. import log
 from ..graph.formulas import Function, parameters
 from ..graph.trace import is_heavy as is_heavy
 from . import kernel_cache
+from .cache_tiles import GRAIN, ROW, TILE, cuts
 from .codegen import kernel_source
 from .job import Array, Job, pool
 from .lowering import LINE
-from .tiles import GRAIN, ROW, TILE, cuts
 
 # Starting a row costs as much as repeating one operand at this many points, plus some per operand
 ROW_COST, OPERAND_COST = 16, 2

@@ -11,7 +11,7 @@ import numpy as np
 from .. import elementary
 from ..graph.bind import NUMPY, Binding
 from ..graph.formulas import Function, parameters
-from . import tiles
+from . import cache_tiles
 from .job import Array, Job, pool, store
 
 COPIED = 1 << 18  # points up to which a copy ends before another thread has woken up
@@ -81,7 +81,7 @@ def run(job: Job, threads: int) -> None:
         for name, out in job.outs.items():
             store(out, job.operands[name])
         return
-    grid_tiles = tiles.tiles(job.shape, tiles.NUMPY_TILE)
+    grid_tiles = cache_tiles.tiles(job.shape, cache_tiles.NUMPY_TILE)
     pool(threads).each(lambda tile: _run_tile(job, tile), grid_tiles)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fleetcube.grid.function import function as function
     from fleetcube.grid.plan.citations import citations as citations
     from fleetcube.grid.read.lookup import interp as interp
-    from fleetcube.grid.rows.table import evaluate_table as evaluate_table
+    from fleetcube.grid.rows.evaluate_table import evaluate_table as evaluate_table
     from fleetcube.grid.run.settings import Settings as Settings
     from fleetcube.grid.store.cube import open_cube as open_cube
     from fleetcube.presentation.explain import explain as explain
@@ -34,7 +34,7 @@ _HOME = {
     "citations": "fleetcube.grid.plan.citations",
     "diagnose": "fleetcube.analysis.diagnose",
     "evaluate": "fleetcube.grid.evaluate",
-    "evaluate_table": "fleetcube.grid.rows.table",
+    "evaluate_table": "fleetcube.grid.rows.evaluate_table",
     "explain": "fleetcube.presentation.explain",
     "export": "fleetcube.formats.write",
     "function": "fleetcube.grid.function",

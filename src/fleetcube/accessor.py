@@ -376,7 +376,7 @@ class Pictures:
     def schedule(self, *, path: str | PathLike[str] | None = None, **look: Unpack[Looks]) -> Any:
         """Draw which pipeline stage computes what and when, in a step of a one-point cube."""
         from fleetcube.presentation.pictures.picture import looking
-        from fleetcube.presentation.pictures.schedule import draw_schedule
+        from fleetcube.presentation.pictures.schedule_picture import draw_schedule
         from fleetcube.schedules.job_schedule import schedule_at
 
         with looking(**look):

@@ -12,7 +12,7 @@ from fleetcube.grid.errors import InputError
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.spec.values import DType
 from fleetcube.grid.store.cube import open_cube
-from fleetcube.scenario.file import LARGEST
+from fleetcube.scenario.spec_file import LARGEST
 from fleetcube.sweep import Sweep
 
 from . import accessor as accessor  # registers `.fleetcube`

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from docs.make import frozen
-from fleetcube.calibration.records import read_records
+from fleetcube.calibration.measurements import read_records
 from fleetcube.grid.errors import InputError
 
 TEXT = "id,source,model,node,fabric,n_gpus,global_batch_size,precision\n"

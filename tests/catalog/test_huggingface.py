@@ -12,7 +12,7 @@ import pytest
 import fleetcube
 from fleetcube import InputError
 from fleetcube.catalog import CatalogError, record
-from fleetcube.catalog.own import LARGEST_FILE
+from fleetcube.catalog.user_records import LARGEST_FILE
 
 from ..draws import generator, scaled
 

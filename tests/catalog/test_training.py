@@ -8,7 +8,7 @@ import pytest
 
 from docs.make import training
 from docs.make.pooled import CEILINGS
-from fleetcube.calibration.records import read_records
+from fleetcube.calibration.measurements import read_records
 from fleetcube.calibration.validate import validate
 from fleetcube.catalog import kind, record
 from fleetcube.kernels.physics.inputs import INPUTS

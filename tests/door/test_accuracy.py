@@ -5,8 +5,8 @@ import re
 import pytest
 
 from docs.make.accuracy import PAGE, PEERS, PICTURE, own, page, tables
+from fleetcube.calibration.measurements import read_records
 from fleetcube.calibration.predict import Compared
-from fleetcube.calibration.records import read_records
 from fleetcube.calibration.row import LeftOut
 from fleetcube.calibration.validate import Validation, accuracy
 

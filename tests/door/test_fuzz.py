@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import fleetcube
 from fleetcube import InputError, Settings, Sweep
 from fleetcube.analysis.runs import read_target
+from fleetcube.calibration.measurements import read_records
 from fleetcube.calibration.nccl import parse_log
-from fleetcube.calibration.records import read_records
 from fleetcube.calibration.steps import parse_table
 from fleetcube.catalog import CatalogError, record
 from fleetcube.catalog.files import parse_toml
@@ -26,7 +26,7 @@ from fleetcube.formats.routing import parse_routing
 from fleetcube.formats.training_log import LARGEST, parse_training_log
 from fleetcube.grid.spec.bounded import read_text
 from fleetcube.kernels.physics.graph import PHYSICS
-from fleetcube.scenario.file import read_spec
+from fleetcube.scenario.spec_file import read_spec
 from fleetcube.tables.selectors import narrow, select
 
 from ..grid.test_routing import COUNTS, csv, npz

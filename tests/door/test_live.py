@@ -23,7 +23,7 @@ from fleetcube.kernels.physics.roles import CROSSING
 from fleetcube.presentation.page.page import page
 from fleetcube.presentation.page.report import Question, report
 from fleetcube.scenario import dates
-from fleetcube.scenario.file import read_spec
+from fleetcube.scenario.spec_file import read_spec
 
 from ..draws import generator
 from ..kernels import javascript as node

@@ -94,7 +94,7 @@ def test_what_is_in_it_runs(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
     wheel.extractall(tmp_path)
     script = (
         "import fleetcube, sys\n"
-        "from fleetcube.calibration.records import read_records\n"
+        "from fleetcube.calibration.measurements import read_records\n"
         "assert fleetcube.__file__.startswith(sys.argv[1]), fleetcube.__file__\n"
         "cube = fleetcube.evaluate(['step_time'], model='llama-3-8b', node='dgx-h100',\n"
         "    fabric='roce-100g', n_gpus=[64, 128])\n"

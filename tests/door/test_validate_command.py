@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from fleetcube.calibration import records
+from fleetcube.calibration import measurements
 from fleetcube.calibration.row import LeftOut, Row
 from fleetcube.cli import cli
 from fleetcube.grid.errors import InputError
@@ -47,7 +47,7 @@ LEFT = [LeftOut(f"x/{k}", "other", "no shape") for k in range(2)] + [LeftOut("y"
 
 @pytest.fixture(autouse=True)
 def _own_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "read_records", lambda path=None: ([*ROWS], [*LEFT]))
+    monkeypatch.setattr(measurements, "read_records", lambda path=None: ([*ROWS], [*LEFT]))
 
 
 def told(*arguments: str) -> str:
@@ -142,7 +142,7 @@ def test_a_file_of_records_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         {"id": "d/1", "inputs": daly, "measured": {"exact_interval": "117 min"}},
         {"id": "d/2", "inputs": daly},
     ]
-    path = tmp_path / "records.json"
+    path = tmp_path / "measurements.json"
     path.write_text(json.dumps(held), encoding="utf-8")
     found = json.loads(told("--records", str(path), "--json"))
     assert [row["id"] for row in found["rows"]] == ["d/1"]
@@ -215,7 +215,7 @@ def test_a_file_that_holds_no_records_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()
-    (tmp_path / "records.json").write_text("{", encoding="utf-8")
-    for name in ("records.json", "missing.json"):
+    (tmp_path / "measurements.json").write_text("{", encoding="utf-8")
+    for name in ("measurements.json", "missing.json"):
         with pytest.raises(InputError, match=name):
             told("--records", str(tmp_path / name))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fleetcube import InputError, Sweep
 from fleetcube.analysis.ratio import Ratio, between, side
-from fleetcube.calibration import file as calibration_file
+from fleetcube.calibration import calibration_file
 from fleetcube.calibration.update import Update
 from fleetcube.grid.spec.arguments import scenario_and_axes
 

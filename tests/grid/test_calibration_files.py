@@ -9,7 +9,7 @@ import pytest
 import fleetcube
 from fleetcube import InputError, Sweep
 from fleetcube.catalog import CatalogError, record
-from fleetcube.catalog.own import LARGEST_FILE
+from fleetcube.catalog.user_records import LARGEST_FILE
 from fleetcube.grid.store.verify import verify
 
 from .common import Patch, on_h100, written

@@ -12,7 +12,7 @@ from scipy import stats
 
 import fleetcube
 from fleetcube import InputError, Settings, Sweep
-from fleetcube.calibration.failures import failures, kinds_of, text
+from fleetcube.calibration.failure_times import failures, kinds_of, text
 from fleetcube.catalog import CatalogError, record
 from fleetcube.catalog.files import parse_toml
 from fleetcube.cli import cli

@@ -11,7 +11,7 @@ import pytest
 
 import fleetcube
 from fleetcube import InputError, Sweep
-from fleetcube.calibration.records import read_records
+from fleetcube.calibration.measurements import read_records
 from fleetcube.formats import megatron_lm, shell
 from fleetcube.formats.read import read_job, read_spec, spec_of
 from fleetcube.formats.write import changed, export

@@ -12,7 +12,7 @@ from fleetcube import Settings
 from fleetcube.grid.plan import tiles
 from fleetcube.grid.plan.execute import evaluate_block
 from fleetcube.grid.run import evaluation
-from fleetcube.kernels.engines import tiles as engine_tiles
+from fleetcube.kernels.engines import cache_tiles as engine_tiles
 from fleetcube.kernels.graph.formulas import parameters
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from fleetcube import InputError, Sweep
+from fleetcube.formats.field_table import values_of
 from fleetcube.formats.read import _config_of, layout_of, read_job, read_spec, spec_of
-from fleetcube.formats.table import values_of
 from fleetcube.formats.trees import as_toml
 from fleetcube.kernels.physics.inputs import INPUTS
 

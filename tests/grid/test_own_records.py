@@ -13,7 +13,16 @@ import pytest
 import fleetcube
 from fleetcube import InputError, Settings, Sweep
 from fleetcube.analysis.compare import compare
-from fleetcube.catalog import KINDS, CatalogError, kind, opened, own, own_labels, record, records
+from fleetcube.catalog import (
+    KINDS,
+    CatalogError,
+    kind,
+    opened,
+    own_labels,
+    record,
+    records,
+    user_records,
+)
 from fleetcube.catalog.entry import unit
 
 from ..door.command import fleetcube as run
@@ -213,7 +222,7 @@ REFUSED = {
     f'[gpu."a@1"]\n{ABOUT}': "is an edition; leave out @",
     "[gpu.a\n": "is not TOML",
     DEEP: "nested too deeply",
-    "#" * (own.LARGEST_FILE + 1): "has more than 1,048,576 bytes",
+    "#" * (user_records.LARGEST_FILE + 1): "has more than 1,048,576 bytes",
     "\ud800": "it is not UTF-8 text",
 }
 

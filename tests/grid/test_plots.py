@@ -19,9 +19,9 @@ from fleetcube.presentation.pictures.kinds import LOSSES, flips, losses, pareto,
 from fleetcube.presentation.pictures.picture import caption as caption_of
 from fleetcube.presentation.pictures.picture import looking, number, words
 from fleetcube.presentation.pictures.plot import plot
-from fleetcube.presentation.pictures.step import step_picture
+from fleetcube.presentation.pictures.step_picture import step_picture
 from fleetcube.presentation.pictures.timeline import NAMES, timeline
-from fleetcube.presentation.pictures.topology import topology
+from fleetcube.presentation.pictures.topology_picture import topology
 from fleetcube.sweep import Sweep
 from fleetcube.tables.theme import LINES, PARTS
 

@@ -13,7 +13,7 @@ import pytest
 
 import fleetcube
 from fleetcube import Settings
-from fleetcube.calibration.records import read_records
+from fleetcube.calibration.measurements import read_records
 from fleetcube.calibration.validate import validate
 from fleetcube.grid import progress
 from fleetcube.grid.plan import tiles

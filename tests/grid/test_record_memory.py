@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fleetcube.calibration.records import read_records
+from fleetcube.calibration.measurements import read_records
 from fleetcube.calibration.validate import validate
 from fleetcube.kernels.physics.inputs import INPUTS
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from docs.make import labels
 from fleetcube import Settings, Sweep
-from fleetcube.calibration import records
+from fleetcube.calibration import measurements
+from fleetcube.calibration.measurements import read_records
 from fleetcube.calibration.predict import evaluate
-from fleetcube.calibration.records import read_records
 from fleetcube.calibration.row import Row
 from fleetcube.calibration.validate import validate
 from fleetcube.catalog import KINDS, kind, record
@@ -81,7 +81,7 @@ PRINTED: Mapping[str, tuple[str, str, Callable[[float, Inputs], float]]] = {
 def published() -> list[dict[str, str]]:
     """All lines of the published tables, as they stand."""
     lines = []
-    for path in records.published_tables():
+    for path in measurements.published_tables():
         text = path.read_text(encoding="utf-8").splitlines()
         lines += list(csv.DictReader(line for line in text if not line.startswith("#")))
     return lines
@@ -246,16 +246,16 @@ def test_a_file_that_cannot_be_read_is_one_line(path: str) -> None:
 
 
 def test_files_have_limits(tmp_path: Path, monkeypatch: Patch) -> None:
-    path = written(tmp_path / "records.json", "[1, 2, 3]")
-    monkeypatch.setattr(records, "MOST", 2)
+    path = written(tmp_path / "measurements.json", "[1, 2, 3]")
+    monkeypatch.setattr(measurements, "MOST", 2)
     refused("more than 2 records", read_records, path)
-    monkeypatch.setattr(records, "LARGEST", 8)
+    monkeypatch.setattr(measurements, "LARGEST", 8)
     refused("more than 8 bytes", read_records, path)
 
 
 def test_a_second_record_of_an_id_is_left_out(tmp_path: Path) -> None:
     row = {"id": "a", "model": "llama-3-8b", "n_gpus": 8, "step_time": "3 s"}
-    rows, left_out = read_records(written(tmp_path / "records.json", json.dumps([row, row])))
+    rows, left_out = read_records(written(tmp_path / "measurements.json", json.dumps([row, row])))
     assert len(rows) == 1
     assert [held.reason for held in left_out] == ["step_time: its id appears twice"]
 
@@ -273,7 +273,7 @@ SPOILED = st.fixed_dictionaries({name: st.just(value) | JUNK for name, value in 
 @pytest.mark.slow
 @given(drawn=st.lists(SPOILED | JUNK, min_size=1, max_size=4))
 def test_junk_is_left_out(drawn: list[Any], tmp_path_factory: pytest.TempPathFactory) -> None:
-    path = written(tmp_path_factory.mktemp("junk") / "records.json", json.dumps(drawn))
+    path = written(tmp_path_factory.mktemp("junk") / "measurements.json", json.dumps(drawn))
     rows, left_out = read_records(path)
     assert len(rows) + len(left_out) >= len(drawn)
     for held in left_out:

@@ -17,8 +17,8 @@ from fleetcube import Settings, Sweep
 from fleetcube.grid.plan import engine, execute, plan
 from fleetcube.grid.spec import axes
 from fleetcube.grid.spec.memo import Memo
-from fleetcube.kernels.engines import auto as auto_engine
 from fleetcube.kernels.engines import numba as numba_engine
+from fleetcube.kernels.engines import numpy_first as auto_engine
 
 from .common import Patch, on_h100
 

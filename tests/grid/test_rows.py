@@ -13,7 +13,7 @@ import xarray
 import fleetcube
 from fleetcube import InputError, Settings
 from fleetcube.grid.rows import columns, groups
-from fleetcube.grid.rows import table as module
+from fleetcube.grid.rows import evaluate_table as module
 from fleetcube.grid.spec import values
 
 from ..draws import generator, scaled

@@ -11,7 +11,7 @@ import pytest
 
 from fleetcube import InputError, Settings, Sweep, evaluate
 from fleetcube.analysis.sensitivity import among, check_levers
-from fleetcube.presentation.pictures.sensitivity import dominance_map, tornado
+from fleetcube.presentation.pictures.sensitivity_picture import dominance_map, tornado
 
 from .common import Patch, cases, refused
 

@@ -10,7 +10,7 @@ from scipy import stats
 
 import fleetcube
 from fleetcube import InputError, Settings
-from fleetcube.calibration import file as calibration_file
+from fleetcube.calibration import calibration_file
 from fleetcube.calibration.steps import Table, fit_steps
 from fleetcube.calibration.update import FREEDOM, WEIGHT, Update, most_likely, update_steps
 from fleetcube.catalog import pooled, record

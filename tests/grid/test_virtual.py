@@ -20,9 +20,9 @@ from fleetcube.backend import Backend
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan import execute
 from fleetcube.grid.run import points
-from fleetcube.kernels.engines import auto as auto_engine
 from fleetcube.kernels.engines import numba as numba_engine
 from fleetcube.kernels.engines import numpy as numpy_engine
+from fleetcube.kernels.engines import numpy_first as auto_engine
 from fleetcube.sweep import Sweep
 
 from ..draws import scaled

@@ -13,7 +13,7 @@ from fleetcube import Settings, Sweep
 from fleetcube.analysis.wall import LOST, wall
 from fleetcube.cli import cli
 from fleetcube.grid.errors import InputError
-from fleetcube.presentation.pictures.wall import wall_picture
+from fleetcube.presentation.pictures.wall_picture import wall_picture
 
 from .common import cases, on_h100, ratios, refused
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from fleetcube.calibration.measurements import read_records
 from fleetcube.calibration.predict import evaluate as predicted
-from fleetcube.calibration.records import read_records
 from fleetcube.calibration.row import Row
 from fleetcube.catalog import CatalogError, pooled
 from fleetcube.grid.errors import InputError, nearest

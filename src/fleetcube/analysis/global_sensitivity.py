@@ -16,7 +16,7 @@ from fleetcube.grid.spec.axis import Array
 from fleetcube.grid.spec.distributions import Distribution
 from fleetcube.grid.spec.values import is_whole
 from fleetcube.kernels.calculus.derivatives import unit_of
-from fleetcube.kernels.calculus.phases import without_phase
+from fleetcube.kernels.calculus.phased_formulas import without_phase
 from fleetcube.kernels.graph.formulas import Graph
 
 from .gradient import uncounted

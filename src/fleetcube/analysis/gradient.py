@@ -15,7 +15,7 @@ from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.spec.values import is_known, is_option, is_whole
 from fleetcube.kernels.calculus.derivatives import Derivative, derivative, name_of, reaches
-from fleetcube.kernels.calculus.phases import phase_of, without_phase
+from fleetcube.kernels.calculus.phased_formulas import phase_of, without_phase
 from fleetcube.kernels.graph.bind import definitions
 from fleetcube.kernels.graph.formulas import Graph, parameters
 from fleetcube.kernels.graph.roles import REASON

@@ -27,7 +27,7 @@ from fleetcube.grid.spec.arguments import with_phases
 from fleetcube.grid.spec.axes import make_axes
 from fleetcube.grid.spec.axis import Array, Axis
 from fleetcube.grid.spec.graphs import graph_of
-from fleetcube.kernels.calculus.phases import without_phase
+from fleetcube.kernels.calculus.phased_formulas import without_phase
 from fleetcube.kernels.graph.formulas import Graph
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.graph import PHYSICS

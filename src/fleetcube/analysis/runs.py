@@ -26,7 +26,7 @@ from fleetcube.grid.spec.axes import make_axes
 from fleetcube.grid.spec.graphs import graph_of
 from fleetcube.grid.spec.problem import Problem
 from fleetcube.kernels.calculus.derivatives import is_quantity
-from fleetcube.kernels.calculus.phases import without_phase
+from fleetcube.kernels.calculus.phased_formulas import without_phase
 from fleetcube.kernels.graph.formulas import Graph
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.roles import ALSO_REASONS, HEADROOM, NEAR, UNITS

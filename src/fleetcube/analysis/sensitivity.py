@@ -21,7 +21,7 @@ from fleetcube.grid.spec.axis import Array, Axis
 from fleetcube.grid.spec.problem import Problem
 from fleetcube.grid.spec.values import is_whole, without_unit
 from fleetcube.kernels.calculus.derivatives import unit_of
-from fleetcube.kernels.calculus.phases import without_phase
+from fleetcube.kernels.calculus.phased_formulas import without_phase
 from fleetcube.kernels.declare import CHANGERS
 from fleetcube.kernels.graph.formulas import Graph
 from fleetcube.kernels.graph.roles import REASON

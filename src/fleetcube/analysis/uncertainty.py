@@ -20,7 +20,7 @@ from fleetcube.grid.spec.axis import Array, Axis
 from fleetcube.grid.spec.distributions import ERROR, Distribution
 from fleetcube.grid.spec.values import is_whole
 from fleetcube.kernels.calculus.derivatives import name_of
-from fleetcube.kernels.calculus.phases import without_phase
+from fleetcube.kernels.calculus.phased_formulas import without_phase
 from fleetcube.kernels.graph.formulas import Graph
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.laws.statistics import normal_quantile

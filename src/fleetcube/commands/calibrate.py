@@ -89,7 +89,7 @@ def calibrate(
       fleetcube calibrate steps.csv --spec job.toml --fit flops_efficiency
       fleetcube calibrate events.csv --gpus 16384 --hours "54 d" -o mttf.toml
     """
-    from fleetcube.calibration import file as calibration_file
+    from fleetcube.calibration import calibration_file
     from fleetcube.calibration.fit import fit_collective
     from fleetcube.calibration.nccl import Log, measured
     from fleetcube.calibration.probe import Probe
@@ -98,7 +98,7 @@ def calibrate(
     from fleetcube.formats.training_log import TrainingLog
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.spec.bounded import decoded, read_bytes
-    from fleetcube.presentation.pictures.fit import plot_fit
+    from fleetcube.presentation.pictures.fit_picture import plot_fit
     from fleetcube.presentation.pictures.picture import check_picture
 
     if output is not None:  # refuse before the fit
@@ -228,7 +228,7 @@ def _network(
 
 
 def _show(fit: "Fit", notes: list[str], as_json: bool) -> None:
-    from fleetcube.calibration.file import units
+    from fleetcube.calibration.calibration_file import units
     from fleetcube.calibration.fit import CollectiveFit
     from fleetcube.calibration.probe import ProbeFit
     from fleetcube.calibration.steps import StepFit
@@ -286,7 +286,7 @@ def _timed(one: "Timing") -> list[str]:
 
 def _json(fit: "Fit", notes: list[str]) -> dict[str, Any]:
     """The fit in base units, with null for unknown or infinite values."""
-    from fleetcube.calibration.file import jobs_of
+    from fleetcube.calibration.calibration_file import jobs_of
     from fleetcube.calibration.fit import CollectiveFit
     from fleetcube.calibration.steps import StepFit
     from fleetcube.calibration.update import Update

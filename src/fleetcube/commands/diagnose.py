@@ -15,7 +15,7 @@ from fleetcube.commands.table import print_foot, print_table, with_unit
 from fleetcube.kernels.physics.graph import PHYSICS
 
 if TYPE_CHECKING:
-    from fleetcube.formats.table import Job
+    from fleetcube.formats.field_table import Job
 
 _PARTS, _CAUSES = 5, 7  # lines shown
 _MOST = 30  # times a part: more is no explanation

@@ -10,7 +10,7 @@ from fleetcube.commands.say import say, say_each
 from fleetcube.commands.table import print_table
 
 if TYPE_CHECKING:
-    from fleetcube.calibration.failures import Failures
+    from fleetcube.calibration.failure_times import Failures
     from fleetcube.formats.event_log import Log
 
 NAMES = ("gpus", "hours", "kind", "prior")  # options of logs of failures alone
@@ -38,13 +38,13 @@ def report(
     kind: Sequence[str],
     prior: str | None,
 ) -> None:
-    from fleetcube.calibration import failures
-    from fleetcube.calibration.file import write
+    from fleetcube.calibration import failure_times
+    from fleetcube.calibration.calibration_file import write
     from fleetcube.formats.read import read_spec
 
     scenario = read_spec(spec)["scenario"] if spec is not None else {}
-    found = failures.failures(
-        log, scenario, _watched(log, gpus, hours), failures.kinds_of(kind), prior
+    found = failure_times.failures(
+        log, scenario, _watched(log, gpus, hours), failure_times.kinds_of(kind), prior
     )
     (_json if as_json else _show)(found, log)
     say_each(f"note: {note}" for note in found.notes)
@@ -56,7 +56,7 @@ def report(
             "date": datetime.date.today().isoformat(),
             "note": "; ".join([f"{found.events:,} events in {time}, of {log.of}", *found.notes]),
         }
-        write(Path(output), failures.text(found, about, {"watched": time}))
+        write(Path(output), failure_times.text(found, about, {"watched": time}))
         say(f"wrote {output}", err=as_json)
 
 
@@ -78,7 +78,7 @@ def _watched(log: "Log", gpus: int | None, hours: str | None) -> tuple[int, floa
 
 
 def _show(found: "Failures", log: "Log") -> None:
-    from fleetcube.calibration.failures import quantiles
+    from fleetcube.calibration.failure_times import quantiles
     from fleetcube.kernels.declare import HOUR
     from fleetcube.tables.tables import INTERVAL, estimate, scale
 
@@ -109,7 +109,7 @@ def _short(number: float) -> str:
 
 
 def _json(found: "Failures", log: "Log") -> None:
-    from fleetcube.calibration.failures import ENDS, quantiles
+    from fleetcube.calibration.failure_times import ENDS, quantiles
 
     told: dict[str, Any] = {
         rate.name: {"events": rate.events, "seconds": rate.seconds, "quantiles": rate.quantiles}

@@ -24,7 +24,7 @@ def init(path: str, selectors: tuple[str, ...], overwrite: bool) -> None:
       fleetcube init first.toml model=llama-3-70b node=dgx-h100 n_gpus=512
       fleetcube init second.toml config.json node=dgx-h100 n_gpus=512
     """
-    from fleetcube.calibration.file import check_target, write
+    from fleetcube.calibration.calibration_file import check_target, write
     from fleetcube.commands.changed import changed_spec
     from fleetcube.grid.errors import InputError
     from fleetcube.presentation.first import first_spec

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import xarray
 
-    from fleetcube.formats.table import Job
+    from fleetcube.formats.field_table import Job
 
 _LEVERS = 5
 _MOST_TRIED = 64  # layouts, for one that a framework can write

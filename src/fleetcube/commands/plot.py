@@ -140,11 +140,11 @@ def _draw(cube: str, selectors: tuple[str, ...], asked: _Asked, path: Path) -> N
     from fleetcube.presentation.pictures import kinds as plot_kinds
     from fleetcube.presentation.pictures.picture import need
     from fleetcube.presentation.pictures.plot import plot as draw
-    from fleetcube.presentation.pictures.schedule import draw_schedule
-    from fleetcube.presentation.pictures.step import step_boxes, step_picture
+    from fleetcube.presentation.pictures.schedule_picture import draw_schedule
+    from fleetcube.presentation.pictures.step_picture import step_boxes, step_picture
     from fleetcube.presentation.pictures.timeline import NAMES as TIMELINE
     from fleetcube.presentation.pictures.timeline import timeline, timeline_boxes
-    from fleetcube.presentation.pictures.topology import topology, topology_boxes
+    from fleetcube.presentation.pictures.topology_picture import topology, topology_boxes
     from fleetcube.presentation.pictures.vega import SPEC, box_spec, write_spec
     from fleetcube.schedules.job_schedule import schedule_at
     from fleetcube.tables.selectors import select
@@ -196,7 +196,7 @@ def _draw(cube: str, selectors: tuple[str, ...], asked: _Asked, path: Path) -> N
 def _specification(asked: _Asked, cut: Any, drawn: list[str]) -> dict[str, Any]:
     """A kind of picture of a cube, as a Vega-Lite specification."""
     from fleetcube.presentation.pictures import kinds as plot_kinds
-    from fleetcube.presentation.pictures.schedule import schedule_boxes
+    from fleetcube.presentation.pictures.schedule_picture import schedule_boxes
     from fleetcube.presentation.pictures.vega import box_spec, pareto_spec, roofline_spec, vega_lite
     from fleetcube.schedules.job_schedule import schedule_at
 

@@ -23,7 +23,7 @@ def probe(spec: str, output: str, overwrite: bool) -> None:
       fleetcube probe job.toml -o probe.py
       torchrun --nproc-per-node 8 probe.py
     """
-    from fleetcube.calibration.file import check_target, write
+    from fleetcube.calibration.calibration_file import check_target, write
     from fleetcube.calibration.probe import job_of, script
     from fleetcube.formats.read import read_spec
 

@@ -23,7 +23,7 @@ def record(command: tuple[str, ...], output: str | None, timeout: float, overwri
     Example:
       fleetcube record -o job.sh -- bash launch.sh
     """
-    from fleetcube.calibration.file import check_target, write
+    from fleetcube.calibration.calibration_file import check_target, write
     from fleetcube.formats.read import job_at, layout_of
     from fleetcube.formats.recorded import record as recorded
 

@@ -62,7 +62,7 @@ def scaling_limit(
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.run.settings import Settings
     from fleetcube.presentation.pictures.vega import SPEC, box_spec, check_drawn, write_spec
-    from fleetcube.presentation.pictures.wall import wall_boxes, wall_picture
+    from fleetcube.presentation.pictures.wall_picture import wall_boxes, wall_picture
 
     if output is not None:
         check_drawn(Path(output))

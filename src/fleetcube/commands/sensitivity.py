@@ -74,8 +74,8 @@ def sensitivity(
           --of job_time --kind hardware,fabric,operations
     """
     from fleetcube.analysis.sensitivity import cut
-    from fleetcube.presentation.pictures.sensitivity import tornado as draw_tornado
-    from fleetcube.presentation.pictures.sensitivity import tornado_boxes
+    from fleetcube.presentation.pictures.sensitivity_picture import tornado as draw_tornado
+    from fleetcube.presentation.pictures.sensitivity_picture import tornado_boxes
     from fleetcube.presentation.pictures.vega import SPEC, box_spec, check_drawn, write_spec
 
     if tornado is not None:
@@ -132,7 +132,7 @@ def dominant_inputs(
     from fleetcube.grid.run.settings import Settings
     from fleetcube.kernels.graph.roles import REASON
     from fleetcube.presentation.pictures.picture import check_picture
-    from fleetcube.presentation.pictures.sensitivity import dominance_map
+    from fleetcube.presentation.pictures.sensitivity_picture import dominance_map
 
     if (picture is None) != (x is None) or (x is None) != (y is None) or (x and x == y):
         raise InputError("--map FILE goes with two axes: -x AXIS -y AXIS")

@@ -72,10 +72,10 @@ def validate(
       fleetcube validate --records train.log --spec job.toml
       fleetcube validate --group mosaic --write rows.csv
     """
-    from fleetcube.calibration import file, own
+    from fleetcube.calibration import calibration_file, measured_rows
     from fleetcube.calibration import validate as grid
     from fleetcube.calibration.logged import training_logs
-    from fleetcube.calibration.records import read_records
+    from fleetcube.calibration.measurements import read_records
     from fleetcube.formats.read import read_spec
     from fleetcube.grid.errors import InputError, nearest
     from fleetcube.presentation.pictures.picture import check_picture
@@ -83,7 +83,7 @@ def validate(
     if plot is not None:
         check_picture(Path(plot))
     if write is not None:
-        file.check_target(Path(write), overwrite, own.ENDINGS)
+        calibration_file.check_target(Path(write), overwrite, measured_rows.ENDINGS)
     if spec is not None and not records:
         raise InputError("--spec is for records of your own; add --records mine.csv")
     scenario = read_spec(spec)["scenario"] if spec is not None else {}
@@ -100,7 +100,7 @@ def validate(
         rows = [row for row in rows if row.group in group]
         left_out = [record for record in left_out if record.group in group]
     if write is not None:
-        file.write(Path(write), own.text_of(rows, Path(write).suffix))
+        calibration_file.write(Path(write), measured_rows.text_of(rows, Path(write).suffix))
     with progress("predicting"):
         validation = grid.validate(rows, left_out)
     if as_json:

@@ -21,7 +21,7 @@ from fleetcube.grid.errors import ChangedError, InputError, check_path, nearest,
 from fleetcube.grid.plan.labels import own_version
 from fleetcube.grid.spec.axes import make_axis
 from fleetcube.grid.spec.axis import Array
-from fleetcube.kernels.calculus.phases import without_phase
+from fleetcube.kernels.calculus.phased_formulas import without_phase
 from fleetcube.kernels.declare import written
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.graph import PHYSICS

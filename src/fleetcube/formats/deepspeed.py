@@ -11,8 +11,8 @@ from fleetcube.grid.errors import InputError
 from fleetcube.grid.spec.bounded import read_bytes
 
 from . import megatron_lm, shell
+from .field_table import NOTHING, Job, table, whole
 from .renamed import dotted, renamed_job
-from .table import NOTHING, Job, table, whole
 from .trees import LARGEST, flat, parsed
 
 NAME = "deepspeed"

@@ -9,7 +9,7 @@ from typing import Any
 from fleetcube.grid.errors import InputError
 
 from . import shell
-from .table import (
+from .field_table import (
     NOTHING,
     Job,
     counted,
@@ -21,7 +21,7 @@ from .table import (
     table,
     whole,
 )
-from .table import with_open_words as asked
+from .field_table import with_open_words as asked
 from .trees import flat, parsed
 
 NAME = "maxtext"

@@ -8,8 +8,8 @@ from typing import Any
 import yaml
 
 from . import megatron_lm
+from .field_table import NOTHING, Job, table
 from .renamed import dotted, renamed_job
-from .table import NOTHING, Job, table
 from .trees import flat, parsed
 
 NAME = "megatron-bridge"

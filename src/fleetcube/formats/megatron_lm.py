@@ -12,7 +12,7 @@ from fleetcube.grid.errors import InputError
 from fleetcube.scenario.patterns import pieces_of
 
 from . import shell
-from .table import (
+from .field_table import (
     NOTHING,
     Job,
     Table,

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from .field_table import NOTHING, Job, table
 from .renamed import renamed_job
-from .table import NOTHING, Job, table
 from .trees import flat, parsed
 
 NAME = "nemo"

@@ -10,8 +10,8 @@ from fleetcube.grid.errors import InputError
 from fleetcube.grid.spec.bounded import read_bytes
 
 from . import torchtitan
+from .field_table import NOTHING, Job, catalog_label, table
 from .renamed import renamed_job
-from .table import NOTHING, Job, catalog_label, table
 from .trees import LARGEST, flat, parsed
 
 NAME = "megatron-lm"

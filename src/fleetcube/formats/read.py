@@ -21,11 +21,11 @@ from fleetcube.grid.spec.bounded import read_bytes
 from fleetcube.grid.spec.distributions import is_distribution
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
-from fleetcube.scenario import file, patterns
+from fleetcube.scenario import patterns, spec_file
 from fleetcube.scenario.auto import at
 
 from . import deepspeed, maxtext, megatron_bridge, megatron_lm, nemo, primus, torchtitan
-from .table import NOTHING, REPLICA, Job, listed, values_of, whole
+from .field_table import NOTHING, REPLICA, Job, listed, values_of, whole
 
 # Asked in this order whether a text is theirs
 FORMATS: tuple[Any, ...] = (
@@ -51,9 +51,9 @@ def read_spec(path: str | PathLike[str], given: Mapping[str, Any] = NOTHING) -> 
         model = _model(name)
         if model is not None:
             return model
-    text = file.text_of(name)
+    text = spec_file.text_of(name)
     if _is_spec(text, name):
-        return file.tables_of(text, name)
+        return spec_file.tables_of(text, name)
     job = _job_of(text, name, given)
     if job.unknown or job.uncounted or job.remarks:
         warnings.warn(summary(job), stacklevel=1)  # once, whoever asks
@@ -86,18 +86,18 @@ def job_at(path: str, given: Mapping[str, Any] = NOTHING) -> Job | None:
         return None
     if Path(place).suffix == ".json" and _model(place) is not None:
         return None
-    text = file.text_of(place)
+    text = spec_file.text_of(place)
     return None if _is_spec(text, place) else _job_of(text, path, given)
 
 
 def read_job(path: str, given: Mapping[str, Any] = NOTHING) -> Job:
     """What a framework's file says, field by field. Raises InputError."""
-    return _job_of(file.text_of(located(path)), path, given)
+    return _job_of(spec_file.text_of(located(path)), path, given)
 
 
 def _is_spec(text: str, path: str) -> bool:
     """Whether a text is a spec: by its tables, or by its name where it is no framework's."""
-    return file.has_tables(text) or (
+    return spec_file.has_tables(text) or (
         Path(path).suffix == ".toml" and not torchtitan.recognizes(text)
     )
 

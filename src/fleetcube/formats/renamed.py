@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import megatron_lm
-from .table import NOTHING, Job, Table, is_open, one_of
+from .field_table import NOTHING, Job, Table, is_open, one_of
 
 
 def renamed_job(

@@ -7,11 +7,11 @@ from functools import partial
 from typing import Any
 
 from fleetcube.grid.errors import InputError
-from fleetcube.scenario.file import has_tables
+from fleetcube.scenario.spec_file import has_tables
 
 from . import shell
-from .table import NOTHING, REPLICA, Job, counted, fields_of, job_of, table
-from .table import with_open_words as asked
+from .field_table import NOTHING, REPLICA, Job, counted, fields_of, job_of, table
+from .field_table import with_open_words as asked
 from .trees import as_toml, flat, parsed
 
 NAME = "torchtitan"

@@ -12,8 +12,8 @@ from fleetcube.kernels.physics.inputs import INPUTS
 from fleetcube.kernels.physics.roles import TEXTS
 
 from . import deepspeed, maxtext, megatron_bridge, megatron_lm, torchtitan
+from .field_table import Job, values_of
 from .read import read_job, spec_of
-from .table import Job, values_of
 
 _WRITTEN = (megatron_lm, megatron_bridge, torchtitan, maxtext, deepspeed)
 WRITERS: Mapping[str, Any] = {each.NAME: each for each in _WRITTEN}

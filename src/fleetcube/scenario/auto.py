@@ -20,7 +20,7 @@ from fleetcube.grid.errors import InputError
 from fleetcube.grid.spec.axes import PHASE
 from fleetcube.grid.spec.axis import Array, Axis, phase_keys
 from fleetcube.kernels import elementary
-from fleetcube.kernels.calculus.phases import in_phase
+from fleetcube.kernels.calculus.phased_formulas import in_phase
 from fleetcube.kernels.physics.inputs import INPUTS
 from fleetcube.kernels.physics.roles import OF_JOB
 from fleetcube.scenario import patterns

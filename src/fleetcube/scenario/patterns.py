@@ -11,7 +11,7 @@ from fleetcube.catalog import CatalogError, record
 from fleetcube.grid.errors import InputError, shown
 from fleetcube.grid.spec import values
 from fleetcube.grid.spec.application import Spelled
-from fleetcube.kernels.calculus.phases import without_phase
+from fleetcube.kernels.calculus.phased_formulas import without_phase
 from fleetcube.kernels.graph.formulas import Graph
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.roles import (

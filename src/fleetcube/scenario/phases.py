@@ -10,7 +10,7 @@ from fleetcube.grid.errors import InputError, nearest, shown
 from fleetcube.grid.spec import graphs, values
 from fleetcube.grid.spec.axes import PHASE, are_tables, make_axis
 from fleetcube.grid.spec.axis import Axis, phase_keys
-from fleetcube.kernels.calculus.phases import in_phase, key_of, phase_of, without_phase
+from fleetcube.kernels.calculus.phased_formulas import in_phase, key_of, phase_of, without_phase
 from fleetcube.kernels.declare import OFF
 from fleetcube.kernels.graph.formulas import Graph
 from fleetcube.kernels.physics.roles import BEFORE, PHASED, SUMS

@@ -10,7 +10,7 @@ from fleetcube.grid.spec.axes import is_coupled, make_axes
 from fleetcube.grid.spec.axis import Axis, phase_keys
 from fleetcube.grid.spec.distributions import Distribution, distribution
 from fleetcube.grid.spec.problem import Problem, Stated, owners, stated_values
-from fleetcube.kernels.calculus.phases import in_phase
+from fleetcube.kernels.calculus.phased_formulas import in_phase
 from fleetcube.kernels.graph.formulas import Graph
 from fleetcube.kernels.physics.roles import ERRORS, GROWING, MEASURED, SHARES
 from fleetcube.scenario import auto, dates, framework, hardware, own_records, patterns, phases

@@ -12,7 +12,7 @@ from fleetcube.catalog import CONFIGURED, is_path, kind
 from fleetcube.grid.plan.dims import depending, option_of
 from fleetcube.grid.plan.plan import Plan, Structure
 from fleetcube.grid.spec.problem import Problem
-from fleetcube.kernels.calculus.phases import without_phase
+from fleetcube.kernels.calculus.phased_formulas import without_phase
 from fleetcube.kernels.declare import HOUR
 from fleetcube.kernels.graph.bind import definitions
 from fleetcube.kernels.physics.roles import BESIDE_IT, DECIDED, EXCEEDED, FITTED, LEFT_OUT

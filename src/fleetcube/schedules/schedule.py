@@ -41,7 +41,7 @@ class PlayedSchedule(Played):
         """Draw the schedule into a file (.png, .pdf, .svg) and return the figure. `look` takes
         `title`, `size` and `dpi`."""
         from fleetcube.presentation.pictures.picture import looking
-        from fleetcube.presentation.pictures.schedule import draw_schedule
+        from fleetcube.presentation.pictures.schedule_picture import draw_schedule
 
         with looking(**look):
             return draw_schedule(self, Path(path))

@@ -10,7 +10,7 @@ from fleetcube.grid.errors import InputError, nearest, shown
 from fleetcube.grid.spec import graphs, values
 from fleetcube.grid.spec.axes import make_axes
 from fleetcube.grid.spec.axis import Axis
-from fleetcube.kernels.calculus.phases import without_phase
+from fleetcube.kernels.calculus.phased_formulas import without_phase
 from fleetcube.kernels.graph.formulas import Graph
 from fleetcube.scenario import dates, own_records, patterns, phases
 

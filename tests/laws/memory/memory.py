@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fleetcube.calibration.records import read_records
+from fleetcube.calibration.measurements import read_records
 from fleetcube.calibration.validate import validate
 from fleetcube.kernels.physics.inputs import INPUTS
 

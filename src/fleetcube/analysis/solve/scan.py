@@ -9,7 +9,7 @@ from fleetcube.grid.errors import InputError, shown
 from fleetcube.grid.spec import values
 from fleetcube.grid.spec.axis import Array
 from fleetcube.grid.spec.problem import Problem
-from fleetcube.kernels.calculus.phases import without_phase
+from fleetcube.kernels.calculus.phased_formulas import without_phase
 from fleetcube.kernels.declare import Input
 
 SCAN = 17  # values of the first scan

@@ -20,7 +20,7 @@ from fleetcube.analysis.layouts import text as layout_text
 from fleetcube.grid.errors import InputError, check_path, imported
 from fleetcube.grid.spec.graphs import graph_at
 from fleetcube.grid.spec.values import is_known
-from fleetcube.kernels.calculus.phases import phase_of, without_phase
+from fleetcube.kernels.calculus.phased_formulas import phase_of, without_phase
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.tables.tables import scale
 from fleetcube.tables.theme import GREY, LINES

@@ -19,7 +19,7 @@ from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
 from fleetcube.kernels.physics.roles import ALL_CAUSES, LOST, PARTS_MTTF, SHARED_BY
 
-from .file import quoted
+from .calibration_file import quoted
 
 WINDOW = 600.0  # seconds: lines of one node that follow within are one event
 MOST_VALUES = 20  # of an empirical distribution that is written

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fleetcube.grid.errors import InputError
-from fleetcube.kernels.calculus.phases import without_phase
+from fleetcube.kernels.calculus.phased_formulas import without_phase
 from fleetcube.kernels.physics.roles import BEST_HIGH, BEST_LOW
 from fleetcube.tables.tables import scale
 from fleetcube.tables.theme import LINES

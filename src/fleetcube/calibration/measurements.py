@@ -9,7 +9,7 @@ from fleetcube.catalog import CatalogError
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.spec.bounded import read_bytes
 
-from . import own
+from . import measured_rows
 from .row import LeftOut, Row
 
 LARGEST = 1 << 26  # bytes of a file
@@ -40,9 +40,12 @@ def read_records(
             name, group, source, where = (
                 _short_text(record, key) for key in ("id", "group", "source", "where")
             )
-            name, group = name or f"{file}:{place}"[-own.LONGEST :], group or Path(file).stem
+            name, group = (
+                name or f"{file}:{place}"[-measured_rows.LONGEST :],
+                group or Path(file).stem,
+            )
             try:
-                readings, reasons = own.readings(record)
+                readings, reasons = measured_rows.readings(record)
             except (InputError, CatalogError) as error:
                 readings, reasons = [], [str(error)]
             for reading in readings:
@@ -65,8 +68,8 @@ def read_file(path: str | Path) -> list[Any]:
         raise InputError(f"{name!r} is not UTF-8 text; give JSON or CSV") from None
     if text.lstrip()[:1] in ("[", "{"):
         records = _from_json(name, text)
-    elif own.is_table(text):
-        records = own.from_csv(name, text)
+    elif measured_rows.is_table(text):
+        records = measured_rows.from_csv(name, text)
     else:
         raise InputError(
             f"{name!r} is not a table of records; name what was measured: a column step_time, or of"
@@ -92,4 +95,4 @@ def _from_json(name: str, text: str) -> list[Any]:
 def _short_text(record: Any, key: str) -> str:
     """A text of a record; "" where it has none."""
     value = record.get(key) if isinstance(record, Mapping) else None
-    return value if isinstance(value, str) and len(value) <= own.LONGEST else ""
+    return value if isinstance(value, str) and len(value) <= measured_rows.LONGEST else ""

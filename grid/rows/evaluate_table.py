@@ -7,7 +7,7 @@ from typing import Any, TypeVar, overload
 import numpy as np
 
 from ...catalog import spelling
-from ...kernels.engines.tiles import cuts
+from ...kernels.engines.cache_tiles import cuts
 from ...kernels.graph.formulas import Graph, parameters
 from ..errors import InputError, nearest, shown
 from ..plan import memory, tiles
