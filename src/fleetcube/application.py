@@ -44,7 +44,10 @@ TEXT_LISTS = (NAME,)
 # They void totals, or imply no calibration
 AFFECTING = auto.OWN.union(*WHOLES.values())
 _ROLES = ("failures", "learning", "model", "run")
-_SCENARIO = ("auto", "own_records", "patterns", "phases", "precedence", "reading", "remarks")
+_SCENARIO = (
+    *("auto", "framework", "hardware", "own_records", "patterns", "phases", "precedence"),
+    *("reading", "remarks"),
+)
 CODE = (
     *("kernels.physics.graph", "kernels.physics.roles"),
     *(f"kernels.physics.{topic}.roles" for topic in _ROLES),
