@@ -154,20 +154,9 @@ FAILURES = "expected_failures"  # a count; far below 1 it is a probability
 MONEY = "job_cost"  # measures the worth of levers, where a price is given
 
 # Kinds of records of the catalog
-LABELS = frozenset(
-    {
-        *(
-            "calibration",
-            "fabric",
-            "gpu",
-            "model",
-            "node",
-            "reliability",
-            "site",
-            "software",
-            "storage",
-        )
-    }
+LABELS = (
+    *("calibration", "fabric", "gpu", "model", "node", "reliability", "site", "software"),
+    "storage",
 )
 
 # What a scenario spells out in letters, and where it may be given instead
