@@ -26,7 +26,8 @@ def init() -> None:
 
 def _declare(function: types.FunctionType, context: Any) -> None:
     """Declare a law when it is first named; numba then looks it up by itself."""
-    public = function.__module__.startswith(_HOME) and not function.__name__.startswith("_")
+    home = function.__module__ or ""  # made functions have none
+    public = home.startswith(_HOME) and not function.__name__.startswith("_")
     if public and function not in _known:
         _known.add(function)
         # x / 0 is infinite, as in arrays, and not an error

@@ -99,6 +99,7 @@ def drawn_jobs() -> Pairs:
     """150 jobs of 16 to 512 GPUs, both orders, experts folded over all ranks of a stage"""
     for point, groups in jobs(150, 1):
         units = (NODE, point["gpus_per_switch"], point["gpus_per_pod"], point["n_gpus"])
+        point |= {"hidden_logits_exchange_time": 0.0}
         found = dict(zip(NAMES, computed(point, *NAMES), strict=True))
         for kind in KINDS:
             crossed = 0
