@@ -490,6 +490,8 @@ def test_scripts_that_never_end_are_read_or_refused_in_one_line(text: str) -> No
         "T=2; source far/env.sh",
         "F=(far/*); T=${#F[@]}",
         "T=0; for file in far/*; do T=$((T + 1)); done",
+        "set -- far/*; T=$#",
+        "count() { T=$#; }; count far/*",
         "shopt -s nocasematch; case LLAMA in llama) T=8;; *) T=2;; esac",
         "shopt -s nocasematch; if [[ LLAMA == llama ]]; then T=8; else T=2; fi",
     ],
@@ -506,3 +508,19 @@ def test_what_files_and_options_decide_is_left_open(before: str, tmp_path: Path)
     assert not differences(text, calls)
     ours, _ = megatron_lm.arguments(text, "launch.sh")
     assert "$" in str(ours["tensor-model-parallel-size"])
+
+
+def test_what_prepares_an_environment_sets_nothing(tmp_path: Path) -> None:
+    """Conda's hook and an agent of keys, which are evaluated, leave what the script has set."""
+    text = """T=4
+eval "$(conda shell.bash hook)"
+eval "$(ssh-agent -s)"
+eval "$(./configure_job)"
+"""
+    launch = "torchrun pretrain_gpt.py --num-layers 4 --tensor-model-parallel-size $T"
+    *known, last = text.splitlines(keepends=True)
+    ours, _ = megatron_lm.arguments("".join(known) + launch, "launch.sh")
+    assert ours["tensor-model-parallel-size"] == "4"
+    ours, remarks = megatron_lm.arguments("".join(known) + last + launch, "launch.sh")
+    assert "$" in str(ours["tensor-model-parallel-size"])
+    assert any("$configure_job" in remark for remark in remarks)

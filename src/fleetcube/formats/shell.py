@@ -45,7 +45,7 @@ _QUIET: dict[str, Status] = {
 _GIVES = ("-e", "--env")  # a variable to a container
 _LEAVES = {"break": "loop", "continue": "round", "return": "function", "exit": "script"}
 # Files and outputs that prepare an environment, and set nothing that a launch depends on
-_PREPARES = re.compile(r"activate|conda|bashrc|profile|module|lmod|spack|setvars|set_env|ssh-agent")
+_PREPARES = re.compile(r"activate|conda|bashrc|profile|module|lmod|spack|setvars|set_env|ssh.agent")
 
 
 def read(text: str, path: str, known: dict[str, str] | None = None) -> Script:
@@ -89,6 +89,11 @@ def split(text: str) -> list[str]:
         return text.split()
 
 
+def _as_name(words: Sequence[str]) -> str:
+    """A command as the name of what it prints."""
+    return re.sub(r"\W+", "_", shown(" ".join(words)))[:40].strip("_") or "OUTPUT"
+
+
 class _Reader(Statements):
     """Follows commands by their words: builtins, shells, and what is launched."""
 
@@ -114,7 +119,7 @@ class _Reader(Statements):
             elif child.type not in ("file_redirect", "heredoc_redirect", "comment"):
                 parts.append(child)
         tests = any(c.type == "command_name" and text_of(c) in ("test", "[") for c in parts)
-        words = self.test_words(parts) if tests else [w for part in parts for w in self.words(part)]
+        words = self.test_words(parts) if tests else self._words_of(parts)
         self.all([child for child in node.named_children if child.type == "variable_assignment"])
         exported = before.keys() - self.state.exported
         self.state.exported |= exported
@@ -125,6 +130,14 @@ class _Reader(Statements):
         if lines is not self.state.lines and any("string" in c.type for c in node.named_children):
             self.state.lines = lines
         return status
+
+    def _words_of(self, parts: list[Any]) -> list[str]:
+        """The words of a command; where they are counted, names of files are an open number."""
+        rows = [self.words(part) for part in parts]
+        first = next((word for row in rows for word in row), "")
+        if first == "set" or first in self.state.functions:
+            rows = [self.with_files(*each) for each in zip(parts, rows, strict=True)]
+        return [word for row in rows for word in row]
 
     def command(self, words: list[str]) -> Status:
         """Follow a command by its words."""
@@ -140,7 +153,7 @@ class _Reader(Statements):
         if name in _BUILTINS:
             return _BUILTINS[name](self, rest)
         if self.state.output is not None:
-            self.state.output.append(unknown())
+            self.state.output.append(unknown(_as_name(words)))
         at = next((k for k, word in enumerate(words) if _SHELLS.fullmatch(word)), None)
         if at is not None and self._shell(words[:at], words[at + 1 :]):
             return None

@@ -271,10 +271,13 @@ class Words:
     # Words
 
     def listed(self, node: Any) -> list[str]:
-        """The words that a part of a list gives: an open number of them for names of files."""
-        words = self.words(node)
+        """The words that a part of a list gives."""
+        return self.with_files(node, self.words(node))
+
+    def with_files(self, node: Any, words: list[str]) -> list[str]:
+        """The words of a part; an open number of them where they are a pattern of files' names."""
         quoted = node.type in ("string", "raw_string", "ansi_c_string")
-        known = [re.sub("\x02[^\x03]*\x03", "", word) for word in words]
+        known = (re.sub("\x02[^\x03]*\x03", "", word) for word in words)
         files = not quoted and any(re.search(r"[*?]|\[.+\]", word) for word in known)
         return [unknown("FILES")] if files else words
 
