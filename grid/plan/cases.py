@@ -75,12 +75,15 @@ def choices(problem: Problem, free: Sequence[str]) -> list[Choice]:
         given = {**_constants(problem, free), **problem.tables, **rows}
         phases = []
         for k, key in enumerate(phase_keys(problem.phases)):
-            own = _of_phase(problem, k, free)
-            its = choose(problem.graph, {**options, **_options_of(problem, k)}, stated | own.keys())
-            phases.append(Phase(key, tuple(its.items()), tuple({**given, **own}), tuple(own)))
+            numbers = _of_phase(problem, k, free)
+            chosen_in_phase = choose(
+                problem.graph, {**options, **_options_of(problem, k)}, stated | numbers.keys()
+            )
+            items = tuple(chosen_in_phase.items())
+            phases.append(Phase(key, items, tuple({**given, **numbers}), tuple(numbers)))
         given |= _in_phases(problem, free)
-        known = choose(problem.graph, options, stated)
-        cases.append(Choice(chosen, known, rows, tuple(given), tuple(phases)))
+        all_chosen = choose(problem.graph, options, stated)
+        cases.append(Choice(chosen, all_chosen, rows, tuple(given), tuple(phases)))
     return cases
 
 
@@ -100,8 +103,8 @@ def _options_of(problem: Problem, k: int) -> dict[str, Any]:
 def _in_phases(problem: Problem, free: Sequence[str]) -> dict[str, float]:
     """Numbers of all phases, or their defaults, by phase-specific name."""
     usual = defaults(problem.graph)
-    known = problem.phases.numbers.keys() & usual.keys() if problem.phases else ()
-    left = {name: usual[name] for name in known}
+    moving = problem.phases.numbers.keys() & usual.keys() if problem.phases else ()
+    left = {name: usual[name] for name in moving}
     return {
         own: value
         for k, key in enumerate(phase_keys(problem.phases))

@@ -100,8 +100,8 @@ def depending(
 
 def option_of(graph: Graph, name: str) -> str | None:
     """The option that selects among a quantity's formulas, in any phase."""
-    known = graph.get(without_phase(name))
-    return known.option if known else None
+    quantity = graph.get(without_phase(name))
+    return quantity.option if quantity else None
 
 
 def _switches(graph: Graph, axis: Axis, name: str) -> bool:

@@ -90,12 +90,12 @@ def _conventions(plan: Plan, name: str) -> str:
                 continue
             seen.add(current)
             todo += parameters(formula)
-            known = plan.graph.get(without_phase(current))
-            if known and known.option and plan.graph.inputs[known.option].convention:
+            quantity = plan.graph.get(without_phase(current))
+            if quantity and quantity.option and plan.graph.inputs[quantity.option].convention:
                 conventions |= {
                     str(choice): None
-                    for choice, own in known.formulas.items()
-                    if own in definitions(formula)
+                    for choice, alternative in quantity.formulas.items()
+                    if alternative in definitions(formula)
                 }
     return ", ".join(conventions)
 

@@ -134,7 +134,7 @@ def evaluate_table(
                 outs[name][own.rows] = -1  # a reason, where the layout is unknown
             _fill(own, reads, plan, cells, outs, threads)
             done(own.size)
-    return source.beside(graph, outs, "\n".join(_remarks(work)))
+    return source.with_columns(graph, outs, "\n".join(_remarks(work)))
 
 
 def _remarks(work: Iterable[tuple[Class, Any, Plan]]) -> list[str]:
@@ -165,12 +165,12 @@ def _inputs(graph: Graph, source: Frame, keep: str | Sequence[str]) -> list[str]
             hint = nearest(name, map(str, source.names), "choose one of its columns")
             raise InputError(f"keep: the frame has no column {name!r}; {hint}")
     inputs = [name for name in source.names if name not in kept]
-    known = values.known_names(graph)
-    if unknown := [name for name in inputs if name not in known]:
-        meant = [(name, spelling.near(str(name), known, alike=0.8)) for name in unknown]
-        told = ", ".join(f"{n!r}" + (f" ({spelling.hint(m, '')})" if m else "") for n, m in meant)
+    names = values.known_names(graph)
+    if unknown := [name for name in inputs if name not in names]:
+        meant = [(name, spelling.near(str(name), names, alike=0.8)) for name in unknown]
+        listed = ", ".join(f"{n!r}" + (f" ({spelling.hint(m, '')})" if m else "") for n, m in meant)
         raise InputError(
-            f"columns that are not inputs: {told}; rename them, or pass them through: "
+            f"columns that are not inputs: {listed}; rename them, or pass them through: "
             f"keep={[*kept, *unknown]}"
         )
     for name in inputs:

@@ -56,7 +56,7 @@ class Frame:
     def place(self, row: int) -> str:
         return f"row {row}, counted from 0"
 
-    def beside(self, graph: Graph, outputs: Mapping[str, Array], remarks: str = "") -> Any:
+    def with_columns(self, graph: Graph, outputs: Mapping[str, Array], remarks: str = "") -> Any:
         """The frame with columns added, and remarks if it can hold them."""
         return {**self.frame, **outputs}
 
@@ -76,7 +76,7 @@ class _Pandas(Frame):
         label = label.item() if isinstance(label, np.generic) else label
         return super().place(row) + ("" if label == row else f" (index {shown(label)})")
 
-    def beside(self, graph: Graph, outputs: Mapping[str, Array], remarks: str = "") -> Any:
+    def with_columns(self, graph: Graph, outputs: Mapping[str, Array], remarks: str = "") -> Any:
         import pandas
 
         columns = {
@@ -136,7 +136,7 @@ class _Arrow(Frame):
         stated = (self.table.schema.field(name).metadata or {}).get(b"units")
         return None if stated is None else stated.decode()
 
-    def beside(self, graph: Graph, outputs: Mapping[str, Array], remarks: str = "") -> Any:
+    def with_columns(self, graph: Graph, outputs: Mapping[str, Array], remarks: str = "") -> Any:
         import pyarrow
 
         table = self.table
@@ -165,7 +165,7 @@ class _Polars(_Arrow):
     def unit(self, name: str) -> Any:
         return None
 
-    def beside(self, graph: Graph, outputs: Mapping[str, Array], remarks: str = "") -> Any:
+    def with_columns(self, graph: Graph, outputs: Mapping[str, Array], remarks: str = "") -> Any:
         import polars
 
         columns = [

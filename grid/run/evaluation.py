@@ -23,7 +23,7 @@ from ..plan.labels import dataset, dtype_of
 from ..plan.plan import Plan
 from ..progress import expected
 from ..spec.application import application
-from ..spec.arguments import plain, scenario_and_axes, with_phases
+from ..spec.arguments import plain, scenario_and_axes, with_phase_tables
 from ..spec.axis import Array
 from ..spec.graphs import graph_of, with_graph
 from ..spec.problem import resolve
@@ -62,7 +62,7 @@ class Evaluation:
         outputs = [outputs] if isinstance(outputs, str) else outputs
         outputs = outputs.tolist() if isinstance(outputs, np.ndarray) else outputs
         if phases is not None:
-            scenario = with_phases(scenario, phases)
+            scenario = with_phase_tables(scenario, phases)
         if isinstance(scenario, Mapping):  # else `resolve` refuses them
             scenario = with_graph(scenario, graph)
         graph = graph_of(scenario)

@@ -50,8 +50,9 @@ class Recipe:
 
     def _build(self) -> Plan:
         spec = self.spec
-        own = with_graph({}, spec["scenario"].get(NAME))  # named where the recipe was made
-        problem = resolve({**spec["scenario"], **own}, spec["axes"])
+        # a person named the modules where the recipe was made
+        modules = with_graph({}, spec["scenario"].get(NAME))
+        problem = resolve({**spec["scenario"], **modules}, spec["axes"])
         return Plan(problem, spec["outputs"], self.engine, self.mask)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 POINTS = "points_of_arrays"  # their one dimension while arrays of several are evaluated
 
 
-def with_phases(scenario: Mapping[str, Any], tables: Any) -> dict[str, Any]:
+def with_phase_tables(scenario: Mapping[str, Any], tables: Any) -> dict[str, Any]:
     """A scenario with separately given phases added. Raises InputError if it already has phases."""
     if PHASE in scenario:
         raise InputError("phases are given, and the scenario has some; give them once")
@@ -73,8 +73,8 @@ def scenario_and_axes(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[s
                 f"{dim!r} is both an input and the dimension of {min(moving)}; keep one"
             )
         axes[dim] = _moving(graph, dim, moving, labels.get(dim))
-    own = scenario.pop(graphs.NAME, ())  # whoever calls names them
-    return {**graphs.with_graph(scenario, own)}, axes
+    named = scenario.pop(graphs.NAME, ())  # a caller names them, so they may be imported
+    return {**graphs.with_graph(scenario, named)}, axes
 
 
 def plain(graph: Graph, name: str, entry: Any) -> Any:

@@ -23,7 +23,7 @@ from fleetcube.grid.reduce.top import RANK
 from fleetcube.grid.run.evaluation import Evaluation, is_known
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.spec import values
-from fleetcube.grid.spec.arguments import with_phases
+from fleetcube.grid.spec.arguments import with_phase_tables
 from fleetcube.grid.spec.axes import make_axes
 from fleetcube.grid.spec.axis import Array, Axis
 from fleetcube.grid.spec.graphs import graph_of
@@ -214,7 +214,7 @@ def by_phase(
                 "it more GPUs, or state less"
             )
         made.append({**table, **inputs_of(own)})
-    job = with_phases(shared, made)
+    job = with_phase_tables(shared, made)
     known = _outputs(Evaluation(phases.one(job, names[0]), {}, [of]), of)
     of_jobs = SUMS | MEANS.keys() | LARGEST
     return found, sweep.replace(scenario=job, outputs=[n for n in known if n in of_jobs])

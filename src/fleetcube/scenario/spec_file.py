@@ -8,7 +8,7 @@ from typing import Any
 
 from fleetcube.catalog.files import parse_toml
 from fleetcube.grid.errors import InputError, nearest
-from fleetcube.grid.spec.arguments import with_phases
+from fleetcube.grid.spec.arguments import with_phase_tables
 from fleetcube.grid.spec.bounded import read_bytes
 from fleetcube.scenario import dates, phases
 from fleetcube.scenario.own_records import located, with_catalog
@@ -53,7 +53,7 @@ def tables_of(text: str, path: str | PathLike[str]) -> dict[str, Any]:
     made |= located(spec, Path(path).parent)
     tables = made.pop(phases.NAME, None)
     if tables is not None and isinstance(made["scenario"], dict):
-        made["scenario"] = with_phases(made["scenario"], tables)
+        made["scenario"] = with_phase_tables(made["scenario"], tables)
     if isinstance(made["scenario"], dict):
         made["scenario"] |= {
             key: value.isoformat()  # a TOML date as text, for results

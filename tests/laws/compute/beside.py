@@ -122,8 +122,7 @@ def gradients_added() -> Pairs:
     tolerance=1e-3,
 )
 def processors_held() -> Pairs:
-    """traffic of 0 to 0.9 s hidden behind 1 s of compute, none to half of the processors held;
-    0 and 0.1 s that a shared link sends after it"""
+    """0 to 0.9 s hidden behind 1 s of compute and 0 or 0.1 s after it, none to half held"""
     shares, late = (0.0, 0.15, 0.5), (0.0, 0.1)
     for hidden, share, waits in itertools.product((0.0, 0.3, 0.9), shares, late):
         work, sent, clock = 1.0, 0.0, 0.0

@@ -199,8 +199,7 @@ def bytes_on_links() -> Pairs:
     source="bytes of every gather and reduce-scatter of a layer's passes counted link by link",
 )
 def halves_on_links() -> Pairs:
-    """2 to 16 tensor ranks on nodes of 8: whole, sequence-parallel, repeated, inputs in parts; the
-    sum of the gradients of the logits' inputs hidden or not"""
+    """2 to 16 tensor ranks on nodes of 8: whole, sequence-parallel, again, parts, a sum hidden"""
     near, rail, message = 450e9, 50e9, 4096 * 2048 * 2
     blocks = ("attention", "feed-forward")
     for tensor, sequence, full, kept, hidden in itertools.product((2, 8, 16), *[(False, True)] * 4):
