@@ -548,5 +548,5 @@ class Sweep(Evaluation):
         sweep = self._of(of)
         base = base_of(sweep, relative_to)
         with self._asked(settings) as asked:
-            found = interval(sweep, of, asked)
-            return found.assign(relative(sweep, of, found, base)) if base else found
+            intervals = interval(sweep, of, asked)
+            return intervals.assign(relative(sweep, of, intervals, base)) if base else intervals

@@ -18,7 +18,7 @@ from fleetcube.analysis.gradient import uncounted
 from fleetcube.grid.plan.labels import remarks
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.roles import FIRST, LARGEST, LEAST, MEANS, OF_WHOLES, SUMS
-from fleetcube.scenario.phases import one
+from fleetcube.scenario.phases import single_phase
 
 from .common import on_h100, refused
 
@@ -344,7 +344,7 @@ def test_laws_of_the_batch_see_the_tokens_of_phases_before(law: str) -> None:
         settings=Settings("numpy")
     )
     assert each["trained_tokens"].values.tolist() == [17e12, 3e12]
-    own = Sweep(one({**earlier, "phase": parts}, "c"), {}, outputs).evaluate(
+    own = Sweep(single_phase({**earlier, "phase": parts}, "c"), {}, outputs).evaluate(
         settings=Settings("numpy")
     )
     for name in outputs:

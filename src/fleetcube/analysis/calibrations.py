@@ -41,9 +41,9 @@ def calibrations(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> list[C
     for axis in make_axes(
         PHYSICS, {name: row for name, row in axes.items() if name != _KIND}
     ).values():
-        said |= auto.at(axis, axis.size // 2)
+        said |= auto.values_at(axis, axis.size // 2)
     said.pop(_KIND, None)
-    own = auto.cell_of(stated_inputs(said))
+    own = auto.posterior_cell(stated_inputs(said))
     fitted = {label: cell for label in kind(_KIND) if (cell := auto.fitted_to(label))}
     cube = Evaluation(said, {_KIND: [AUTO, *fitted]}, _TIMES).evaluate(settings=Settings("numpy"))
     remarks = resolve({**said, _KIND: AUTO}, {}).remarks

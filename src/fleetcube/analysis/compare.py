@@ -21,7 +21,7 @@ from fleetcube.grid.spec.axis import Axis
 from fleetcube.grid.spec.content import content_of
 from fleetcube.kernels.graph.formulas import Graph
 from fleetcube.kernels.graph.roles import REASON
-from fleetcube.scenario import dates, hardware, own_records, patterns, phases
+from fleetcube.scenario import dates, hardware, patterns, phases, user_records
 from fleetcube.tables.tables import meanings
 
 from .extrapolation import with_remarks
@@ -245,7 +245,7 @@ def _without_zeros(both: "xarray.Dataset", apart: Sequence[str]) -> "xarray.Data
 def _flat(sweep: Evaluation, over: Sequence[str]) -> dict[str, Any]:
     """A scenario's entries at a point, including its axes' values; numbers in base units."""
     spec: Any = sweep.spec
-    apart = (dates.NAME, own_records.NAME)  # own labels carry their records
+    apart = (dates.NAME, user_records.NAME)  # own labels carry their records
     stated = {name: value for name, value in spec["scenario"].items() if name not in apart}
     entries = {name: _entry(sweep.graph, name, value) for name, value in stated.items()}
     for name in spec["axes"]:

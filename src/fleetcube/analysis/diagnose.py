@@ -206,7 +206,7 @@ def _impossible(scenario: Mapping[str, Any], time: float, at_peak: float) -> str
     """Why a step cannot take a time, and what may be wrong; `at_peak` is that of operations."""
     plan = Evaluation(scenario, {}, ["compute_time", *_TRAFFIC])._plan("numpy")
     options, numbers = plan.cases[0].options, frozen(plan)[1]
-    cell = auto.cell_of(stated_inputs(scenario))
+    cell = auto.posterior_cell(stated_inputs(scenario))
     rows = [INPUTS[n] for n in (*SUSPECTS, "gemm_half_size") if n in plan.structure.used]
     best = {row.name: row.high if row.high == 1 else row.low for row in rows if row.unit != "B/s"}
     rates = {f"{k}_efficiency": share for k, share in pooled.posterior().ceilings(cell).items()}
@@ -270,7 +270,7 @@ def _causes(scenario: Mapping[str, Any], time: float, step: float) -> tuple[Caus
     numbers = frozen(plan)[1]
     known: dict[str, tuple[float, float, bool]] = {}
     if plan.problem.found:
-        posterior, cell = pooled.posterior(), auto.cell_of(stated_inputs(scenario))
+        posterior, cell = pooled.posterior(), auto.posterior_cell(stated_inputs(scenario))
         deviations = np.linalg.norm(posterior.at(cell)[1], axis=1).tolist()
         known = {
             s.input: (s.scale, deviations[s.place], s.is_share) for s in posterior.settings(cell)
@@ -349,7 +349,7 @@ def _published(scenario: Mapping[str, Any], most: int = 3) -> tuple[Published, .
 
 def _kind(inputs: Mapping[str, Any]) -> tuple[str, bool]:
     """GPU, and whether layers have experts."""
-    cell = auto.cell_of(stated_inputs(inputs))
+    cell = auto.posterior_cell(stated_inputs(inputs))
     return cell.gpu, cell.layers != "dense"
 
 

@@ -20,7 +20,7 @@ from fleetcube.kernels.graph.bind import definitions
 from fleetcube.kernels.graph.formulas import Graph, parameters
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.roles import UNCOUNTED
-from fleetcube.scenario.auto import TOLD_BY
+from fleetcube.scenario.auto import CELL_INPUTS
 
 if TYPE_CHECKING:
     import xarray
@@ -90,7 +90,7 @@ _HELD = "efficiencies stay as calibrated here; a run with another value calibrat
 
 def is_held(plan: Plan, name: str) -> bool:
     """Whether auto's coefficients, held constant, would change with the input."""
-    return bool(plan.problem.found) and without_phase(name) in TOLD_BY
+    return bool(plan.problem.found) and without_phase(name) in CELL_INPUTS
 
 
 def check_quantity(graph: Graph, name: Any) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 from fleetcube.grid.errors import InputError, nearest
 from fleetcube.grid.plan.citations import records
 from fleetcube.grid.plan.labels import own_version
-from fleetcube.grid.plan.written import COORDINATE, as_it_was
+from fleetcube.grid.plan.written import COORDINATE, result_scenario
 from fleetcube.grid.run import stream
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
@@ -18,7 +18,7 @@ from fleetcube.grid.spec.axis import Axis
 from fleetcube.grid.spec.graphs import graph_of
 from fleetcube.grid.store.cube import spec_of
 from fleetcube.kernels.graph.formulas import Graph
-from fleetcube.scenario.own_records import with_catalog
+from fleetcube.scenario.user_records import add_user_records
 from fleetcube.tables.tables import label
 
 from .interval import interval, is_predicted
@@ -40,7 +40,7 @@ def sweep_of(cut: "xarray.Dataset") -> Evaluation:
         raise InputError(f"the cube does not state its spec ({error})") from None
     if POINTS in spec["axes"]:
         raise InputError("points of arrays of several dimensions are not kept; give arrays of one")
-    scenario, entries = with_catalog(as_it_was(spec), spec["axes"])
+    scenario, entries = add_user_records(result_scenario(spec), spec["axes"])
     graph = graph_of(scenario)
     axes = {name: _axis(graph, name, entry, cut) for name, entry in entries.items()}
     return Evaluation(scenario, axes, spec["outputs"])

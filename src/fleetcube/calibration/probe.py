@@ -119,7 +119,7 @@ def sizes_of(scenario: Mapping[str, Any]) -> dict[str, Any]:
         (tokens, into / t, hidden, 1),
         (tokens, hidden, inner / t, 1),
     ]
-    cell = auto.cell_of(stated_inputs(scenario))
+    cell = auto.posterior_cell(stated_inputs(scenario))
     has_experts, experts = cell.layers != "dense", value("experts")
     if has_experts:
         group, own = value("expert_parallel"), value("expert_ffn_hidden_size")
@@ -192,7 +192,7 @@ def parse_probe(text: str, path: str) -> Probe:
 def fit_probe(probe: Probe, scenario: Mapping[str, Any]) -> ProbeFit:
     """The coefficients of a scenario whose kernels reach what was measured. Raises InputError."""
     posterior = pooled.posterior()
-    cell = auto.cell_of(stated_inputs(scenario))
+    cell = auto.posterior_cell(stated_inputs(scenario))
     network = network_of(scenario)
     plain = without_own_steps(scenario)
     timings = [*_timings(probe, plain, cell)]

@@ -27,8 +27,8 @@ def day(text: Any, name: str = "") -> date:
             raise ValueError(text)
         return date.fromisoformat(text)
     except (TypeError, ValueError):
-        said = f"{name} = {shown(text)}" if name else shown(text)
-        raise InputError(f"{said} is not a date; write it as 2027-06-01") from None
+        stated = f"{name} = {shown(text)}" if name else shown(text)
+        raise InputError(f"{stated} is not a date; write it as 2027-06-01") from None
 
 
 def start_of(scenario: Mapping[str, Any]) -> date | None:
@@ -58,10 +58,10 @@ def _later(start: date, days: float) -> str:
 def as_time(target: str, start: date | None) -> str:
     """A target "finish <= DATE" as one of job_time, that day included; others unchanged. Raises
     InputError for a date before the start, a missing start, and other relations."""
-    found = _FINISH.fullmatch(target)
-    if found is None:
+    match = _FINISH.fullmatch(target)
+    if match is None:
         return target
-    relation, text = found.groups()
+    relation, text = match.groups()
     if relation != "<=":
         raise InputError(f"target {shown(target)}: finish is met by a date; write finish <= {text}")
     last = day(text)

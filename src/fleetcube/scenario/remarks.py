@@ -137,7 +137,7 @@ def defaults(plan: Plan, varied: Collection[str]) -> tuple[dict[str, Any], list[
     open_ = plan.problem.defaulted
     decided: dict[str, Any] = {}
     partly = []
-    for name, beside in DECIDED.items():
+    for name, condition in DECIDED.items():
         if name in varied or (name in numbers and name not in open_):
             continue
         axis, row = open_.get(name, ("", np.array([True])))
@@ -145,7 +145,7 @@ def defaults(plan: Plan, varied: Collection[str]) -> tuple[dict[str, Any], list[
             row[case.runs.get(axis, slice(None))] if name in read else row[:0]
             for case, read in zip(plan.cases, plan.structure.read, strict=True)
         ]
-        if any(map(np.any, points)) and (not beside or beside in numbers | plan.moving):
+        if any(map(np.any, points)) and (not condition or condition in numbers | plan.moving):
             declared = plan.graph.inputs.get(name)
             decided[name] = declared.default if declared else _same(plan, name, varied)
             partly += [] if all(part.size and part.all() for part in points) else [name]

@@ -64,8 +64,8 @@ def _mapped(
     """A function of a variable and others, with the attributes of the first."""
     from fleetcube.grid.read.elementwise import elementwise
 
-    own = [str(dim) for dim in variable.dims]
-    result = elementwise(function, [variable.to_base_variable(), *others], dims or own, dtype)
+    own_dims = [str(dim) for dim in variable.dims]
+    result = elementwise(function, [variable.to_base_variable(), *others], dims or own_dims, dtype)
     result.attrs, result.encoding = dict(variable.attrs), dict(variable.encoding)
     return result
 
@@ -86,21 +86,23 @@ def unit_of(name: str, variable: "xarray.Variable") -> str:
     return unit
 
 
-def _ratio(name: str, unit: Any, own: str) -> Fraction:
+def _ratio(name: str, unit: Any, base_unit: str) -> Fraction:
     try:
-        return ratio(unit, own) if isinstance(unit, str) else ratio(repr(unit), own)
+        return ratio(unit, base_unit) if isinstance(unit, str) else ratio(repr(unit), base_unit)
     except UnitError:
-        others = [other for _, other in SCALES.get(own, ()) if other not in (own, "M USD")]
+        others = [
+            other for _, other in SCALES.get(base_unit, ()) if other not in (base_unit, "M USD")
+        ]
         hint = f"write for example {', '.join(others)}" if others else "keep its unit"
-        raise InputError(f"{name} is in {own} and not in {shown(unit)}; {hint}") from None
+        raise InputError(f"{name} is in {base_unit} and not in {shown(unit)}; {hint}") from None
 
 
 def _fits(variable: "xarray.Variable", unit: str) -> bool:
-    own = variable.attrs.get("units")
-    if not isinstance(own, str) or "flag_meanings" in variable.attrs:
+    base_unit = variable.attrs.get("units")
+    if not isinstance(base_unit, str) or "flag_meanings" in variable.attrs:
         return False
     try:
-        return bool(ratio(unit, own))
+        return bool(ratio(unit, base_unit))
     except UnitError:
         return False
 
@@ -143,9 +145,9 @@ def as_timedelta(cube: "xarray.Dataset", names: Iterable[str] | None) -> "xarray
 def _durations(share: Fraction, numbers: Any) -> Any:
     with np.errstate(over="ignore"):
         nanoseconds = np.rint(_over(share, np.asarray(numbers, float)) * _PER_SECOND)
-    known = np.abs(nanoseconds) < 2.0**63  # False for NaN
-    whole = np.where(known, nanoseconds, 0).astype(np.int64)
-    return np.where(known, whole.view("timedelta64[ns]"), np.timedelta64("NaT", "ns"))
+    finite = np.abs(nanoseconds) < 2.0**63  # False for NaN
+    whole = np.where(finite, nanoseconds, 0).astype(np.int64)
+    return np.where(finite, whole.view("timedelta64[ns]"), np.timedelta64("NaT", "ns"))
 
 
 def feasible(cube: "xarray.Dataset", drop: bool) -> "xarray.Dataset":
@@ -167,8 +169,8 @@ def feasible(cube: "xarray.Dataset", drop: bool) -> "xarray.Dataset":
     if not drop:
         return result
     ok = (_blockwise(cube[REASON]) == 0).compute()
-    kept = {dim: np.flatnonzero(ok.any([d for d in ok.dims if d != dim])) for dim in ok.dims}
-    return result.isel(kept)
+    places = {dim: np.flatnonzero(ok.any([d for d in ok.dims if d != dim])) for dim in ok.dims}
+    return result.isel(places)
 
 
 def reasons(cube: "xarray.Dataset") -> "xarray.DataArray":
@@ -189,8 +191,8 @@ def counted(cube: "xarray.Dataset") -> dict[str, int]:
     codes = np.atleast_1d(reason.attrs.get("flag_values", [])).tolist()
     if not codes or len(codes) != len(meanings):
         raise InputError(f"{REASON} does not say what its codes mean; keep its attributes")
-    found = _blockwise(reason)
-    sums = xarray.Dataset({m: (found == c).sum() for m, c in zip(meanings, codes, strict=True)})
+    blocks = _blockwise(reason)
+    sums = xarray.Dataset({m: (blocks == c).sum() for m, c in zip(meanings, codes, strict=True)})
     sums = sums.compute()
     return {meaning: int(sums[meaning]) for meaning in meanings if sums[meaning]}
 
@@ -237,8 +239,12 @@ def located(cube: "xarray.Dataset", name: str, value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [read(part) for part in value]
     if hasattr(value, "dims") and isinstance(getattr(value, "attrs", {}).get("units"), str):
-        own, unit = unit_of(name, cube.variables[name]), value.attrs["units"]
-        return value if unit == own else value.copy(data=_over(_ratio(name, own, unit), value.data))
+        axis_unit, unit = unit_of(name, cube.variables[name]), value.attrs["units"]
+        return (
+            value
+            if unit == axis_unit
+            else value.copy(data=_over(_ratio(name, axis_unit, unit), value.data))
+        )
     return read(value)
 
 
@@ -259,19 +265,19 @@ def distance(cube: "xarray.Dataset", asked: Iterable[str], tolerance: Any) -> An
     return _number(names[0], cube.variables[names[0]], tolerance)
 
 
-def missing(cube: "xarray.Dataset", asked: Mapping[str, Any], found: Mapping[str, Any]) -> None:
+def missing(cube: "xarray.Dataset", asked: Mapping[str, Any], positions: Mapping[str, Any]) -> None:
     """Refuse values with units that are not on their axis, naming the nearest."""
     for name, value in asked.items():
-        if not isinstance(value, str) or not isinstance(found[name], float):
+        if not isinstance(value, str) or not isinstance(positions[name], float):
             continue
         points = cube[name].values
-        if not (points == found[name]).any():
-            near = points[np.argmin(np.abs(points - found[name]))]
+        if not (points == positions[name]).any():
+            near = points[np.argmin(np.abs(points - positions[name]))]
             share, unit = scale(str(cube[name].attrs.get("units", "1")), [near], name)
-            there = f"{near / share:.10g} {unit}".strip()
+            nearest_point = f"{near / share:.10g} {unit}".strip()
             raise InputError(
-                f"{name} = {value!r} is not on the axis; the nearest is {there}: give it, or "
-                'method="nearest"'
+                f"{name} = {value!r} is not on the axis; the nearest is {nearest_point}: give it, "
+                'or method="nearest"'
             )
 
 
@@ -296,21 +302,23 @@ def _number(name: str, axis: "xarray.Variable", value: Any) -> Any:
         except UnitError as error:
             raise InputError(f"{name} = {shown(value)} {error}; give another value") from None
     if isinstance(value, str):
-        own = "s" if duration else unit_of(name, axis)
+        axis_unit = "s" if duration else unit_of(name, axis)
         try:
-            ratio(own, own)  # checked before parsing: it may come from a file
-            number = parse(value, own, name)
+            ratio(axis_unit, axis_unit)  # checked before parsing: it may come from a file
+            number = parse(value, axis_unit, name)
         except UnitError as error:
             raise InputError(str(error)) from None
     elif (pair := carried(value)) is not None and not hasattr(value, "dims"):
-        own = "s" if duration else unit_of(name, axis)
+        axis_unit = "s" if duration else unit_of(name, axis)
         try:
             many = np.ndim(pair[0]) > 0
             number = (
-                pair[0] * factor(pair[1], own) if many else converted(float(pair[0]), pair[1], own)
+                pair[0] * factor(pair[1], axis_unit)
+                if many
+                else converted(float(pair[0]), pair[1], axis_unit)
             )
         except UnitError as error:
-            raise InputError(f"{name} = {shown(value)} {error}; give it in {own}") from None
+            raise InputError(f"{name} = {shown(value)} {error}; give it in {axis_unit}") from None
     else:
         return value
     return _durations(Fraction(1), number)[()] if duration else number

@@ -152,7 +152,11 @@ def _stops(axis: Axis, start: float) -> list[float]:
 
 
 def _set_by(axes: Sequence[Any], place: Sequence[int]) -> dict[str, Any]:
-    return {n: v for axis, k in zip(axes, place, strict=True) for n, v in auto.at(axis, k).items()}
+    return {
+        n: v
+        for axis, k in zip(axes, place, strict=True)
+        for n, v in auto.values_at(axis, k).items()
+    }
 
 
 def _winners(
