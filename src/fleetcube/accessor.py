@@ -19,13 +19,13 @@ _Cube = TypeVar("_Cube", xarray.Dataset, xarray.DataArray)
 _VALUES = "values of the array"  # name in a Dataset: the array may have none, or that of its axis
 
 
-def _selected(given: Any, positions: Mapping[Any, Any], **how: Any) -> Any:
+def _selected(given: Any, places: Mapping[Any, Any], **how: Any) -> Any:
     from fleetcube.grid.errors import InputError, shown  # lazily: registering imports nothing
 
     try:
-        return given.sel(positions, **how)
+        return given.sel(places, **how)
     except KeyError:
-        asked = ", ".join(f"{name} = {shown(value)}" for name, value in positions.items())
+        asked = ", ".join(f"{name} = {shown(value)}" for name, value in places.items())
         raise InputError(
             f"{asked} is not on its axis; give one of its labels, or for numbers "
             'method="nearest" and a wider tolerance'
@@ -87,18 +87,16 @@ class Accessor(Generic[_Cube]):
         from fleetcube.tables.arrays import distance, located, missing
 
         asked = {**(indexers or {}), **axes}
-        positions = {name: located(self._cube, name, value) for name, value in asked.items()}
+        places = {name: located(self._cube, name, value) for name, value in asked.items()}
         if method is None:
-            missing(self._cube, asked, positions)
-        within = distance(self._cube, positions, tolerance)
+            missing(self._cube, asked, places)
+        within = distance(self._cube, places, tolerance)
         given: Any = self._given  # mypy cannot type either kind
         if method is not None:  # names have no nearest neighbour
-            named = {
-                axis: v for axis, v in positions.items() if self._cube[axis].dtype.kind in "OUT"
-            }
+            named = {axis: v for axis, v in places.items() if self._cube[axis].dtype.kind in "OUT"}
             given = _selected(given, named, drop=drop)
-            positions = {axis: value for axis, value in positions.items() if axis not in named}
-        part: _Cube = _selected(given, positions, method=method, tolerance=within, drop=drop)
+            places = {axis: value for axis, value in places.items() if axis not in named}
+        part: _Cube = _selected(given, places, method=method, tolerance=within, drop=drop)
         return part
 
     def to_timedelta(self, names: str | Sequence[str] | None = None) -> _Cube:

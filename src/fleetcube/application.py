@@ -42,7 +42,7 @@ __all__ = [
 TEXT_AXES = (PATTERN,)
 TEXT_LISTS = (NAME,)
 # They void totals, or imply no calibration
-AFFECTING = auto.COMPUTE_INPUTS.union(*WHOLES.values())
+AFFECTING = auto.COMPUTE.union(*WHOLES.values())
 _ROLES = ("failures", "learning", "model", "run")
 _SCENARIO = (
     *("auto", "framework", "hardware", "user_records", "patterns", "phases", "precedence"),

@@ -33,9 +33,7 @@ from .uncertainty import asked_of
 ((_STEP, _FACTOR),) = OF_JOB.items()
 # Stated, they say where in its interval the step is, or how wide that is
 _STATED = {_FACTOR, *ERRORS[_STEP]}
-_TELLING = (
-    auto.DECIDING_INPUTS | auto.COMPUTE_INPUTS | _STATED
-)  # of jobs, and of what sets their coefficients
+_TELLING = auto.DECIDING | auto.COMPUTE | _STATED  # of jobs, and of what sets their coefficients
 _MOST = math.log(100)  # of half an interval that says something
 _ERFC = np.vectorize(math.erfc, otypes=[float])
 
@@ -196,9 +194,7 @@ def _side(
     """The derivatives at a scenario; None if its coefficients are of another source."""
     label = scenario.get("calibration", AUTO)
     entry = record("calibration", label)
-    if not (auto.COMPUTE_INPUTS | _STATED).isdisjoint(
-        {*scenario} - {"calibration"}
-    ) or phases.names(scenario):
+    if (auto.COMPUTE | _STATED) & {*scenario} - {"calibration"} or phases.names(scenario):
         return None
     if label != AUTO and not entry.correlations:
         return None

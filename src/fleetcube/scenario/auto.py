@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from fleetcube.catalog import AUTO, CatalogError, Record, is_path, kind, pooled, record
+from fleetcube.catalog import AUTO, CatalogError, Record, is_path, pooled, record
+from fleetcube.catalog import kind as catalog_kind
 from fleetcube.catalog.entry import CLUSTER, SHAPE
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.spec.axes import PHASE
@@ -33,9 +34,9 @@ CELL_INPUTS = (
 )
 JOB_INPUTS = ("model", *CLUSTER, *SHAPE)
 STEP_FACTOR = OF_JOB["step_time"]
-DECIDING_INPUTS = frozenset({*CELL_INPUTS, *JOB_INPUTS})
+DECIDING = frozenset({*CELL_INPUTS, *JOB_INPUTS})
 _PRODUCTS, FACTOR = "peak_flops_fp16", "error_factor"
-COMPUTE_INPUTS = frozenset(
+COMPUTE = frozenset(
     {"calibration", "compute_model", "flops_efficiency", "compute_time", "step_time"}
 )
 _NEEDED = (  # one of each set: inputs of the roofline without a default
@@ -82,7 +83,7 @@ def infer(
         )
     stated = {**labels, **constants, **options}
     by_cell: dict[pooled.Cell, Mapping[str, Any]] = {}
-    point_sets: list[Mapping[str, Any]] = []
+    points: list[Mapping[str, Any]] = []
     for place in itertools.product(*map(range, shape)):
         point = dict(stated)
         for axis, k in zip(telling_axes, place, strict=True):
@@ -90,12 +91,10 @@ def infer(
         cell = posterior_cell(point)
         if cell not in by_cell:
             by_cell[cell] = _coefficients(cell).values
-        point_sets.append(by_cell[cell])
-    inputs = [n for n in dict.fromkeys(n for one in point_sets for n in one) if n != FACTOR]
-    arrays = {
-        n: np.array([one.get(n, math.nan) for one in point_sets]).reshape(shape) for n in inputs
-    }
-    factors = np.array([one[FACTOR] for one in point_sets]).reshape(shape)
+        points.append(by_cell[cell])
+    inputs = [n for n in dict.fromkeys(n for one in points for n in one) if n != FACTOR]
+    arrays = {n: np.array([one.get(n, math.nan) for one in points]).reshape(shape) for n in inputs}
+    factors = np.array([one[FACTOR] for one in points]).reshape(shape)
     wide, far = _widened(posterior, axes, telling_axes, stated, factors, free)
     remarks = [f"calibration auto: {_coefficients(cell).title}" for cell in [*by_cell][:3]]
     if len(by_cell) > len(remarks):
@@ -115,19 +114,14 @@ def is_default(axes: Sequence[Axis], labels: Mapping[str, str], stated: Collecti
     known shape, and a scenario that does not determine compute time by a calibration, a share of
     peak, a compute model, or that time itself."""
     names = {*labels, *stated}
-    if names & COMPUTE_INPUTS or not names & {"gpu", "node"}:
+    if names & COMPUTE or not names & {"gpu", "node"}:
         return False
     sheets = []
-    for label_kind in ("gpu", "node", "model"):
-        along = next(
-            (axis.records[label_kind] for axis in axes if label_kind in axis.records), None
-        )
-        kind_labels = along or ([labels[label_kind]] if label_kind in labels else [])
+    for kind in ("gpu", "node", "model"):
+        along = next((axis.records[kind] for axis in axes if kind in axis.records), None)
+        named = along or ([labels[kind]] if kind in labels else [])
         sheets.append(
-            [
-                patterns.spelled_out(_with_gpu(label_kind, label), {}).keys()
-                for label in {*kind_labels}
-            ]
+            [patterns.spelled_out(_with_gpu(kind, label), {}).keys() for label in {*named}]
         )
     return all(
         names & some or any(row and all(some & sheet for sheet in row) for row in sheets)
@@ -188,7 +182,7 @@ def fitted_to(label: str) -> pooled.Cell | None:
             case [software, layers, gpu, precision]:
                 return pooled.Cell(software, layers, gpu, precision, "", 1.0, 1.0)
         return None
-    if entry.label not in kind("calibration") or "compute_model" not in entry.values:
+    if entry.label not in catalog_kind("calibration") or "compute_model" not in entry.values:
         return None
     words, posterior = entry.label.split("-"), _posterior()
     place = next((k for k, word in enumerate(words) if word in posterior.content["gpus"]), None)
@@ -207,13 +201,13 @@ def fitted_to(label: str) -> pooled.Cell | None:
 
 def nearest(cell: pooled.Cell) -> list[str]:
     """How the nearest published steps differ from a scenario."""
-    candidates = []
+    unlike = []
     for name in _posterior().cells:
         software, layers, gpu, precision = name.split(", ")
-        candidates.append(
+        unlike.append(
             differences(pooled.Cell(software, layers, gpu, precision, "", 1.0, 1.0), cell)
         )
-    return min(candidates, key=weight)
+    return min(unlike, key=weight)
 
 
 def weight(differing: Sequence[str]) -> int:
@@ -231,18 +225,16 @@ def differences(fitted: pooled.Cell, cell: pooled.Cell) -> list[str]:
     }
     if "hybrid" in (fitted.layers, cell.layers) and fitted.layers != "dense" != cell.layers:
         del pairs["layers"]  # mixtures of experts both
-    return [
-        f"{aspect} {a} instead of {b}" for aspect, (a, b) in pairs.items() if a and b and a != b
-    ]
+    return [f"{name} {a} instead of {b}" for name, (a, b) in pairs.items() if a and b and a != b]
 
 
-def mismatch_remark(
+def mismatch(
     label: str, axes: Sequence[Axis], stated: Mapping[str, Any], explicit: Collection[str]
 ) -> str:
     """A remark on a calibration to steps unlike the sweep's; else empty. Each axis is scanned with
     the others at their first points. `explicit` inputs are set by the scenario or an axis."""
     sets = record("calibration", label).values.keys()
-    if sets and not COMPUTE_INPUTS & {*sets, *explicit}:
+    if sets and not COMPUTE & {*sets, *explicit}:
         return (
             f"calibration {label} is of the network alone, and flops_efficiency is a guess; "
             "give it, or calibrate to step times as well"
@@ -346,14 +338,14 @@ def factors_of_job(
     values = record("calibration", label).values
     if "jobs" not in values or STEP_FACTOR in {*explicit, *free}:
         return {}, []
-    along = [axis for axis in axes if not {*axis.inputs}.isdisjoint(DECIDING_INPUTS)]
+    along = [axis for axis in axes if not {*axis.inputs}.isdisjoint(DECIDING)]
     shape = tuple(axis.size for axis in along)
     jobs = []
     for place in itertools.product(*map(range, shape)):
         point = dict(stated)
         for axis, k in zip(along, place, strict=True):
             point |= values_at(axis, k)
-        jobs.append(None if DECIDING_INPUTS & {*free} else measured_job(label, point))
+        jobs.append(None if DECIDING & {*free} else measured_job(label, point))
     names = tuple(axis.name for axis in along)
     other = {STEP_FACTOR: 1.0, FACTOR: values[FACTOR]}
     rows = {
@@ -378,7 +370,7 @@ def check_jobs_alone(axis: Axis, axes: Sequence[Axis]) -> None:
     if not any("jobs" in record("calibration", label).values for label in labels):
         return
     for other in axes:
-        if other is not axis and (varying := sorted(DECIDING_INPUTS & {*other.inputs})):
+        if other is not axis and (varying := sorted(DECIDING & {*other.inputs})):
             raise InputError(
                 f"calibrations of own jobs along {axis.name!r} depend on {varying[0]}, which "
                 f"varies along {other.name!r}; sweep one of them"
@@ -505,36 +497,28 @@ def _sizes(name: str, axes: Sequence[Axis], stated: Mapping[str, Any]) -> tuple[
 
 def _tried(name: str, job: Axis, axes: Sequence[Axis], row: Array) -> Array:
     """The phases' values of an input; for a phase's own axis the value farthest outside."""
-    phase_inputs = [in_phase(name, key) for key in phase_keys(job)]
-    tried = {key: axis.numbers[key] for axis in axes for key in phase_inputs if key in axis.numbers}
+    inputs = [in_phase(name, key) for key in phase_keys(job)]
+    tried = {key: axis.numbers[key] for axis in axes for key in inputs if key in axis.numbers}
     farthest = {key: values[int(np.argmax(beyond(name, values)))] for key, values in tried.items()}
-    return np.array(
-        [farthest.get(key, value) for key, value in zip(phase_inputs, row, strict=True)]
-    )
+    return np.array([farthest.get(key, value) for key, value in zip(inputs, row, strict=True)])
 
 
 def _on_sheets(
     name: str, axes: Sequence[Axis], stated: Mapping[str, Any]
 ) -> tuple[Axis | None, Array]:
     """Values of an input that labels set, and the axis of those labels."""
-    for label_kind in ("gpu", "node", "model"):
-        axis = next((axis for axis in axes if label_kind in axis.records), None)
-        labels = (
-            axis.records[label_kind]
-            if axis
-            else [stated[label_kind]]
-            if label_kind in stated
-            else []
-        )
-        sheets = [_with_gpu(label_kind, label) for label in labels]
+    for kind in ("gpu", "node", "model"):
+        axis = next((axis for axis in axes if kind in axis.records), None)
+        labels = axis.records[kind] if axis else [stated[kind]] if kind in stated else []
+        sheets = [_with_gpu(kind, label) for label in labels]
         if sheets and all(name in sheet for sheet in sheets):
             return axis, np.array([sheet[name] for sheet in sheets])
     return None, np.array([])
 
 
-def _with_gpu(label_kind: str, label: str) -> Mapping[str, Any]:
+def _with_gpu(kind: str, label: str) -> Mapping[str, Any]:
     """What a label sets; for a node also what its GPU sets."""
-    sheet = record(label_kind, label).values
+    sheet = record(kind, label).values
     gpu = sheet.get("gpu")
     return {**record("gpu", gpu).values, **sheet} if isinstance(gpu, str) else sheet
 

@@ -58,17 +58,15 @@ def _unsupported_inputs(
     values = record.values
     of_stages = values.get("pipelined", {}) if stated.get(_STAGES, 1) > 1 else {}
     for name, row in [*values.get("has", {}).items(), *of_stages.items()]:
-        wrong = [each for each in _stated_values(name, stated, axes) if each not in row]
+        wrong = [each for each in _stated(name, stated, axes) if each not in row]
         yield from ((name, ", ".join(map(_shown, row)), each) for each in wrong[:1])
     for name, whole in values.get("divides", {}).items():
-        for total, each in product(
-            _stated_values(whole, stated, axes), _stated_values(name, stated, axes)
-        ):
+        for total, each in product(_stated(whole, stated, axes), _stated(name, stated, axes)):
             if total % each:
                 yield name, f"that divides {whole} {_shown(total)}", each
 
 
-def _stated_values(name: str, stated: Mapping[str, Any], axes: Sequence[Axis]) -> list[Any]:
+def _stated(name: str, stated: Mapping[str, Any], axes: Sequence[Axis]) -> list[Any]:
     rows = [axis.options.get(name, axis.numbers.get(name, ())) for axis in axes]
     swept = [each for row in rows for each in row if each is not None and each == each]
     return [stated[name], *swept] if name in stated else swept

@@ -118,9 +118,9 @@ def spelled_rows(graph: Graph, rows: Mapping[str, Any]) -> Mapping[str, Any]:
     points = rows.get(RECOMPUTED, ())
     if not any(map(modules, points)):
         return rows
-    point_inputs = [modules(p) or {RECOMPUTED: values.option(graph, RECOMPUTED, p)} for p in points]
-    named = dict.fromkeys(key for row in point_inputs for key, value in row.items() if value)
-    return {**rows, **{key: [row.get(key, 0.0) for row in point_inputs] for key in named}}
+    settings = [modules(p) or {RECOMPUTED: values.option(graph, RECOMPUTED, p)} for p in points]
+    named = dict.fromkeys(key for row in settings for key, value in row.items() if value)
+    return {**rows, **{key: [row.get(key, 0.0) for row in settings] for key in named}}
 
 
 def choice(name: str, value: Any) -> Any:
@@ -131,9 +131,7 @@ def choice(name: str, value: Any) -> Any:
 
 def policy(inputs: Mapping[str, Any]) -> Any:
     """What runs again, as one choice: modules by their names, joined by +."""
-    named = [
-        name for name, input_name in MODULE_WORDS.items() if inputs.get(input_name, 0.0) == 1.0
-    ]
+    named = [name for name, module in MODULE_WORDS.items() if inputs.get(module, 0.0) == 1.0]
     choice = inputs.get(RECOMPUTED)
     return "+".join(named) if choice == "modules" and named else choice
 
@@ -194,9 +192,7 @@ def stages(layout: Any, chunks: int = 1, folded: bool = False, even: bool = True
         ratios = [_activation_ratio(stage, row, p, even) for stage, row in enumerate(rows)]
         parts |= {"first kept": ratios[0], "last kept": ratios[-1]}
         if p > 2:
-            activations = [
-                ratio * layers for ratio, layers in zip(ratios, stage_layers, strict=True)
-            ]
+            activations = [ratio * n for ratio, n in zip(ratios, stage_layers, strict=True)]
             parts["middle kept"] = max(activations[1:-1]) / max(max(stage_layers[1:-1]), 1)
     return {SPLIT[part]: value for part, value in parts.items()}
 

@@ -27,20 +27,16 @@ def split_phases(scenario: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
     """A scenario without phases, and the phases, including its entries for one (`n_gpus__main`)."""
     shared = dict(scenario)
     tables = shared.pop(NAME, None)
-    phase_entries = {name: shared.pop(name) for name in scenario if _is_of_phase(name)}
-    if not phase_entries:
+    entries = {name: shared.pop(name) for name in scenario if _is_of_phase(name)}
+    if not entries:
         return shared, tables
     if not are_tables(tables) or not all(isinstance(table, Mapping) for table in tables):
-        raise InputError(
-            f"{next(iter(phase_entries))} is of a phase, and there is none; add [[phase]]"
-        )
-    phase_tables = [dict(table) for table in tables]
-    place = {
-        key_of(str(t.get("name", f"phase {k}")), k - 1): t for k, t in enumerate(phase_tables, 1)
-    }
-    for name, value in phase_entries.items():
+        raise InputError(f"{next(iter(entries))} is of a phase, and there is none; add [[phase]]")
+    copies = [dict(table) for table in tables]
+    place = {key_of(str(t.get("name", f"phase {k}")), k - 1): t for k, t in enumerate(copies, 1)}
+    for name, value in entries.items():
         place[_phase_key(name, place)][without_phase(name)] = value
-    return shared, phase_tables
+    return shared, copies
 
 
 def _is_of_phase(name: Any) -> bool:
@@ -90,7 +86,7 @@ def with_phases(
             raise InputError(f"{summed[0]} adds up over phases; say it in each of them")
         return shared, {NAME: axis, **axes}, True
     labels = axis.labels.tolist()
-    chosen = np.array([labels.index(checked_name(name, labels)) for name in each.labels.tolist()])
+    chosen = np.array([labels.index(checked(name, labels)) for name in each.labels.tolist()])
     return shared, {**axes, NAME: with_tokens_before(graph, axis, shared).cut(chosen)}, False
 
 
@@ -99,7 +95,7 @@ def single_phase(scenario: Mapping[str, Any], name: str) -> dict[str, Any]:
     shared, tables = split_phases(scenario)
     graph = graphs.graph_of(scenario)
     phases = _checked(graph, shared, tables)
-    k = list(phases).index(checked_name(name, list(phases)))
+    k = list(phases).index(checked(name, list(phases)))
     earlier = [entries[PHASED] for entries in list(phases.values())[:k]]
     before = values.number(graph, EARLIER, shared.get(EARLIER, 0))
     before += sum(values.number(graph, PHASED, entries) for entries in earlier)
@@ -130,7 +126,7 @@ def stated_names(scenario: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(key for entries in _checked(graph, shared, tables).values() for key in entries)
 
 
-def checked_name(name: Any, candidates: Sequence[str]) -> str:
+def checked(name: Any, candidates: Sequence[str]) -> str:
     """The phase name, checked. Raises InputError."""
     if name not in candidates:
         hint = nearest(str(name), candidates, f"its phases are {', '.join(candidates)}")

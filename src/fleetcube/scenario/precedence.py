@@ -107,7 +107,7 @@ def _with_label(state: Merged, kind: str) -> Merged:
     state, sheet = _with_sheet(state, kind, label)
     if kind == _CALIBRATION:
         job = [*state.axes.values()], state.single, request.explicit
-        doubt = auto.mismatch_remark(label, *job)
+        doubt = auto.mismatch(label, *job)
         rows, remarks = auto.factors_of_job(label, *job, request.free)
         state = state._replace(remarks=(*state.remarks, *filter(None, [doubt]), *remarks))
         state = _with_rows(state, rows)
@@ -161,9 +161,7 @@ def _with_points(
     auto.check_jobs_alone(axis, others)
     for k, label in enumerate(labels):
         point, explicit = {**state.single, **auto.values_at(axis, k)}, request.explicit
-        doubt = label != AUTO and auto.mismatch_remark(
-            label, others, point, explicit - {_CALIBRATION}
-        )
+        doubt = label != AUTO and auto.mismatch(label, others, point, explicit - {_CALIBRATION})
         remarks += [doubt] if doubt else []
         rows, _ = auto.factors_of_job(label, [], point, explicit, request.free)
         sheets[k] = {**sheets[k], **{name: value.item() for name, (_, value) in rows.items()}}

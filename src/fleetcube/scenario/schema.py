@@ -40,12 +40,12 @@ def schema() -> Schema:
     values = {name: _value(name) for name in names}
     # many inputs take the same values: each kind of value is spelled out once
     kinds: dict[str, str] = {}
-    definitions = {
+    refs = {
         name: kinds.setdefault(json.dumps(value), f"value{len(kinds) + 1}")
         for name, value in values.items()
     }
     about = {name: {"description": _about(name), **_default(name)} for name in names}
-    varied = {name: {**about[name], "allOf": [_ref(f"axis.{definitions[name]}")]} for name in names}
+    varied = {name: {**about[name], "allOf": [_ref(f"axis.{refs[name]}")]} for name in names}
     derived = {"type": "string", "pattern": _DERIVED}
     outputs = {"type": "array", "minItems": 1, "uniqueItems": True, "items": _ref("output")}
     axes = {
@@ -55,14 +55,12 @@ def schema() -> Schema:
         "propertyNames": {"pattern": r"^[^\W0-9]\w*$"},
         "additionalProperties": _ref("together"),
     }
-    stated: Schema = {
-        name: _ref(definitions[name]) for name in names
-    }  # short: editors read it often
+    stated: Schema = {name: _ref(refs[name]) for name in names}  # short: editors read it often
     stated |= {"name": {"type": "string", "minLength": 1}, NAME: _PATTERN}
     parts = {
         "outputs": {"description": "quantities to compute", **outputs},
         "scenario": _table(
-            {name: {**about[name], **_scenario(name, definitions[name])} for name in names}
+            {name: {**about[name], **_scenario(name, refs[name])} for name in names}
             | {NAME: _PATTERN, dates.NAME: _DATE}
             | {
                 module.NAME: {**_TEXTS, "description": module.ABOUT}
@@ -80,14 +78,11 @@ def schema() -> Schema:
         "definitions": {
             "output": {"anyOf": [{"enum": list(PHYSICS.quantities)}, derived]},
             **_SHARED,
-            "together": _together(definitions),
-            **{definitions[name]: value for name, value in values.items()},
-            **{
-                f"list.{definitions[name]}": {**_LIST, "items": _ref(definitions[name])}
-                for name in names
-            },
-            **{f"axis.{definitions[name]}": _axis(name, definitions[name]) for name in names},
-            **{f"range.{definitions[name]}": _range(name, definitions[name]) for name in names},
+            "together": _together(refs),
+            **{refs[name]: value for name, value in values.items()},
+            **{f"list.{refs[name]}": {**_LIST, "items": _ref(refs[name])} for name in names},
+            **{f"axis.{refs[name]}": _axis(name, refs[name]) for name in names},
+            **{f"range.{refs[name]}": _range(name, refs[name]) for name in names},
         },
     }
 
@@ -243,16 +238,13 @@ def _range(name: str, value: str) -> Schema:
     return {"anyOf": [values, {"allOf": [_ref("ends"), table]}]}
 
 
-def _together(definitions: Mapping[str, str]) -> Schema:
+def _together(refs: Mapping[str, str]) -> Schema:
     """Inputs that vary together along a named axis, or are drawn together."""
     texts = {**_LIST, "items": {"type": "string", "minLength": 1}}
-    moved = {
-        "labels": texts,
-        **{name: _ref(f"axis.{value}") for name, value in definitions.items()},
-    }
+    moved = {"labels": texts, **{name: _ref(f"axis.{value}") for name, value in refs.items()}}
     drawn: Schema = {"design": {"enum": list(DESIGNS)}, "num": _COUNT}
     drawn["seed"] = {"type": "integer", "minimum": 0}
-    drawn |= {name: _ref(f"range.{value}") for name, value in definitions.items()}
+    drawn |= {name: _ref(f"range.{value}") for name, value in refs.items()}
     return {
         "if": {"type": "object", "required": ["design"]},
         "then": _table(drawn, "design", "num"),

@@ -39,16 +39,12 @@ def add_user_records(
         labels = own_labels(files)
 
         def carried(kind: str, label: str) -> str:
-            record_label = labels.get((kind, label), label)
-            carries = isinstance(record_label, FileLabel) or is_path(kind, label)
+            target = labels.get((kind, label), label)
+            carries = isinstance(target, FileLabel) or is_path(kind, label)
             if not carries and not (labels and kind == "node"):  # whose parts may be replaced
                 return label
-            linked_record = linked(entry := record(kind, record_label), labels)
-            return (
-                FileLabel.of(label, linked_record)
-                if carries or linked_record is not entry
-                else label
-            )
+            merged = linked(entry := record(kind, target), labels)
+            return FileLabel.of(label, merged) if carries or merged is not entry else label
 
         scenario, axes = _with_labels(scenario, carried), _with_labels(axes, carried)
     except CatalogError as error:
@@ -77,7 +73,7 @@ def label_of(kind: str, entry: Any) -> Any:
 
 
 def located(spec: Any, folder: Path) -> Any:
-    """A spec, or a part of one, with files of records resolve_record_path against a folder."""
+    """A spec, or a part of one, with files of records resolved against a folder."""
 
     def resolve_record_path(kind: str, label: str) -> str:
         return str(folder.absolute() / label) if kind == NAME or is_path(kind, label) else label

@@ -64,8 +64,8 @@ def _mapped(
     """A function of a variable and others, with the attributes of the first."""
     from fleetcube.grid.read.elementwise import elementwise
 
-    own_dims = [str(dim) for dim in variable.dims]
-    result = elementwise(function, [variable.to_base_variable(), *others], dims or own_dims, dtype)
+    axes = [str(dim) for dim in variable.dims]
+    result = elementwise(function, [variable.to_base_variable(), *others], dims or axes, dtype)
     result.attrs, result.encoding = dict(variable.attrs), dict(variable.encoding)
     return result
 
@@ -86,23 +86,21 @@ def unit_of(name: str, variable: "xarray.Variable") -> str:
     return unit
 
 
-def _ratio(name: str, unit: Any, base_unit: str) -> Fraction:
+def _ratio(name: str, unit: Any, base: str) -> Fraction:
     try:
-        return ratio(unit, base_unit) if isinstance(unit, str) else ratio(repr(unit), base_unit)
+        return ratio(unit, base) if isinstance(unit, str) else ratio(repr(unit), base)
     except UnitError:
-        others = [
-            other for _, other in SCALES.get(base_unit, ()) if other not in (base_unit, "M USD")
-        ]
+        others = [other for _, other in SCALES.get(base, ()) if other not in (base, "M USD")]
         hint = f"write for example {', '.join(others)}" if others else "keep its unit"
-        raise InputError(f"{name} is in {base_unit} and not in {shown(unit)}; {hint}") from None
+        raise InputError(f"{name} is in {base} and not in {shown(unit)}; {hint}") from None
 
 
 def _fits(variable: "xarray.Variable", unit: str) -> bool:
-    base_unit = variable.attrs.get("units")
-    if not isinstance(base_unit, str) or "flag_meanings" in variable.attrs:
+    base = variable.attrs.get("units")
+    if not isinstance(base, str) or "flag_meanings" in variable.attrs:
         return False
     try:
-        return bool(ratio(unit, base_unit))
+        return bool(ratio(unit, base))
     except UnitError:
         return False
 
@@ -239,11 +237,9 @@ def located(cube: "xarray.Dataset", name: str, value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [read(part) for part in value]
     if hasattr(value, "dims") and isinstance(getattr(value, "attrs", {}).get("units"), str):
-        axis_unit, unit = unit_of(name, cube.variables[name]), value.attrs["units"]
+        base, unit = unit_of(name, cube.variables[name]), value.attrs["units"]
         return (
-            value
-            if unit == axis_unit
-            else value.copy(data=_over(_ratio(name, axis_unit, unit), value.data))
+            value if unit == base else value.copy(data=_over(_ratio(name, base, unit), value.data))
         )
     return read(value)
 
@@ -302,23 +298,23 @@ def _number(name: str, axis: "xarray.Variable", value: Any) -> Any:
         except UnitError as error:
             raise InputError(f"{name} = {shown(value)} {error}; give another value") from None
     if isinstance(value, str):
-        axis_unit = "s" if duration else unit_of(name, axis)
+        base = "s" if duration else unit_of(name, axis)
         try:
-            ratio(axis_unit, axis_unit)  # checked before parsing: it may come from a file
-            number = parse(value, axis_unit, name)
+            ratio(base, base)  # checked before parsing: it may come from a file
+            number = parse(value, base, name)
         except UnitError as error:
             raise InputError(str(error)) from None
     elif (pair := carried(value)) is not None and not hasattr(value, "dims"):
-        axis_unit = "s" if duration else unit_of(name, axis)
+        base = "s" if duration else unit_of(name, axis)
         try:
             many = np.ndim(pair[0]) > 0
             number = (
-                pair[0] * factor(pair[1], axis_unit)
+                pair[0] * factor(pair[1], base)
                 if many
-                else converted(float(pair[0]), pair[1], axis_unit)
+                else converted(float(pair[0]), pair[1], base)
             )
         except UnitError as error:
-            raise InputError(f"{name} = {shown(value)} {error}; give it in {axis_unit}") from None
+            raise InputError(f"{name} = {shown(value)} {error}; give it in {base}") from None
     else:
         return value
     return _durations(Fraction(1), number)[()] if duration else number

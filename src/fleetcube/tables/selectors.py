@@ -247,7 +247,7 @@ def _in_phases(
         return scenario, {phases.NAME: phase_names}
     if "," in chosen:
         return scenario, {
-            phases.NAME: [phases.checked_name(name, phase_names) for name in chosen.split(",")]
+            phases.NAME: [phases.checked(name, phase_names) for name in chosen.split(",")]
         }
     return phases.single_phase(scenario, chosen), {}
 

@@ -453,15 +453,8 @@ def _whole(name: str, cells: Any) -> Any:
 
 def _with_counts(cube: "xarray.Dataset") -> "xarray.Dataset":
     """A copy whose counts are whole numbers, where none is missing."""
-    wholes = {
-        name: (variable, _whole(str(name), variable.values))
-        for name, variable in cube.variables.items()
-    }
-    rows = {
-        n: (variable.dims, row, variable.attrs)
-        for n, (variable, row) in wholes.items()
-        if row.dtype == "i8"
-    }
+    counts = {name: (var, _whole(str(name), var.values)) for name, var in cube.variables.items()}
+    rows = {n: (var.dims, row, var.attrs) for n, (var, row) in counts.items() if row.dtype == "i8"}
     coords = {name: row for name, row in rows.items() if name in cube.coords}
     return cube.assign({n: row for n, row in rows.items() if n not in coords}).assign_coords(coords)
 
@@ -488,12 +481,12 @@ def _write_parquet(cube: "xarray.Dataset", path: Path, whole: bool) -> None:
     dims = [*(used := _dims(cube)), *(str(dim) for dim in cube.dims if dim not in used)]
     points = cube if dims else cube.expand_dims("point")
     frame: Any = points.to_dataframe(dim_order=dims or None).reset_index()
-    explaining = (
+    extra = (
         [str(name) for name in cube.coords]
         if whole
         else [*_column_coords(cube, dims, False), REASON]
     )
-    more = (name for name in explaining if name not in dims and name in cube.coords)
+    more = (name for name in extra if name not in dims and name in cube.coords)
     names = dict.fromkeys([*_labelled(cube, dims), *cube.data_vars, *more])
     frame = frame[~_blank(cube, dims)]
     columns = {name: _whole(str(name), frame[name].to_numpy()) for name in names}
