@@ -244,7 +244,7 @@ def _evaluated(
 ) -> None:
     """Print a sweep's values as a table if small, else as CSV, or write them to a file."""
     from fleetcube.analysis.interval import is_predicted
-    from fleetcube.analysis.runs import also_judged
+    from fleetcube.analysis.targets import also_judged
     from fleetcube.grid.run.stream import user_sizes
     from fleetcube.tables.tables import check_rows, check_sheet, table, wrong_points
 

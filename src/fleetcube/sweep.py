@@ -231,7 +231,7 @@ class Sweep(Evaluation):
 
         Returns a Dataset. Memory: a few blocks; for bounded searches, tables of 16 million points.
         """
-        from fleetcube.analysis.runs import judged, narrowed
+        from fleetcube.analysis.targets import judged, narrowed
         from fleetcube.grid.reduce.fold import reduce
 
         with self._asked(settings) as asked:
@@ -338,8 +338,8 @@ class Sweep(Evaluation):
         the range: `nearest_...` are then the value scanned, and the output there, that come
         nearest. Where the output jumps over the target, the value after the jump.
         """
-        from fleetcube.analysis.runs import read_target
         from fleetcube.analysis.solve.solve import solve_spec
+        from fleetcube.analysis.targets import read_target
 
         aim = read_target(self.graph, target)
         with self._asked(settings) as asked:

@@ -20,7 +20,7 @@ from fleetcube.scenario import phases
 from .layouts import ALWAYS, best_layouts, by_phase, point
 from .nearest import NEAREST, nearest, nearest_of_grid, nearest_of_ranges
 from .optimize import NONE_RUNS, optimize
-from .runs import Kind, Names, judged, narrowed, with_headroom
+from .targets import Kind, Names, judged, narrowed, with_headroom
 
 if TYPE_CHECKING:
     import xarray

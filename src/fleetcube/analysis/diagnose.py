@@ -35,10 +35,10 @@ from .layouts import (
     point,
     unsearched,
 )
-from .runs import Target
 from .sensitivity import frozen
 from .solve.solve import solve_spec
 from .step_parts import Part, step_parts, values_of
+from .targets import Target
 
 STEP, MFU = "step_time", "mfu"
 # What may be measured of a step: of twice the time, half of these

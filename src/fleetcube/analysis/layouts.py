@@ -39,8 +39,8 @@ from fleetcube.tables.tables import label, meanings, numbers, scale
 from .assumed import ASSUMED, assumed
 from .gradient import check_quantity, is_held, uncounted
 from .interval import chances, interval
-from .runs import Target, conditions_of
 from .sensitivity import Kind, frozen, is_built, kind_of, rank_inputs
+from .targets import Target, conditions_of
 
 if TYPE_CHECKING:
     import xarray

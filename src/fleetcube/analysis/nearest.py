@@ -18,8 +18,8 @@ from fleetcube.kernels.physics.roles import HEADROOM, RUN_STEPS, STEPS
 from fleetcube.tables.tables import meanings
 
 from .layouts import LAYOUT, WHOLE, best_layouts, candidates, freed, in_command, point
-from .runs import whole_unit
 from .sensitivity import frozen
+from .targets import whole_unit
 
 NEAREST = "fleetcube_nearest"  # the attribute that holds the line
 MOST = 1 << 22  # points evaluated for each of cluster and batch

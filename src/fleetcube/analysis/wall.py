@@ -31,7 +31,7 @@ from .gradient import uncounted
 from .interval import SIDES, end_of
 from .layouts import WHOLE, best_layouts, candidates, check_finite, inputs_of
 from .ratio import between, side
-from .runs import Names, Target, conditions_of, whole_unit
+from .targets import Names, Target, conditions_of, whole_unit
 
 if TYPE_CHECKING:
     import xarray

@@ -84,8 +84,8 @@ def accuracy(rows: Sequence[Compared]) -> Accuracy:
 
 def _rank_correlation(first: Array, second: Array) -> float:
     """Spearman's correlation, or NaN if there is nothing to rank."""
-    known = np.isfinite(first) & np.isfinite(second)
-    first, second = first[known], second[known]
+    finite = np.isfinite(first) & np.isfinite(second)
+    first, second = first[finite], second[finite]
     if len(first) < _FEWEST or not np.ptp(first) or not np.ptp(second):
         return math.nan
     return float(np.corrcoef(_ranks(first), _ranks(second))[0, 1])

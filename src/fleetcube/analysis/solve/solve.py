@@ -17,7 +17,7 @@ import numpy as np
 from fleetcube.analysis.extrapolation import FACTOR, extrapolation_error, remarks, with_remarks
 from fleetcube.analysis.gradient import uncounted
 from fleetcube.analysis.layouts import DEGREES
-from fleetcube.analysis.runs import Target, also_judged, judges, whole_unit
+from fleetcube.analysis.targets import Target, also_judged, judges, whole_unit
 from fleetcube.catalog import KINDS
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan import memory, tiles

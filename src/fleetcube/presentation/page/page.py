@@ -17,7 +17,7 @@ from typing import Any
 
 from fleetcube.analysis.interval import SHARE
 from fleetcube.analysis.layouts import is_lever
-from fleetcube.analysis.runs import Target
+from fleetcube.analysis.targets import Target
 from fleetcube.analysis.uncertainty import errors
 from fleetcube.catalog.pooled import NORMAL
 from fleetcube.grid.errors import InputError

@@ -21,7 +21,7 @@ from fleetcube.analysis.layouts import (
     inputs_of,
     searched,
 )
-from fleetcube.analysis.runs import conditions_of
+from fleetcube.analysis.targets import conditions_of
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.reduce.pareto import sign_of
 from fleetcube.grid.run.evaluation import Evaluation

@@ -21,7 +21,7 @@ class Pass(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Played:
+class SimulatedStep:
     """The times of one step, and the passes of each stage, as needed by pictures."""
 
     pipeline_schedule: str

@@ -103,17 +103,17 @@ def checked(name: str, value: Any) -> Any:
     if not values.is_option(PHYSICS, name):
         return values.number(PHYSICS, name, value)
     choices = {str(choice).lower(): choice for choice in INPUTS[name].choices}
-    known = isinstance(value, str) and value.lower() in choices
-    return choices[value.lower()] if known else patterns.choice(name, value)
+    is_choice = isinstance(value, str) and value.lower() in choices
+    return choices[value.lower()] if is_choice else patterns.choice(name, value)
 
 
-def check_measured(of: str, value: float) -> None:
+def check_measured(output: str, value: float) -> None:
     """Refuse impossible measurements: times that are not finite and above 0, shares above 1."""
     if not 0 < value < math.inf:
-        raise InputError(f"{of} = {value:g} is not finite and above 0; give what was measured")
+        raise InputError(f"{output} = {value:g} is not finite and above 0; give what was measured")
     if (
         value > 1
-        and of in PHYSICS.quantities
-        and PHYSICS.quantities[of].doc.returns.startswith(_SHARES)
+        and output in PHYSICS.quantities
+        and PHYSICS.quantities[output].doc.returns.startswith(_SHARES)
     ):
-        raise InputError(f"{of} is a share, not above 1: write 35 % or 0.35")
+        raise InputError(f"{output} is a share, not above 1: write 35 % or 0.35")
