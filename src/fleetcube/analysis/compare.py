@@ -109,7 +109,7 @@ def compare(
     names = list(dict.fromkeys([*names, of]))
     both, reasons, (on_a, on_b) = _values(pair, names)
     entries = dict.fromkeys([*flat[0], *flat[1]])
-    differing = [n for n in entries if _meant(flat[0].get(n)) != _meant(flat[1].get(n))]
+    differing = [n for n in entries if _comparable(flat[0].get(n)) != _comparable(flat[1].get(n))]
     remarks = _shared(pair[0], flat, differing, names)
     changes = _changes(flat, differing, axes, of, both[of].notnull().all("scenario"))
     moved = _inputs(pair, names, differing)
@@ -124,25 +124,27 @@ def _shared(
     a: Evaluation, flat: Sequence[Mapping[str, Any]], differing: Sequence[str], names: Sequence[str]
 ) -> list[str]:
     """Remarks on what outputs read, and both state alike for different GPUs or nodes."""
-    kinds = [(kind, own[kind]) for own in flat for kind in differing if kind in {*KINDS} & {*own}]
+    kinds = [(kind, row[kind]) for row in flat for kind in differing if kind in {*KINDS} & {*row}]
     notes = hardware.shared(kinds, {*flat[0]} & {*flat[1]} - {*differing})
     read = a.with_outputs(names)._plan("numpy").structure.used
     return [line for name, line in notes.items() if name in read]
 
 
-def _check_axes(a: Evaluation, b: Evaluation, at: Mapping[str, Any], over: Sequence[str]) -> None:
-    known = [*a._sizes, *b._sizes, *values.known_names(a.graph)]
-    for name in at:
-        if name not in known:
-            raise InputError(f"{name!r} is not an input or an axis; {nearest(name, known)}")
+def _check_axes(
+    a: Evaluation, b: Evaluation, place: Mapping[str, Any], over: Sequence[str]
+) -> None:
+    choices = [*a._sizes, *b._sizes, *values.known_names(a.graph)]
+    for name in place:
+        if name not in choices:
+            raise InputError(f"{name!r} is not an input or an axis; {nearest(name, choices)}")
     both = [name for name in a._sizes if name in b._sizes]
     for name in over:
         if name not in both:
             raise InputError(
                 f"{name!r} is not an axis of both specs; choose from {', '.join(both) or 'none'}"
             )
-        if name in at:
-            raise InputError(f"{name} is both cut at {at[name]} and kept whole; choose one")
+        if name in place:
+            raise InputError(f"{name} is both cut at {place[name]} and kept whole; choose one")
         if content_of(_axis(a, name)) != content_of(_axis(b, name)):
             raise InputError(f"the specs have different points along {name}; give both the same")
 
@@ -161,16 +163,16 @@ def _outputs(pair: Sequence[Evaluation]) -> list[str]:
     return list(dict.fromkeys([*more, *numbers]))
 
 
-def _attributed(of: str | None, names: Sequence[str], pair: Sequence[Evaluation]) -> str:
-    if of is None:
+def _attributed(quantity: str | None, names: Sequence[str], pair: Sequence[Evaluation]) -> str:
+    if quantity is None:
         if not names:
             raise InputError("the specs share no numeric output; give both the same one")
         return USUAL if USUAL in names else names[0]
     for sweep in pair:
-        plan = sweep.with_outputs([of])._plan("numpy")
+        plan = sweep.with_outputs([quantity])._plan("numpy")
         if values.unit_of(plan.graph, plan.outputs[0]) == "flag":
-            raise InputError(f"{of} is a flag; name a numeric output")
-    return of
+            raise InputError(f"{quantity} is a flag; name a numeric output")
+    return quantity
 
 
 def _values(
@@ -234,11 +236,11 @@ def _infeasible(reason: "xarray.DataArray | None") -> str:
 
 
 def _without_zeros(both: "xarray.Dataset", apart: Sequence[str]) -> "xarray.Dataset":
-    for of in apart:
-        dim = f"{of}_term"
-        sizes = abs(both[f"{of}_terms"]) > SMALLEST * abs(both[of])
-        kept = sizes.any([d for d in sizes.dims if d != dim]).values
-        both = both.isel({dim: np.flatnonzero(kept)})
+    for quantity in apart:
+        dim = f"{quantity}_term"
+        sizes = abs(both[f"{quantity}_terms"]) > SMALLEST * abs(both[quantity])
+        nonzero = sizes.any([d for d in sizes.dims if d != dim]).values
+        both = both.isel({dim: np.flatnonzero(nonzero)})
     return both
 
 
@@ -250,13 +252,13 @@ def _flat(sweep: Evaluation, over: Sequence[str]) -> dict[str, Any]:
     entries = {name: _entry(sweep.graph, name, value) for name, value in stated.items()}
     for name in spec["axes"]:
         if name in over:
-            for own in _axis(sweep, name).inputs:
-                entries.pop(own, None)
+            for key in _axis(sweep, name).inputs:
+                entries.pop(key, None)
             continue
         axis = _axis(sweep, name)
-        numbers = {own: float(row[0]) for own, row in axis.numbers.items()}
-        entries |= {own: value for own, value in numbers.items() if not math.isnan(value)}
-        entries |= {own: row[0] for own, row in {**axis.options, **axis.records}.items()}
+        numbers = {key: float(row[0]) for key, row in axis.numbers.items()}
+        entries |= {key: value for key, value in numbers.items() if not math.isnan(value)}
+        entries |= {key: row[0] for key, row in {**axis.options, **axis.records}.items()}
     return entries
 
 
@@ -267,11 +269,11 @@ def _planned(entries: dict[str, Any], over: Sequence[str]) -> tuple[dict[str, An
         return entries, ""
     try:
         point = Evaluation(entries, {}, [USUAL])
-        found = best_layouts(point, USUAL, "min", LAYOUT, (), (), 1, Settings())
+        best = best_layouts(point, USUAL, "min", LAYOUT, (), (), 1, Settings())
     except InputError:  # no layout depends on the scenario, or too many do
         return entries, ""
-    layout = str(found[WHOLE].item())
-    return ({**entries, **inputs_of(found)}, layout) if layout else (entries, "")
+    layout = str(best[WHOLE].item())
+    return ({**entries, **inputs_of(best)}, layout) if layout else (entries, "")
 
 
 def _entry(graph: Graph, name: str, value: Any) -> Any:
@@ -282,18 +284,18 @@ def _entry(graph: Graph, name: str, value: Any) -> Any:
     return patterns.choice(name, value) if is_option else values.number(graph, name, value)
 
 
-def _meant(value: Any) -> Any:
+def _comparable(value: Any) -> Any:
     """An entry, and the record of an own label: the same label may mean another in each."""
     if not isinstance(value, FileLabel):
         return value
-    return value, value.record.digest, [*map(_meant, value.record.values.values())]
+    return value, value.record.digest, [*map(_comparable, value.record.values.values())]
 
 
 def _changes(
     flat: tuple[dict[str, Any], dict[str, Any]],
     names: Sequence[str],
     axes: Mapping[str, Any],
-    of: str,
+    quantity: str,
     good: "xarray.DataArray",
 ) -> tuple[Change, ...]:
     """The effect on a quantity of each entry that differs, where both scenarios are `good`."""
@@ -308,10 +310,10 @@ def _changes(
         entries = {n: entry for n, entry in flat[0].items() if n not in changed}
         entries |= {n: entry for n, entry in flat[1].items() if n in changed}
         try:
-            cube = Evaluation(entries, axes, [of]).evaluate(settings=Settings("numpy"))
+            cube = Evaluation(entries, axes, [quantity]).evaluate(settings=Settings("numpy"))
         except InputError:
             return np.nan
-        return cube[of].reset_coords(drop=True)
+        return cube[quantity].reset_coords(drop=True)
 
     with np.errstate(all="ignore"):
         # `good` becomes 1, or NaN where it is false
@@ -346,13 +348,13 @@ def _plain(value: Any) -> Any:
 
 
 def _inputs(
-    pair: Sequence[Evaluation], of: Sequence[str], stated: Sequence[str]
+    pair: Sequence[Evaluation], outputs: Sequence[str], stated: Sequence[str]
 ) -> tuple[tuple[str, float, float], ...]:
     """Numbers in use that differ because labels or defaults, not scenarios, set them."""
     used: dict[str, None] = {}
-    plans: list[Plan] = [sweep.with_outputs(of)._plan("numpy") for sweep in pair]
+    plans: list[Plan] = [sweep.with_outputs(outputs)._plan("numpy") for sweep in pair]
     for plan in plans:
-        for name in of:
+        for name in outputs:
             used |= dict.fromkeys(check_levers(plan, name, None))
     differing = []
     for name in used:

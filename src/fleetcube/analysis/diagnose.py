@@ -140,16 +140,16 @@ def diagnose(sweep: Evaluation, **measured: Any) -> Diagnosis:
     name, rate, given = _one(measured)
     _check_point(sweep)
     scenario = point(sweep)
-    of = [STEP, MFU, "hfu", rate, "memory_per_gpu", "memory_margin", REASON]
-    told = interval(Evaluation(scenario, {}, [*dict.fromkeys(of)]), None, Settings("numpy"))
-    now = {name: told[name].item() for name in told.variables}
+    names = [STEP, MFU, "hfu", rate, "memory_per_gpu", "memory_margin", REASON]
+    cube = interval(Evaluation(scenario, {}, [*dict.fromkeys(names)]), None, Settings("numpy"))
+    now = {name: cube[name].item() for name in cube.variables}
     step = now[STEP]
     if not 0 < step < math.inf:
         raise InputError(f"{STEP} is {step:g} here; change the scenario")
     time = given[STEP] if name == STEP else step * now[name] / given[name]
-    why = meanings(told[REASON].attrs, np.atleast_1d(now[REASON]))[0] if now[REASON] > 0 else ""
+    why = meanings(cube[REASON].attrs, np.atleast_1d(now[REASON]))[0] if now[REASON] > 0 else ""
     printed = now[MFU] * (given[rate] / now[rate]) * (time / step)
-    found = Diagnosis(
+    diagnosis = Diagnosis(
         measured=time,
         predicted=step,
         low=now.get(f"{STEP}_low", math.nan),
@@ -162,18 +162,18 @@ def diagnose(sweep: Evaluation, **measured: Any) -> Diagnosis:
         impossible=_impossible(scenario, time, now["hfu"] * step),
         counting=_counting(scenario, rate, now[MFU], printed),
     )
-    if found.impossible:
-        return found
+    if diagnosis.impossible:
+        return diagnosis
     layout, best = _best(scenario, step)
-    width = math.log(found.high / step) / pooled.NORMAL if found.high > step else _PART
+    width = math.log(diagnosis.high / step) / pooled.NORMAL if diagnosis.high > step else _PART
     changes = _changes(scenario, step)
-    if best is not None and not found.possible(best):
+    if best is not None and not diagnosis.possible(best):
         layout, best = "", None
     return replace(
-        found,
+        diagnosis,
         parts=_parts(scenario, time - step, width),
         causes=_causes(scenario, time, step),
-        changes=tuple(change for change in changes if found.possible(change)),
+        changes=tuple(change for change in changes if diagnosis.possible(change)),
         best=best,
         best_layout=layout,
     )
@@ -188,16 +188,18 @@ def _check_point(sweep: Evaluation) -> None:
 
 def _one(measured: Mapping[str, Any]) -> tuple[str, str, dict[str, float]]:
     """What was measured, a rate that was printed with it, or it again, and both in base units."""
-    known, rows = (STEP, *RATES), {}
+    allowed, rows = (STEP, *RATES), {}
     if len(measured) != 1 and {*measured} not in ({STEP, each} for each in _COUNTED):
-        raise InputError(f"give one measured value: {', '.join(known)}")
+        raise InputError(f"give one measured value: {', '.join(allowed)}")
     for name, given in measured.items():
-        if name not in known:
-            raise InputError(f"{name} is not measured of a step; {nearest(name, known, known[0])}")
+        if name not in allowed:
+            raise InputError(
+                f"{name} is not measured of a step; {nearest(name, allowed, allowed[0])}"
+            )
         rows[name] = values.number(PHYSICS, name, given)
         if not 0 < rows[name] < math.inf or (name in RATES[:2] and rows[name] > 1):
-            said = f"{name} = {given} is no measured value"
-            raise InputError(f"{said}; give it above 0, shares up to 1")
+            text = f"{name} = {given} is no measured value"
+            raise InputError(f"{text}; give it above 0, shares up to 1")
     rate = next((name for name in rows if name != STEP), STEP)
     return STEP if STEP in rows else rate, rate, rows
 
@@ -216,15 +218,15 @@ def _impossible(scenario: Mapping[str, Any], time: float, at_peak: float) -> str
     shortest = {"its operations at the peak of its GPUs": at_peak}
     shortest["its kernels at the highest rates known"] = fast["compute_time"].item()
     shortest |= {f"{name} at the bandwidths stated": fast[name].item() for name in _TRAFFIC}
-    over = {what: least / time - _ALIKE * (least != at_peak) for what, least in shortest.items()}
-    if not (what := next((what for what, times in over.items() if times > 1), "")):
+    over = {cause: least / time - _ALIKE * (least != at_peak) for cause, least in shortest.items()}
+    if not (cause := next((cause for cause, times in over.items() if times > 1), "")):
         return ""
-    times = shortest[what] / time
+    times = shortest[cause] / time
     work = {"n_gpus": times, "global_batch_size": 1 / times}
     stated = [f"{n} {in_command(options[n])}" for n in ("recompute", "precision")]
     stated += [f"{n} {numbers[n]:,.0f} (alone: {numbers[n] * k:,.1f})" for n, k in work.items()]
     return (
-        f"{what} would take {shortest[what]:.4g} s; not as it ran, or not as measured, is one of "
+        f"{cause} would take {shortest[cause]:.4g} s; not as it ran, or not as measured, is one of "
         f"{', '.join(stated)}, sequence, model, GPU, links and the measured value"
     )
 
@@ -234,11 +236,11 @@ def _counting(scenario: Mapping[str, Any], rate: str, mfu: float, printed: float
     if rate not in _COUNTED or abs(printed / mfu - 1) <= _ALIKE:
         return ""
     ways, free = INPUTS[_COUNTING].choices, {n: v for n, v in scenario.items() if n != _COUNTING}
-    found = Evaluation(free, {_COUNTING: [*ways]}, [MFU, "hfu"]).evaluate(settings=_ALL)
-    rows = [(f"{_COUNTING} = {way}", found[MFU].values[k]) for k, way in enumerate(ways)]
-    rows.append(("recomputation as well", found["hfu"].max().item()))
+    cube = Evaluation(free, {_COUNTING: [*ways]}, [MFU, "hfu"]).evaluate(settings=_ALL)
+    rows = [(f"{_COUNTING} = {way}", cube[MFU].values[k]) for k, way in enumerate(ways)]
+    rows.append(("recomputation as well", cube["hfu"].max().item()))
     tried = {f"{k:g} x {way}": k * count for k in (1, 2, 0.5) for way, count in rows}
-    like = " or ".join(said for said, count in tried.items() if abs(printed / count - 1) <= _ALIKE)
+    like = " or ".join(text for text, count in tried.items() if abs(printed / count - 1) <= _ALIKE)
     asked = f"how were operations counted? {rate} is {printed / mfu:.3g} times ours, like "
     return asked + (like or "no usual count: an input may not be as it ran")
 
@@ -268,14 +270,14 @@ def _causes(scenario: Mapping[str, Any], time: float, step: float) -> tuple[Caus
     """Values of single inputs at which the step takes the measured time, the likeliest first."""
     plan = Evaluation(scenario, {}, [STEP])._plan("numpy")
     numbers = frozen(plan)[1]
-    known: dict[str, tuple[float, float, bool]] = {}
+    widths: dict[str, tuple[float, float, bool]] = {}
     if plan.problem.found:
         posterior, cell = pooled.posterior(), auto.posterior_cell(stated_inputs(scenario))
         deviations = np.linalg.norm(posterior.at(cell)[1], axis=1).tolist()
-        known = {
+        widths = {
             s.input: (s.scale, deviations[s.place], s.is_share) for s in posterior.settings(cell)
         }
-    found = []
+    causes = []
     for name in (name for name in SUSPECTS if name in plan.structure.used):
         spec = {"scenario": scenario, "axes": {}, "outputs": [STEP]}
         needed = solve_spec(spec, name, Target(STEP, "=", time, "s"), None, False, _ALL)[
@@ -284,16 +286,16 @@ def _causes(scenario: Mapping[str, Any], time: float, step: float) -> tuple[Caus
         if math.isfinite(needed):
             now, row = numbers[name], INPUTS[name]
             assumed = (1.0, _ASSUMED, row.high == 1) if now else (1.0, _ADDED, False)
-            scale, width, is_share = known.get(name, assumed)
+            scale, width, is_share = widths.get(name, assumed)
             base = 0.0 if now else step if row.unit == "s" else 1.0
             apart = _apart((base + now) / scale, (base + needed) / scale, width, is_share)
-            found.append(Cause(name, now, needed, apart))
-    return tuple(sorted(found, key=lambda each: each.deviations))
+            causes.append(Cause(name, now, needed, apart))
+    return tuple(sorted(causes, key=lambda each: each.deviations))
 
 
 def _changes(scenario: Mapping[str, Any], step: float, most: int = 3) -> tuple[Change, ...]:
     """The changes of one input of the layout that bring most, of those that run."""
-    found = []
+    changes = []
     for name in OPEN:
         free = {key: value for key, value in scenario.items() if key != name}
         try:
@@ -303,8 +305,8 @@ def _changes(scenario: Mapping[str, Any], step: float, most: int = 3) -> tuple[C
             continue
         change = _change(best, step)
         if change is not None and change.step_ratio < 1 - _FELT:
-            found.append(change)
-    return tuple(sorted(found, key=lambda change: change.step_ratio)[:most])
+            changes.append(change)
+    return tuple(sorted(changes, key=lambda change: change.step_ratio)[:most])
 
 
 def _best(scenario: Mapping[str, Any], step: float) -> tuple[str, Change | None]:
@@ -318,10 +320,10 @@ def _best(scenario: Mapping[str, Any], step: float) -> tuple[str, Change | None]
 
 
 def _change(best: Any, step: float) -> Change | None:
-    own = best.isel(rank=0).squeeze(drop=True)
-    if own[REASON].item() or not own[STEP].notnull().item():
+    layout = best.isel(rank=0).squeeze(drop=True)
+    if layout[REASON].item() or not layout[STEP].notnull().item():
         return None
-    return Change(inputs_of(own), own[STEP].item() / step, own["memory_per_gpu"].item())
+    return Change(inputs_of(layout), layout[STEP].item() / step, layout["memory_per_gpu"].item())
 
 
 def _published(scenario: Mapping[str, Any], most: int = 3) -> tuple[Published, ...]:
@@ -336,14 +338,14 @@ def _published(scenario: Mapping[str, Any], most: int = 3) -> tuple[Published, .
         narrow = len({str(each.get("precision", "bf16")) for each in precisions}) > 1
         return abs(math.log(size / mine)) + abs(math.log(more)) / 4 + narrow
 
-    known = [pair for pair in zip(alike, sizes, strict=True) if pair[1] > 0 and mine > 0]
-    chosen = sorted(known, key=distance)[:most]
+    comparable = [pair for pair in zip(alike, sizes, strict=True) if pair[1] > 0 and mine > 0]
+    chosen = sorted(comparable, key=distance)[:most]
     ideal = predicted([((MFU, STEP), row.inputs) for row, _ in chosen])
     return tuple(
         Published(row.id, row.source, model, _gpus(row.inputs), size, mfu)
-        for (row, size), told in zip(chosen, ideal, strict=True)
-        if not isinstance(told, str)
-        for model, mfu in [(str(row.inputs.get("model", "")), told[0] * told[1] / row.measured)]
+        for (row, size), ours in zip(chosen, ideal, strict=True)
+        if not isinstance(ours, str)
+        for model, mfu in [(str(row.inputs.get("model", "")), ours[0] * ours[1] / row.measured)]
     )
 
 
@@ -358,5 +360,5 @@ def _gpus(inputs: Mapping[str, Any]) -> float:
 
 
 def _sizes(all_inputs: Sequence[Mapping[str, Any]]) -> list[float]:
-    told = predicted([(("parameters",), inputs) for inputs in all_inputs])
-    return [0.0 if isinstance(each, str) else each[0] for each in told]
+    counts = predicted([(("parameters",), inputs) for inputs in all_inputs])
+    return [0.0 if isinstance(each, str) else each[0] for each in counts]

@@ -60,32 +60,35 @@ def read_target(graph: Graph, target: Any) -> Target:
     """Read a target from text ("job_time <= 30 d", "step_time = compute_time") or {name: value}."""
     relation = "="
     if isinstance(target, Mapping) and len(target) == 1:
-        ((of, level),) = target.items()
+        ((name, level),) = target.items()
     elif isinstance(target, str) and (match := _TARGET.fullmatch(target)):
-        of, relation, level = match.groups()
+        name, relation, level = match.groups()
     else:
         raise InputError(
             f"{shown(target)} is not a condition: an output, one of <=, >= and =, and a value; "
             'write "job_time <= 30 d"'
         )
-    if not isinstance(of, str) or not is_quantity(graph, of) or values.unit_of(graph, of) == "flag":
-        if of in graph.inputs:
+    is_output = isinstance(name, str) and is_quantity(graph, name)
+    if not is_output or values.unit_of(graph, name) == "flag":
+        if name in graph.inputs:
             raise InputError(
-                f"target: {of} is an input, not an output; choose its values: {of}=..."
+                f"target: {name} is an input, not an output; choose its values: {name}=..."
             )
-        known = [name for name in graph.quantities if values.unit_of(graph, name) != "flag"]
-        raise InputError(f"target: {shown(of)} is not a numeric output; {nearest(str(of), known)}")
+        choices = [n for n in graph.quantities if values.unit_of(graph, n) != "flag"]
+        raise InputError(
+            f"target: {shown(name)} is not a numeric output; {nearest(str(name), choices)}"
+        )
     if isinstance(level, str) and is_quantity(graph, level):
-        if values.unit_of(graph, level) != values.unit_of(graph, of):
+        if values.unit_of(graph, level) != values.unit_of(graph, name):
             raise InputError(
-                f"target: {of} is in {values.unit_of(graph, of)} and {level} in "
+                f"target: {name} is in {values.unit_of(graph, name)} and {level} in "
                 f"{values.unit_of(graph, level)}; compare like with like"
             )
-        return Target(of, relation.replace("==", "="), level, "")
-    number = 0.0 if level == "0" else values.number(graph, of, level)
+        return Target(name, relation.replace("==", "="), level, "")
+    number = 0.0 if level == "0" else values.number(graph, name, level)
     if not math.isfinite(number):
-        raise InputError(f"target: {of} = {shown(level)} is not finite; give a finite target")
-    return Target(of, relation.replace("==", "="), number, values.unit_of(graph, of))
+        raise InputError(f"target: {name} = {shown(level)} is not finite; give a finite target")
+    return Target(name, relation.replace("==", "="), number, values.unit_of(graph, name))
 
 
 def read_condition(graph: Graph, argument: str, text: Any) -> Target:
@@ -103,13 +106,13 @@ def conditions_of(scenario: Mapping[str, Any], where: Names) -> list[Target]:
     return [read_condition(graph, "where", dates.as_time(text, since)) for text in texts]
 
 
-def also_judged(problem: Problem, plan: Plan) -> list[str]:
+def other_reasons(problem: Problem, plan: Plan) -> list[str]:
     """Reasons that judge the outputs of a plan beside the layout's."""
-    found = []
+    reasons = []
     for reason, size in ALSO_REASONS.items():
         if size in plan.structure.used and judges(problem, reason):
-            found.append(reason)
-    return found
+            reasons.append(reason)
+    return reasons
 
 
 def judges(problem: Problem, reason: str, *free: str) -> bool:
@@ -155,7 +158,7 @@ def judged(
         read.append(REASON)
     moved = sweep.with_outputs(list(dict.fromkeys(read)))
     plan = moved._plan(settings.engine, settings._mask)
-    also = also_judged(moved._problem, plan) if only else []
+    also = other_reasons(moved._problem, plan) if only else []
     conditions += [Target(name, "<=", 0.0, "1") for name in also]
     return moved.with_outputs([*moved._outputs, *also]) if also else moved, conditions
 
