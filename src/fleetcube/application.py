@@ -1,6 +1,6 @@
-"""What the engine asks of training jobs; the physics' graph names this module.
+"""Functions that the engine calls for training jobs; the physics' graph names this module.
 
-`grid/spec/application.py` says what each is.
+`grid/spec/application.py` documents each.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The memory of a GPU as an account, component by component and tensor by tensor."""
+"""Split the memory of a GPU into components and tensors."""
 
 import json
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ Row = tuple[str, float, str]
 
 
 def rows(point: Any) -> list[Row]:
-    """Lines of the account at one point with NEEDED: name, bytes and what makes it smaller, the
+    """Lines of the account at one point with NEEDED: name, bytes and inputs that reduce it,
     largest first. They add up to `memory_per_gpu`."""
     if several := [str(dim) for dim in point[WHOLE].dims]:
         raise InputError(f"an account is of one point; cut the axes: {', '.join(several)}=value")
@@ -48,7 +48,7 @@ def rows(point: Any) -> list[Row]:
 
 
 def _had(how: str, attrs: Mapping[Any, Any]) -> str:
-    """Of what makes a line smaller, what the software of a point has."""
+    """The inputs that reduce a line and that the software of a point supports."""
     entries = json.loads(attrs.get("fleetcube_catalog", "[]"))
     rows = [entry["values"].get("has", {}) for entry in entries if entry["kind"] == framework.KIND]
     parts = []

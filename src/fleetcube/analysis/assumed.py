@@ -1,4 +1,4 @@
-"""What decides an answer and is not stated: of a model's record, by default, of software's own."""
+"""Unstated inputs that decide an answer: from a model's record, defaults, or software."""
 
 from collections.abc import Collection
 

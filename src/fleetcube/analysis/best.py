@@ -1,4 +1,4 @@
-"""The best points of a grid, the best layouts, the best values in ranges: one question."""
+"""Find the best points of a grid, the best layouts, or the best values in ranges."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ def best(
     also: Names | None,
     settings: Settings,
 ) -> "xarray.Dataset":
-    """The best there is; see `Sweep.best`."""
+    """See `Sweep.best`."""
     k = None if k is None else check_count("k", k)
     over = None if over is None else [*dict.fromkeys(check_texts("over", over))]
     where, also = check_texts("where", where), check_texts("also", also)
@@ -80,7 +80,7 @@ def best(
 
 
 def _phase_layouts(layouts: "Mapping[str, xarray.Dataset | None]") -> "xarray.Dataset":
-    """The layouts of phases along `phase`; those that leave nothing open have none."""
+    """The layouts of phases along `phase`; phases that leave nothing open have none."""
     import xarray
 
     some = {
@@ -112,7 +112,7 @@ def _best_on_grid(
         sweep = with_headroom(sweep, searched)
     asked = [*names, *also]
     moved, conditions = judged(sweep, asked, where, settings, settings._answers_run)
-    # none depends on the layout, so that what cannot run is left out by its reason
+    # no name depends on the layout, so that infeasible points are left out by their reason
     apart = settings._mask and not {*names} & {*moved._plan(settings.engine, True).layout_dependent}
     some = narrowed(moved, over) if settings._mask else moved
     if not isinstance(outputs, str):

@@ -1,4 +1,4 @@
-"""Compare two scenarios: what changes, by how much, and because of which term."""
+"""Compare two scenarios: outputs that change, by how much, and because of which term."""
 
 import functools
 import math
@@ -62,7 +62,7 @@ class Comparison:
     `values` has each output over `scenario` (a, b) and the axes, and, for each decomposed quantity,
     `<name>_terms` over `<name>_term` as well. `changes` are the effects on `of` of the entries that
     differ; `inputs` are the numbers behind labels and defaults that differ: name, value in A, value
-    in B. `layouts` are those that were searched, where a side states none. `ratios` are intervals
+    in B. `layouts` are those that were searched if a side has none. `ratios` are intervals
     of B / A at a point, where known. `attributes` are those of each side's evaluation.
     """
 
@@ -91,11 +91,11 @@ def compare(
     both. `at` gives values of inputs, and of axes that only one has; other axes are cut in the
     middle, except those of `over`, which both have with the same points. The terms of step_time
     (s), job_time (s) and job_cost (USD) add up to the whole, as do their differences. At a point,
-    a side that states no degree of parallelism gets its fastest layout, which is then compared.
+    a side without a degree of parallelism gets its fastest layout, which is then compared.
     """
     _check_axes(a, b, at or {}, over)
     cuts = []
-    for sweep in (a, b):  # at what each has of `at`
+    for sweep in (a, b):  # at those entries of `at` that it has
         inputs = {*sweep._sizes, *values.known_names(sweep.graph)}
         place = {name: value for name, value in (at or {}).items() if name in inputs}
         cuts.append(cut(sweep, place, over))
@@ -123,7 +123,7 @@ def compare(
 def _shared(
     a: Evaluation, flat: Sequence[Mapping[str, Any]], differing: Sequence[str], names: Sequence[str]
 ) -> list[str]:
-    """Remarks on what outputs read, and both state alike for different GPUs or nodes."""
+    """Remarks on inputs in use that both state alike for different GPUs or nodes."""
     kinds = [(kind, row[kind]) for row in flat for kind in differing if kind in {*KINDS} & {*row}]
     notes = hardware.shared(kinds, {*flat[0]} & {*flat[1]} - {*differing})
     read = a.with_outputs(names)._plan("numpy").structure.used
@@ -263,7 +263,7 @@ def _flat(sweep: Evaluation, over: Sequence[str]) -> dict[str, Any]:
 
 
 def _planned(entries: dict[str, Any], over: Sequence[str]) -> tuple[dict[str, Any], str]:
-    """The entries with the fastest layout, and this in words, if they state nothing of it."""
+    """Entries without a layout get the fastest one, with its description."""
     stated = over or entries.keys() & {*DEGREES, patterns.LAYOUT} or phases.names(entries)
     if stated or not is_known(entries, {}, [USUAL]):
         return entries, ""

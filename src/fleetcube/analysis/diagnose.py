@@ -1,4 +1,4 @@
-"""Is a measured step what its job should reach, what would explain it, and what would mend it."""
+"""Compare a measured step with its prediction, explain it, and suggest changes."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ from .step_parts import Part, step_parts, values_of
 from .targets import Target
 
 STEP, MFU = "step_time", "mfu"
-# What may be measured of a step: of twice the time, half of these
+# Rates that may be measured: half as high if a step takes twice the time
 RATES = (MFU, "hfu", "model_flops_per_gpu", "tokens_per_second")
 # Inputs that slow a step when they are worse than assumed
 SUSPECTS = (
@@ -51,7 +51,7 @@ SUSPECTS = (
     *("data_parallel_overlap", "expert_parallel_overlap", "serial_time_per_step"),
 )
 _ALL = Settings("numpy", "include")
-# Deviations assumed: of what auto did not find, of what adds to 0, of a step without interval
+# Assumed deviations: of inputs that auto did not infer, of added times, of a step without interval
 _ASSUMED, _ADDED, _PART = 0.5, 0.1, 0.2
 _COUNTING, _COUNTED = "flops_counting", (MFU, "model_flops_per_gpu")
 _ALIKE = 0.03  # of a count of operations or a shortest time, below which two are the same
@@ -63,17 +63,17 @@ _FEWEST_PARTS = 1e-3  # of a step, below which a part is not named
 
 @dataclass(frozen=True)
 class Cause:
-    """What, alone, would explain a measured step: its value now, the one needed, how unlikely."""
+    """An input that alone would explain a step: its value, the one needed, how unlikely."""
 
     name: str
     now: float
     needed: float
-    deviations: float  # between the two, of what is known of it
+    deviations: float  # between the two, in those of the input
 
 
 @dataclass(frozen=True)
 class Change:
-    """Other inputs of the layout: what they give as a share of the step, and the memory."""
+    """Other inputs of the layout: the step with them as a share of now, and the memory."""
 
     inputs: Mapping[str, Any]
     step_ratio: float
@@ -94,7 +94,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A measured step beside what is predicted [s], causes and changes, unless it is impossible."""
+    """A measured step compared with its prediction [s], with causes and changes if possible."""
 
     measured: float
     predicted: float
@@ -106,7 +106,7 @@ class Diagnosis:
     published: tuple[Published, ...]
     reason: str  # why the job cannot run; empty where it can
     impossible: str  # why no such step is; empty where one may be
-    counting: str  # what is to ask about how operations were counted; empty where all is clear
+    counting: str  # a question on how operations were counted; empty if that is clear
     parts: tuple[Cause, ...] = ()
     causes: tuple[Cause, ...] = ()
     changes: tuple[Change, ...] = ()
@@ -118,11 +118,11 @@ class Diagnosis:
 
     @property
     def inside(self) -> bool:
-        """Whether the measured step is inside the predicted interval."""
+        """True if the measured step is inside the predicted interval."""
         return self.low <= self.measured <= self.high
 
     def possible(self, change: Change) -> bool:
-        """Whether a change, as much faster than measured as than predicted, keeps below peak."""
+        """True if a change that helps the measured step as the predicted one stays below peak."""
         return self.mfu / change.step_ratio <= 1
 
 
@@ -187,7 +187,7 @@ def _check_point(sweep: Evaluation) -> None:
 
 
 def _one(measured: Mapping[str, Any]) -> tuple[str, str, dict[str, float]]:
-    """What was measured, a rate that was printed with it, or it again, and both in base units."""
+    """Name of the measured value, the rate printed with it (or itself), and both in base units."""
     allowed, rows = (STEP, *RATES), {}
     if len(measured) != 1 and {*measured} not in ({STEP, each} for each in _COUNTED):
         raise InputError(f"give one measured value: {', '.join(allowed)}")
@@ -205,7 +205,7 @@ def _one(measured: Mapping[str, Any]) -> tuple[str, str, dict[str, float]]:
 
 
 def _impossible(scenario: Mapping[str, Any], time: float, at_peak: float) -> str:
-    """Why a step cannot take a time, and what may be wrong; `at_peak` is that of operations."""
+    """Why a step cannot take a time, and likely errors; `at_peak`: its operations' time at peak."""
     plan = Evaluation(scenario, {}, ["compute_time", *_TRAFFIC])._plan("numpy")
     options, numbers = plan.cases[0].options, frozen(plan)[1]
     cell = auto.posterior_cell(stated_inputs(scenario))
@@ -232,7 +232,7 @@ def _impossible(scenario: Mapping[str, Any], time: float, at_peak: float) -> str
 
 
 def _counting(scenario: Mapping[str, Any], rate: str, mfu: float, printed: float) -> str:
-    """What to ask where a rate as printed is another share of peak than by our count."""
+    """A question if a printed rate is another share of peak than by our count."""
     if rate not in _COUNTED or abs(printed / mfu - 1) <= _ALIKE:
         return ""
     ways, free = INPUTS[_COUNTING].choices, {n: v for n, v in scenario.items() if n != _COUNTING}
@@ -246,7 +246,7 @@ def _counting(scenario: Mapping[str, Any], rate: str, mfu: float, printed: float
 
 
 def _parts(scenario: Mapping[str, Any], gap: float, deviation: float) -> tuple[Cause, ...]:
-    """The smallest parts of the step, and what each would take if it alone made the gap."""
+    """The smallest parts of the step, and the time of each if it alone caused the gap."""
     whole = step_parts(values_of(scenario, {}))
     rows = [
         Cause(part.name, now, now + gap, _apart(now, now + gap, deviation))
@@ -294,7 +294,7 @@ def _causes(scenario: Mapping[str, Any], time: float, step: float) -> tuple[Caus
 
 
 def _changes(scenario: Mapping[str, Any], step: float, most: int = 3) -> tuple[Change, ...]:
-    """The changes of one input of the layout that bring most, of those that run."""
+    """The feasible changes of one layout input that save most."""
     changes = []
     for name in OPEN:
         free = {key: value for key, value in scenario.items() if key != name}

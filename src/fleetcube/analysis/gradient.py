@@ -89,7 +89,7 @@ _HELD = "efficiencies stay as calibrated here; a run with another value calibrat
 
 
 def is_held(plan: Plan, name: str) -> bool:
-    """Whether auto's coefficients, held constant, would change with the input."""
+    """True if calibration "auto" would pick other coefficients if this input changed."""
     return bool(plan.problem.found) and without_phase(name) in CELL_INPUTS
 
 

@@ -32,7 +32,7 @@ _PLACES = np.linspace(-1.0, 1.0, 5)
 
 
 def is_predicted(plan: Plan) -> bool:
-    """Whether the interval of a prediction affects any of the outputs."""
+    """True if the interval of a prediction affects any of the outputs."""
     return any(errors(plan, name) for name in stream.numeric(plan))
 
 
@@ -114,8 +114,7 @@ def _moved(
 
 
 def _counts(mean: Any, low: Any, high: Any) -> tuple[Any, Any]:
-    """Ends of the interval of a count that is Poisson's around a mean, of which `low` and `high`
-    are the ends: a lognormal one."""
+    """Interval of a Poisson count whose lognormal mean lies between `low` and `high`."""
     means = np.asarray(mean.values, float)
     spread = np.broadcast_to(np.log(high / low) / (2 * NORMAL), means.shape)
     sides = []

@@ -1,4 +1,4 @@
-"""The nearest that can run, where nothing can: another cluster, another batch, another layout."""
+"""The nearest feasible cluster, batch or layout, if nothing can run."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -33,8 +33,8 @@ _NOT_DIVIDED = {"gpus_not_divisible", "batch_not_divisible", "batch_smaller_than
 
 
 def nearest(scenario: Mapping[str, Any], output: str, search: Sequence[str] = ()) -> str:
-    """What of a point cannot run, and the nearest that can, in one line; empty if it can run, or
-    that is unknown. `search` names the inputs that are searched at the point (see `Sweep.best`)."""
+    """Why a point cannot run, and the nearest that can, in one line; empty if it can run, or that
+    is unknown. `search` names the inputs that are searched at the point (see `Sweep.best`)."""
     sweep = Evaluation(scenario, {}, [output])
     if not is_known(scenario, {}, [REASON]):
         return ""
@@ -108,8 +108,8 @@ def _reasons(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> Any:
 
 
 def _around(value: float, unit: int, each: int) -> tuple[Array, float]:
-    """Whole multiples of a unit within a factor of a value, the nearest first, and in what those
-    come that are farther than `each` units."""
+    """Whole multiples of a unit within a factor of a value, nearest first, and the step of those
+    farther than `each` units."""
     first, last = max(1, value / _FAR // unit), min(value * _FAR, values.MOST_EXACT - 1) // unit
     coarse = 2.0 ** math.ceil(math.log2(max(1, (last - first) / each)))
     near = value // unit + np.arange(-each, each + 1.0)
@@ -123,7 +123,7 @@ def _around(value: float, unit: int, each: int) -> tuple[Array, float]:
 def _first(
     scenario: Mapping[str, Any], output: str, search: Sequence[str], name: str, values: Array
 ) -> float | None:
-    """The first of some values of an input at which anything can run, with what divides them."""
+    """The first of some values of an input at which any candidate can run."""
     others = {key: value for key, value in scenario.items() if key != name}
     start, size, done = 0, 32, 0
     while start < len(values):

@@ -1,4 +1,4 @@
-"""Result of simulating a pipeline schedule: when each stage computes what."""
+"""Result of simulating a pipeline schedule: the passes of each stage and their times."""
 
 from dataclasses import dataclass
 from typing import NamedTuple

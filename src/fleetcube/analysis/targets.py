@@ -1,4 +1,4 @@
-"""What can run: the one rule of every answer.
+"""Targets and conditions, and the one rule of every answer.
 
 An answer is a point whose `infeasible_reason` is 0, that fits in memory even if the model of it is
 wrong by its error where the search decides that, and that keeps to the conditions asked for.
@@ -107,7 +107,7 @@ def conditions_of(scenario: Mapping[str, Any], where: Names) -> list[Target]:
 
 
 def other_reasons(problem: Problem, plan: Plan) -> list[str]:
-    """Reasons that judge the outputs of a plan beside the layout's."""
+    """Feasibility reasons other than the layout's that apply to these outputs."""
     reasons = []
     for reason, size in ALSO_REASONS.items():
         if size in plan.structure.used and judges(problem, reason):
@@ -116,14 +116,14 @@ def other_reasons(problem: Problem, plan: Plan) -> list[str]:
 
 
 def judges(problem: Problem, reason: str, *free: str) -> bool:
-    """Whether all that a reason needs is known, but for inputs that are sought."""
+    """True if a reason can be evaluated, given the free inputs."""
     with contextlib.suppress(InputError):
         return bool(Plan(problem, [reason], "numpy", free=free).outputs)
     return False
 
 
 def whole_unit(problem: Problem, name: str) -> int:
-    """What a count comes in: GPUs in whole nodes, as large as the scenario says."""
+    """The step of a count: GPUs come in whole nodes of `gpus_per_node`."""
     unit = UNITS.get(without_phase(name), "")
     rows: list[Any] = [problem.constants.get(unit, 1.0)]
     rows += [axis.numbers[unit] for axis in problem.axes if unit in axis.numbers]
@@ -132,8 +132,8 @@ def whole_unit(problem: Problem, name: str) -> int:
 
 
 def with_headroom(sweep: Kind, searched: Mapping[str, Any]) -> Kind:
-    """The same, refusing what fits only within the error of a limit, if what is searched decides
-    that and the spec does not state it."""
+    """The sweep with `memory_headroom` on, if the searched inputs decide whether a job fits in
+    memory and the spec does not state it."""
     spec: Any = sweep.spec
     scenario = {name: value for name, value in spec["scenario"].items() if name not in searched}
     axes = {**spec["axes"], **searched}
@@ -147,8 +147,8 @@ def with_headroom(sweep: Kind, searched: Mapping[str, Any]) -> Kind:
 def judged(
     sweep: Kind, names: Sequence[str], where: Names, settings: Settings, only: bool
 ) -> tuple[Kind, list[Target]]:
-    """A sweep of some outputs, those of conditions, and reasons if these are known; the conditions,
-    and, of answers (`only`), those of reasons that the plan does not mask by."""
+    """A sweep with the outputs, those of conditions and the feasibility reason, and the conditions;
+    with `only` also conditions on reasons that the plan does not mask by."""
     spec: Any = sweep.spec
     conditions = conditions_of(spec["scenario"], where)
     read = [*names, *(name for each in conditions for name in each.outputs)]
@@ -164,8 +164,8 @@ def judged(
 
 
 def narrowed(sweep: Kind, over: Names | None) -> Kind:
-    """The same with one point of each axis searched if no point of these can run, which is known at
-    once where few of many axes decide it: a search would find it out at the end."""
+    """The sweep cut to one point of each searched axis if no point can run. This is quick to see if
+    few axes decide it; a search would see it only at its end."""
     if sweep.points < WORTH or REASON not in sweep._plan().outputs:
         return sweep
     plan = sweep.with_outputs(REASON)._plan()
@@ -178,7 +178,7 @@ def narrowed(sweep: Kind, over: Names | None) -> Kind:
 
 
 def _some_run(plan: Plan) -> bool:
-    """Whether any point can run, block by block until one can."""
+    """True if any point can run; stops at the first block with one."""
     dims, room = plan.out_dims[REASON], Room([REASON])
     with np.errstate(all="ignore"):
         return any(

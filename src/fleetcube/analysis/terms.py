@@ -102,6 +102,6 @@ def given(sweep: Evaluation, cube: "xarray.Dataset", name: str) -> "xarray.DataA
 
 
 def _computed(pair: Sequence[Evaluation], quantity: str, name: str) -> bool:
-    """Whether both compute a quantity needed by `of` at every point, rather than being given it."""
+    """True if both compute `name`, which `quantity` needs, at every point: it is not given."""
     plans = [sweep.with_outputs([quantity])._plan("numpy") for sweep in pair]
     return all(name in case.formulas for plan in plans for case in plan.cases)

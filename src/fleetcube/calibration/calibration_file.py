@@ -62,7 +62,7 @@ def step_values(fit: StepFit) -> dict[str, Any]:
 
 
 def jobs_of(fit: StepFit) -> list[dict[str, Any]]:
-    """What the steps of each job have in common beside the values, as a file states it."""
+    """Properties that the steps of each job share in addition to the values, as in a file."""
     jobs = fit.jobs if isinstance(fit, Update) else ()
     return [
         {

@@ -30,7 +30,7 @@ class Shares:
     """Parameters common to measured fabrics. Fitted by docs/make/all_reduces.py.
 
     `alone` and `per_hop` multiply NCCL's start-up inside a node, and the fabric's latency; `cloud`
-    is that latency [s] if the data sheet states none. `ring`, `reducing` and `nic` are shares of
+    is that latency [s] if the data sheet has none. `ring`, `reducing` and `nic` are shares of
     the data sheet's bandwidth. `startup_spread` and `wire_spread` are standard deviations of the
     logarithms over fabrics, `noise` that of times about the law.
     """
@@ -106,7 +106,7 @@ class Sheet:
 
     @property
     def inside(self) -> bool:
-        """Whether the data sheet makes links inside domains slower than those between them."""
+        """True if links inside domains are slower, by the data sheet, than those between them."""
         seconds = self.reducing_seconds if self.reducing else self.ring_seconds
         return self.domains == 1 or seconds >= self.nic_seconds
 

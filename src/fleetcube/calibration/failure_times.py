@@ -1,4 +1,4 @@
-"""From events to mean times between failures: by part, with what few events leave open."""
+"""Mean times between failures by part, from events, with the uncertainty of few events."""
 
 import math
 import re
@@ -102,7 +102,7 @@ def failures(
 
 
 def _counted(log: Log, parts: Mapping[str, str]) -> tuple[list[Event], list[str]]:
-    """The events of a log, each once, and remarks on what is left out."""
+    """The events of a log, each once, and remarks on those left out."""
     labelled = [replace(e, part=parts.get(e.kind.lower(), e.part)) for e in log.events]
     failed = [event for event in labelled if event.part != NO_FAILURE and event.count]
     events, repeated = merged(failed)

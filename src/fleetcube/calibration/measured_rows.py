@@ -1,4 +1,4 @@
-"""Measured rows in the documented format: inputs by their public names, and what was measured.
+"""Measured rows in the documented format: inputs by their public names, and measured values.
 
 A CSV has a column for each input and each measured output, or `of` and `measured`; JSON is the same
 as a list of objects, optionally with `inputs` and `measured` as nested objects.

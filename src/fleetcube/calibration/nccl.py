@@ -129,7 +129,7 @@ def parse_log(text: str) -> Log:
 
 
 def _header(log: Log, line: str) -> None:
-    """Record what a line states about its test."""
+    """Record the properties of a test that a line gives."""
     if "concluded" in line or "NCCL INFO" in line:
         return
     test = log.tests[-1]
@@ -357,7 +357,7 @@ def _collective(named: set[str | None], wanted: str | None) -> str:
 
 
 def _agrees(row: Row, share: float) -> bool:
-    """Whether the bus bandwidth is the algorithm bandwidth times a share, within printed digits."""
+    """True if bus bandwidth is algorithm bandwidth times a share, within printed digits."""
     return row.algbw[0] * share * 0.999 <= row.busbw[1] and (
         row.busbw[0] <= row.algbw[1] * share * 1.001
     )

@@ -1,7 +1,7 @@
-"""Kernels and links timed alone on a user's GPUs: what to time for a job, and what it says.
+"""Kernels and links timed alone on a user's GPUs: choose them for a job, and fit to the times.
 
 In the posterior of published steps a coefficient is a share of what kernels reach alone on a GPU,
-or of its data sheet. So each is multiplied by what these kernels reach over what is known of them.
+or of its data sheet. So each is multiplied by the measured over the expected rate of its kernels.
 """
 
 import json
@@ -53,7 +53,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Probe:
-    """What a script measured: `rows` have the kernel, its size and its seconds."""
+    """Measurements of a script: `rows` have the kernel, its size and its seconds."""
 
     framework: str
     gpu: str
@@ -102,7 +102,7 @@ def job_of(spec: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def sizes_of(scenario: Mapping[str, Any]) -> dict[str, Any]:
-    """What a script times for a job: sizes on one GPU. Raises InputError."""
+    """Sizes on one GPU of the kernels that a script times for a job. Raises InputError."""
     problem, computed = _problem(scenario)
 
     def value(name: str) -> int:
@@ -159,7 +159,7 @@ def sizes_of(scenario: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _side(length: float) -> int:
-    """A side that kernels take as they are: of whole 64s."""
+    """A side as a multiple of 64, which kernels do not pad."""
     return max(round(length / 64) * 64, 64)
 
 
@@ -171,7 +171,7 @@ def script(scenario: Mapping[str, Any]) -> str:
 
 
 def parse_probe(text: str, path: str) -> Probe:
-    """What a script wrote. Raises InputError."""
+    """Read the output of a script. Raises InputError."""
     where = f"{path!r} is no probe that can be read"
     try:
         content = json.loads(text)
@@ -193,7 +193,7 @@ def parse_probe(text: str, path: str) -> Probe:
 
 
 def fit_probe(probe: Probe, scenario: Mapping[str, Any]) -> ProbeFit:
-    """The coefficients of a scenario whose kernels reach what was measured. Raises InputError."""
+    """Coefficients of a scenario at the measured rates of its kernels. Raises InputError."""
     posterior = pooled.posterior()
     cell = auto.posterior_cell(stated_inputs(scenario))
     network = network_of(scenario)
@@ -256,7 +256,7 @@ def _layer(scenario: Mapping[str, Any]) -> float:
 
 
 def _timings(probe: Probe, scenario: Mapping[str, Any], cell: pooled.Cell) -> Sequence[Timing]:
-    """What was measured of each kind of kernel, and what is expected of it on the GPU."""
+    """Measured and expected time of each kind of kernel on the GPU."""
     posterior, timings = pooled.posterior(), []
     problem, _ = _problem(scenario)
     bits = {"16 bits": "bf16", "8 bits": "fp8"}.get(cell.precision)
@@ -319,7 +319,7 @@ def _timings(probe: Probe, scenario: Mapping[str, Any], cell: pooled.Cell) -> Se
 def _notes(
     probe: Probe, timings: Sequence[Timing], cell: pooled.Cell, stated: Sequence[str]
 ) -> list[str]:
-    """Remarks on a GPU of the node that is slower than the others, and on what was not timed."""
+    """Remarks on a GPU slower than the others of its node, and on kernels not timed."""
     notes = [f"timed by {probe.framework} on {probe.gpu}"]
     if cell.gpu and not cell.gpu.startswith("tpu") and cell.gpu not in probe.gpu.lower():
         notes.append(f"the scenario's GPU is {cell.gpu}: are the times of the same GPU?")

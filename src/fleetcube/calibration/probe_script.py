@@ -1,4 +1,4 @@
-"""What the GPUs of one node reach alone, at the sizes of a job.
+"""Time kernels and links of one node's GPUs, at the sizes of a job.
 
 Written by `fleetcube probe`; needs PyTorch or JAX and nothing else. Some minutes on an idle node:
 
@@ -282,7 +282,7 @@ def measure(kernels: Any, sizes: Any, seconds: float) -> list[dict[str, Any]]:
 
 
 def _lazy_run(make: Callable[[], Run]) -> Run:
-    """A kernel whose data are made at its first run, so that what fails there is left out."""
+    """A kernel that allocates its data at its first run, so that failures there are left out."""
     built: list[Run] = []
 
     def run() -> Any:

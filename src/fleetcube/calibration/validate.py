@@ -39,7 +39,7 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Validation:
-    """Predictions and measurements: accuracies by group, rows, and what was left out."""
+    """Predictions and measurements: accuracies by group, rows, and left-out records."""
 
     groups: tuple[Accuracy, ...]
     rows: tuple[Compared, ...]

@@ -53,7 +53,7 @@ _MOST_WIDE = 1 << 20  # error factors along axes of sizes; beyond, those of the 
 @dataclass(frozen=True)
 class Inferred:
     """Result of auto: inputs and options over the axes named next to them, their records, remarks.
-    `per_decade`: what each decade outside the published sizes adds to the log error factor."""
+    `per_decade`: increase of the log error factor per decade outside the published sizes."""
 
     rows: Mapping[str, tuple[tuple[str, ...], Array]]
     records: Mapping[str, Record]
@@ -110,9 +110,8 @@ def infer(
 
 
 def is_default(axes: Sequence[Axis], labels: Mapping[str, str], stated: Collection[str]) -> bool:
-    """Whether auto applies although no calibration is named. It needs a GPU by name and a model of
-    known shape, and a scenario that does not determine compute time by a calibration, a share of
-    peak, a compute model, or that time itself."""
+    """True if auto applies without a named calibration: a GPU is named, the model's shape is given,
+    and neither a calibration, a share of peak, a compute model nor a time sets compute time."""
     names = {*labels, *stated}
     if names & COMPUTE or not names & {"gpu", "node"}:
         return False
@@ -168,7 +167,7 @@ def input_auto_depends_on(axis: Axis) -> str:
 def point_values(
     stated: Mapping[str, Any], axis: Axis | None = None, k: int = 0
 ) -> tuple[dict[str, Any], Record, str]:
-    """What auto sets at one point of an axis: values, their record, and a remark."""
+    """Values that auto sets at one point of an axis, their record, and a remark."""
     cell = posterior_cell({**stated, **(values_at(axis, k) if axis else {})})
     entry = _coefficients(cell)
     return dict(entry.values), entry, f"calibration auto: {entry.title}"
@@ -200,7 +199,7 @@ def fitted_to(label: str) -> pooled.Cell | None:
 
 
 def nearest(cell: pooled.Cell) -> list[str]:
-    """How the nearest published steps differ from a scenario."""
+    """Differences between a scenario and the nearest published steps."""
     unlike = []
     for name in _posterior().cells:
         software, layers, gpu, precision = name.split(", ")
@@ -216,7 +215,7 @@ def weight(differing: Sequence[str]) -> int:
 
 
 def differences(fitted: pooled.Cell, cell: pooled.Cell) -> list[str]:
-    """How a calibration's steps differ from a scenario."""
+    """Differences between a calibration's steps and a scenario."""
     pairs = {
         "precision": (fitted.precision, cell.precision),
         "GPU": (fitted.gpu, cell.gpu),
@@ -310,8 +309,8 @@ def job_of(stated: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def measured_job(label: str, stated: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The job of a calibration that a scenario is of, if any: of its labels, its shape, and the
-    software, layers, GPU and precision of its steps. What is not stated of a shape may be any."""
+    """The calibration's job that a scenario describes, if any: same labels, shape, and software,
+    layers, GPU and precision of its steps. Sizes that the scenario leaves open match any."""
     jobs = record("calibration", label).values.get("jobs", ())
     if not jobs:
         return None
@@ -333,8 +332,8 @@ def factors_of_job(
     explicit: Collection[str],
     free: Collection[str],
 ) -> tuple[Mapping[str, tuple[tuple[str, ...], Array]], list[str]]:
-    """A calibration's factor of its own jobs' steps, and its error factor, along the axes, and a
-    remark; none where it has no jobs or the factor is stated. What is sought tells no job."""
+    """A calibration's factor of its own jobs' steps and its error factor along the axes, with a
+    remark. Empty if it has no jobs or the factor is stated; free inputs identify no job."""
     values = record("calibration", label).values
     if "jobs" not in values or STEP_FACTOR in {*explicit, *free}:
         return {}, []
@@ -365,7 +364,7 @@ def factors_of_job(
 
 
 def check_jobs_alone(axis: Axis, axes: Sequence[Axis]) -> None:
-    """Refuse calibrations of jobs along an axis if what tells the job varies along another."""
+    """Refuse calibrations of jobs along an axis if inputs that identify the job vary elsewhere."""
     labels = axis.records["calibration"]
     if not any("jobs" in record("calibration", label).values for label in labels):
         return
@@ -410,7 +409,7 @@ def _posterior() -> pooled.Posterior:
 
 
 def values_at(axis: Axis, k: int) -> dict[str, Any]:
-    """What an axis sets at one of its points; NaN and None are left to other sources."""
+    """Values of an axis at one of its points, without NaN and None, which other sources fill."""
     rows: Iterator[tuple[str, Any]] = itertools.chain(
         axis.numbers.items(), axis.options.items(), axis.records.items()
     )
@@ -429,7 +428,7 @@ def _widened(
     factors: Array,
     free: Collection[str],
 ) -> tuple[tuple[tuple[str, ...], Array], list[str]]:
-    """Error factors, widened outside the published sizes, and remarks that say why."""
+    """Error factors, widened outside the published sizes, and remarks that explain it."""
     names = [axis.name for axis in along]
     logs, remarks = elementary.log(factors), []
     decades: Array = np.zeros(factors.shape)
@@ -517,7 +516,7 @@ def _on_sheets(
 
 
 def _with_gpu(kind: str, label: str) -> Mapping[str, Any]:
-    """What a label sets; for a node also what its GPU sets."""
+    """Values of a label; for a node also those of its GPU."""
     sheet = record(kind, label).values
     gpu = sheet.get("gpu")
     return {**record("gpu", gpu).values, **sheet} if isinstance(gpu, str) else sheet

@@ -37,12 +37,12 @@ def start_of(scenario: Mapping[str, Any]) -> date | None:
 
 
 def end(start: date, seconds: float) -> str:
-    """The last day of a job that starts at the beginning of `start`; in words if it never ends."""
+    """The last day of a job that starts on the morning of `start`; "never" if it never ends."""
     return _later(start, math.ceil(seconds / _DAY) - 1 if math.isfinite(seconds) else seconds)
 
 
 def begin(start: date, seconds: float) -> str:
-    """The first day of what follows `seconds` after the beginning of `start`; in words if never."""
+    """Start date plus `seconds`; "never" if infinite."""
     return _later(start, math.floor(seconds / _DAY) if math.isfinite(seconds) else seconds)
 
 

@@ -1,4 +1,4 @@
-"""What a framework can run, by its record: searches keep to it, scenarios outside are told."""
+"""Layouts that a framework supports: searches obey it, other scenarios get a remark."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
@@ -15,7 +15,7 @@ KIND, _STAGES = "software", "pipeline_parallel"
 def supported_values(
     records: Iterable[Record], name: str, row: Sequence[Any], divides: Callable[[str, Any], bool]
 ) -> list[Any]:
-    """The candidates of an input that all frameworks of a sweep have."""
+    """The candidates of an input that all frameworks of a sweep support."""
     for record in (each for each in records if each.kind == KIND):
         has = record.values.get("has", {}).get(name)
         if has is not None:
@@ -30,7 +30,7 @@ def supported_values(
 def with_stages(
     records: Iterable[Record], candidates: dict[str, list[Any]], stated: Mapping[str, Any]
 ) -> None:
-    """Keep candidates to what runs with pipeline stages, where these are searched or stated."""
+    """Drop candidates that cannot run with pipeline stages, if these are searched or stated."""
     for record in (each for each in records if each.kind == KIND):
         for name, row in record.values.get("pipelined", {}).items():
             if _STAGES in candidates and stated.get(name, row[0]) not in row:
@@ -42,7 +42,7 @@ def with_stages(
 def notes(
     records: Iterable[Record], stated: Mapping[str, Any], axes: Sequence[Axis]
 ) -> dict[str, str]:
-    """Remarks on stated inputs that a framework lacks, by input."""
+    """Remarks on stated inputs that a framework does not support, by input."""
     return {
         name: f"{record.label} ({record.values['version']}) has {name} {had}, not {_shown(wrong)}"
         for record in records
@@ -54,7 +54,7 @@ def notes(
 def _unsupported_inputs(
     record: Record, stated: Mapping[str, Any], axes: Sequence[Axis]
 ) -> Iterator[tuple[str, str, Any]]:
-    """Inputs told outside of what a framework has: the input, what it has, and what is told."""
+    """Unsupported inputs: name, supported values, stated value."""
     values = record.values
     of_stages = values.get("pipelined", {}) if stated.get(_STAGES, 1) > 1 else {}
     for name, row in [*values.get("has", {}).items(), *of_stages.items()]:

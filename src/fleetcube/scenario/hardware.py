@@ -1,4 +1,4 @@
-"""What hardware comes in: slices of a torus, a node's own network cards, whole nodes and racks."""
+"""Units of hardware: slices of a torus, a node's own network cards, whole nodes and racks."""
 
 import bisect
 import functools
@@ -81,7 +81,7 @@ def _published_shapes(shapes: str, chips: int) -> list[tuple[int, int, int]]:
 
 
 def _unpublished(shapes: str, largest: float, chips: float) -> str:
-    """What is said of chips that come in no slices, with the nearest numbers that do."""
+    """Message for a number of chips without a slice, with the nearest numbers that have one."""
     below = range(math.ceil(chips) - 1, 0, -1)
     above = range(math.floor(chips) + 1, 4 * math.ceil(chips) + 1)
     each = [
@@ -98,7 +98,7 @@ def in_slices(
     explicit: Collection[str],
     free: Collection[str],
 ) -> Derived:
-    """The torus of chips that come in slices, where the scenario does not state it."""
+    """The torus of chips sold in slices, if the scenario does not state it."""
     varying = [axis for axis in axes if {*axis.inputs} & {*_KINDS, CHIPS, DOMAIN}]
     names = {(kind, label) for kind, label in labels.items() if kind in _KINDS}
     names |= {
@@ -145,7 +145,7 @@ def in_slices(
 
 
 def _sheets(point: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """What the records of the GPU and of the node say at a point."""
+    """Values of the GPU's and of the node's record at a point."""
     host = record("node", point["node"]).values if "node" in point else {}
     label = point.get("gpu", host.get("gpu"))
     return (record("gpu", label).values if label else {}), host
@@ -154,7 +154,7 @@ def _sheets(point: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, A
 def node_networks(
     axes: list[Axis], labels: Mapping[str, str], explicit: Collection[str]
 ) -> tuple[list[Axis], dict[str, str], dict[str, str]]:
-    """Axes and labels of the nodes' own network cards where no fabric is stated, and a remark."""
+    """Axes and labels of the nodes' own network cards if no fabric is stated, and a remark."""
     fitted = record("calibration", labels.get("calibration", NONE)).values
     if {_LINK, NETWORK} & {*explicit, *labels, *fitted}:
         return axes, {}, {}
@@ -177,7 +177,7 @@ def node_networks(
 
 
 def counted(axes: Sequence[Axis], constants: Mapping[str, float], free: Collection[str]) -> Derived:
-    """The network of a job in one node, which needs none; a remark on nodes and racks in part."""
+    """The network of a job in one node, which needs none; a remark on partly used nodes."""
     given = {*constants, *(name for axis in axes for name in axis.numbers)}
     varying = [axis for axis in axes if {*axis.numbers} & {CHIPS, NODE, DOMAIN}]
     if CHIPS in free or CHIPS not in given or math.prod(axis.size for axis in varying) > 16 * _MOST:

@@ -97,7 +97,7 @@ def modules(text: Any) -> dict[str, Any]:
 
 
 def spelled_axis(graph: Graph, name: str, points: Any) -> Spelled | None:
-    """An axis of patterns, or of what runs again with modules by their names; None for others."""
+    """An axis of patterns, or of `recompute` with modules by name; None for other axes."""
     if name == NAME:
         rows = [counts(point) for point in points]
         if any(row.keys() != rows[0].keys() for row in rows):
@@ -124,13 +124,13 @@ def spelled_rows(graph: Graph, rows: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def choice(name: str, value: Any) -> Any:
-    """A choice as spelled in the table of inputs, or modules that run again by their names."""
+    """A choice as spelled in the table of inputs, or names of modules that run again."""
     words = without_phase(name) == RECOMPUTED and bool(modules(value))
     return value if words else values.option(PHYSICS, name, value)
 
 
 def policy(inputs: Mapping[str, Any]) -> Any:
-    """What runs again, as one choice: modules by their names, joined by +."""
+    """The choice of `recompute`; if modules run again, their names joined by +."""
     named = [name for name, module in MODULE_WORDS.items() if inputs.get(module, 0.0) == 1.0]
     choice = inputs.get(RECOMPUTED)
     return "+".join(named) if choice == "modules" and named else choice

@@ -1,4 +1,4 @@
-"""Phases of a job: what changes between them, as an axis whose points are added up."""
+"""Phases of a job, as an axis of the inputs that change; its points are added up."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What labels set: values of their records over axes, merged in order of precedence."""
+"""Merge the values that labels set, over axes, in order of precedence."""
 
 import functools
 from collections.abc import Collection, Iterable, Mapping
@@ -30,7 +30,7 @@ _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
 class Request(NamedTuple):
-    """What a scenario and its axes state, before labels set anything."""
+    """A scenario and its axes as written, before labels set anything."""
 
     graph: Graph
     axes: tuple[Axis, ...]
@@ -42,7 +42,7 @@ class Request(NamedTuple):
 
 
 class Merged(NamedTuple):
-    """Values that are set so far, and what later records may set."""
+    """Values set so far, and the inputs that later records may not set."""
 
     request: Request
     axes: Mapping[str, Axis]
@@ -66,7 +66,7 @@ class Merged(NamedTuple):
 
 
 def merged(request: Request, first: Rows) -> Merged:
-    """Everything that labels set, below `first` and what is explicit. Raises InputError."""
+    """Apply the catalog records below `first` and explicit values. Raises InputError."""
     open_along = _open_along(request.axes)
     void, partly_void = _void_totals(request, open_along)
     axes, fixed = {axis.name: axis for axis in request.axes}, request.explicit | void
@@ -84,7 +84,7 @@ def merged(request: Request, first: Rows) -> Merged:
 
 
 def _with_auto(state: Merged) -> Merged:
-    """The coefficients of calibration = "auto"."""
+    """Set the coefficients of calibration = "auto"."""
     request = state.request
     result = auto.infer(
         [*state.axes.values()], request.labels, state.constants, state.options, request.free
@@ -102,7 +102,7 @@ def _with_auto(state: Merged) -> Merged:
 
 
 def _with_label(state: Merged, kind: str) -> Merged:
-    """What the scenario's label of a kind sets."""
+    """Set the values of the scenario's label of a kind."""
     request, label = state.request, state.request.labels[kind]
     state, sheet = _with_sheet(state, kind, label)
     if kind == _CALIBRATION:
@@ -115,7 +115,7 @@ def _with_label(state: Merged, kind: str) -> Merged:
 
 
 def _with_labels_along(state: Merged, kind: str, axis_name: str) -> Merged:
-    """What labels of a kind along an axis set."""
+    """Set the values of labels of a kind along an axis."""
     axis, fixed = state.axes[axis_name], state.fixed
     sheets = []
     for label in axis.records[kind]:
@@ -147,7 +147,7 @@ def _with_labels_along(state: Merged, kind: str, axis_name: str) -> Merged:
 def _with_points(
     state: Merged, axis: Axis, sheets: list[dict[str, Any]]
 ) -> tuple[Merged, list[dict[str, Any]]]:
-    """Calibrations along an axis with what is inferred, and with factors of own jobs."""
+    """Calibrations along an axis, with inferred values and the factors of their own jobs."""
     request, labels = state.request, axis.records[_CALIBRATION]
     others = [other for other in state.axes.values() if other is not axis]
     if AUTO in labels:
@@ -212,7 +212,7 @@ def _without_void(state: Merged, rows: Rows) -> tuple[Merged, Rows]:
 
 
 def _with_rows(state: Merged, rows: Rows) -> Merged:
-    """Rows of what is not taken: constants, rows of an axis, tables over several."""
+    """Set rows not fixed yet: as constants, as rows of an axis, or as tables over several."""
     graph = state.request.graph
     constants, options, tables = {**state.constants}, {**state.options}, {**state.tables}
     choices = {**state.choices}
@@ -249,7 +249,7 @@ def _with_rows(state: Merged, rows: Rows) -> Merged:
 
 
 def _with_sheet(state: Merged, kind: str, label: str) -> tuple[Merged, dict[str, Any]]:
-    """What a label sets, with its record noted."""
+    """The values of a label; its record is noted."""
     request = state.request
     has_gpu = "gpu" in request.labels or any("gpu" in axis.records for axis in request.axes)
     sheet, entries = _sheet(request.graph, kind, label, has_gpu)
@@ -259,7 +259,7 @@ def _with_sheet(state: Merged, kind: str, label: str) -> tuple[Merged, dict[str,
 def _sheet(
     graph: Graph, kind: str, label: str, has_gpu: bool
 ) -> tuple[dict[str, Any], dict[tuple[str, str], Record]]:
-    """What a label sets, and its records; for a node also its GPU's, unless a GPU is named."""
+    """A label's values and records; for a node also its GPU's, unless a GPU is named."""
     entry = record(kind, label)
     # "none" is not noted: a spec without a label means the same
     entries = {(kind, label): entry} if entry.values else {}

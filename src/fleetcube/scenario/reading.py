@@ -72,20 +72,20 @@ def resolve(
 
 
 def stated_inputs(scenario: Mapping[str, Any]) -> dict[str, Any]:
-    """Labels, options, and numbers in base units, as the scenario itself states them."""
+    """The scenario's own labels, options, and numbers in base units."""
     shared = patterns.spelled_out(phases.split_phases(scenario)[0], {})
     stated = _stated(graphs.graph_of(scenario), shared)
     return {**stated.labels, **stated.constants, **stated.options}
 
 
 def _stated(graph: Graph, scenario: Mapping[str, Any], swept: Collection[str] = ()) -> Stated:
-    """The values of a scenario, without what is no input of any formula."""
+    """The values of a scenario that are inputs of formulas."""
     others = (dates.NAME, user_records.NAME)
     return stated_values(graph, {n: v for n, v in scenario.items() if n not in others}, swept)
 
 
 def _idle(labels: Mapping[str, str], axes: Sequence[Axis]) -> frozenset[str]:
-    """Labels that are as good as stated, since no calibration asks for them."""
+    """Labels that count as stated, since no calibration reads them."""
     named = [labels["calibration"]] if "calibration" in labels else []
     named += [label for axis in axes for label in axis.records.get("calibration", ())]
     asks = any(label == AUTO or "jobs" in record("calibration", label).values for label in named)
@@ -93,7 +93,7 @@ def _idle(labels: Mapping[str, str], axes: Sequence[Axis]) -> frozenset[str]:
 
 
 def _uncertain(request: Request) -> dict[str, Distribution]:
-    """Distributions that records of labels state."""
+    """Distributions in the records of labels."""
     return {
         name: distribution(request.graph, name, value)
         for kind, label in request.labels.items()

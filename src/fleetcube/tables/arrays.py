@@ -77,7 +77,7 @@ def _with(cube: "xarray.Dataset", changed: Mapping[str, "xarray.Variable"]) -> "
 
 
 def unit_of(name: str, variable: "xarray.Variable") -> str:
-    """The unit that a variable states. Raises InputError if there is none."""
+    """The unit attribute of a variable. Raises InputError if it has none."""
     unit = variable.attrs.get("units")
     if "flag_meanings" in variable.attrs or not isinstance(unit, str):
         flag = "flag_meanings" in variable.attrs
@@ -204,7 +204,7 @@ def _blockwise(array: "xarray.DataArray") -> "xarray.DataArray":
 
 
 def _blank(variable: "xarray.Variable") -> tuple[Any, Any]:
-    """The missing value of a variable and the type that can hold it; None where values stay."""
+    """The missing value of a variable and the type that holds it; None if values stay."""
     kind = variable.dtype.kind
     if "flag_meanings" in variable.attrs:
         return np.int8(-1), variable.dtype

@@ -27,7 +27,7 @@ def foot_lines(cube: "xarray.Dataset", without: Collection[str] = ()) -> list[st
 
 
 def _lasting(cube: "xarray.Dataset") -> list[str]:
-    """Remarks on jobs of over 300 years, which numbers of days hide, and of less than a day."""
+    """Remarks on jobs longer than 300 years or shorter than a day."""
     times = cube.get(TIME)
     if times is None or times.chunks is not None or times.size > _MOST_POINTS:
         return []
@@ -45,7 +45,7 @@ def _lasting(cube: "xarray.Dataset") -> list[str]:
 
 
 def _rare(cube: "xarray.Dataset") -> list[str]:
-    """A remark on failures so rare that their number says little."""
+    """A remark if failures are too rare for the expected number to mean much."""
     counts = cube.get(FAILURES)
     most = 1.0 if counts is None or counts.chunks is not None else float(counts.max())
     remark = f"at most {most:.1g} failures expected: {100 * most:.1g} % chance of any"

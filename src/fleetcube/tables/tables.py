@@ -98,7 +98,7 @@ def memory_use(one: Any) -> str:
 
 
 def cannot_run(one: Any) -> str:
-    """A line with the reason why a point cannot run; empty if it can, or that is unknown."""
+    """A line with the reason why a point cannot run; empty if it can or no reason is known."""
     if REASON not in one or int(one[REASON]) <= 0:
         return ""
     reason = one[REASON]
@@ -106,7 +106,7 @@ def cannot_run(one: Any) -> str:
 
 
 def wrong_points(cube: Any, left: bool) -> list[str]:
-    """A line on layouts that cannot run: whether their values are `left` out."""
+    """A line on layouts that cannot run, and how `left` treats their values."""
     count = int((cube[REASON] > 0).sum()) if REASON in cube.coords else 0
     given = "beside them is what the formulas give; --infeasible exclude leaves it out"
     values_note = "what depends on them is left out" if left else given
@@ -169,7 +169,7 @@ def estimate(shown: str, value: float, low: float, high: float) -> str:
 
 
 def started(cube: "xarray.Dataset") -> tuple["date | None", dict[str, Any]]:
-    """The start date of a cube's jobs, if its spec states one; and the spec."""
+    """The start date of a cube's jobs, if its spec has one; and the spec."""
     spec = json.loads(cube.attrs.get("fleetcube_spec", "{}"))
     return dates.start_of(spec.get("scenario", {})), spec
 
@@ -184,7 +184,7 @@ def _days(cube: "xarray.Dataset", dims: Sequence[str]) -> list[tuple[str, list[s
 
 
 def _dates(cube: "xarray.Dataset", dims: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """Columns of the jobs' end dates, if the spec states a start; for phases also start dates."""
+    """Columns of the jobs' end dates, if the spec has a start; for phases also start dates."""
     since, spec = started(cube)
     if since is None or str(cube.attrs.get("fleetcube_reduction", "")).startswith(_NO_TIMES):
         return []

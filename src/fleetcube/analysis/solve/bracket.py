@@ -24,7 +24,7 @@ class Near:
 
 @dataclass(frozen=True)
 class Solution:
-    """The result of a search at every point; input values are NaN where there is none."""
+    """The result of a search at every point; input values are NaN without a solution."""
 
     root: Array
     value: Array  # the output at the root

@@ -1,5 +1,5 @@
-"""Solutions that can run: of counts that can be laid out all are tried; of other values the nearest
-to the solution is found by bisection, between it and one that runs."""
+"""Feasible solutions: try all counts that divide; bisect other values between the root and a
+feasible value."""
 
 import contextlib
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ Judge = Callable[[Region, Array], tuple[Array, Array]]  # the excess, and whethe
 
 @dataclass
 class Nearest:
-    """The value that runs, and meets the target or comes nearest to it; NaN where there is none."""
+    """The feasible value that meets the target or comes nearest to it; NaN if there is none."""
 
     score: Array
     at: Array
@@ -91,8 +91,8 @@ def nearest(
     meets: Callable[[Array], Array],
     equal: bool,
 ) -> tuple[Nearest, Nearest]:
-    """Of some values those that run: the nearest to a root that meets a target, and the one whose
-    output comes nearest to it."""
+    """Among feasible values: the one nearest to the root that meets the target, and the one whose
+    output comes nearest to the target."""
     best, close = nothing(root.shape), nothing(root.shape)
     for row in rows:
         values = np.broadcast_to(row, root.shape)
@@ -112,8 +112,8 @@ def bisected(
     meets: Callable[[Array], Array],
     whole: bool,
 ) -> Array:
-    """From a value that runs and meets the target towards a root that does not run, as far as it
-    goes: where one limit separates them."""
+    """Bisect from a feasible value that meets the target toward an infeasible root, with one limit
+    between them; return the last feasible value."""
     good, bad = best.at, np.where(np.isnan(best.at), np.nan, root)
     for _ in range(HALVES):
         middle = 0.5 * (good + bad)
