@@ -229,7 +229,7 @@ def _explained(name: Any, cube: xarray.Dataset) -> "Explanation":
     if name not in cube.variables or name in known_names(graph) or is_quantity(graph, name):
         return explain(name, graph=graph)
     about = cube.variables[name].attrs
-    meaning = about.get("long_name", "It states no meaning.")
+    meaning = about.get("long_name", "Its attributes give no meaning.")
     return Explanation(f"{name} [{about.get('units', '1')}]\n\n{meaning}")
 
 

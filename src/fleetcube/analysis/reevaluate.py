@@ -56,7 +56,7 @@ def _axis(graph: Graph, name: str, entry: Any, cut: "xarray.Dataset") -> Axis:
     whole = make_axis(graph, name, entry)
     if name not in cut.coords:
         if name in cut.dims:  # which of its points these are, and in what order, is unknown
-            raise InputError(f"the cut does not tell its points of {name!r}; cut it by its labels")
+            raise InputError(f"the cut has no labels of {name!r}; cut it by its labels")
         return whole
     places = {label(point): k for k, point in reversed([*enumerate(whole.labels)])}
     given = np.asarray(_points(cut, name))

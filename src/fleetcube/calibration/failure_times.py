@@ -82,8 +82,7 @@ def failures(
     gpu_seconds = math.prod(watched) if watched else log.gpu_seconds
     if not 0 < gpu_seconds < math.inf:
         raise InputError(
-            "the log does not say how many GPUs were watched for how long; "
-            'add --gpus 16384 --hours "54 d"'
+            'the log has no number of GPUs and no time watched; add --gpus 16384 --hours "54 d"'
         )
     per_gpu = _per_gpu(scenario, None if watched else log)
     events, notes = _counted(log, parts)
@@ -202,7 +201,7 @@ def _add_record(
     label, _, number = prior.rpartition("=")
     if not re.fullmatch(r"\d{1,6}(\.\d{1,6})?", number) or not (weight := float(number)):
         raise InputError(
-            f"--prior {shown(prior)} does not say how many events the record counts as; "
+            f"--prior {shown(prior)} has no number of events that the record counts as; "
             "write RECORD=N, as llama-3-405b-components=10"
         )
     try:
@@ -216,7 +215,7 @@ def _add_record(
     }
     means = {name: mean for name, mean in means.items() if mean < math.inf and shares[name]}
     if not means:
-        raise InputError(f"the record {label!r} states no MTTF of a part; name another")
+        raise InputError(f"the record {label!r} has no MTTF of a part; name another")
     whole = ALL_CAUSES[0]
     if whole in rates:
         means = {whole: 1 / sum(shares[name] / mean for name, mean in means.items())}

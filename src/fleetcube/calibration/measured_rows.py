@@ -82,7 +82,7 @@ def readings(entry: Any) -> tuple[list[Reading], list[str]]:
         return [], [reason]
     stated, measured = _parts(entry)
     if len(stated) + len(measured) > csv_columns.MOST_COLUMNS:
-        raise InputError(f"it states more than {csv_columns.MOST_COLUMNS:,} values; give fewer")
+        raise InputError(f"it has more than {csv_columns.MOST_COLUMNS:,} values; give fewer")
     inputs = {}
     for name, value in stated.items():
         if not str(name).strip():

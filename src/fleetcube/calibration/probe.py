@@ -246,7 +246,7 @@ def _problem(scenario: Mapping[str, Any]) -> tuple[Any, dict[str, float]]:
     cube = sweep.evaluate(settings=Settings("numpy", infeasible="include"))
     computed = {name: float(cube[name]) for name in _MADE if name in cube}
     if not all(math.isfinite(value) for value in computed.values()):
-        raise InputError("the scenario's layer cannot be computed; `fleetcube run` says why")
+        raise InputError("the scenario's layer cannot be computed; `fleetcube run` shows why")
     return sweep._plan("numpy").problem, computed
 
 

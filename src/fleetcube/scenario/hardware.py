@@ -242,7 +242,7 @@ def shared(kinds: Iterable[tuple[str, str]], stated: Collection[str]) -> dict[st
     sheet_inputs = {name for pair in sheets.values() for sheet in pair for name in sheet}
     every = ", ".join(sheets)
     return {
-        name: f"{name} is stated once, and the same for {every}, instead of what each has"
+        name: f"{name} is stated once, and the same for {every}, instead of each one's own"
         for name in sorted(sheet_inputs & {*stated})
         if len(sheets) > 1
     }

@@ -78,12 +78,12 @@ def with_phases(
     by_key = dict(zip([key_of(name, k) for k, name in enumerate(phases)], phases, strict=True))
     for name in sought:  # a value that replaces those of the axis, or values tried
         if (plain := without_phase(name)) == PHASED and PHASED in shared:
-            raise InputError(f"{name} varies, and [scenario] says {PHASED}; leave that out")
+            raise InputError(f"{name} varies, and [scenario] sets {PHASED}; leave it out")
         phases[by_key[_phase_key(name, by_key)]].setdefault(plain, 1.0)
     axis = _axis(graph, shared, phases)
     if each is None:
         if summed := sorted(SUMS.intersection({*shared, *axes}) - {PHASED}):
-            raise InputError(f"{summed[0]} adds up over phases; say it in each of them")
+            raise InputError(f"{summed[0]} adds up over phases; give it in each of them")
         return shared, {NAME: axis, **axes}, True
     labels = axis.labels.tolist()
     chosen = np.array([labels.index(checked(name, labels)) for name in each.labels.tolist()])
@@ -154,7 +154,7 @@ def _checked(graph: Graph, shared: Mapping[str, Any], tables: Any) -> dict[str, 
             raise InputError(f"two phases are called {name!r}; give one another name")
         if EARLIER in entries:
             raise InputError(
-                f"phase {name!r}: {EARLIER} are those of phases before it; say those before the "
+                f"phase {name!r}: {EARLIER} are those of phases before it; give those before the "
                 "first in [scenario]"
             )
         for key, value in entries.items():
@@ -167,7 +167,7 @@ def _checked(graph: Graph, shared: Mapping[str, Any], tables: Any) -> dict[str, 
                     f"phase {name!r}: {key} is a table; give distributions in [scenario]"
                 )
         if PHASED not in entries:
-            raise InputError(f"phase {name!r} has no {PHASED}; say how much of the job it is")
+            raise InputError(f"phase {name!r} has no {PHASED}; give them")
         phases[name] = entries
     ends = [key_of(name, k) for k, name in enumerate(phases)]
     if len(set(ends)) < len(ends):
@@ -177,7 +177,7 @@ def _checked(graph: Graph, shared: Mapping[str, Any], tables: Any) -> dict[str, 
             "digits; give it another name"
         )
     if EVERY in phases:
-        raise InputError(f"phase = {EVERY} tells all phases apart; give phase {EVERY!r} a name")
+        raise InputError(f"phase = {EVERY} selects every phase; give phase {EVERY!r} a name")
     _check_total(graph, shared, phases)
     return phases
 
@@ -197,7 +197,7 @@ def _check_total(
         stated_total = values.number(graph, PHASED, shared[PHASED])
         if not np.isclose(total, stated_total, rtol=1e-6, atol=0):
             raise InputError(
-                f"{PHASED} of the phases add up to {total:.6g}, and [scenario] says "
+                f"{PHASED} of the phases add up to {total:.6g}, and [scenario] has "
                 f"{stated_total:.6g}; leave one out, or mend it"
             )
 

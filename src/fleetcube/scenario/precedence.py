@@ -90,7 +90,7 @@ def _with_auto(state: Merged) -> Merged:
         [*state.axes.values()], request.labels, state.constants, state.options, request.free
     )
     if left := sorted(result.rows.keys() & state.open_along.keys()):
-        raise InputError(f"{left[0]} is found by calibration; say it in every phase")
+        raise InputError(f"{left[0]} is found by calibration; give it in every phase")
     entries = {(_CALIBRATION, name): entry for name, entry in result.records.items()}
     state = state._replace(
         inferred=state.inferred | (result.rows.keys() - state.fixed),
@@ -187,7 +187,9 @@ def _with_record(state: Merged, rows: Rows) -> Merged:
         along, array = rows[name]
         axis = axes[open_along[name]]
         if along and along != (axis.name,):
-            raise InputError(f"{name} is set along {along[0]!r}, and by some phases; say it in all")
+            raise InputError(
+                f"{name} is set along {along[0]!r}, and by some phases; give it in all"
+            )
         row = array.tolist() if along else [array.item()] * axis.size
         axes[axis.name] = phases.fill_open_points(axis, name, row)
         if not along:
@@ -205,7 +207,7 @@ def _without_void(state: Merged, rows: Rows) -> tuple[Merged, Rows]:
             part = min(WHOLES[name] & state.request.explicit)
             raise InputError(
                 f"{part} is stated by some phases and voids {name}, which is set along "
-                f"{along[0]!r}; say {part} in all phases"
+                f"{along[0]!r}; give {part} in all phases"
             )
         rows[name] = (axis_name,), np.where(points, np.nan, array)
     return state._replace(partly_void=partly_void), rows

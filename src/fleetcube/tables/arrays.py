@@ -81,7 +81,7 @@ def unit_of(name: str, variable: "xarray.Variable") -> str:
     unit = variable.attrs.get("units")
     if "flag_meanings" in variable.attrs or not isinstance(unit, str):
         flag = "flag_meanings" in variable.attrs
-        rule = "is a flag; name another" if flag else "states no unit; set its attribute units"
+        rule = "is a flag; name another" if flag else "has no unit; set its attribute units"
         raise InputError(f"{name} {rule}")
     return unit
 
@@ -188,7 +188,7 @@ def counted(cube: "xarray.Dataset") -> dict[str, int]:
     meanings = str(reason.attrs.get("flag_meanings", "")).split()
     codes = np.atleast_1d(reason.attrs.get("flag_values", [])).tolist()
     if not codes or len(codes) != len(meanings):
-        raise InputError(f"{REASON} does not say what its codes mean; keep its attributes")
+        raise InputError(f"{REASON} has no meanings of its codes; keep its attributes")
     blocks = _blockwise(reason)
     sums = xarray.Dataset({m: (blocks == c).sum() for m, c in zip(meanings, codes, strict=True)})
     sums = sums.compute()

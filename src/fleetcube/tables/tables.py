@@ -108,7 +108,7 @@ def cannot_run(one: Any) -> str:
 def wrong_points(cube: Any, left: bool) -> list[str]:
     """A line on layouts that cannot run, and how `left` treats their values."""
     count = int((cube[REASON] > 0).sum()) if REASON in cube.coords else 0
-    given = "beside them is what the formulas give; --infeasible exclude leaves it out"
+    given = "their values are as computed; --infeasible exclude leaves them out"
     values_note = "what depends on them is left out" if left else given
     if not count:
         return []
