@@ -154,7 +154,7 @@ def _winner(
     map_: stream.Map,
     settings: Settings,
 ) -> "xarray.Dataset":
-    """The best point of each cell of the axes that stay, searched where bounds allow."""
+    """The best point of each cell of the remaining axes, searched if bounds allow."""
     import xarray
 
     axes = stream.check_over(plan, over)

@@ -211,7 +211,7 @@ def _side_by_side(sides: Sequence["xarray.DataArray"]) -> "xarray.DataArray":
 def _runnable(
     both: "xarray.Dataset", reasons: Sequence[Any]
 ) -> tuple["xarray.Dataset", tuple[str, str]]:
-    """NaN along axes where either is infeasible, and why or how often each is."""
+    """Mask points infeasible in either with NaN, and give why or how often each is."""
     causes = (_infeasible(reasons[0]), _infeasible(reasons[1]))
     runs = [(r == 0).reset_coords(drop=True) for r in reasons if r is not None and r.ndim]
     if not runs:

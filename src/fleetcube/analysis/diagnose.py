@@ -183,9 +183,7 @@ def _check_point(sweep: Evaluation) -> None:
     """Refuse several steps."""
     plan = sweep.with_outputs([STEP])._plan("numpy")
     for axis in (dim for dim in plan.out_dims[STEP] if plan.sizes[dim] > 1):
-        raise InputError(
-            f"{axis} has {plan.sizes[axis]} values; give the one at which it was measured"
-        )
+        raise InputError(f"{axis} has {plan.sizes[axis]} values; give the measured one")
 
 
 def _one(measured: Mapping[str, Any]) -> tuple[str, str, dict[str, float]]:

@@ -77,7 +77,7 @@ class ExtrapolationError:
 def extrapolation_error(
     problem: Problem, plan: Plan, free: Sequence[str], outputs: Iterable[str]
 ) -> tuple[Problem, ExtrapolationError | None]:
-    """How free sizes widen the interval (None: not at all); the problem without its factor."""
+    """The problem without its error factor, and how free sizes widen it (None: not at all)."""
     sizes = tuple(name for name in free if auto.span(name))
     reading = [out for out in outputs if FACTOR in reached(plan, [out])]
     if not (sizes and reading and problem.per_decade) or FACTOR not in problem.found.difference(
@@ -107,7 +107,7 @@ def extrapolation_error(
 
 
 def remarks(problem: Problem, answers: Mapping[str, Array]) -> list[str]:
-    """Where answers are outside the published steps, a line each."""
+    """Remarks on answers outside the published steps, a line each."""
     if problem.per_decade is None or FACTOR not in problem.found:
         return []
     lines = [line for name, row in answers.items() for line in auto.outside(name, row.reshape(-1))]
@@ -130,7 +130,7 @@ def _by_phase(problem: Problem) -> bool:
 
 
 def _over(region: Region, row: Row) -> Array:
-    """Numbers over a region, with a size of 1 where they are constant."""
+    """Numbers over a region, with a size of 1 along dimensions they lack."""
     names, array = row
     order = [dim for dim in region if dim in names]
     cut = array.transpose([names.index(dim) for dim in order])[tuple(region[dim] for dim in order)]

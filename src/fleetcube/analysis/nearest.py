@@ -60,7 +60,7 @@ def nearest(scenario: Mapping[str, Any], output: str, search: Sequence[str] = ()
 
 
 def nearest_of_ranges(sweep: Evaluation, output: str, ranges: Mapping[str, Sequence[Any]]) -> str:
-    """The same for the last values of ranges, or the first if none can run near these."""
+    """`nearest` at the last values of ranges, or at the first if none can run near these."""
     lines = []
     for end in (-1, 0):
         inputs = {name: values.number(sweep.graph, name, row[end]) for name, row in ranges.items()}
@@ -72,8 +72,8 @@ def nearest_of_ranges(sweep: Evaluation, output: str, ranges: Mapping[str, Seque
 
 
 def nearest_of_grid(sweep: Evaluation, output: str, sense: str, bound: bool = False) -> str:
-    """The same for the point of axes that would be the best, of more than MOST_POINTS at the ends;
-    empty if some can run but none keeps to conditions (`bound`)."""
+    """`nearest` at the best point regardless of feasibility; of more than MOST_POINTS only the ends
+    of axes count. Empty if some can run but none meets the conditions (`bound`)."""
     if not is_known(sweep.spec["scenario"], sweep.spec["axes"], [REASON]):
         return ""
     axes = make_axes(sweep.graph, sweep.spec["axes"])
@@ -158,7 +158,7 @@ def _why(reasons: Any, now: Mapping[str, float], many: bool) -> str:
 
 
 def _other(scenario: Mapping[str, Any], output: str) -> str:
-    """A layout that can run where the one stated cannot; empty if none can."""
+    """A feasible layout in place of the stated one; empty if there is none."""
     try:
         best = best_layouts(freed(scenario, output), output, "min", LAYOUT, (), (), 1, Settings())
     except InputError:

@@ -195,7 +195,7 @@ def _drawn(
     seed: Any,
     varied: Collection[str] | None = None,
 ) -> Evaluation:
-    """The sweep with one more axis: the draws of the uncertain inputs, or of those kept."""
+    """The sweep with an axis of draws of the uncertain inputs, or of those in `varied`."""
     whole = isinstance(samples, int) and not isinstance(samples, bool)
     # Sobol points are evenly spread only at powers of two
     if not whole or not 2 <= samples <= MOST_SAMPLES or samples & (samples - 1):
@@ -298,7 +298,7 @@ class _Slopes:
 
 
 def _without_still(variables: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Variables that are NaN where a prediction has no interval: no width is not certainty."""
+    """Mask statistics of predictions without an interval by NaN: no width is not certainty."""
     masked: dict[str, Any] = {}
     for name in names:
         mean, deviation = (variables[f"{name}_{end}"] for end in ("mean", "std"))

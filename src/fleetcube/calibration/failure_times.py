@@ -148,7 +148,7 @@ def _joined(first: Event, second: Event) -> Event:
 
 
 def _per_gpu(scenario: Mapping[str, Any], log: Log | None) -> dict[str, float]:
-    """How many of each part there are for a GPU, by the scenario; nodes as a log has them."""
+    """Number of each part per GPU, from the scenario; GPUs per node from the log."""
     given = resolve(scenario, {}).constants if scenario else {}
 
     def number(name: str) -> float:
@@ -168,7 +168,7 @@ def _per_gpu(scenario: Mapping[str, Any], log: Log | None) -> dict[str, float]:
 def _by_part(
     events: Sequence[Event], per_gpu: Mapping[str, float], notes: list[str]
 ) -> Counter[str]:
-    """Events by the name of their mean time; those of parts that are not counted are others'."""
+    """Events by the name of their mean time; a part that is not counted adds to its parent."""
     counts: Counter[str] = Counter()
     unknown: Counter[str] = Counter()
     moved: Counter[tuple[str, str]] = Counter()

@@ -93,6 +93,6 @@ def _from_json(name: str, text: str) -> list[Any]:
 
 
 def _short_text(record: Any, key: str) -> str:
-    """A text of a record; "" where it has none."""
+    """A text of a record; "" if it has none."""
     value = record.get(key) if isinstance(record, Mapping) else None
     return value if isinstance(value, str) and len(value) <= measured_rows.LONGEST else ""

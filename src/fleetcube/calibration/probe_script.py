@@ -294,7 +294,7 @@ def _lazy_run(make: Callable[[], Run]) -> Run:
 
 
 def small(sizes: Any) -> Any:
-    """The sizes cut, to see that the script runs where there is no GPU."""
+    """The sizes cut, to try the script without a GPU."""
     if isinstance(sizes, dict):
         return {n: v if n == "count" else small(v) for n, v in sizes.items()}
     if isinstance(sizes, list):

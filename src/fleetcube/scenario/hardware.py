@@ -32,7 +32,7 @@ _MOST_CHIPS = 1 << 14  # of a slice
 
 @dataclass(frozen=True)
 class Derived:
-    """Inputs over the axes named next to them, and remarks on inputs, shown where one is read."""
+    """Inputs over the axes named next to them, and remarks shown if their input is read."""
 
     rows: Mapping[str, tuple[tuple[str, ...], Array]] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
@@ -229,7 +229,7 @@ def nodes(
 
 
 def trays(axes: Sequence[Axis], labels: Mapping[str, str]) -> dict[str, str]:
-    """Remarks on racks whose record counts them as nodes, where another counts their trays."""
+    """Remarks on racks counted as nodes if another record counts their trays."""
     racks = [labels.get("node", ""), *(n for a in axes for n in a.records.get("node", ()))]
     some = [name for name in racks if f"{name}{_TRAY}" in catalog_kind("node")]
     notes = [f"a node of {n} is a whole rack; for parts of racks give {n}{_TRAY}" for n in some[:1]]

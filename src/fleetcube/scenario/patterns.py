@@ -114,7 +114,7 @@ def spelled_axis(graph: Graph, name: str, points: Any) -> Spelled | None:
 
 
 def spelled_rows(graph: Graph, rows: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Rows of an axis with the inputs set by modules that run again, where it names some."""
+    """Rows of an axis, with the inputs set by modules that run again if it names any."""
     points = rows.get(RECOMPUTED, ())
     if not any(map(modules, points)):
         return rows

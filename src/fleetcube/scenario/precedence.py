@@ -180,16 +180,14 @@ def _check_alone(axis: Axis, others: Iterable[Axis]) -> None:
 
 
 def _with_record(state: Merged, rows: Rows) -> Merged:
-    """The values of a record or of records along an axis, also where axes are open."""
+    """Set the values of records, also at points that phases leave open."""
     state, rows = _without_void(state, rows)
     axes, open_along = {**state.axes}, {**state.open_along}
     for name in sorted(rows.keys() & open_along.keys() - state.void):
         along, array = rows[name]
         axis = axes[open_along[name]]
         if along and along != (axis.name,):
-            raise InputError(
-                f"{name} is set along {along[0]!r}, and by some phases; give it in all"
-            )
+            raise InputError(f"{name} is set along {along[0]!r}, and by some phases; give all")
         row = array.tolist() if along else [array.item()] * axis.size
         axes[axis.name] = phases.fill_open_points(axis, name, row)
         if not along:
@@ -198,7 +196,7 @@ def _with_record(state: Merged, rows: Rows) -> Merged:
 
 
 def _without_void(state: Merged, rows: Rows) -> tuple[Merged, Rows]:
-    """Rows without totals at points where a part of them is stated."""
+    """Rows without totals at points with a stated part."""
     partly_void, rows = {**state.partly_void}, {**rows}
     for name in sorted(rows.keys() & partly_void.keys()):
         axis_name, points = partly_void.pop(name)
@@ -341,7 +339,7 @@ def recounted(request: Request) -> dict[str, str]:
 
 
 def _with_defaults(state: Merged) -> Merged:
-    """Axes with defaults where labels set nothing, except for inputs that imply an option."""
+    """Fill what labels leave open with defaults, except for inputs that imply an option."""
     graph = state.request.graph
     axes = {name: _defaulted(graph, axis) for name, axis in state.axes.items()}
     result = {}

@@ -105,7 +105,7 @@ def _uncertain(request: Request) -> dict[str, Distribution]:
 
 
 def _notes(resolved: Merged, counted: hardware.Derived) -> dict[str, str]:
-    """Remarks on inputs, shown where one is read."""
+    """Remarks by input, shown if the input is read."""
     request, axes = resolved.request, [*resolved.axes.values()]
     notes: dict[str, str] = {}
     if hardware.CHIPS in request.free or hardware.CHIPS in counted.notes:

@@ -50,7 +50,7 @@ def select(cube: "xarray.Dataset", selectors: Sequence[str]) -> tuple["xarray.Da
 
 
 def position(graph: Graph, axis: Axis, value: Any) -> int:
-    """Where on an axis one of its points is; without a value, its first."""
+    """The index of a point on its axis; without a value, of the first."""
     notes: list[str] = []
     text = label(value)
     index = _index(graph, axis.name, axis.labels, text, notes) if text else 0
@@ -162,7 +162,7 @@ def _shown(graph: Graph, name: str, value: float) -> str:
 
 
 def point_of(graph: Graph, axes: Mapping[str, Axis]) -> str:
-    """Axes of one point each, in words."""
+    """Text of the values of axes of one point each."""
     coordinates = []
     for name, axis in axes.items():
         value = axis.labels.item()

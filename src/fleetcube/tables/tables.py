@@ -417,7 +417,7 @@ def _column_coords(cube: "xarray.Dataset", dims: Sequence[str], whole: bool) -> 
 def _frame_for_people(
     cube: "xarray.Dataset", whole: bool, guard: Callable[[str], str] = guarded
 ) -> Any:
-    """One row for each point, flags in words."""
+    """One row for each point, with flags as words."""
     import pandas
 
     shown = cube.reset_coords(REASON) if REASON in cube.coords else cube
@@ -452,7 +452,7 @@ def _whole(name: str, cells: Any) -> Any:
 
 
 def _with_counts(cube: "xarray.Dataset") -> "xarray.Dataset":
-    """A copy whose counts are whole numbers, where none is missing."""
+    """A copy with counts as whole numbers, except counts with missing values."""
     counts = {name: (var, _whole(str(name), var.values)) for name, var in cube.variables.items()}
     rows = {n: (var.dims, row, var.attrs) for n, (var, row) in counts.items() if row.dtype == "i8"}
     coords = {name: row for name, row in rows.items() if name in cube.coords}
@@ -522,7 +522,7 @@ def finite(value: Any) -> Any:
 
 
 def chance(share: float) -> str:
-    """A probability in words: 48 %, < 1 %."""
+    """Text of a probability: 48 %, < 1 %."""
     if 0.01 <= share <= 0.99:
         return f"{100 * share:.0f} %"
     return "< 1 %" if share < 0.01 else "> 99 %"
