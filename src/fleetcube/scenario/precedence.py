@@ -187,7 +187,7 @@ def _with_record(state: Merged, rows: Rows) -> Merged:
         along, array = rows[name]
         axis = axes[open_along[name]]
         if along and along != (axis.name,):
-            raise InputError(f"{name} is set along {along[0]!r}, and by some phases; give all")
+            raise InputError(f"{name} is set along {along[0]!r} and by some phases; give it in all")
         row = array.tolist() if along else [array.item()] * axis.size
         axes[axis.name] = phases.fill_open_points(axis, name, row)
         if not along:
