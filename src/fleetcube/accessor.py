@@ -66,9 +66,9 @@ class Accessor(Generic[_Cube]):
 
     def reasons(self) -> dict[str, int]:
         """Count the feasible points, and the infeasible ones by reason."""
-        from fleetcube.tables.arrays import counted
+        from fleetcube.tables.arrays import count_reasons
 
-        return counted(self._cube)
+        return count_reasons(self._cube)
 
     def sel(
         self,

@@ -100,12 +100,12 @@ def compare(
         place = {name: value for name, value in (at or {}).items() if name in inputs}
         cuts.append(cut(sweep, place, over))
     axes = {name: _axis(a, name) for name in over}
-    sides = [_planned(_flat(sweep, over), over) for sweep, _ in cuts]
+    sides = [_with_layout(_flat(sweep, over), over) for sweep, _ in cuts]
     flat, layouts = (sides[0][0], sides[1][0]), (sides[0][1], sides[1][1])
     outputs = a.spec["outputs"], b.spec["outputs"]
     pair = tuple(Evaluation(flat[k], axes, outputs[k]) for k in range(2))
     names = _outputs(pair)
-    of = _attributed(of, names, pair)
+    of = _choose_quantity(of, names, pair)
     names = list(dict.fromkeys([*names, of]))
     both, reasons, (on_a, on_b) = _values(pair, names)
     entries = dict.fromkeys([*flat[0], *flat[1]])
@@ -163,7 +163,7 @@ def _outputs(pair: Sequence[Evaluation]) -> list[str]:
     return list(dict.fromkeys([*more, *numbers]))
 
 
-def _attributed(quantity: str | None, names: Sequence[str], pair: Sequence[Evaluation]) -> str:
+def _choose_quantity(quantity: str | None, names: Sequence[str], pair: Sequence[Evaluation]) -> str:
     if quantity is None:
         if not names:
             raise InputError("the specs share no numeric output; give both the same one")
@@ -262,7 +262,7 @@ def _flat(sweep: Evaluation, over: Sequence[str]) -> dict[str, Any]:
     return entries
 
 
-def _planned(entries: dict[str, Any], over: Sequence[str]) -> tuple[dict[str, Any], str]:
+def _with_layout(entries: dict[str, Any], over: Sequence[str]) -> tuple[dict[str, Any], str]:
     """Entries without a layout get the fastest one, with its description."""
     stated = over or entries.keys() & {*DEGREES, patterns.LAYOUT} or phases.names(entries)
     if stated or not is_known(entries, {}, [USUAL]):

@@ -137,7 +137,7 @@ def diagnose(sweep: Evaluation, **measured: Any) -> Diagnosis:
 
     Raises InputError.
     """
-    name, rate, given = _one(measured)
+    name, rate, given = _measured(measured)
     _check_point(sweep)
     scenario = point(sweep)
     names = [STEP, MFU, "hfu", rate, "memory_per_gpu", "memory_margin", REASON]
@@ -186,7 +186,7 @@ def _check_point(sweep: Evaluation) -> None:
         raise InputError(f"{axis} has {plan.sizes[axis]} values; give the measured one")
 
 
-def _one(measured: Mapping[str, Any]) -> tuple[str, str, dict[str, float]]:
+def _measured(measured: Mapping[str, Any]) -> tuple[str, str, dict[str, float]]:
     """Name of the measured value, the rate printed with it (or itself), and both in base units."""
     allowed, rows = (STEP, *RATES), {}
     if len(measured) != 1 and {*measured} not in ({STEP, each} for each in _COUNTED):
@@ -249,7 +249,7 @@ def _parts(scenario: Mapping[str, Any], gap: float, deviation: float) -> tuple[C
     """The smallest parts of the step, and the time of each if it alone caused the gap."""
     whole = step_parts(values_of(scenario, {}))
     rows = [
-        Cause(part.name, now, now + gap, _apart(now, now + gap, deviation))
+        Cause(part.name, now, now + gap, _deviations(now, now + gap, deviation))
         for part in _leaves(whole)
         if (now := part.seconds) > max(_FEWEST_PARTS * whole.seconds, -gap) and part.name != _LEAST
     ]
@@ -260,7 +260,7 @@ def _leaves(part: Part) -> list[Part]:
     return [leaf for each in part.parts for leaf in _leaves(each)] if part.parts else [part]
 
 
-def _apart(now: float, needed: float, deviation: float, is_share: bool = False) -> float:
+def _deviations(now: float, needed: float, deviation: float, is_share: bool = False) -> float:
     """Deviations between two values, in log odds of a share, else in logarithms."""
     ends = np.clip([now, needed], 1e-9, 1 - 1e-9 if is_share else math.inf)
     return float(abs(np.diff(np.log(ends / (1 - ends) if is_share else ends))[0])) / deviation
@@ -288,7 +288,7 @@ def _causes(scenario: Mapping[str, Any], time: float, step: float) -> tuple[Caus
             assumed = (1.0, _ASSUMED, row.high == 1) if now else (1.0, _ADDED, False)
             scale, width, is_share = widths.get(name, assumed)
             base = 0.0 if now else step if row.unit == "s" else 1.0
-            apart = _apart((base + now) / scale, (base + needed) / scale, width, is_share)
+            apart = _deviations((base + now) / scale, (base + needed) / scale, width, is_share)
             causes.append(Cause(name, now, needed, apart))
     return tuple(sorted(causes, key=lambda each: each.deviations))
 

@@ -31,20 +31,20 @@ def term_names(pair: Sequence[Evaluation], quantity: str) -> list[str]:
     """The terms of a quantity; empty if it is given."""
     if not all(_computed(pair, quantity, name) for name in _WAY[quantity]):
         return []
-    step = _expanded(pair, "step_time")
+    step = _expand_term(pair, "step_time")
     if quantity == "step_time":
         return step
     return [*step, *(_LOSSES if _computed(pair, quantity, "goodput") else ()), OTHER, UNAVAILABLE]
 
 
-def _expanded(pair: Sequence[Evaluation], name: str) -> list[str]:
+def _expand_term(pair: Sequence[Evaluation], name: str) -> list[str]:
     if name not in _SUMS or not _computed(pair, "step_time", name):
         return [name]
     plans = [sweep.with_outputs(["step_time"])._plan("numpy") for sweep in pair]
     used = [case.formulas[name] for plan in plans for case in plan.cases]
     parts = dict.fromkeys(part for formula in used for part in parameters(formula))
     parts.pop(_SHIFT, None)
-    return [term for part in parts for term in _expanded(pair, _TIMES.get(part, part))]
+    return [term for part in parts for term in _expand_term(pair, _TIMES.get(part, part))]
 
 
 def quantities(apart: Mapping[str, Sequence[str]]) -> list[str]:

@@ -69,10 +69,10 @@ def _with_points(rows: list[list[str]]) -> list[list[str]]:
     if not any("," in match[1] for match in numbers):
         return rows
 
-    def pointed(number: re.Match[str]) -> str:
+    def with_point(number: re.Match[str]) -> str:
         return "?" if "." in number[1] else number[0].replace(",", ".")
 
-    return [[_NUMBER.sub(pointed, cell, count=1) for cell in row] for row in rows]
+    return [[_NUMBER.sub(with_point, cell, count=1) for cell in row] for row in rows]
 
 
 def named(heading: str) -> tuple[str, str]:

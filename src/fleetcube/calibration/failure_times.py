@@ -85,7 +85,7 @@ def failures(
             'the log has no number of GPUs and no time watched; add --gpus 16384 --hours "54 d"'
         )
     per_gpu = _per_gpu(scenario, None if watched else log)
-    events, notes = _counted(log, parts)
+    events, notes = _unique_events(log, parts)
     counts = _by_part(events, per_gpu, notes)
     shares = {PARTS_MTTF[part][0]: share for part, share in per_gpu.items()} | {ALL_CAUSES[0]: 1.0}
     rates = {name: Rate(name, n, gpu_seconds * shares[name]) for name, n in counts.items()}
@@ -100,7 +100,7 @@ def failures(
     )
 
 
-def _counted(log: Log, parts: Mapping[str, str]) -> tuple[list[Event], list[str]]:
+def _unique_events(log: Log, parts: Mapping[str, str]) -> tuple[list[Event], list[str]]:
     """The events of a log, each once, and remarks on those left out."""
     labelled = [replace(e, part=parts.get(e.kind.lower(), e.part)) for e in log.events]
     failed = [event for event in labelled if event.part != NO_FAILURE and event.count]
@@ -130,7 +130,7 @@ def merged(events: Sequence[Event]) -> tuple[list[Event], int]:
             unique.append(event)
             continue
         if event.time - time <= WINDOW:
-            unique[position] = _joined(unique[position], event)
+            unique[position] = _join_events(unique[position], event)
         else:
             position = len(unique)
             unique.append(event)
@@ -138,7 +138,7 @@ def merged(events: Sequence[Event]) -> tuple[list[Event], int]:
     return unique, len(events) - len(unique)
 
 
-def _joined(first: Event, second: Event) -> Event:
+def _join_events(first: Event, second: Event) -> Event:
     lost = {
         name: max(event.lost.get(name, 0.0) for event in (first, second))
         for name in {*first.lost, *second.lost}

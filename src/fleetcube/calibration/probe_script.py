@@ -171,10 +171,10 @@ class Jax:
         def summed(x: Any) -> Any:
             return jax.lax.psum(x, "gpu")
 
-        def turned(x: Any) -> Any:
+        def transposed(x: Any) -> Any:
             return jax.lax.all_to_all(x.reshape(ranks, -1), "gpu", 0, 0).reshape(1, -1)
 
-        collective = summed if name == "all_reduce" else turned
+        collective = summed if name == "all_reduce" else transposed
         run = jax.jit(
             jax.shard_map(collective, mesh=mesh, in_specs=cut, out_specs=cut, check_vma=False)
         )

@@ -95,7 +95,7 @@ def infer(
     inputs = [n for n in dict.fromkeys(n for one in points for n in one) if n != FACTOR]
     arrays = {n: np.array([one.get(n, math.nan) for one in points]).reshape(shape) for n in inputs}
     factors = np.array([one[FACTOR] for one in points]).reshape(shape)
-    wide, far = _widened(posterior, axes, telling_axes, stated, factors, free)
+    wide, far = _widen_factors(posterior, axes, telling_axes, stated, factors, free)
     remarks = [f"calibration auto: {_coefficients(cell).title}" for cell in [*by_cell][:3]]
     if len(by_cell) > len(remarks):
         remarks.append(f"calibration auto: and {len(by_cell) - len(remarks)} more such cells")
@@ -420,7 +420,7 @@ def _values(kind: str, stated: Mapping[str, Any]) -> Mapping[str, Any]:
     return record(kind, stated[kind]).values if kind in stated else {}
 
 
-def _widened(
+def _widen_factors(
     posterior: pooled.Posterior,
     axes: Sequence[Axis],
     along: Sequence[Axis],
@@ -488,13 +488,13 @@ def _sizes(name: str, axes: Sequence[Axis], stated: Mapping[str, Any]) -> tuple[
             if other is not axis and len(given):
                 given = given[[int(np.argmax(beyond(name, given)))]]
             row = np.where(np.isnan(row), given if len(given) else np.nan, row)
-        return axis, _tried(name, axis, axes, row) if axis.name == PHASE else row
+        return axis, _phase_values(name, axis, axes, row) if axis.name == PHASE else row
     if name in stated:
         return None, np.array([stated[name]], dtype=float)
     return _on_sheets(name, axes, stated)
 
 
-def _tried(name: str, job: Axis, axes: Sequence[Axis], row: Array) -> Array:
+def _phase_values(name: str, job: Axis, axes: Sequence[Axis], row: Array) -> Array:
     """The phases' values of an input; for a phase's own axis the value farthest outside."""
     inputs = [in_phase(name, key) for key in phase_keys(job)]
     tried = {key: axis.numbers[key] for axis in axes for key in inputs if key in axis.numbers}

@@ -176,7 +176,9 @@ def node_networks(
     return with_networks, {}, {_LINK: "no fabric is given: each node has its own network cards"}
 
 
-def counted(axes: Sequence[Axis], constants: Mapping[str, float], free: Collection[str]) -> Derived:
+def whole_units(
+    axes: Sequence[Axis], constants: Mapping[str, float], free: Collection[str]
+) -> Derived:
     """The network of a job in one node, which needs none; a remark on partly used nodes."""
     given = {*constants, *(name for axis in axes for name in axis.numbers)}
     varying = [axis for axis in axes if {*axis.numbers} & {CHIPS, NODE, DOMAIN}]

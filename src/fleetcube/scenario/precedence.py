@@ -313,7 +313,7 @@ def _void_totals(
     return frozenset(void), partly_void
 
 
-def recounted(request: Request) -> dict[str, str]:
+def voided_totals(request: Request) -> dict[str, str]:
     """Totals of models' labels that are void because a part is stated, with a remark on each."""
     void, partly_void = _void_totals(request, _open_along(request.axes))
     left_out: dict[str, dict[str, None]] = {}
@@ -341,7 +341,7 @@ def recounted(request: Request) -> dict[str, str]:
 def _with_defaults(state: Merged) -> Merged:
     """Fill what labels leave open with defaults, except for inputs that imply an option."""
     graph = state.request.graph
-    axes = {name: _defaulted(graph, axis) for name, axis in state.axes.items()}
+    axes = {name: _fill_defaults(graph, axis) for name, axis in state.axes.items()}
     result = {}
     for name, axis in axes.items():
         rows = {option: row for option, (along, row) in state.choices.items() if along == name}
@@ -349,7 +349,7 @@ def _with_defaults(state: Merged) -> Merged:
         if rows:
             others = (each for each in axes.values() if each is not axis)
             elsewhere = {*state.constants}.union(*(each.numbers for each in others))
-            axis = replace(axis, options={**axis.options, **_implied(graph, axis, rows, elsewhere)})
+            axis = replace(axis, options={**axis.options, **_imply(graph, axis, rows, elsewhere)})
         result[name] = axis
     return state._replace(axes=result)
 
@@ -360,7 +360,7 @@ def _implying(graph: Graph) -> frozenset[str]:
     return frozenset(name for row in graph.inputs.values() for name in row.implied_by)
 
 
-def _defaulted(graph: Graph, axis: Axis) -> Axis:
+def _fill_defaults(graph: Graph, axis: Axis) -> Axis:
     numbers = dict(axis.numbers)
     missing = {name: np.isnan(row) for name, row in axis.numbers.items() if np.isnan(row).any()}
     for name, points in missing.items():
@@ -374,7 +374,7 @@ def _defaulted(graph: Graph, axis: Axis) -> Axis:
     return replace(axis, numbers=numbers, defaults=missing | implied)
 
 
-def _implied(
+def _imply(
     graph: Graph, axis: Axis, rows: Mapping[str, tuple[Any, ...]], elsewhere: Collection[str]
 ) -> dict[str, tuple[Any, ...]]:
     """Options along an axis; where labels leave one open, it is implied or the default."""

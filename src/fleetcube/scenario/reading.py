@@ -14,7 +14,7 @@ from fleetcube.kernels.calculus.phased_formulas import in_phase
 from fleetcube.kernels.graph.formulas import Graph
 from fleetcube.kernels.physics.roles import ERRORS, GROWING, MEASURED, SHARES
 from fleetcube.scenario import auto, dates, framework, hardware, patterns, phases, user_records
-from fleetcube.scenario.precedence import Merged, Request, merged, recounted
+from fleetcube.scenario.precedence import Merged, Request, merged, voided_totals
 
 
 def resolve(
@@ -40,9 +40,9 @@ def resolve(
     labels |= cards
     request = Request(graph, tuple(swept), labels, constants, options, explicit, free)
     torus = hardware.in_slices(swept, labels, constants, explicit, free)
-    notes |= recounted(request) | dict(torus.notes)
+    notes |= voided_totals(request) | dict(torus.notes)
     resolved = merged(request, torus.rows)
-    counted = hardware.counted([*resolved.axes.values()], resolved.constants, free)
+    counted = hardware.whole_units([*resolved.axes.values()], resolved.constants, free)
     job = resolved.axes[phases.NAME] if added_up else None
     tables, phased = phases.split_by_phase(resolved.tables, job)
     _check_sought(job, free)

@@ -180,7 +180,7 @@ def reasons(cube: "xarray.Dataset") -> "xarray.DataArray":
     return cube[REASON]
 
 
-def counted(cube: "xarray.Dataset") -> dict[str, int]:
+def count_reasons(cube: "xarray.Dataset") -> dict[str, int]:
     """Number of points by reason, in the order of the codes."""
     import xarray
 

@@ -51,7 +51,7 @@ def sweep_html(plan: Plan, spec: Mapping[str, Any]) -> str:
         _section(
             "Scenario", _SCENARIO, (_set(plan.graph, *entry) for entry in spec["scenario"].items())
         ),
-        _section("Plan", _PLAN, _planned(plan)),
+        _section("Plan", _PLAN, _plan_rows(plan)),
         *_lines(remarks(root_attributes(plan, spec))),
     ]
     return _page(parts)
@@ -170,7 +170,7 @@ def _set(graph: Graph, name: str, value: Any) -> list[str]:
     return [name, _cut(f"{value:,.10g}" if number else label(value)), "" if unit == "1" else unit]
 
 
-def _planned(plan: Plan) -> list[list[str]]:
+def _plan_rows(plan: Plan) -> list[list[str]]:
     tables = [name for name in plan.outputs if plan.is_table(name)]
     formulas = len({formula for case in plan.cases for formula in case.formulas.values()})
     cases = len(plan.cases)
