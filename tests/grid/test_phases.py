@@ -259,7 +259,7 @@ ONE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({}, {"n_gpus": [8192, 16384]}, "as n_gpus__ramp"),
     ({}, {"pipeline_schedule__main": ["1f1b", "zb_h1"]}, "takes one name"),
     ({}, {"phase": ["ramp", "long"], "n_gpus__long": [8192]}, "of a phase of a whole job"),
-    ({"training_tokens": 15.57e12}, {"training_tokens__main": [1e12]}, "leave that out"),
+    ({"training_tokens": 15.57e12}, {"training_tokens__main": [1e12]}, "leave it out"),
 ]
 
 
