@@ -83,9 +83,7 @@ def _phase_layouts(layouts: "Mapping[str, xarray.Dataset | None]") -> "xarray.Da
     """The layouts of phases along `phase`; phases that leave nothing open have none."""
     import xarray
 
-    some = {
-        n: best.isel({RANK: 0}).drop_vars(RANK) for n, best in layouts.items() if best is not None
-    }
+    some = {n: one.isel({RANK: 0}).drop_vars(RANK) for n, one in layouts.items() if one is not None}
     together = xarray.concat([*some.values()], "phase", combine_attrs="drop_conflicts")
     return together.assign_coords(phase=[*some])
 

@@ -188,14 +188,12 @@ def _check_point(sweep: Evaluation) -> None:
 
 def _measured(measured: Mapping[str, Any]) -> tuple[str, str, dict[str, float]]:
     """Name of the measured value, the rate printed with it (or itself), and both in base units."""
-    allowed, rows = (STEP, *RATES), {}
+    names, rows = (STEP, *RATES), {}
     if len(measured) != 1 and {*measured} not in ({STEP, each} for each in _COUNTED):
-        raise InputError(f"give one measured value: {', '.join(allowed)}")
+        raise InputError(f"give one measured value: {', '.join(names)}")
     for name, given in measured.items():
-        if name not in allowed:
-            raise InputError(
-                f"{name} is not measured of a step; {nearest(name, allowed, allowed[0])}"
-            )
+        if name not in names:
+            raise InputError(f"{name} is not measured of a step; {nearest(name, names, names[0])}")
         rows[name] = values.number(PHYSICS, name, given)
         if not 0 < rows[name] < math.inf or (name in RATES[:2] and rows[name] > 1):
             text = f"{name} = {given} is no measured value"

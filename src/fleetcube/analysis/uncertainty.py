@@ -163,9 +163,9 @@ def _by_laws(
 
 def asked_of(plan: Plan, names: Any) -> list[str]:
     """The outputs named, by default all that are numbers."""
-    every = stream.numeric(plan)
+    out = stream.numeric(plan)
     return (
-        every if names is None else [stream.check_output(plan, n) for n in check_texts("of", names)]
+        out if names is None else [stream.check_output(plan, n) for n in check_texts("of", names)]
     )
 
 

@@ -339,20 +339,16 @@ def measured(
 
 
 def _collective(named: set[str | None], wanted: str | None) -> str:
-    collectives = {name for name in named if name is not None}
-    if wanted is None and len(collectives) > 1:
-        raise InputError(
-            f"the log holds {', '.join(sorted(collectives))}; choose with --collective"
-        )
-    chosen = wanted or (collectives.pop() if collectives else "all_reduce")
+    kinds = {name for name in named if name is not None}
+    if wanted is None and len(kinds) > 1:
+        raise InputError(f"the log holds {', '.join(sorted(kinds))}; choose with --collective")
+    chosen = wanted or (kinds.pop() if kinds else "all_reduce")
     if chosen not in FACTORS:
         raise InputError(
             f"collective = {chosen[:40]!r} has no law; choose one of {', '.join(FACTORS)}"
         )
     if wanted is not None and None not in named and wanted not in named:
-        raise InputError(
-            f"the log holds {', '.join(sorted(collectives))}, not {wanted}; name another"
-        )
+        raise InputError(f"the log holds {', '.join(sorted(kinds))}, not {wanted}; name another")
     return chosen
 
 

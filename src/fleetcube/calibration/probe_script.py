@@ -174,10 +174,8 @@ class Jax:
         def transposed(x: Any) -> Any:
             return jax.lax.all_to_all(x.reshape(ranks, -1), "gpu", 0, 0).reshape(1, -1)
 
-        collective = summed if name == "all_reduce" else transposed
-        run = jax.jit(
-            jax.shard_map(collective, mesh=mesh, in_specs=cut, out_specs=cut, check_vma=False)
-        )
+        op = summed if name == "all_reduce" else transposed
+        run = jax.jit(jax.shard_map(op, mesh=mesh, in_specs=cut, out_specs=cut, check_vma=False))
         return lambda: run(x)
 
     def layer(self, sequences: int, length: int, size: Any) -> Run:

@@ -200,13 +200,11 @@ def fitted_to(label: str) -> pooled.Cell | None:
 
 def nearest(cell: pooled.Cell) -> list[str]:
     """Differences between a scenario and the nearest published steps."""
-    unlike = []
+    rows = []
     for name in _posterior().cells:
         software, layers, gpu, precision = name.split(", ")
-        unlike.append(
-            differences(pooled.Cell(software, layers, gpu, precision, "", 1.0, 1.0), cell)
-        )
-    return min(unlike, key=weight)
+        rows.append(differences(pooled.Cell(software, layers, gpu, precision, "", 1.0, 1.0), cell))
+    return min(rows, key=weight)
 
 
 def weight(differing: Sequence[str]) -> int:

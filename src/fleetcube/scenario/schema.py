@@ -62,10 +62,7 @@ def schema() -> Schema:
         "scenario": _table(
             {name: {**about[name], **_scenario(name, refs[name])} for name in names}
             | {NAME: _PATTERN, dates.NAME: _DATE}
-            | {
-                module.NAME: {**_TEXTS, "description": module.ABOUT}
-                for module in (user_records, graphs)
-            }
+            | {m.NAME: {**_TEXTS, "description": m.ABOUT} for m in (user_records, graphs)}
         ),
         "axes": axes,
         PHASE: {**_LIST, "description": phases.ABOUT, "items": _table(stated, PHASED)},

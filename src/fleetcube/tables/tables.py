@@ -401,7 +401,7 @@ def _write(cube: "xarray.Dataset", path: Path, whole: bool) -> None:
         _write_parquet(cube, path, whole)
 
 
-def _column_coords(cube: "xarray.Dataset", dims: Sequence[str], whole: bool) -> list[str]:
+def _coords(cube: "xarray.Dataset", dims: Sequence[str], whole: bool) -> list[str]:
     """Coordinates that are columns: axes, even if cut to one value, and those that explain a row.
     With `whole`, also the values that labels stand for."""
     axes = json.loads(cube.attrs.get("fleetcube_spec", "{}")).get("axes", {})
@@ -423,7 +423,7 @@ def _frame_for_people(
     shown = cube.reset_coords(REASON) if REASON in cube.coords else cube
     dims = _dims(shown)
     columns: dict[str, Any] = {}
-    for name in dict.fromkeys([*_column_coords(shown, dims, whole), *map(str, shown.data_vars)]):
+    for name in dict.fromkeys([*_coords(shown, dims, whole), *map(str, shown.data_vars)]):
         attrs, cells = shown[name].attrs, _cells(shown, name, dims)
         if "flag_meanings" in attrs:
             cells = list(map(guard, meanings(attrs, cells)))
@@ -481,11 +481,7 @@ def _write_parquet(cube: "xarray.Dataset", path: Path, whole: bool) -> None:
     dims = [*(used := _dims(cube)), *(str(dim) for dim in cube.dims if dim not in used)]
     points = cube if dims else cube.expand_dims("point")
     frame: Any = points.to_dataframe(dim_order=dims or None).reset_index()
-    extra = (
-        [str(name) for name in cube.coords]
-        if whole
-        else [*_column_coords(cube, dims, False), REASON]
-    )
+    extra = [str(name) for name in cube.coords] if whole else [*_coords(cube, dims, False), REASON]
     more = (name for name in extra if name not in dims and name in cube.coords)
     names = dict.fromkeys([*_labelled(cube, dims), *cube.data_vars, *more])
     frame = frame[~_blank(cube, dims)]
