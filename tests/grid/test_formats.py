@@ -15,7 +15,7 @@ from fleetcube.calibration.measurements import read_records
 from fleetcube.formats import megatron_lm, shell
 from fleetcube.formats.read import read_job, read_spec, spec_of
 from fleetcube.formats.write import changed, export
-from fleetcube.presentation.first import first_spec
+from fleetcube.presentation.init_spec import starter_spec
 
 from ..draws import generator, scaled
 from .common import cases, refused
@@ -357,18 +357,18 @@ def test_texts_that_a_script_writes_are_read() -> None:
 # Doors: what a first spec says, examples that are installed, a measured step
 
 
-def test_a_first_spec_says_what_its_source_says(tmp_path: Path) -> None:
+def test_a_starter_spec_states_its_source(tmp_path: Path) -> None:
     (tmp_path / "launch.sh").write_text(SCRIPT)
     own = quiet(tmp_path / "launch.sh")
     own["scenario"]["node"] = "dgx-a100"
-    (tmp_path / "first.toml").write_text(first_spec(own, "first.toml"))
+    (tmp_path / "first.toml").write_text(starter_spec(own, "first.toml"))
     assert read_spec(tmp_path / "first.toml") == own
     empty = {
         "outputs": ["step_time"],
         "scenario": {"n_gpus": 64},
         "axes": {"tensor_parallel": [1, 2]},
     }
-    (tmp_path / "first.toml").write_text(first_spec(empty, "first.toml"))
+    (tmp_path / "first.toml").write_text(starter_spec(empty, "first.toml"))
     assert read_spec(tmp_path / "first.toml") == empty
 
 

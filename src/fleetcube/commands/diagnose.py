@@ -72,7 +72,7 @@ def _logged(paths: Sequence[str], sweep: Any) -> dict[str, float]:
     if len(paths) > 1 or (paths and not found and not paths[0].endswith(".toml")):
         raise InputError(f"{paths[-1]!r} is not one training log; give one, or step_time=...")
     for path, log in found.items():
-        say_each([f"{path}: {told}" for told in log.said()])
+        say_each([f"{path}: {told}" for told in log.summary_lines()])
         printed = {} if log.flops is None else {"model_flops_per_gpu": log.flops * 1e12}
         return {"step_time": step_of(log, point(sweep))[0], **printed}
     return {}

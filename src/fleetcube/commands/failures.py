@@ -54,7 +54,9 @@ def report(
             "title": f"Failures by {Path(path).name}",
             "source": f"fleetcube calibrate {path}",
             "date": datetime.date.today().isoformat(),
-            "note": "; ".join([f"{found.events:,} events in {time}, of {log.of}", *found.notes]),
+            "note": "; ".join(
+                [f"{found.events:,} events in {time}, of {log.source}", *found.notes]
+            ),
         }
         write(Path(output), failure_times.text(found, about, {"watched": time}))
         say(f"wrote {output}", err=as_json)
@@ -91,7 +93,7 @@ def _show(found: "Failures", log: "Log") -> None:
             told = f"{middle} (above {least}, 95 % sure)"
         rows.append([rate.name, f"{rate.events:g}", _short(rate.seconds / HOUR), told])
     print_table(["", "events", "component hours", f"median [h] {INTERVAL}"], rows)
-    say(f"{found.events:,} events in {_short(found.gpu_seconds / HOUR)} GPU hours, {log.of}")
+    say(f"{found.events:,} events in {_short(found.gpu_seconds / HOUR)} GPU hours, {log.source}")
     if found.gpus and found.events:
         low, _, high = (_short(end / HOUR / found.gpus) for end in found.whole.quantiles)
         mean = _short(found.gpu_seconds / found.gpus / found.events / HOUR)
@@ -117,4 +119,4 @@ def _json(found: "Failures", log: "Log") -> None:
     }
     told |= {name: quantiles(seconds) for name, seconds in found.lost.items()}
     told |= {"events": found.events, "gpu_seconds": found.gpu_seconds, "again": found.again}
-    say(json.dumps({"shares": ENDS, **told, "of": log.of, "notes": found.notes}, indent=2))
+    say(json.dumps({"shares": ENDS, **told, "of": log.source, "notes": found.notes}, indent=2))

@@ -27,7 +27,7 @@ def init(path: str, selectors: tuple[str, ...], overwrite: bool) -> None:
     from fleetcube.calibration.calibration_file import check_target, write
     from fleetcube.commands.changed import changed_spec
     from fleetcube.grid.errors import InputError
-    from fleetcube.presentation.first import first_spec
+    from fleetcube.presentation.init_spec import starter_spec
     from fleetcube.tables.selectors import narrow
 
     check_target(Path(path), overwrite)
@@ -37,5 +37,5 @@ def init(path: str, selectors: tuple[str, ...], overwrite: bool) -> None:
         raise InputError(f"{files[1]!r} is a second file; give one, and name=value")
     empty: dict[str, Any] = {"outputs": [], "scenario": {}, "axes": {}}
     spec = changed_spec(files[0], said) if files else narrow(empty, said)[0]
-    write(Path(path), first_spec(spec, path))
+    write(Path(path), starter_spec(spec, path))
     say(f"wrote {path}")

@@ -24,13 +24,13 @@ def record(command: tuple[str, ...], output: str | None, timeout: float, overwri
       fleetcube record -o job.sh -- bash launch.sh
     """
     from fleetcube.calibration.calibration_file import check_target, write
+    from fleetcube.formats.launch_recorder import record as record_launch
     from fleetcube.formats.read import job_at, layout_of
-    from fleetcube.formats.recorded import record as recorded
 
     if output is not None:
         check_target(Path(output), overwrite, (".sh",))
     say(f"runs {' '.join(command)}; of launchers only the arguments are taken", err=True)
-    text, remarks = recorded(command, timeout)
+    text, remarks = record_launch(command, timeout)
     say_each(remarks)
     if output is None:
         say(text.rstrip())

@@ -127,7 +127,7 @@ def _row(path: str, log: "TrainingLog", scenario: dict[str, Any]) -> "Row":
 
     seconds, inputs = step_of(log, scenario)
     name, group = Path(path).name, Path(path).stem
-    return Row(name, group, "", {**scenario, **inputs}, STEP, seconds, tuple(log.said()))
+    return Row(name, group, "", {**scenario, **inputs}, STEP, seconds, tuple(log.summary_lines()))
 
 
 def as_dict(validation: "Validation") -> dict[str, Any]:

@@ -12,7 +12,7 @@ from fleetcube.grid.spec.bounded import read_bytes
 
 from . import megatron_lm, shell
 from .field_table import NOTHING, Job, table, whole
-from .renamed import dotted, renamed_job
+from .megatron_aliases import dotted, renamed_job
 from .trees import LARGEST, flat, parsed
 
 NAME = "deepspeed"
@@ -104,7 +104,7 @@ def _batch(job: Job) -> None:
     rounds, batch = job.number(_ROUNDS, 1, part), scenario.get(step)
     gpus = scenario.get("n_gpus")
     if part not in {*scenario, *job.asked} and rounds and batch and gpus:
-        job.put({part: whole(batch * job.replica_gpus / gpus / rounds)})
+        job.add_inputs({part: whole(batch * job.replica_gpus / gpus / rounds)})
     for name in (step, part):
         if name not in scenario:
             job.ask("it depends on the number of replicas", name)
@@ -117,31 +117,31 @@ def _otherwise(job: Job) -> None:
         first = min(tokens, scenario.get("training_tokens", tokens))
         job.set("train-tokens", {"training_tokens": first})
     if scenario.get("recompute") == "core_attn":
-        job.put({"recompute": "selective"})
+        job.add_inputs({"recompute": "selective"})
     if "gradient-wire" not in job.fields and "gradient_bytes_per_element" not in job.given:
         scenario.pop("gradient_bytes_per_element", None)  # of 16 bits
     plain = scenario.get("precision") == "bf16" and scenario.get("zero_stage") == 0
     sums = job.fields.get("gradient-sums", "fp32" if plain else "bf16")
-    job.put({"gradient_storage": "fp32" if sums == "fp32" else "bf16"})
+    job.add_inputs({"gradient_storage": "fp32" if sums == "fp32" else "bf16"})
 
 
-def written(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, Any]:
+def to_fields(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a scenario: those of the JSON, and the arguments of Megatron-DeepSpeed."""
     _check(scenario, shape)
-    made = megatron_lm.written(scenario, shape, format_table())
+    fields = megatron_lm.to_fields(scenario, shape, format_table())
     if scenario.get("pipeline_parallel", 1) == 1:
-        made["no-pipeline-parallel"] = True
+        fields["no-pipeline-parallel"] = True
     for name in _NOT_HERE:
-        made.pop(name, None)
-    made["zero-stage"] = int(scenario.get("zero_stage", 1))
+        fields.pop(name, None)
+    fields["zero-stage"] = int(scenario.get("zero_stage", 1))
     if scenario.get("recompute") == "selective":
-        made["recompute-granularity"] = "selective"
-    if "num-experts" in made:
+        fields["recompute-granularity"] = "selective"
+    if "num-experts" in fields:
         layers, dense = shape["layers"], shape.get("dense_layers", 0)
-        made["expert-interval"] = round(layers / max(1, layers - dense))
-    if made.get("fp16"):
-        made["gradient-sums"] = "fp16"
-    return made
+        fields["expert-interval"] = round(layers / max(1, layers - dense))
+    if fields.get("fp16"):
+        fields["gradient-sums"] = "fp16"
+    return fields
 
 
 def _check(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> None:

@@ -100,7 +100,7 @@ class Event:
 class Log:
     """What a log says: events, times of no single event, time watched (0: it does not say)."""
 
-    of: str
+    source: str
     events: list[Event] = field(default_factory=list)
     lost: dict[str, list[float]] = field(default_factory=dict)
     gpu_seconds: float = 0.0
@@ -146,8 +146,8 @@ def part_of(kind: str) -> str:
     if code := _CODE.search(kind[:LONGEST]):
         return _XIDS.get(int(code[1]), "")
     words = re.sub(r"[^a-z0-9/]+", " ", kind[:LONGEST].lower())
-    found = (part for part, known in _WORDS.items() if re.search(rf"\b({known})\b", words))
-    return next(found, "")
+    parts = (part for part, pattern in _WORDS.items() if re.search(rf"\b({pattern})\b", words))
+    return next(parts, "")
 
 
 def time_of(text: Any) -> float | None:
@@ -160,16 +160,16 @@ def time_of(text: Any) -> float | None:
     for form in ("", *_FORMATS):
         with contextlib.suppress(ValueError, OverflowError):
             dated = f"2000 {text}" if form[:2] == "%Y" else text  # a kernel states no year
-            found = datetime.strptime(dated, form) if form else datetime.fromisoformat(text)
-            return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+            moment = datetime.strptime(dated, form) if form else datetime.fromisoformat(text)
+            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     return None
 
 
 def _rows(text: str) -> Iterator[dict[str, Any]]:
     """Objects of JSON lines, or of a list, or rows of a table with any usual separator."""
     begins = text.lstrip()[:1]
-    found = _objects(text) if begins in ("{", "[") else _cells(text)
-    for count, row in enumerate(found):
+    rows = _objects(text) if begins in ("{", "[") else _cells(text)
+    for count, row in enumerate(rows):
         if count >= MOST_ROWS:
             raise InputError(f"the log has more than {MOST_ROWS:,} rows; give a part of it")
         yield row
@@ -179,10 +179,10 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
     whole = text.lstrip()[:1] == "["
     for line in [text] if whole else text.splitlines():
         try:
-            found = json.loads(line) if line.strip() else []
+            content = json.loads(line) if line.strip() else []
         except (ValueError, RecursionError):
             continue
-        for each in found if isinstance(found, list) else [found]:
+        for each in content if isinstance(content, list) else [content]:
             inner = each.get("jsonPayload", each) if isinstance(each, dict) else None
             if isinstance(inner, dict):
                 yield inner
@@ -214,7 +214,7 @@ def _plain(heading: str) -> tuple[str, str, str]:
     words = re.sub(r"(?<=[a-z])(?=[A-Z])|[^A-Za-z0-9]+", " ", heading[:80]).lower().split()
     units = {word: unit for word in words for unit, n in _UNITS.items() if re.fullmatch(n, word)}
     name = " ".join(word for word in words if word not in units)
-    column = next((of for of, known in _COLUMNS.items() if re.fullmatch(known, name)), "")
+    column = next((label for label, pattern in _COLUMNS.items() if re.fullmatch(pattern, name)), "")
     if not name and units:
         column = "lost"  # "minutes"
     return name, column, next(iter(units.values()), "min")
@@ -262,11 +262,13 @@ def _seconds(text: str, unit: str) -> float | None:
     """A time of a cell, with a unit of its own or that of its column."""
     plain = re.fullmatch(r"[\d_]{1,20}(\.\d{0,20})?", text)
     try:
-        found = _elapsed(text)
-        found = parse(f"{text} {unit}" if plain else text, "s", "time") if found is None else found
+        seconds = _elapsed(text)
+        seconds = (
+            parse(f"{text} {unit}" if plain else text, "s", "time") if seconds is None else seconds
+        )
     except UnitError:
         return None
-    return found if 0 <= found < math.inf else None
+    return seconds if 0 <= seconds < math.inf else None
 
 
 def _elapsed(text: str) -> float | None:
@@ -304,8 +306,8 @@ def _jobs(rows: Sequence[Mapping[str, Any]]) -> Log:
 
 def _gpus(allocated: str) -> int:
     """GPUs of AllocTRES: all, or the sum of the kinds."""
-    found = _GPUS.findall(allocated)
-    return sum(int(n) for kind, n in found if not kind) or sum(int(n) for _, n in found)
+    counts = _GPUS.findall(allocated)
+    return sum(int(n) for kind, n in counts if not kind) or sum(int(n) for _, n in counts)
 
 
 def _xids(text: str) -> Log:
@@ -344,9 +346,9 @@ def _restarts(rows: Sequence[Mapping[str, Any]]) -> Log:
     and what lies between the last step before it and the first after it is lost."""
     log = Log("starts and steps of ml-goodput-measurement")
     names = {"job_start_time": True, "step_start_time": False}
-    known = [(time_of(row[n]), begins) for row in rows for n, begins in names.items() if n in row]
-    marks = sorted((time, begins) for time, begins in known if time is not None)
-    log.dropped["times that cannot be read"] += len(known) - len(marks)
+    times = [(time_of(row[n]), begins) for row in rows for n, begins in names.items() if n in row]
+    marks = sorted((time, begins) for time, begins in times if time is not None)
+    log.dropped["times that cannot be read"] += len(times) - len(marks)
     last, starts = None, -1  # of which the first is none after a failure
     for time, begins in marks:
         if begins:

@@ -57,14 +57,14 @@ class Table:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     models: Mapping[str, str] = field(default_factory=dict)
 
-    def why_without(self, name: str) -> str | None:
+    def why_ignored(self, name: str) -> str | None:
         """Why no quantity depends on a field; None where one may."""
         return _matched(self.without, name)
 
-    def what_uncounted(self, name: str, value: Any) -> str | None:
+    def uncounted_effect(self, name: str, value: Any) -> str | None:
         """What a field changes that is not counted; None where nothing is known to be."""
-        what = _matched(self.uncounted, f"{name}={_lower(value)}")
-        return what or (None if value is False else _matched(self.uncounted, name))
+        effect = _matched(self.uncounted, f"{name}={_lower(value)}")
+        return effect or (None if value is False else _matched(self.uncounted, name))
 
 
 @cache
@@ -98,15 +98,15 @@ class Job:
     asked: dict[str, str] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
 
-    def put(self, inputs: Mapping[str, Any]) -> None:
+    def add_inputs(self, inputs: Mapping[str, Any]) -> None:
         """Take inputs that the user does not state."""
         self.scenario |= {name: inputs[name] for name in inputs if name not in self.given}
 
     def set(self, name: str, inputs: Mapping[str, Any]) -> None:
         """Take inputs from a field."""
-        self.put(inputs)
-        made = ", ".join(f"{key} = {_told(self.scenario[key])}" for key in inputs)
-        self._is_read(name, made or "as it is by default")
+        self.add_inputs(inputs)
+        text = ", ".join(f"{key} = {_short_text(self.scenario[key])}" for key in inputs)
+        self._is_read(name, text or "as it is by default")
 
     def ask(self, why: str, *inputs: str) -> None:
         """Leave inputs open that the user does not state."""
@@ -118,7 +118,7 @@ class Job:
     def set_per_gpu(self, name: str, share: float) -> None:
         """Take an input that grows with the number of GPUs."""
         if (gpus := self.scenario.get("n_gpus")) is not None:
-            self.put({name: whole(gpus * share)})
+            self.add_inputs({name: whole(gpus * share)})
         else:
             self.ask(f"it is {share:g} times n_gpus", "n_gpus", name)
 
@@ -143,7 +143,7 @@ class Job:
         self.set_per_gpu("global_batch_size", share)
         batch, length = self.scenario.get("global_batch_size"), self.scenario.get("sequence_length")
         if batch and (tokens := number * batch * (length or 0)):
-            self.put({"training_tokens": tokens})
+            self.add_inputs({"training_tokens": tokens})
 
     def take(self, name: str, why: str = "read with others") -> Any:
         """The value of a field that a reader's own code reads; None where it is not given, or is
@@ -195,8 +195,10 @@ def table(name: str) -> Table:
     joined = {
         part: {**base.get(part, {}), **row} for part, row in rows.items() if isinstance(row, dict)
     }
-    kept = {part: {key: each for key, each in row.items() if each} for part, row in joined.items()}
-    return Table(**{**base, **rows, **(kept if base else joined)})
+    filled = {
+        part: {key: each for key, each in row.items() if each} for part, row in joined.items()
+    }
+    return Table(**{**base, **rows, **(filled if base else joined)})
 
 
 @cache
@@ -214,18 +216,21 @@ def _letters(name: str) -> str:
 
 
 def job_of(
-    of: Table, fields: Mapping[str, Any], path: str = "", given: Mapping[str, Any] = NOTHING
+    format_table: Table,
+    fields: Mapping[str, Any],
+    path: str = "",
+    given: Mapping[str, Any] = NOTHING,
 ) -> Job:
     """Read all fields that the table knows, with what the user states. Raises InputError."""
     if len(fields) > MOST_FIELDS:
         raise InputError(f"{path!r} has more than {MOST_FIELDS:,} fields; give one job's")
-    job = Job(of, path, given, {**given})
+    job = Job(format_table, path, given, {**given})
     for name, text in fields.items():
         value = _WORDS.get(text.strip().lower(), text) if isinstance(text, str) else text
         if value is not None:
             job.fields[name] = value
             _take(job, name, value)
-    for name, inputs in of.absent.items():
+    for name, inputs in format_table.absent.items():
         if name not in job.fields:
             job.scenario = {**inputs, **job.scenario}
     join_model(job)
@@ -247,30 +252,30 @@ def counted_by(field: str) -> str:
 
 
 def _take(job: Job, name: str, value: Any) -> None:
-    of = job.table
-    if name in of.refused and value is not False:
-        raise InputError(f"{job.path!r}: {name} {of.refused[name]}")
-    if is_open(value) and (sets := _sets(of, name)):
+    format_table = job.table
+    if name in format_table.refused and value is not False:
+        raise InputError(f"{job.path!r}: {name} {format_table.refused[name]}")
+    if is_open(value) and (sets := _sets(format_table, name)):
         job.ask(f"{name} is {value}", *sets)
-    elif name in of.inputs:
-        is_option = values.is_option(PHYSICS, of.inputs[name])
-        job.set(name, {of.inputs[name]: value if is_option else _number(name, value, 0)})
-    elif name in of.model:
-        job.config[of.model[name]] = _plain(value)
-        job.read[name] = f"{of.model[name]} of the model = {_told(_plain(value))}"
-    elif name in of.switches:
+    elif name in format_table.inputs:
+        is_option = values.is_option(PHYSICS, format_table.inputs[name])
+        job.set(name, {format_table.inputs[name]: value if is_option else _number(name, value, 0)})
+    elif name in format_table.model:
+        job.config[format_table.model[name]] = _plain(value)
+        job.read[name] = f"{format_table.model[name]} of the model = {_short_text(_plain(value))}"
+    elif name in format_table.switches:
         if value is not False:
-            job.set(name, of.switches[name])
+            job.set(name, format_table.switches[name])
         else:
             job.read[name] = "off"
-    elif name in of.words:
-        job.set(name, one_of(of.words[name], name, value, job.path))
-    elif (what := of.what_uncounted(name, value)) is not None:
-        job.uncounted[name] = what
-    elif (why := of.why_without(name)) is not None:
+    elif name in format_table.words:
+        job.set(name, one_of(format_table.words[name], name, value, job.path))
+    elif (effect := format_table.uncounted_effect(name, value)) is not None:
+        job.uncounted[name] = effect
+    elif (why := format_table.why_ignored(name)) is not None:
         job.ignored[name] = why
     else:
-        job.unknown[name] = _told(value)
+        job.unknown[name] = _short_text(value)
 
 
 def one_of(rows: Mapping[str, Any], name: str, value: Any, path: str) -> Any:
@@ -284,68 +289,68 @@ def one_of(rows: Mapping[str, Any], name: str, value: Any, path: str) -> Any:
     return rows.get(word, rows.get("*"))
 
 
-def _sets(of: Table, name: str) -> list[str]:
+def _sets(format_table: Table, name: str) -> list[str]:
     """Inputs that a field of a table may set."""
-    rows = [*of.words.get(name, {}).values(), of.switches.get(name, {})]
-    made = [told for row in rows for told in row] + [of.inputs.get(name, "")]
-    made += [counted_by(of.model[name])] if name in of.model else []
-    return [*dict.fromkeys(filter(None, made))]
+    rows = [*format_table.words.get(name, {}).values(), format_table.switches.get(name, {})]
+    input_names = [key for row in rows for key in row] + [format_table.inputs.get(name, "")]
+    input_names += [counted_by(format_table.model[name])] if name in format_table.model else []
+    return [*dict.fromkeys(filter(None, input_names))]
 
 
-def fields_of(of: Table, scenario: Mapping[str, Any]) -> dict[str, Any]:
+def fields_of(format_table: Table, scenario: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that say a scenario's inputs; switches are True. What the framework does where
     nothing is said is left out."""
-    made: dict[str, Any] = {}
-    default = {key: value for row in of.absent.values() for key, value in row.items()}
-    for told, name in _first_names(of.inputs).items():
-        value = scenario.get(told)
-        if value is not None and value != default.get(told):
-            made[name] = _written(value)
-    for name, inputs in of.switches.items():
+    fields: dict[str, Any] = {}
+    default = {key: value for row in format_table.absent.values() for key, value in row.items()}
+    for input_name, name in _first_names(format_table.inputs).items():
+        value = scenario.get(input_name)
+        if value is not None and value != default.get(input_name):
+            fields[name] = _written(value)
+    for name, inputs in format_table.switches.items():
         if _holds(inputs, scenario) and not _holds(inputs, default):
-            made[name] = True
-    for name, row in of.words.items():
+            fields[name] = True
+    for name, row in format_table.words.items():
         word = next((word for word, inputs in row.items() if _holds(inputs, scenario)), None)
         if word is not None and not _holds(row[word], default):
-            made[name] = word
-    return made
+            fields[name] = word
+    return fields
 
 
-def model_fields(of: Table, shape: Mapping[str, Any]) -> dict[str, Any]:
+def model_fields(format_table: Table, shape: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that say the counts of a model's record."""
-    known = _first_names(of.model)
-    made: dict[str, Any] = {}
-    for told, fields in COUNTS.items():
-        name = next((known[each] for each in fields.split() if each in known), None)
-        if told in shape and name is not None:
-            made[name] = _written(shape[told])
-    return made
+    first_names = _first_names(format_table.model)
+    counts: dict[str, Any] = {}
+    for key, fields in COUNTS.items():
+        name = next((first_names[each] for each in fields.split() if each in first_names), None)
+        if key in shape and name is not None:
+            counts[name] = _written(shape[key])
+    return counts
 
 
 def _first_names(names: Mapping[str, str]) -> dict[str, str]:
     """What fields are called, by what they say: the first of several."""
-    made: dict[str, str] = {}
-    for name, told in names.items():
-        made.setdefault(told, name)
-    return made
+    first_names: dict[str, str] = {}
+    for name, meaning in names.items():
+        first_names.setdefault(meaning, name)
+    return first_names
 
 
 def counted(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Fields to write whose numbers are whole. Raises InputError."""
-    made = {n: whole(v) if isinstance(v, float) else v for n, v in fields.items()}
-    for name, value in made.items():
+    numbers = {n: whole(v) if isinstance(v, float) else v for n, v in fields.items()}
+    for name, value in numbers.items():
         if isinstance(value, float):
             raise InputError(f"{name} = {value:g} is no whole number; choose n_gpus that fit")
-    return made
+    return numbers
 
 
-def with_open_words(of: Table, fields: Mapping[str, Any]) -> dict[str, Any]:
+def with_open_words(format_table: Table, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Fields, with words that the table lacks left open: what they set is asked for."""
-    made = {**fields}
-    for name in fields.keys() & of.words.keys():
-        if made[name] is not None and _lower(made[name]) not in of.words[name]:
-            made[name] = f"<{made[name]}>"
-    return made
+    opened = {**fields}
+    for name in fields.keys() & format_table.words.keys():
+        if opened[name] is not None and _lower(opened[name]) not in format_table.words[name]:
+            opened[name] = f"<{opened[name]}>"
+    return opened
 
 
 def _lower(value: Any) -> str:
@@ -374,8 +379,8 @@ def _number(name: str, value: Any, least: float) -> float:
         number = None
     if number is None or not least <= number < 1e30:
         raise InputError(f"{name} = {shown(value)} is not a number from {least:g}; correct it")
-    made: float = _written(number)
-    return made
+    plain: float = _written(number)
+    return plain
 
 
 def _plain(value: Any) -> Any:
@@ -389,7 +394,7 @@ def _written(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _told(value: Any) -> str:
+def _short_text(value: Any) -> str:
     text = str(value).lower() if isinstance(value, bool) else str(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 

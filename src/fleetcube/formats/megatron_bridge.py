@@ -9,7 +9,7 @@ import yaml
 
 from . import megatron_lm
 from .field_table import NOTHING, Job, table
-from .renamed import dotted, renamed_job
+from .megatron_aliases import dotted, renamed_job
 from .trees import flat, parsed
 
 NAME = "megatron-bridge"
@@ -47,16 +47,16 @@ def _split(stages: list[Any]) -> str:
     return "|".join("".join(_LETTERS.get(each, "?") for each in row) for row in rows)
 
 
-def written(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, Any]:
+def to_fields(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a scenario that its YAML says under other names."""
-    made = megatron_lm.written(scenario, shape, format_table())
-    made["use-distributed-optimizer"] = scenario.get("zero_stage", 1) == 1
+    fields = megatron_lm.to_fields(scenario, shape, format_table())
+    fields["use-distributed-optimizer"] = scenario.get("zero_stage", 1) == 1
     if scenario.get("gradient_bytes_per_element") == 4:
-        made |= {"accumulate-allreduce-grads-in-fp32": True, "grad-reduce-in-bf16": False}
+        fields |= {"accumulate-allreduce-grads-in-fp32": True, "grad-reduce-in-bf16": False}
     for name in ("group-query-attention", "max-position-embeddings"):
-        made.pop(name, None)  # by the number of groups, and by the sequence
-    modules = made.get("recompute-modules")
-    return made | ({"recompute-modules": str(modules).split()} if modules else {})
+        fields.pop(name, None)  # by the number of groups, and by the sequence
+    modules = fields.get("recompute-modules")
+    return fields | ({"recompute-modules": str(modules).split()} if modules else {})
 
 
 def as_text(fields: Mapping[str, Any]) -> str:

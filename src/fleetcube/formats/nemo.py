@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from .field_table import NOTHING, Job, table
-from .renamed import renamed_job
+from .megatron_aliases import renamed_job
 from .trees import flat, parsed
 
 NAME = "nemo"

@@ -11,7 +11,7 @@ from fleetcube.grid.spec.bounded import read_bytes
 
 from . import torchtitan
 from .field_table import NOTHING, Job, catalog_label, table
-from .renamed import renamed_job
+from .megatron_aliases import renamed_job
 from .trees import LARGEST, flat, parsed
 
 NAME = "megatron-lm"
@@ -36,12 +36,15 @@ def read(text: str, path: str, given: Mapping[str, Any] = NOTHING) -> Job:
     changed = flat(changes) if isinstance(changes, Mapping) else {}
     names = [str(trainer.get(name)) for name in ("config", "model")]
     if trainer["framework"] == torchtitan.NAME:
-        model = _beside(path, "primus/configs/models/torchtitan", names[1])
+        model = _repository_fields(path, "primus/configs/models/torchtitan", names[1])
         fields = {**_OF_TORCHTITAN, **model, **changed}
-        return _with_model(partial(torchtitan.made, fields, path), names[1], given, False)
+        return _with_model(
+            partial(torchtitan.job_from_fields, fields, path), names[1], given, False
+        )
     kinds = zip(("modules", "models", "models"), [*names, _BASE], strict=True)
     settings, model, base = (
-        _beside(path, f"primus/configs/{folder}/megatron", name) for folder, name in kinds
+        _repository_fields(path, f"primus/configs/{folder}/megatron", name)
+        for folder, name in kinds
     )
     usual, now = {**settings, **base}, {**settings, **model, **changed}
     dashed = {name.replace("_", "-") for name, value in changed.items() if value is not None}
@@ -79,17 +82,17 @@ def _trainer(tree: Mapping[str, Any], path: str) -> Mapping[str, Any]:
     raise InputError(f"{path!r} has no trainer with framework: {some}; give one that has")
 
 
-def _beside(path: str, folder: str, name: str) -> dict[str, Any]:
+def _repository_fields(path: str, folder: str, name: str) -> dict[str, Any]:
     """Fields of a file of Primus's repository, where the one that is read lies in it, and of those
     that it extends; no others are opened."""
     above = Path(path).absolute().parents[:_MOST_ABOVE]
     rows: list[dict[str, Any]] = []
-    left, seen = [name], set[str]()
-    while left and len(seen) < _MOST_FILES:
+    left, opened = [name], set[str]()
+    while left and len(opened) < _MOST_FILES:
         name = left.pop(0)
-        plain = name not in seen and re.fullmatch(r"[\w.+-]{1,100}\.yaml", name)
+        plain = name not in opened and re.fullmatch(r"[\w.+-]{1,100}\.yaml", name)
         places = [each / folder / name for each in above] if plain else []
-        seen.add(name)
+        opened.add(name)
         for file in [place for place in places if place.is_file()][:1]:
             data = read_bytes(str(file), LARGEST, "a file of Primus", "give one job's file")
             text = _DEFAULT.sub(r"\2", data.decode(errors="replace"))

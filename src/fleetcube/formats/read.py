@@ -252,7 +252,7 @@ def summary(job: Job) -> str:
     return "; ".join([", ".join(parts[:2]), *parts[2:], *job.remarks])
 
 
-def told(job: Job) -> list[str]:
+def field_report(job: Job) -> list[str]:
     """All fields of a file, with what they became, line by line."""
     groups = {
         f"Read from {job.path} ({job.table.framework}, {job.table.version})": job.read,

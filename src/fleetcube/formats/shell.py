@@ -48,15 +48,15 @@ _LEAVES = {"break": "loop", "continue": "round", "return": "function", "exit": "
 _PREPARES = re.compile(r"activate|conda|bashrc|profile|module|lmod|spack|setvars|set_env|ssh.agent")
 
 
-def read(text: str, path: str, known: dict[str, str] | None = None) -> Script:
+def read(text: str, path: str, environment: dict[str, str] | None = None) -> Script:
     """Read a script; `known` are variables of its environment. Raises InputError."""
     if len(text) > MOST_LETTERS:
         raise InputError(
             f"{path!r} has more than {MOST_LETTERS:,} letters, as no launch script has; give one"
         )
     reader = _Reader(path)
-    reader.state.variables |= known or {}
-    reader.state.exported |= {*(known or ())}
+    reader.state.variables |= environment or {}
+    reader.state.exported |= {*(environment or ())}
     text = unmarked(text.replace("\r\n", "\n").replace("\r", "\n"))
     try:
         reader.region("script", lambda: reader.follow(text))
@@ -104,7 +104,7 @@ class _Reader(Statements):
     def follow(self, text: str) -> Status:
         """Follow a text, without comments in backticks; NAME=<placeholder> is an open value."""
         text = re.sub(r"^(\s*(?:export\s+)?(\w+)=)<[^<>\n]*>", r"\1$\2", text, flags=re.MULTILINE)
-        text = re.sub(r"`[ \t]*#[^`\n$]*`", lambda found: " " * len(found[0].encode()), text)
+        text = re.sub(r"`[ \t]*#[^`\n$]*`", lambda comment: " " * len(comment[0].encode()), text)
         return self.body(self.parsed(text))
 
     def on_command(self, node: Any) -> Status:
@@ -154,8 +154,8 @@ class _Reader(Statements):
             return _BUILTINS[name](self, rest)
         if self.state.output is not None:
             self.state.output.append(unknown(_as_name(words)))
-        at = next((k for k, word in enumerate(words) if _SHELLS.fullmatch(word)), None)
-        if at is not None and self._shell(words[:at], words[at + 1 :]):
+        position = next((k for k, word in enumerate(words) if _SHELLS.fullmatch(word)), None)
+        if position is not None and self._shell(words[:position], words[position + 1 :]):
             return None
         if (text := self._file(name)) is not None:
             self._inner([], text, rest)
@@ -166,11 +166,11 @@ class _Reader(Statements):
     def _wrapped(self, name: str, rest: list[str]) -> Status:
         """Follow a command behind another that starts it, as `env` and `nohup` do."""
         options_of = re.compile(r"-|\w+=|[\d.]+[smhd]?$")
-        at = next((k for k, word in enumerate(rest) if not options_of.match(word)), None)
-        if at is None:
+        start = next((k for k, word in enumerate(rest) if not options_of.match(word)), None)
+        if start is None:
             self._unknown([word.partition("=")[0] for word in rest])
             return True
-        status: Status = self.inside(lambda: self.command(rest[at:]))
+        status: Status = self.inside(lambda: self.command(rest[start:]))
         return self.leave("script") if name == "exec" else status
 
     def _file(self, word: str) -> str | None:
@@ -180,8 +180,8 @@ class _Reader(Statements):
     def _shell(self, before: list[str], rest: list[str]) -> bool:
         """Follow what a shell runs, if it is known: a text, a file that the script wrote, or what
         it is fed."""
-        at = next((k for k, word in enumerate(rest) if not word.startswith("-")), len(rest))
-        flags, (name, *others) = rest[:at], rest[at:] or [""]
+        start = next((k for k, word in enumerate(rest) if not word.startswith("-")), len(rest))
+        flags, (name, *others) = rest[:start], rest[start:] or [""]
         lines, text = self.state.lines, self._file(name)
         if any(re.fullmatch(r"-[a-z]*c", word) for word in flags):
             self._inner(before, name, others[1:])
@@ -214,7 +214,7 @@ class _Reader(Statements):
         none, and those of options; a file of them is not read."""
         state = self.state
         exported = {n: v for n, v in state.variables.items() if n in state.exported}
-        made = {} if {"docker", "podman", "ssh"} & {*before} else {**exported}
+        environment = {} if {"docker", "podman", "ssh"} & {*before} else {**exported}
         for word, after in itertools.pairwise((*before, "")):
             flag, equals, value = word.partition("=")
             text = value if equals else after
@@ -222,16 +222,18 @@ class _Reader(Statements):
                 self._not_read(text)
             for each in text.split(",") if flag == "--export" else [text] * (flag in _GIVES):
                 name, equals, value = each.partition("=")
-                made |= {name: value} if equals else {n: exported[n] for n in {name} & {*exported}}
-        return made
+                environment |= (
+                    {name: value} if equals else {n: exported[n] for n in {name} & {*exported}}
+                )
+        return environment
 
     def text(self, text: str) -> Status:
         """Follow a text that a value gives; what is open in it stays so."""
         for mark, name in set(re.findall("(\x02\\??([^\x03]*)\x03)", text)):
-            held = re.sub(r"\W", "_", f"_{'unknown' if is_unknown(mark) else 'open'}_{name}")
-            self.state.variables[held] = mark
-            self.state.exported.add(held)
-            text = text.replace(mark, f"${{{held}}}")
+            variable = re.sub(r"\W", "_", f"_{'unknown' if is_unknown(mark) else 'open'}_{name}")
+            self.state.variables[variable] = mark
+            self.state.exported.add(variable)
+            text = text.replace(mark, f"${{{variable}}}")
         self.depth += 10
         try:
             return self.follow(text)
@@ -259,12 +261,12 @@ class _Reader(Statements):
 
     def _source(self, rest: list[str]) -> Status:
         name = rest[0] if rest else ""
-        text = self._beside(name) if (text := self._file(name)) is None else text
+        text = self._file_in_folder(name) if (text := self._file(name)) is None else text
         if text is None:
             return self._not_read(name)
         return self.region("function", lambda: self.text(text))
 
-    def _beside(self, word: str) -> str | None:
+    def _file_in_folder(self, word: str) -> str | None:
         """The text of a file in the script's folder; no others are opened."""
         name = shown(word).removeprefix("./")
         place = Path(self.path).parent / name
@@ -275,15 +277,17 @@ class _Reader(Statements):
 
     def _remote(self, rest: list[str]) -> Status:
         """Follow what another machine runs: it is the last words, of a shell there."""
-        at = next((k for k, word in enumerate(rest) if " " in word or is_program(word)), len(rest))
-        self._inner(["ssh"], " ".join(rest[at:]), [])
+        start = next(
+            (k for k, word in enumerate(rest) if " " in word or is_program(word)), len(rest)
+        )
+        self._inner(["ssh"], " ".join(rest[start:]), [])
         return None
 
     def _sbatch(self, rest: list[str]) -> Status:
-        at = next((k for k, word in enumerate(rest) if self._file(word) is not None), None)
-        if at is None:
-            at = next((k for k, word in enumerate(rest) if not word.startswith("-")), len(rest))
-        self._shell([], rest[at:])
+        start = next((k for k, word in enumerate(rest) if self._file(word) is not None), None)
+        if start is None:
+            start = next((k for k, word in enumerate(rest) if not word.startswith("-")), len(rest))
+        self._shell([], rest[start:])
         return None
 
     def _test(self, rest: list[str]) -> Status:
@@ -291,9 +295,9 @@ class _Reader(Statements):
 
     def _echo(self, rest: list[str]) -> Status:
         if self.state.output is not None:
-            known = not rest or rest[0] == "-n" or not re.fullmatch(r"-[neE]+", rest[0])
+            is_plain = not rest or rest[0] == "-n" or not re.fullmatch(r"-[neE]+", rest[0])
             row = rest[1:] if rest[:1] == ["-n"] else rest
-            self.state.output.append(" ".join(row) if known else unknown())
+            self.state.output.append(" ".join(row) if is_plain else unknown())
         return True
 
     def _printf(self, rest: list[str]) -> Status:
@@ -320,16 +324,18 @@ class _Reader(Statements):
         if is_list_open(self.state.places) or not count.isdigit():
             self.state.places = [unknown("@")]
             return None
-        held = int(count) <= len(self.state.places)
-        self.state.places = self.state.places[int(count) :] if held else self.state.places
-        return held
+        enough = int(count) <= len(self.state.places)
+        self.state.places = self.state.places[int(count) :] if enough else self.state.places
+        return enough
 
     def _set(self, rest: list[str]) -> Status:
-        at = next((k for k, word in enumerate(rest) if not re.match(r"[-+][a-z]", word)), len(rest))
-        for flag in rest[:at]:
+        end = next(
+            (k for k, word in enumerate(rest) if not re.match(r"[-+][a-z]", word)), len(rest)
+        )
+        for flag in rest[:end]:
             if "a" in flag[1:] and flag[1:2] != "o":
                 self.state.exports = flag[0] == "-"
-        rest = rest[at + sum(word in ("-o", "+o") for word in rest[:at]) :]
+        rest = rest[end + sum(word in ("-o", "+o") for word in rest[:end]) :]
         if rest:
             self.state.places = rest[1:] if rest[0] == "--" else rest
         return True
@@ -353,14 +359,14 @@ class _Reader(Statements):
         text = (lines or [""])[0].strip(re.sub(r"\S", "", between))
         words = split_fields(text, between) if text else []
         if array:
-            self.put(names[0], dict(enumerate(words)))
+            self.assign(names[0], dict(enumerate(words)))
             return bool(lines)
         for k, name in enumerate(names):
             last = k == len(names) - 1 and len(words) > len(names)
             if last and between == " \t\n":
-                self.put(name, text.split(None, k)[k])
+                self.assign(name, text.split(None, k)[k])
             else:
-                self.put(name, unknown(name) if last else words[k] if k < len(words) else "")
+                self.assign(name, unknown(name) if last else words[k] if k < len(words) else "")
         return bool(lines)
 
     def _unknown(self, rest: list[str]) -> Status:

@@ -108,7 +108,7 @@ def spans(node: Any, first: int, last: int) -> Iterator[Any]:
         text = node.text[begin - node.start_byte : end - node.start_byte]
         return str(text.decode("utf-8", "replace"))
 
-    stack, at = [*reversed(node.children)], first
+    stack, position = [*reversed(node.children)], first
     while stack:
         child = stack.pop()
         if child.end_byte <= first or child.start_byte >= last:
@@ -116,12 +116,12 @@ def spans(node: Any, first: int, last: int) -> Iterator[Any]:
         if child.type in (*_EXPANSIONS, "string", "raw_string"):
             text = text_of(child)
             begin = child.start_byte + len(text) - len(text.lstrip())  # a gap may be part of it
-            yield source(at, begin)
+            yield source(position, begin)
             yield child
-            at = child.end_byte
+            position = child.end_byte
         else:
             stack += reversed(child.children)
-    yield source(at, last)
+    yield source(position, last)
 
 
 def place_of(row: dict[Any, str], key: Any = None) -> Any:
@@ -166,7 +166,7 @@ class Words:
 
     # Variables
 
-    def put(self, name: str, value: Value) -> None:
+    def assign(self, name: str, value: Value) -> None:
         self.filled += len(value) if isinstance(value, str) else sum(map(len, value.values()))
         if self.filled > _MOST_FILLED:
             raise InputError(TOO_MUCH.format(self.path))
@@ -187,7 +187,7 @@ class Words:
     def counted(self, text: str) -> str | None:
         """The number of an expression as a text; None where it is not known."""
         try:
-            return str(Arithmetic(text, self.scalar, self.put).value())
+            return str(Arithmetic(text, self.scalar, self.assign).value())
         except Undecided:
             return None
 
@@ -204,15 +204,15 @@ class Words:
 
     def sum_of(self, text: str) -> str:
         """The number of an expression; what it sets is set. An open one where it is not known."""
-        made = self.counted(text)
-        if made is None:
+        number = self.counted(text)
+        if number is None:
             self.forget({name for row in _SET_IN_SUM.findall(text) for name in row if name})
-        return unknown("SUM") if made is None else made
+        return unknown("SUM") if number is None else number
 
     def number(self, text: str) -> bool | None:
         """Whether an expression is not 0."""
-        made = self.sum_of(text) if text.strip() else "1"
-        return None if is_open(made) else made != "0"
+        value = self.sum_of(text) if text.strip() else "1"
+        return None if is_open(value) else value != "0"
 
     def key_of(self, name: str, text: str) -> Any:
         """The key of an array's element: a text, a number, or an open text."""
@@ -237,8 +237,10 @@ class Words:
         if name == "#" or (name.isdigit() and name != "0"):
             if is_list_open(state.places):
                 return [unknown(name)]
-            at = int(name) - 1 if name != "#" else 0
-            rows = [str(len(state.places))] if name == "#" else state.places[at : at + 1]
+            position = int(name) - 1 if name != "#" else 0
+            rows = (
+                [str(len(state.places))] if name == "#" else state.places[position : position + 1]
+            )
             return rows or None
         value = state.variables.get(name)
         if "n" in state.kinds.get(name, "") and isinstance(value, str) and value != name:
@@ -264,9 +266,11 @@ class Words:
 
     def matched(self, text: str, pattern: str) -> bool | None:
         """Whether a text matches a pattern; None where that is not known."""
-        held = matches(text, pattern)
-        loosely = self.any_case and not held and matches(text.lower(), pattern.lower()) is not False
-        return None if loosely else held
+        exact = matches(text, pattern)
+        loosely = (
+            self.any_case and not exact and matches(text.lower(), pattern.lower()) is not False
+        )
+        return None if loosely else exact
 
     # Words
 
@@ -277,8 +281,8 @@ class Words:
     def with_files(self, node: Any, words: list[str]) -> list[str]:
         """The words of a part; an open number of them where they are a pattern of files' names."""
         quoted = node.type in ("string", "raw_string", "ansi_c_string")
-        known = (re.sub("\x02[^\x03]*\x03", "", word) for word in words)
-        files = not quoted and any(re.search(r"[*?]|\[.+\]", word) for word in known)
+        plain = (re.sub("\x02[^\x03]*\x03", "", word) for word in words)
+        files = not quoted and any(re.search(r"[*?]|\[.+\]", word) for word in plain)
         return [unknown("FILES")] if files else words
 
     def words(self, node: Any) -> list[str]:
@@ -297,7 +301,7 @@ class Words:
             fields += [(piece, False) for piece in pieces[1:]]
             if ends:
                 fields.append(("", False))
-        return [text for text, kept in fields if text or kept]
+        return [text for text, in_quotes in fields if text or in_quotes]
 
     def separators(self) -> str | None:
         """What divides words; None where it is not known."""
@@ -310,8 +314,8 @@ class Words:
 
     def parts(self, node: Any, quoted: bool = False) -> list[Piece]:
         """Pieces of a part of a command."""
-        made: list[Piece] = self.inside(lambda: self._parts(node, node.type, quoted))
-        return made
+        pieces: list[Piece] = self.inside(lambda: self._parts(node, node.type, quoted))
+        return pieces
 
     def _parts(self, node: Any, kind: str, quoted: bool) -> list[Piece]:
         if kind in ("command_name", "concatenation", "variable_assignment"):
@@ -344,11 +348,11 @@ class Words:
 
     def _quoted(self, node: Any) -> list[Piece]:
         first = node.start_byte + len(text_of(node.children[0]))
-        made = self._spanned(node, first, node.end_byte - 1, _in_quotes, True)
+        pieces = self._spanned(node, first, node.end_byte - 1, _in_quotes, True)
         alone = node.named_child_count == 1 and re.fullmatch(
             r'"\$(@|\{@\}|\{\w+\[@\][^}]*\})"', text_of(node)
         )
-        return made if made or alone else [("", True, False)]
+        return pieces if pieces or alone else [("", True, False)]
 
     def raw(self, node: Any, *ends: int, plain: Callable[[str], str] = str) -> str:
         """The source of a part, or between two places of it, with values for expansions."""
@@ -359,13 +363,13 @@ class Words:
         self, node: Any, first: int, last: int, plain: Callable[[str], str], quoted: bool
     ) -> list[Piece]:
         """Pieces between two places; `plain` gives what texts without expansions stand for."""
-        made: list[Piece] = []
+        pieces: list[Piece] = []
         for part in spans(node, first, last):
             if isinstance(part, str):
-                made += [(plain(part), quoted, False)] if plain(part) else []
+                pieces += [(plain(part), quoted, False)] if plain(part) else []
             else:
-                made += [(text, quoted or q, ends) for text, q, ends in self.parts(part, quoted)]
-        return made
+                pieces += [(text, quoted or q, ends) for text, q, ends in self.parts(part, quoted)]
+        return pieces
 
     def _output(self, node: Any) -> str:
         """What the commands of a substitution print."""
@@ -428,26 +432,26 @@ class Words:
         self, name: str, key: Any, quoted: bool, rule: str, operand: tuple[Any, int]
     ) -> list[Piece]:
         """A value by a rule such as :- if it is not set."""
-        held = self.is_set(name, key, ":" in rule)
+        set_already = self.is_set(name, key, ":" in rule)
         if rule.strip(":") == "+":
-            if held is False:
+            if set_already is False:
                 return [("", True, False)] if quoted else []
             other = self._operand(*operand, quoted)
-            if held is None:
+            if set_already is None:
                 return [(" ".join(map(maybe, text.split())), q, ends) for text, q, ends in other]
             return other
-        if held is None:
+        if set_already is None:
             return [(unknown(name), True, False)]
-        if held:
+        if set_already:
             return self._value(name, key, quoted)
         other = self._operand(*operand, quoted)
         if rule.strip(":") == "=":
-            self.put(name, "".join(text for text, _, _ in other))
+            self.assign(name, "".join(text for text, _, _ in other))
         return other
 
     def _operand(self, node: Any, first: int, quoted: bool) -> list[Piece]:
-        made = self._spanned(node, first, node.end_byte - 1, _plain, quoted)
-        return made or ([("", True, False)] if quoted else [])
+        pieces = self._spanned(node, first, node.end_byte - 1, _plain, quoted)
+        return pieces or ([("", True, False)] if quoted else [])
 
     def _numbers(self, operands: Sequence[Any]) -> list[int] | None:
         text = "".join(map(self.joined, operands))
@@ -486,7 +490,7 @@ class Words:
             text = self.raw(node)
             if re.search(r"['\"]", text):
                 raise Undecided
-            return re.sub(r"\\(.)", lambda found: literal(found[1]), emptied(text))
+            return re.sub(r"\\(.)", lambda match: literal(match[1]), emptied(text))
         return emptied(self.joined(node))
 
 
@@ -495,12 +499,12 @@ def _without(text: str, rule: str, pattern: str) -> str:
     if len(text) > 1000:
         raise Undecided
     cuts = range(len(text) + 1)
-    for at in cuts if rule in ("#", "%%") else reversed(cuts):
-        held = matches(text[:at] if rule[0] == "#" else text[at:], pattern)
-        if held is None:
+    for position in cuts if rule in ("#", "%%") else reversed(cuts):
+        matched = matches(text[:position] if rule[0] == "#" else text[position:], pattern)
+        if matched is None:
             raise Undecided
-        if held:
-            return text[at:] if rule[0] == "#" else text[:at]
+        if matched:
+            return text[position:] if rule[0] == "#" else text[:position]
     return text
 
 
@@ -523,4 +527,4 @@ def _glued(pieces: Sequence[Piece]) -> str:
 
 def _ansi(text: str) -> str:
     marks = {"n": "\n", "t": "\t", "'": "'", '"': '"', "\\": "\\"}
-    return re.sub(r"\\(.)", lambda found: marks.get(found[1]) or unknown("ESCAPE"), text)
+    return re.sub(r"\\(.)", lambda match: marks.get(match[1]) or unknown("ESCAPE"), text)

@@ -109,25 +109,25 @@ class Statements(Conditions):
         self.all([child for child in node.named_children if hasattr(self, f"on_{child.type}")])
         return self._not_understood(node)
 
-    def set_within(self, node: Any, seen: frozenset[str] = frozenset()) -> set[str]:
+    def set_within(self, node: Any, followed: frozenset[str] = frozenset()) -> set[str]:
         """Names that a part of a script could set, by functions that it calls as well."""
-        made: set[str] = set()
+        names: set[str] = set()
         stack = [node]
         while stack:
-            here = stack.pop()
-            parts = here.named_children
+            part = stack.pop()
+            parts = part.named_children
             stack += parts
-            if here.type in _SETTING and parts:
-                if here.type != "binary_expression" or "=" in text_of(here):
-                    made.add(name_of(parts[0]))
-            elif here.type in ("declaration_command", "unset_command"):
-                made |= {text_of(each) for each in parts if each.type == "variable_name"}
-            elif here.type == "command":
+            if part.type in _SETTING and parts:
+                if part.type != "binary_expression" or "=" in text_of(part):
+                    names.add(name_of(parts[0]))
+            elif part.type in ("declaration_command", "unset_command"):
+                names |= {text_of(each) for each in parts if each.type == "variable_name"}
+            elif part.type == "command":
                 name = next((text_of(c) for c in parts if c.type == "command_name"), "")
-                made |= {*_NAME.findall(text_of(here))} if _SETS.fullmatch(name) else set()
-                for each in self.state.functions.get(name, ()) if name not in seen else ():
-                    made |= self.set_within(each, seen | {name}) if each else set()
-        return {name for name in made if name.isidentifier()}
+                names |= {*_NAME.findall(text_of(part))} if _SETS.fullmatch(name) else set()
+                for each in self.state.functions.get(name, ()) if name not in followed else ():
+                    names |= self.set_within(each, followed | {name}) if each else set()
+        return {name for name in names if name.isidentifier()}
 
     # Branches and regions
 
@@ -196,9 +196,9 @@ class Statements(Conditions):
             return self.body(node)
         parts = node.children
         others = [c for c in parts if c.type in ("elif_clause", "else_clause")] or others
-        at = next((k for k, part in enumerate(parts) if part.type == "then"), len(parts))
-        statements = [c for c in parts[at:] if c.is_named and c not in others]
-        status = self.all([part for part in parts[:at] if part.is_named])
+        then = next((k for k, part in enumerate(parts) if part.type == "then"), len(parts))
+        statements = [c for c in parts[then:] if c.is_named and c not in others]
+        status = self.all([part for part in parts[:then] if part.is_named])
         ways: list[Callable[[], Status]] = [
             lambda: self.all(statements),
             lambda: self.on_if_statement(others[0], others[1:]) if others else True,
@@ -223,12 +223,12 @@ class Statements(Conditions):
         if not items:
             return True
         item, *others = items
-        at = next((k for k, c in enumerate(item.children) if c.type == ")"), len(item.children))
-        patterns = [child for child in item.children[:at] if child.is_named]
+        end = next((k for k, c in enumerate(item.children) if c.type == ")"), len(item.children))
+        patterns = [child for child in item.children[:end] if child.is_named]
         ends = next((c.type for c in item.children if c.type in (";;", ";&", ";;&")), ";;")
-        statements = [child for child in item.children[at + 1 :] if child.is_named]
+        statements = [child for child in item.children[end + 1 :] if child.is_named]
 
-        def taken() -> Status:
+        def follow_item() -> Status:
             status = self.all(statements)
             return status if ends == ";;" else self._items(subject, others, falls=ends == ";&")
 
@@ -237,9 +237,9 @@ class Statements(Conditions):
         except Undecided:
             states = {None}
         if falls or True in states:
-            return taken()
+            return follow_item()
         if None in states:
-            return self.either(taken, lambda: self._items(subject, others))
+            return self.either(follow_item, lambda: self._items(subject, others))
         return self._items(subject, others)
 
     def on_pipeline(self, node: Any) -> Status:
@@ -294,11 +294,11 @@ class Statements(Conditions):
 
         def more() -> Status:
             if not sure or len(words) > MOST_ROUNDS:
-                self.put(target, unknown(target))
+                self.assign(target, unknown(target))
                 return None
             word = next(queue, None)
             if word is not None:
-                self.put(target, word)
+                self.assign(target, word)
             return word is not None
 
         return self._loop(node, more)
@@ -411,47 +411,47 @@ class Statements(Conditions):
         name, key = self.name_and_key(first)
         before = self.state.variables.get(name)
         if value and value[0].type == "array":
-            self._put_array(name, value[0], before if grows else None)
+            self._assign_array(name, value[0], before if grows else None)
             return True
         text = "".join(map(self.joined, value))
         if key is not None or isinstance(before, dict):
-            self._put_element(name, 0 if key is None else key, text, grows)
+            self._assign_element(name, 0 if key is None else key, text, grows)
         elif grows and "i" in self.state.kinds.get(name, ""):
-            self.put(name, unknown(name))
+            self.assign(name, unknown(name))
         else:
-            self.put(name, (str(before or "") if grows else "") + text)
+            self.assign(name, (str(before or "") if grows else "") + text)
         return None if any("substitution" in part.type for part in value) else True
 
-    def _put_element(self, name: str, key: Any, text: str, grows: bool) -> None:
+    def _assign_element(self, name: str, key: Any, text: str, grows: bool) -> None:
         before = self.state.variables.get(name)
         row = dict(before) if isinstance(before, dict) else {0: before} if before else {}
         key = place_of(row, key)
         if is_open(str(key)):
-            self.put(name, {k: unknown(name) for k in row} | {UNCOUNTED: ""})
+            self.assign(name, {k: unknown(name) for k in row} | {UNCOUNTED: ""})
         else:
-            self.put(name, {**row, key: (row.get(key, "") if grows else "") + text})
+            self.assign(name, {**row, key: (row.get(key, "") if grows else "") + text})
 
-    def _put_array(self, name: str, node: Any, before: Value | None) -> None:
+    def _assign_array(self, name: str, node: Any, before: Value | None) -> None:
         """Set an array to what it was before, and more elements."""
         row: dict[Any, str] = (
             dict(before) if isinstance(before, dict) else {} if before is None else {0: before}
         )
-        at = place_of(row)
+        position = place_of(row)
         for part in node.named_children:
             if re.match(r"\[[^\]]*\]=", text_of(part)):
-                found = re.fullmatch(r"\[([^\]]*)\]=(.*)", self.joined(part), re.DOTALL)
-                key = self.key_of(name, found[1]) if found else unknown()
-                if found and not is_open(str(key)):
-                    row[key], at = found[2], key + 1 if isinstance(key, int) else at
+                element = re.fullmatch(r"\[([^\]]*)\]=(.*)", self.joined(part), re.DOTALL)
+                key = self.key_of(name, element[1]) if element else unknown()
+                if element and not is_open(str(key)):
+                    row[key], position = element[2], key + 1 if isinstance(key, int) else position
                 else:
                     row[UNCOUNTED] = ""
                 continue
             for word in self.listed(part) if part.type != "comment" else ():
-                row[at] = word
-                at += 1
+                row[position] = word
+                position += 1
                 if is_list_open([word]):  # none, or several words
                     row[UNCOUNTED] = ""
-        self.put(name, row)
+        self.assign(name, row)
 
     def on_declaration_command(self, node: Any) -> Status:
         word, rest = node.children[0].type, node.named_children
@@ -467,7 +467,7 @@ class Statements(Conditions):
             for text in [text_of(child)] if child.type == "variable_name" else self.words(child):
                 name, equals, value = text.partition("=")
                 if name.isidentifier():
-                    way = (lambda n=name, v=value: self.put(n, v)) if equals else None
+                    way = (lambda n=name, v=value: self.assign(n, v)) if equals else None
                     self._declare(name, flags, hides, way)
                 elif is_open(name):  # it may hold NAME=VALUE, and several of them
                     self.forget({*self.state.variables})

@@ -50,11 +50,11 @@ class Format:
 
     def read(self, text: str) -> dict[int, float]:
         """Numbers in a line by group, as first printed."""
-        found: dict[int, float] = {}
+        numbers: dict[int, float] = {}
         for match in re.finditer(self.pattern, text):
             which = match.lastindex or 0
-            found.setdefault(which, float(match[which].replace(",", "")))
-        return found
+            numbers.setdefault(which, float(match[which].replace(",", "")))
+        return numbers
 
 
 FORMATS = (
@@ -169,14 +169,14 @@ class TrainingLog:
         printed = [step.flops for step in self.steps if step.flops is not None]
         return float(np.median(printed)) if printed else None
 
-    def said(self) -> list[str]:
+    def summary_lines(self) -> list[str]:
         """What was read, what was left out, and what the times are, for people."""
         error = self.standard_error
-        told = f"{self.framework}: median of {len(self.steps)} {self.time:.5g} s per {self.per}"
-        told += ", too few for a standard error" if error is None else f" +- {error:.2g} s"
-        told += "" if self.flops is None else f"; {self.flops:.4g} TFLOP/s per GPU as printed"
+        median = f"{self.framework}: median of {len(self.steps)} {self.time:.5g} s per {self.per}"
+        median += ", too few for a standard error" if error is None else f" +- {error:.2g} s"
+        median += "" if self.flops is None else f"; {self.flops:.4g} TFLOP/s per GPU as printed"
         left = [f"{count} {reason}" for reason, count in self.left_out.items() if count]
-        return [told, *([f"left out: {', '.join(left)}"] if left else []), *self.notes]
+        return [median, *([f"left out: {', '.join(left)}"] if left else []), *self.notes]
 
 
 def is_training_log(text: str) -> bool:
@@ -185,26 +185,26 @@ def is_training_log(text: str) -> bool:
 
 def parse_training_log(text: str, name: str = "") -> TrainingLog:
     """The steps of a log's text; `name` is that of the file. Raises InputError."""
-    found: dict[Format, dict[int, Step]] = {}
+    printed: dict[Format, dict[int, Step]] = {}
     repeated: Counter[Format] = Counter()
     for form, step in _rows(text, name) if _exported(text) is not None else _printed(text):
-        if step.number in found.setdefault(form, {}):
+        if step.number in printed.setdefault(form, {}):
             repeated[form] += 1
-        found[form][step.number] = found[form].get(step.number, step)
-        if len(found[form]) > MOST:
+        printed[form][step.number] = printed[form].get(step.number, step)
+        if len(printed[form]) > MOST:
             raise InputError(f"the log has more than {MOST:,} steps; give part of it")
-    if not found:
-        known = ", ".join(dict.fromkeys(form.framework for form in FORMATS))
-        raise InputError(f"no line is a step of {known}, and no chart of W&B; give such a log")
-    form = min(found, key=lambda form: (form.per != STEP, -len(found[form])))
-    steps = list(found[form].values())
+    if not printed:
+        frameworks = ", ".join(dict.fromkeys(form.framework for form in FORMATS))
+        raise InputError(f"no line is a step of {frameworks}, and no chart of W&B; give such a log")
+    form = min(printed, key=lambda form: (form.per != STEP, -len(printed[form])))
+    steps = list(printed[form].values())
     notes = []
     usual = np.median([b.number - a.number for a, b in pairwise(steps)] or [1])
     if form.mean and usual > 1:
         notes.append(f"each time is the mean of {usual:.0f} steps, as printed")
     if repeated[form]:
         notes.append(f"{repeated[form]} lines repeat a step, which counts once, as first printed")
-    return _kept(form, steps, notes)
+    return _without_odd_steps(form, steps, notes)
 
 
 def _printed(text: str) -> Iterator[tuple[Format, Step]]:
@@ -217,13 +217,13 @@ def _printed(text: str) -> Iterator[tuple[Format, Step]]:
         for form in FORMATS:
             if form.mark not in line:
                 continue
-            found = form.read(ESCAPES.sub("", f"{above} {line}"))
-            time = _seconds(found.get(_TIME), form)
-            if time is not None and _NUMBERED in found:
-                number = int(min(found[_NUMBERED], 1e12))
-                made = replace(form, framework="Megatron-Bridge") if above else form
+            numbers = form.read(ESCAPES.sub("", f"{above} {line}"))
+            time = _seconds(numbers.get(_TIME), form)
+            if time is not None and _NUMBERED in numbers:
+                number = int(min(numbers[_NUMBERED], 1e12))
+                named = replace(form, framework="Megatron-Bridge") if above else form
                 above = ""
-                yield made, Step(number, time, found.get(_BATCH), found.get(_FLOPS))
+                yield named, Step(number, time, numbers.get(_BATCH), numbers.get(_FLOPS))
                 break
 
 
@@ -235,7 +235,7 @@ def _seconds(value: float | None, form: Format) -> float | None:
     return time if 0 < time < math.inf else None
 
 
-def _kept(form: Format, steps: list[Step], notes: list[str]) -> TrainingLog:
+def _without_odd_steps(form: Format, steps: list[Step], notes: list[str]) -> TrainingLog:
     """Steps of the usual batch without the odd ones."""
     batch = Counter(step.batch for step in steps).most_common(1)[0][0]
     alike = [step for step in steps if step.batch == batch]
@@ -252,8 +252,8 @@ def _kept(form: Format, steps: list[Step], notes: list[str]) -> TrainingLog:
             odd[warm:].sum()
         ),
     }
-    kept = tuple(step for step, out in zip(alike, odd, strict=True) if not out)
-    return TrainingLog(form.framework, form.per, kept, left_out, tuple(notes))
+    usual = tuple(step for step, out in zip(alike, odd, strict=True) if not out)
+    return TrainingLog(form.framework, form.per, usual, left_out, tuple(notes))
 
 
 def _exported(text: str) -> tuple[int, int] | None:

@@ -23,8 +23,8 @@ def parsed(text: str, path: str, kind: str) -> dict[str, Any]:
         tree = _PARSERS[kind](text)
         checked = _check(tree)
     except yaml.MarkedYAMLError as error:
-        at = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        why = f"{error.problem}{at}"[:200]
+        position = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        why = f"{error.problem}{position}"[:200]
     except (ValueError, TypeError, RecursionError, OverflowError, yaml.YAMLError) as error:
         why = "nested too deeply" if isinstance(error, RecursionError) else str(error)[:200]
     else:
@@ -34,11 +34,11 @@ def parsed(text: str, path: str, kind: str) -> dict[str, Any]:
 
 def flat(tree: Mapping[Any, Any]) -> dict[str, Any]:
     """Values by dotted names; lists and empty tables are values."""
-    made: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, value in tree.items():
         inner = flat(value) if isinstance(value, Mapping) and value else {"": value}
-        made |= {f"{key}.{name}".rstrip("."): each for name, each in inner.items()}
-    return made
+        values |= {f"{key}.{name}".rstrip("."): each for name, each in inner.items()}
+    return values
 
 
 def _yaml(text: str) -> Any:

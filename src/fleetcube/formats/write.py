@@ -30,12 +30,12 @@ def export(scenario: Mapping[str, Any], framework: str) -> str:
     """
     writer = writer_of(framework)
     usual = {name: row.default for name, row in INPUTS.items() if row.kind == "option"}
-    own = record("software", writer.NAME).values.get("own", {})
-    said = _in_base_units(scenario)
-    whole = {**usual, **own, **said}
+    framework_inputs = record("software", writer.NAME).values.get("own", {})
+    stated = _in_base_units(scenario)
+    whole = {**usual, **framework_inputs, **stated}
     if whole["pipeline_schedule"] == "1f1b" and whole.get("virtual_stages", 1) > 1:
         whole["pipeline_schedule"] = "interleaved"
-    return str(writer.as_text(writer.written(whole, shape_of(said))))
+    return str(writer.as_text(writer.to_fields(whole, shape_of(stated))))
 
 
 def writer_of(framework: str) -> Any:
@@ -68,9 +68,9 @@ def changed(job: Job, scenario: Mapping[str, Any]) -> list[str]:
     writer = writer_of(job.table.software)
     stated = {name: scenario[name] for name in job.asked if name in scenario}
     job = read_job(job.path, stated) if stated else job
-    own = _in_base_units(spec_of(replace(job, asked={}))["scenario"] | stated)
-    new = own | _in_base_units(scenario)
-    now, before = (writer.written(each, shape_of(each)) for each in (new, own))
+    current = _in_base_units(spec_of(replace(job, asked={}))["scenario"] | stated)
+    new = current | _in_base_units(scenario)
+    now, before = (writer.to_fields(each, shape_of(each)) for each in (new, current))
     names = [name for name in [*job.fields, *now] if before.get(name) != now.get(name)]
     lines = []
     for name in dict.fromkeys(names):

@@ -157,7 +157,7 @@ def _curves(
     if family:
         head = picture.heading(variable[family])
         head += f"\n({len(named)} of {len(rows)} named)" if len(named) < len(rows) else ""
-        picture.beside(figure, title=head)
+        picture.legend_right(figure, title=head)
     elif bad.any() or banded:
         axes.legend(fontsize=8)
     axes.set_ylabel(name)
@@ -446,7 +446,7 @@ def regions(
         for k in present
     ]
     handles += _absent(axes, points, bad, known)
-    picture.beside(figure, handles=[*handles, *lines], title=head)
+    picture.legend_right(figure, handles=[*handles, *lines], title=head)
     if present:
         cmap = colors.ListedColormap([palette.get(k, "black") for k in range(len(names))])
         shown = np.ma.masked_array(codes, ~known)

@@ -18,7 +18,7 @@ _LABEL = 0.16  # inches for a micro-batch's number
 
 
 @styled
-def draw_schedule(played: Played, path: Path | None, unit: str = "", of: Any = None) -> Any:
+def draw_schedule(played: Played, path: Path | None, unit: str = "", point: Any = None) -> Any:
     """Draw the passes of each stage along time; numbers are micro-batches. Later pieces of the
     model on a stage are darker; overlapping passes have a frame. `of` is the point played."""
     from matplotlib import colors, patches
@@ -62,7 +62,7 @@ def draw_schedule(played: Played, path: Path | None, unit: str = "", of: Any = N
         handles.append(patches.Patch(fc="none", ec="black", linewidth=0.4, label="overlapping"))
     figure.legend(handles=handles, loc="outside lower center", fontsize=8, ncols=4)
     headed(figure, _title(played))
-    return saved(figure, path, of)
+    return saved(figure, path, point)
 
 
 def schedule_boxes(played: Played, unit: str = "") -> Boxes:

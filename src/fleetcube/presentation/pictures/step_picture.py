@@ -108,18 +108,21 @@ def step_boxes(point: "xarray.Dataset") -> picture.Boxes:
 
 
 def _title(point: "xarray.Dataset", whole: Part) -> str:
-    said = f"A step takes {duration(whole.seconds, 4)}"
+    summary = f"A step takes {duration(whole.seconds, 4)}"
     if picture.blocked(point, []).any():
-        said += ", but this point cannot be run"
+        summary += ", but this point cannot be run"
         picture.look().remarks.append("infeasible: this point cannot be run")
-    return picture.title(point, point[STEP], said)
+    return picture.title(point, point[STEP], summary)
 
 
 def _shades(names: Sequence[str]) -> dict[str, str]:
     """Colours of parts: those without a fixed one get blues, darkest first."""
-    own = [name for name in names if name not in _COLOURS]
-    blues = np.linspace(_DARKEST, _PALEST, max(1, len(own))).round().astype(np.uint8)
-    return {**_COLOURS, **{n: f"#{b.tobytes().hex()}" for n, b in zip(own, blues, strict=False)}}
+    uncoloured = [name for name in names if name not in _COLOURS]
+    blues = np.linspace(_DARKEST, _PALEST, max(1, len(uncoloured))).round().astype(np.uint8)
+    return {
+        **_COLOURS,
+        **{n: f"#{b.tobytes().hex()}" for n, b in zip(uncoloured, blues, strict=False)},
+    }
 
 
 def _share(part: float) -> str:

@@ -48,11 +48,11 @@ def topology(point: "xarray.Dataset", path: Path | None) -> Any:
     left.set_xticks([])
     left.tick_params(length=0)
     for place, each in enumerate(moving):
-        at, colour = (place + 0.5) / len(moving), _COLOURS[each.kind]
+        offset, colour = (place + 0.5) / len(moving), _COLOURS[each.kind]
         rim = [withStroke(linewidth=6, foreground="white")]  # to stand out from boxes
         arrow = {"arrowstyle": "-|>", "color": colour, "linewidth": 3, "path_effects": rim}
-        left.annotate("", (at, each.tier + 0.42), (at, -0.5), arrowprops=arrow)
-        left.text(at, -0.56, each.kind, ha="center", va="top", fontsize=8, color=colour)
+        left.annotate("", (offset, each.tier + 0.42), (offset, -0.5), arrowprops=arrow)
+        left.text(offset, -0.56, each.kind, ha="center", va="top", fontsize=8, color=colour)
         right.barh(-place, each.seconds, 0.5, color=colour)
         right.annotate(duration(each.seconds, 2), (each.seconds, -place), **_BESIDE)
     right.set_yticks([-place for place in range(len(moving))], [each.kind for each in moving])

@@ -51,8 +51,8 @@ def record(command: Sequence[str], seconds: float) -> tuple[str, list[str]]:
     if not launches:
         raise InputError(f"{shlex.join(command)!r} starts none of {', '.join(LAUNCHERS)}; {ended}")
     for name in _SLURM.keys() - slurm_options("\n".join(lines)).keys():
-        known = next((os.environ[each] for each in _SLURM[name] if each in os.environ), None)
-        lines += [f"#SBATCH --{name}={known}"] if known else []
+        value = next((os.environ[each] for each in _SLURM[name] if each in os.environ), None)
+        lines += [f"#SBATCH --{name}={value}"] if value else []
     head = f"# What {shlex.join(command)} starts, as fleetcube record saw it"
     text = "\n".join(["#!/bin/bash", *lines, head, *launches, ""])
     return text, [] if status == 0 else [f"note: {ended}"]
@@ -68,15 +68,15 @@ def _batch_lines(path: str) -> list[str]:
 def _environment(folder: Path, lines: Sequence[str]) -> dict[str, str]:
     """Variables that put stand-ins before programs, even where a script changes the path, and
     Slurm's variables where a job's lines determine them."""
-    made = {**slurm(slurm_options("\n".join(lines))), **os.environ}
+    environment = {**slurm(slurm_options("\n".join(lines))), **os.environ}
     for name in LAUNCHERS:
         real = shutil.which(name) or sys.executable
         program = folder / name
         text = _STAND_IN.format(name=name, real=shlex.quote(real), folder=shlex.quote(str(folder)))
         program.write_text(text)
         program.chmod(0o700)
-        made[f"BASH_FUNC_{name}%%"] = f'() {{ {shlex.quote(str(program))} "$@"; }}'
-    return made | {"PATH": f"{folder}{os.pathsep}{made.get('PATH', os.defpath)}"}
+        environment[f"BASH_FUNC_{name}%%"] = f'() {{ {shlex.quote(str(program))} "$@"; }}'
+    return environment | {"PATH": f"{folder}{os.pathsep}{environment.get('PATH', os.defpath)}"}
 
 
 def _run(command: Sequence[str], variables: dict[str, str], seconds: float) -> int | None:

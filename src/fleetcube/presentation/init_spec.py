@@ -22,14 +22,14 @@ _ABOUT = {
 _LABELS = {"model": "llama-3-70b", "node": "dgx-h100", "fabric": "infiniband-ndr"}
 
 
-def first_spec(spec: Mapping[str, Any], name: str) -> str:
+def starter_spec(spec: Mapping[str, Any], name: str) -> str:
     """The text of a commented spec that says what `spec` says. Raises InputError."""
     scenario = dict(spec["scenario"])
     resolve(scenario, spec["axes"])  # refuses what no command would take
-    known = is_known(scenario, {}, ["step_time"])
+    complete = is_known(scenario, {}, ["step_time"])
     names = dict.fromkeys([*(name for row in _ABOUT.values() for name in row), *DECIDING])
     inputs = [name for name in names if name in INPUTS]
-    now = layout_at(Evaluation(scenario, {}, ["step_time"]), inputs) if known else {}
+    now = layout_at(Evaluation(scenario, {}, ["step_time"]), inputs) if complete else {}
     return "\n".join([*_lines(spec, scenario, now, name), ""])
 
 
@@ -68,9 +68,9 @@ def _comment(key: str, now: Mapping[str, Any]) -> str:
     about = row.description.split(".")[0].split(":")[0].split("(")[0].strip()
     if value is None:
         about = f"{about} [{row.unit}]" if row.unit != "1" else about
-        said = ""
+        text = ""
     elif row.kind == "option" or row.unit == "1":
-        said = toml_value(value)
+        text = toml_value(value)
     else:
-        said = f'"{readable(float(value), values.unit_of(PHYSICS, key), key)}"'
-    return f"# {key} = {said}  # {about}"
+        text = f'"{readable(float(value), values.unit_of(PHYSICS, key), key)}"'
+    return f"# {key} = {text}  # {about}"

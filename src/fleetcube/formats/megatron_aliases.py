@@ -18,7 +18,7 @@ def renamed_job(
     if fields.get("num-query-groups"):
         fields.setdefault("group-query-attention", True)
     on = {name: value for name, value in {**table.defaults, **fields}.items() if value is not False}
-    job = megatron_lm.made(on, path, given, table)
+    job = megatron_lm.job_from_fields(on, path, given, table)
     job.unknown = {name: value for name, value in job.unknown.items() if name not in off}
     for name, why in job.asked.items():
         first, is_, value = why.partition(" is ")
@@ -34,15 +34,15 @@ def arguments(
     values: Mapping[str, Any], path: str, table: Table
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Arguments by name, and the field that says each. Raises InputError."""
-    made: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     source: dict[str, str] = {}
     rows = [(n, value, _argument(n, table)) for n, value in values.items() if value is not None]
     for name, value, argument in sorted(rows, key=lambda row: isinstance(row[2], Mapping)):
         by_word = isinstance(argument, Mapping)
         sets = _sets(name, value, argument, path) if by_word else {argument: value}
-        made |= {key: _plain(each, key) for key, each in sets.items()}
+        fields |= {key: _plain(each, key) for key, each in sets.items()}
         source |= dict.fromkeys(sets, name)
-    return made, source
+    return fields, source
 
 
 def _argument(name: str, table: Table) -> Any:
@@ -50,7 +50,7 @@ def _argument(name: str, table: Table) -> Any:
     last = name.rpartition(".")[2]
     argument = table.names.get(name)
     if argument is None and name.count(".") < 2:  # deeper ones are of something else
-        plain = None if table.why_without(name) else last.replace("_", "-")
+        plain = None if table.why_ignored(name) else last.replace("_", "-")
         argument = table.names.get(last, plain)
     return argument or name
 
@@ -73,7 +73,7 @@ def _plain(value: Any, name: str) -> Any:
 
 def dotted(fields: Mapping[str, Any], table: Table, section: str) -> dict[str, Any]:
     """Nested fields that say arguments; `section` has those that the table does not name."""
-    made: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     left = dict(fields)
     for name, argument in table.names.items():
         if isinstance(argument, Mapping):
@@ -81,13 +81,13 @@ def dotted(fields: Mapping[str, Any], table: Table, section: str) -> dict[str, A
             words = next((w for w, sets in rows if sets and sets.items() <= left.items()), None)
             if words is not None:
                 word = words.split()[0]
-                made[name] = {"true": True, "false": False}.get(word, word)
+                values[name] = {"true": True, "false": False}.get(word, word)
                 left = {key: each for key, each in left.items() if key not in argument[words]}
         elif argument in left:
-            made[name] = left.pop(argument)
-    made |= {name.replace("-", "_"): value for name, value in left.items()}
+            values[name] = left.pop(argument)
+    values |= {name.replace("-", "_"): value for name, value in left.items()}
     tree: dict[str, Any] = {}
-    for name, value in made.items():
+    for name, value in values.items():
         *above, last = (name if "." in name else f"{section}{name}").split(".")
         inner = tree
         for part in above:
