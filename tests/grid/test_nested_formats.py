@@ -317,7 +317,7 @@ def drawn(chosen: random.Random, software: str) -> dict[str, Any]:
 
 @cases(
     "scenario, words",
-    ({"context_parallel": 2, "tensor_parallel": 2}, "no context_parallel beside tensor_parallel"),
+    ({"context_parallel": 2, "tensor_parallel": 2}, "no context_parallel with tensor_parallel"),
     ({"model": "mixtral-8x7b", "pipeline_parallel": 2}, "no experts in a pipeline"),
     (
         {"model": "mixtral-8x7b", "expert_ffn_hidden_size": 768},

@@ -17,7 +17,7 @@ from fleetcube.formats.read import read_job, spec_of
 
 FOLDERS = [Path(each) for each in os.environ.get("FLEETCUBE_FILES", "").split(":") if each]
 ENDINGS = (".sh", ".yaml", ".yml", ".toml", ".json")
-OTHER = ("is of no kind that is read", "has no arguments of", "has no trainer with")
+OTHER = ("is no file that fleetcube reads", "has no arguments of", "has no trainer with")
 
 
 @pytest.mark.skipif(not FOLDERS, reason="FLEETCUBE_FILES names no folder of frameworks' files")

@@ -54,7 +54,7 @@ class _Asked(NamedTuple):
     "--kind",
     type=complete.OneOf(tuple(_NEEDED)),
     metavar="KIND",
-    help="What to draw: see above.  [curves; map with -y]",
+    help="Kind of picture: see above.  [curves; map with -y]",
 )
 @click.option(
     "-v",
@@ -107,12 +107,12 @@ def plot(
     losses    where the wall time goes along -x, stacked, with job_time above
     flips     which loss is the largest over -x and -y, the GPUs' own inefficiency
               left out; -v, repeated, names the losses to compare
-    roofline  what GPUs could reach and what they do reach, for each point of --by
+    roofline  the rates that GPUs could reach and do reach, for each point of --by
     pareto    the best points in two outputs, -x and -y
     schedule  which pipeline stage computes what, and when, in a step of one point
     topology  of a spec, not a cube: the tiers of its network, and which traffic
               crosses them
-    step      of a spec: what one step is made of, part within part
+    step      of a spec: the parts of one step, part within part
     timeline  of a spec with phases: how long each takes, and where its time goes
 
     \b

@@ -1,4 +1,4 @@
-"""`fleetcube record`: run a launch script with stand-ins for launchers; write what it starts."""
+"""`fleetcube record`: run a launch script with stand-ins for launchers; write its launches."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from fleetcube.commands.say import say, say_each
 @click.option("--timeout", default=60.0, help="Seconds after which it is stopped.  [60]")
 @click.option("--overwrite", is_flag=True, help="Replace an existing file.")
 def record(command: tuple[str, ...], output: str | None, timeout: float, overwrite: bool) -> None:
-    """Run your own launch script and write what it would launch, which all commands read.
+    """Run your own launch script and write its launches, which all commands read.
 
     torchrun, srun, deepspeed, mpirun, mpiexec, accelerate and python are replaced by programs that
     only write down their arguments; all else in the script IS RUN, and so are launchers that it

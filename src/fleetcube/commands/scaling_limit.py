@@ -66,49 +66,53 @@ def scaling_limit(
 
     if output is not None:
         check_drawn(Path(output))
-    said = looks(given, {"-o": output})
+    look_options = looks(given, {"-o": output})
     ends = None if between is None else between.split(":")
     if ends is not None and len(ends) != 2:
         raise InputError(f"--between {between!r} is not a range; write first:last")
     problem = changed_spec(spec, selectors, ["n_gpus"])
     how = Settings(engine, infeasible)
     names = [] if search == "none" else search.split(",")
-    found = find(problem, ends, batch_grows, where, day_price, how, names)
+    scaling = find(problem, ends, batch_grows, where, day_price, how, names)
     if output is not None:
         path = Path(output)
-        with drawing(said):
+        with drawing(look_options):
             if path.suffix == SPEC:
-                write_spec(box_spec(wall_boxes(found)), path)
+                write_spec(box_spec(wall_boxes(scaling)), path)
             else:
-                wall_picture(found, path)
+                wall_picture(scaling, path)
     if as_json:
-        say_json(found.to_dict())
+        say_json(scaling.to_dict())
         return
-    _print(found)
-    print_foot(found)
+    _print(scaling)
+    print_foot(scaling)
     if output is not None:
         say(f"wrote {output}")
 
 
-def _print(found: "xarray.Dataset") -> None:
+def _print(scaling: "xarray.Dataset") -> None:
     """Print the sizes, the limits that bind, and the fastest size."""
     from fleetcube.tables.tables import table
 
     shown = ["job_time", "speedup", "doubling_gain"]
-    spent = ["job_cost" if "job_cost" in found else "gpu_hours"]
-    asked = [str(name) for name in found["limit"].values]
-    spent += [n for n in ("global_batch_size", *asked, "layout") if n in found and n not in spent]
-    known = [n for n in ("doubling_gain_low", "doubling_gain_high") if n in found]
-    print_table(*table(found[list(dict.fromkeys([*shown, *known, *spent, "most_lost_to"]))]))
-    binding = found.isel(limit=found["binds_from"].notnull().values).sortby("binds_from")
+    spent = ["job_cost" if "job_cost" in scaling else "gpu_hours"]
+    asked = [str(name) for name in scaling["limit"].values]
+    spent += [n for n in ("global_batch_size", *asked, "layout") if n in scaling and n not in spent]
+    interval_names = [n for n in ("doubling_gain_low", "doubling_gain_high") if n in scaling]
+    print_table(
+        *table(scaling[list(dict.fromkeys([*shown, *interval_names, *spent, "most_lost_to"]))])
+    )
+    binding = scaling.isel(limit=scaling["binds_from"].notnull().values).sortby("binds_from")
     if binding.sizes["limit"]:
         heads = ["limit", "binds_from", "why"]
         cells = zip(*(binding[head].values for head in heads), strict=True)
         say("")
-        print_table(heads, [[str(name), f"{at:,.0f}", str(why)] for name, at, why in cells])
+        print_table(heads, [[str(name), f"{start:,.0f}", str(why)] for name, start, why in cells])
     say("")
-    time = with_unit(float(found["fastest_time"]), "s", "job_time")
-    last = f"fastest: {float(found['fastest_gpus']):,.0f} GPUs, {time}"
-    if "sync_wall_gpus" in found:
-        last += f" (sync_wall_gpus, were any count possible: {float(found['sync_wall_gpus']):,.0f})"
+    time = with_unit(float(scaling["fastest_time"]), "s", "job_time")
+    last = f"fastest: {float(scaling['fastest_gpus']):,.0f} GPUs, {time}"
+    if "sync_wall_gpus" in scaling:
+        last += (
+            f" (sync_wall_gpus, were any count possible: {float(scaling['sync_wall_gpus']):,.0f})"
+        )
     say_wrapped(last)

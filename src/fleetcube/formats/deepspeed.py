@@ -51,7 +51,7 @@ def read(text: str, path: str, given: Mapping[str, Any] = NOTHING) -> Job:
     """The job of a JSON or a script. Raises InputError."""
     if text.lstrip().startswith("{"):
         fields: dict[str, Any] = {}
-        remarks = ["the training script says whether it recomputes: taken as false"]
+        remarks = ["the training script sets recomputation: taken as false"]
         values = _json(text, path)
     else:
         fields, left = megatron_lm.arguments(text, path)
@@ -81,7 +81,7 @@ def _json(text: str, path: str) -> dict[str, Any]:
 
 
 def _named(text: str, fields: Mapping[str, Any], path: str) -> tuple[dict[str, Any], list[str]]:
-    """The JSON that a script names or writes, and what is not read of it."""
+    """The DeepSpeed JSON a script refers to or creates, and the keys we ignore."""
     written = (each for each in shell.read(text, path).texts if each.lstrip().startswith("{"))
     if (config := next(written, None)) is not None:
         try:
@@ -93,7 +93,7 @@ def _named(text: str, fields: Mapping[str, Any], path: str) -> tuple[dict[str, A
         return {}, []
     file = Path(path).parent / name
     if not re.fullmatch(r"[\w.+-]+(/[\w.+-]+)*", name) or ".." in name or not file.is_file():
-        return {}, [f"not read: {name[:60]}, which is not beside the script"]
+        return {}, [f"not read: {name[:60]}, which is not in the folder of the script"]
     data = read_bytes(str(file), LARGEST, "a JSON of DeepSpeed's", "give one job's")
     return _json(data.decode(errors="replace"), str(file)), []
 
@@ -111,7 +111,7 @@ def _batch(job: Job) -> None:
 
 
 def _otherwise(job: Job) -> None:
-    """Tokens, what it recomputes, and how gradients are kept (DeepSpeedEngine.get_data_types)."""
+    """Tokens, recomputation, and the storage of gradients (DeepSpeedEngine.get_data_types)."""
     scenario = job.scenario
     if tokens := job.number("train-tokens", 1, "training_tokens"):  # whichever ends it first
         first = min(tokens, scenario.get("training_tokens", tokens))
@@ -145,14 +145,14 @@ def to_fields(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str
 
 
 def _check(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> None:
-    """Refuse what Megatron-DeepSpeed refuses (megatron/core/parallel_state.py), or cannot say."""
+    """Refuse layouts that Megatron-DeepSpeed refuses or lacks (megatron/core/parallel_state.py)."""
     width, narrow = shape.get("ffn_hidden_size"), shape.get("expert_ffn_hidden_size")
     tensor, stages, context = (scenario.get(f"{name}_parallel", 1) for name in _KINDS)
     why = {
         "latent attention": shape.get("query_latent_size"),
         "shared experts": shape.get("shared_experts"),
         "experts narrower than dense layers": narrow not in (None, width),
-        "context_parallel beside tensor_parallel": min(context, tensor) > 1,
+        "context_parallel with tensor_parallel": min(context, tensor) > 1,
         "context_parallel in a pipeline": min(context, stages) > 1,
         "experts in a pipeline": shape.get("experts") and stages > 1,
     }

@@ -45,7 +45,7 @@ _COLUMNS = {
     "restart": "restart|(restart|reinit) time|time to restart",
 }
 _UNITS = {"s": "s|sec|secs|seconds?", "min": "min|mins|minutes?", "h": "h|hrs?|hours?"}
-# What Slurm says of a job: the part at fault, "" where it does not tell (Slurm, sacct, job states)
+# The part at fault by the state of a job, "" if unclear (Slurm, sacct, job states)
 _STATES = {
     **dict.fromkeys(("NODE_FAIL", "BOOT_FAIL"), "host"),
     **dict.fromkeys(("FAILED", "OUT_OF_MEMORY", "OOM"), "software"),
@@ -55,7 +55,7 @@ _STATES = {
 }
 _ELAPSED = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,6}):)?(\d{1,6}):(\d{1,6}(?:\.\d{1,9})?)")
 _GPUS = re.compile(r"gres/gpu(:[^=,]{1,60})?=(\d{1,9})")
-# Xids by what NVIDIA's catalog has one do: reset or replace the GPU, restart the application, or
+# Xids by the action in NVIDIA's catalog: reset or replace the GPU, restart the application, or
 # nothing (https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, 2025-10). A
 # contained memory error (94) is the GPU's, though a restart of the application is enough
 _OF_GPU = (46, 48, 54, 62, 64, 74, 79, 94, 95, 109, 110, 119, 120, 136, 140, 142, 143)
@@ -86,7 +86,7 @@ _FORMATS = ("%a %b %d %H:%M:%S %Y", "%m/%d/%Y %H:%M:%S", "%m/%d/%Y %H:%M", "%Y %
 @dataclass(frozen=True)
 class Event:
     """Something that stopped a job: when (in seconds), where, its kind as the log calls it, and the
-    part that failed ("" where that is not known)."""
+    part that failed ("" if unknown)."""
 
     time: float | None
     node: str
@@ -98,7 +98,7 @@ class Event:
 
 @dataclass
 class Log:
-    """What a log says: events, times of no single event, time watched (0: it does not say)."""
+    """A parsed log: events, times of no single event, and the time watched (0 if not stated)."""
 
     source: str
     events: list[Event] = field(default_factory=list)
@@ -113,14 +113,14 @@ def parse_log(text: str, name: str) -> Log:
     """The events of a log's text; `name` is that of the file. Raises InputError."""
     if (log := recognized(text)) is None:
         raise InputError(
-            f"{name!r} holds no failures that are known; give a table with columns time, node "
-            "and kind, sacct --parsable2, or kernel logs with Xids"
+            f"{name!r} holds no failures that fleetcube recognizes; give a table with columns time, "
+            "node and kind, sacct --parsable2, or kernel logs with Xids"
         )
     return log
 
 
 def recognized(text: str) -> Log | None:
-    """The events of a log; None where it is none. Raises InputError where it is a broken one."""
+    """Events of a log; None if the file is not one. Raises InputError if it is malformed."""
     if _XID.search(text):
         return _xids(text)
     if _CYCLE.search(text):
@@ -132,7 +132,7 @@ def recognized(text: str) -> Log | None:
 
 
 def _reader_of(headings: Collection[str]) -> Callable[[Sequence[Mapping[str, Any]]], Log] | None:
-    """What reads the rows of such headings; None if they are of no events."""
+    """The reader of a table with these headings; None if they describe no events."""
     names, columns, _ = zip(*map(_plain, headings), strict=True) if headings else ((), (), ())
     if {"state", "elapsed"} <= {*names}:
         return _jobs
@@ -142,7 +142,7 @@ def _reader_of(headings: Collection[str]) -> Callable[[Sequence[Mapping[str, Any
 
 
 def part_of(kind: str) -> str:
-    """The part that a kind of failure is of, by its words; "" for an unknown one."""
+    """The part that failed, from the words of a failure's kind; "" if unknown."""
     if code := _CODE.search(kind[:LONGEST]):
         return _XIDS.get(int(code[1]), "")
     words = re.sub(r"[^a-z0-9/]+", " ", kind[:LONGEST].lower())
@@ -210,7 +210,7 @@ def _cells(text: str) -> Iterator[dict[str, Any]]:
 
 @lru_cache(10_000)
 def _plain(heading: str) -> tuple[str, str, str]:
-    """A heading in plain words without its unit, what it is of, and that unit, by default min."""
+    """Normalised column heading, its subject, and its unit (default: minutes)."""
     words = re.sub(r"(?<=[a-z])(?=[A-Z])|[^A-Za-z0-9]+", " ", heading[:80]).lower().split()
     units = {word: unit for word in words for unit, n in _UNITS.items() if re.fullmatch(n, word)}
     name = " ".join(word for word in words if word not in units)
@@ -328,7 +328,7 @@ def _xids(text: str) -> Log:
 
 
 def _cycles(text: str) -> Log:
-    """Restarts as the NVIDIA Resiliency Extension sums them up: all ranks tell of each."""
+    """Restarts as the NVIDIA Resiliency Extension sums them up; every rank logs each of them."""
     log = Log("restarts of the NVIDIA Resiliency Extension")
     restarts: dict[str, float] = {}
     for line in text.splitlines():
@@ -349,7 +349,7 @@ def _restarts(rows: Sequence[Mapping[str, Any]]) -> Log:
     times = [(time_of(row[n]), begins) for row in rows for n, begins in names.items() if n in row]
     marks = sorted((time, begins) for time, begins in times if time is not None)
     log.dropped["times that cannot be read"] += len(times) - len(marks)
-    last, starts = None, -1  # of which the first is none after a failure
+    last, starts = None, -1  # the first start follows no failure
     for time, begins in marks:
         if begins:
             starts += 1

@@ -18,7 +18,7 @@ from fleetcube.grid.errors import InputError, shown
 from fleetcube.grid.spec import values
 from fleetcube.kernels.physics.graph import PHYSICS
 
-# A variable that nobody set, or a place to fill in
+# A variable without a value, or a placeholder
 _UNSET = re.compile(r"\$|<[^<>]*>|\?\?\?|\byour_")
 _WORDS: Mapping[str, Any] = {"true": True, "false": False, "none": None, "null": None}
 MOST_FIELDS = 10_000
@@ -28,16 +28,16 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Table:
-    """A framework's names. `inputs` and `model` are numbers under another name, of ours and of a
-    config.json; `switches` and `words` set inputs; `absent` says what the framework does where a
-    field is missing; `without` are patterns of fields that no quantity depends on, by why;
-    `uncounted` are those of fields, or of field=value, that change what is not counted, by what;
+    """A framework's names. `inputs` and `model` map its numbers to our inputs and to fields of a
+    config.json; `switches` and `words` set inputs; `absent` holds the framework's defaults for
+    missing fields; `without` maps patterns of fields that no quantity depends on to the reason;
+    `uncounted` maps patterns of fields, or of field=value, to an effect that is not modelled;
     `vocabularies` are sizes by a pattern of the tokenizer's name; `bare` fields take no value and
     are read by a reader's code; `models` are labels of the catalog, by the framework's names.
 
-    A framework that says another one's arguments under names of its own extends that table. `names`
+    A framework with other names for the arguments of another one extends that table. `names`
     are its fields, by whole or last name, as an argument, or by words as the arguments that they
-    set; `defaults` hold where a file says nothing."""
+    set; `defaults` apply where a file has no such field."""
 
     framework: str
     software: str
@@ -58,11 +58,11 @@ class Table:
     models: Mapping[str, str] = field(default_factory=dict)
 
     def why_ignored(self, name: str) -> str | None:
-        """Why no quantity depends on a field; None where one may."""
+        """The reason why no quantity depends on a field; None if one may."""
         return _matched(self.without, name)
 
     def uncounted_effect(self, name: str, value: Any) -> str | None:
-        """What a field changes that is not counted; None where nothing is known to be."""
+        """The effect of a field that fleetcube does not model; None if it has no known one."""
         effect = _matched(self.uncounted, f"{name}={_lower(value)}")
         return effect or (None if value is False else _matched(self.uncounted, name))
 
@@ -79,11 +79,11 @@ def _matched(rows: Mapping[str, str], text: str) -> str | None:
 
 @dataclass
 class Job:
-    """What a file of the field says. `given` are inputs that its user states: they count before
-    the file's, and what follows from several inputs follows from them. `read` and `ignored` are
-    fields with what they became, and why they change nothing; `uncounted` are those with what
-    they change that is not counted, `unknown` those not understood, `asked` inputs that a field
-    leaves to a variable."""
+    """A parsed framework config. `given` are the user's inputs: they override the file's, also
+    where one input follows from several. `read` and `ignored` are fields with the inputs they set,
+    and the reason why they change nothing; `uncounted` are fields with an effect that fleetcube
+    does not model, `unknown` those it does not understand, `asked` inputs that a field leaves to a
+    variable."""
 
     table: Table
     path: str = ""
@@ -110,7 +110,9 @@ class Job:
 
     def ask(self, why: str, *inputs: str) -> None:
         """Leave inputs open that the user does not state."""
-        why = re.sub(r" is \$UNDECIDED_\S+", " depends on what the file does not say", why)
+        why = re.sub(
+            r" is \$UNDECIDED_\S+", " depends on a value that the file does not state", why
+        )
         for name in inputs:
             if name not in self.given:
                 self.asked.setdefault(name, why)
@@ -130,7 +132,7 @@ class Job:
 
     @property
     def layers(self) -> int:
-        """Layers of the model, the user's or the file's; 0 where they are not known."""
+        """Layers of the model, the user's or the file's; 0 if unknown."""
         model = values_of(self.scenario.get("model")).get("layers")
         counts = (self.given.get("layers"), model, self.config.get("num_hidden_layers"))
         return next((int(count) for count in counts if isinstance(count, int | float)), 0)
@@ -146,8 +148,8 @@ class Job:
             self.add_inputs({"training_tokens": tokens})
 
     def take(self, name: str, why: str = "read with others") -> Any:
-        """The value of a field that a reader's own code reads; None where it is not given, or is
-        left open: then the inputs that `why` names are asked for."""
+        """The value of a field for the reader; None if absent or a placeholder. For a placeholder
+        the inputs that `why` names are left open."""
         value = self.fields.get(name)
         if value is None:
             return None
@@ -161,7 +163,7 @@ class Job:
         return value
 
     def number(self, name: str, least: float = 1, why: str = "read with others") -> float | None:
-        """A number that a reader's own code reads; None where it is not given or left open."""
+        """A number for the reader; None if absent or a placeholder."""
         value = self.take(name, why)
         return None if value is None or value is False else _number(name, value, least)
 
@@ -173,7 +175,7 @@ class Job:
 
 @cache
 def table(name: str) -> Table:
-    """The table of a format, beside its reader.
+    """The table of a format, from the TOML file of its reader.
 
     `words` take several words with one meaning as "word | word". Names of models that the catalog
     has with the same letters and digits stand in `same_models`, and all set `model_field`. A row
@@ -221,7 +223,7 @@ def job_of(
     path: str = "",
     given: Mapping[str, Any] = NOTHING,
 ) -> Job:
-    """Read all fields that the table knows, with what the user states. Raises InputError."""
+    """Read all fields in the table, below the user's inputs. Raises InputError."""
     if len(fields) > MOST_FIELDS:
         raise InputError(f"{path!r} has more than {MOST_FIELDS:,} fields; give one job's")
     job = Job(format_table, path, given, {**given})
@@ -238,7 +240,7 @@ def job_of(
 
 
 def join_model(job: Job) -> None:
-    """Counts of the model that the user states, in the words of a config.json."""
+    """Add the user's counts of the model under the names of a config.json."""
     for name, fields in COUNTS.items():
         if name in job.given:
             words, names = fields.split(), {*job.config, *job.table.model.values()}
@@ -247,7 +249,7 @@ def join_model(job: Job) -> None:
 
 
 def counted_by(field: str) -> str:
-    """The input that a field of a config.json is; the whole model where it is none alone."""
+    """The input for a field of a config.json; "model" if the field is no input alone."""
     return next((name for name, row in COUNTS.items() if field in row.split()), "model")
 
 
@@ -279,7 +281,7 @@ def _take(job: Job, name: str, value: Any) -> None:
 
 
 def one_of(rows: Mapping[str, Any], name: str, value: Any, path: str) -> Any:
-    """What a word of a field stands for; * is any other word. Raises InputError."""
+    """The entry of `rows` for a word of a field; * is any other word. Raises InputError."""
     word = _lower(value)
     if word not in rows and "*" not in rows:
         raise InputError(
@@ -298,8 +300,8 @@ def _sets(format_table: Table, name: str) -> list[str]:
 
 
 def fields_of(format_table: Table, scenario: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that say a scenario's inputs; switches are True. What the framework does where
-    nothing is said is left out."""
+    """The fields that set a scenario's inputs; switches are True. The framework's defaults are
+    left out."""
     fields: dict[str, Any] = {}
     default = {key: value for row in format_table.absent.values() for key, value in row.items()}
     for input_name, name in _first_names(format_table.inputs).items():
@@ -317,7 +319,7 @@ def fields_of(format_table: Table, scenario: Mapping[str, Any]) -> dict[str, Any
 
 
 def model_fields(format_table: Table, shape: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that say the counts of a model's record."""
+    """The fields that set the counts of a model's record."""
     first_names = _first_names(format_table.model)
     counts: dict[str, Any] = {}
     for key, fields in COUNTS.items():
@@ -328,7 +330,7 @@ def model_fields(format_table: Table, shape: Mapping[str, Any]) -> dict[str, Any
 
 
 def _first_names(names: Mapping[str, str]) -> dict[str, str]:
-    """What fields are called, by what they say: the first of several."""
+    """Field name for each input (the first if several)."""
     first_names: dict[str, str] = {}
     for name, meaning in names.items():
         first_names.setdefault(meaning, name)
@@ -345,7 +347,7 @@ def counted(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_open_words(format_table: Table, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields, with words that the table lacks left open: what they set is asked for."""
+    """Fields, in which words that the table lacks become placeholders: their inputs stay open."""
     opened = {**fields}
     for name in fields.keys() & format_table.words.keys():
         if opened[name] is not None and _lower(opened[name]) not in format_table.words[name]:
@@ -362,7 +364,7 @@ def _holds(inputs: Mapping[str, Any], scenario: Mapping[str, Any]) -> bool:
 
 
 def is_open(value: Any) -> bool:
-    """Whether a value is left to a variable or to the reader of an example."""
+    """Whether a value is a variable or a placeholder."""
     return isinstance(value, str) and bool(_UNSET.search(value))
 
 
@@ -400,7 +402,7 @@ def _short_text(value: Any) -> str:
 
 
 def values_of(model: Any) -> Mapping[str, Any]:
-    """What the record of a model says: of a label, or of a configuration's fields."""
+    """Model shape from a catalog label or from config fields."""
     if model is None:
         return {}
     return record("model", json_label(model) if isinstance(model, Mapping) else model).values

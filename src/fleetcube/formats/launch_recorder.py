@@ -1,5 +1,6 @@
-"""What a script launches: it is run with stand-ins for launchers, which only write down their
-arguments. Everything else in it is run, too: a script of one's own alone."""
+"""Run a launch script with stand-ins for launchers that only write down their arguments.
+
+Everything else in the script runs, too: use it for your own scripts only."""
 
 import contextlib
 import os
@@ -80,12 +81,12 @@ def _environment(folder: Path, lines: Sequence[str]) -> dict[str, str]:
 
 
 def _run(command: Sequence[str], variables: dict[str, str], seconds: float) -> int | None:
-    """The exit status of a command and all that it starts; None where it took too long."""
+    """The exit status of a command and all that it starts; None if it took too long."""
     with subprocess.Popen(
         command,
         env=variables,
         stdin=subprocess.DEVNULL,
-        stdout=2,  # beside its errors: ours is the launch
+        stdout=2,  # with its errors: standard output is for the launch
         start_new_session=True,
     ) as process:
         try:

@@ -35,7 +35,7 @@ _OWN = re.compile(rf"(?:^|[\s\"'\\]){_NAMES}=", re.M)
 _FIELD = re.compile(r"([A-Za-z]\w{1,79})=(.*?);?", re.S)
 _OFF = ("false", "0", "0.0", "-1", "-1.0", "", "[]", "{}")
 # base.yml's model, and after how many of three doublings global_parameter_scale doubles each
-# (get_individual_scales); what is of experts and of latent attention
+# (get_individual_scales); fields of experts and of latent attention
 _BASE = {
     **{"hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 16},
     **{"num_key_value_heads": 16, "intermediate_size": 7168, "head_dim": 128},
@@ -131,8 +131,8 @@ def job_from_fields(
 
 
 def _tensors(job: Job) -> None:
-    """What runs again where a policy names tensors (get_save_and_offload_names); of those that the
-    host keeps no input counts the memory."""
+    """Recomputation where a policy names tensors (get_save_and_offload_names). No input counts the
+    memory of tensors that the host keeps."""
     if job.fields.get(_POLICY) == "<custom>":
         where = {name: str(job.take(name, "recompute")).lower() for name in (*_SUMS, *_OTHERS)}
         on_device = {name for name, place in where.items() if place == "device"}
@@ -153,7 +153,7 @@ def _tensors(job: Job) -> None:
 
 
 def _model(job: Job) -> None:
-    """What a config.json says otherwise, with base.yml's model where none is named."""
+    """Model shape: from the named config, else base.yml's default model."""
     config, latent = job.config, job.take("attention_type", "model") == "mla"
     scale = job.number("global_parameter_scale", 1, "model") or 1
     gate = re.findall(r"\w+", str(job.take("mlp_activations", "gated_ffn") or "silu linear"))
@@ -234,8 +234,8 @@ def _slices(job: Job) -> float:
 
 
 def _degrees(job: Job, sizes: Mapping[str, float], left: str) -> None:
-    """Inputs of the axes' degrees; the one that is left grows with the chips."""
-    stated, rest = job.scenario, "its axis of the mesh takes what is left of n_gpus"
+    """Inputs from the degrees of the axes; the open degree grows with the chips."""
+    stated, rest = job.scenario, "its axis of the mesh takes the rest of n_gpus"
     if left:
         job.ask("the launcher states it", "n_gpus")
         inputs = {"data_parallel_shard": (), "data": (), "expert_parallel": (left,)}

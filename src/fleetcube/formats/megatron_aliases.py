@@ -1,4 +1,4 @@
-"""Files that say Megatron-LM's arguments under names of their own."""
+"""Config files whose fields are Megatron-LM's arguments under other names."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -33,7 +33,7 @@ def renamed_job(
 def arguments(
     values: Mapping[str, Any], path: str, table: Table
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Arguments by name, and the field that says each. Raises InputError."""
+    """Arguments by name, with the field each came from. Raises InputError."""
     fields: dict[str, Any] = {}
     source: dict[str, str] = {}
     rows = [(n, value, _argument(n, table)) for n, value in values.items() if value is not None]
@@ -46,7 +46,7 @@ def arguments(
 
 
 def _argument(name: str, table: Table) -> Any:
-    """What a field is called: as it is where no quantity depends on it."""
+    """The argument of a field; the field's own name if no quantity depends on it."""
     last = name.rpartition(".")[2]
     argument = table.names.get(name)
     if argument is None and name.count(".") < 2:  # deeper ones are of something else
@@ -65,14 +65,14 @@ def _sets(name: str, value: Any, by_words: Mapping[str, Any], path: str) -> Mapp
 
 
 def _plain(value: Any, name: str) -> Any:
-    """A value as an argument has it: words of a list in one text."""
+    """A value as an argument spells it: a list becomes one text of words."""
     if isinstance(value, list) and name != "moe-layer-freq":
         return " ".join(str(each) for each in value[:1000])
     return value
 
 
 def dotted(fields: Mapping[str, Any], table: Table, section: str) -> dict[str, Any]:
-    """Nested fields that say arguments; `section` has those that the table does not name."""
+    """Arguments as nested fields; those that the table does not name go into `section`."""
     values: dict[str, Any] = {}
     left = dict(fields)
     for name, argument in table.names.items():

@@ -1,4 +1,4 @@
-"""Megatron-Bridge's YAML: a ConfigContainer, or what changes of a recipe's."""
+"""Megatron-Bridge's YAML: a ConfigContainer, or changes to a recipe's."""
 
 import re
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ def read(text: str, path: str, given: Mapping[str, Any] = NOTHING) -> Job:
     job = renamed_job({name: values[name] for name in order}, path, format_table(), given)
     if "model" in job.asked:
         job.asked["model"] = "the recipe that the file changes has it"
-        job.remarks.append("what the file does not say is the recipe's: state it")
+        job.remarks.append("fields missing from the file are the recipe's: state them")
     return job
 
 
@@ -48,7 +48,7 @@ def _split(stages: list[Any]) -> str:
 
 
 def to_fields(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a scenario that its YAML says under other names."""
+    """Scenario arguments, renamed to the YAML's keys."""
     fields = megatron_lm.to_fields(scenario, shape, format_table())
     fields["use-distributed-optimizer"] = scenario.get("zero_stage", 1) == 1
     if scenario.get("gradient_bytes_per_element") == 4:

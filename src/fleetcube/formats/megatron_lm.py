@@ -1,4 +1,4 @@
-"""Megatron-LM's arguments: in a launch script, a list of flags, a YAML, or what a log prints."""
+"""Megatron-LM's arguments: in a launch script, a list of flags, a YAML, or a training log."""
 
 import itertools
 import re
@@ -95,14 +95,15 @@ def _of_yaml(text: str, path: str) -> dict[str, Any]:
 
 
 def _argument(printed: str) -> str:
-    """A value that a log prints, as it was given: words of a list, formats by their names."""
+    """Undo a log's formatting of a value (lists, enum names)."""
     if printed.startswith("['"):
         return re.sub(r"[\[\]',]", "", printed)
     return _TORCH.get(printed, printed.removeprefix("AttnBackend."))
 
 
 def arguments(text: str, path: str) -> tuple[dict[str, Any], list[str]]:
-    """Arguments of what a script launches by name, and what is not read. Raises InputError."""
+    """Arguments by name of the program that a script launches, and remarks on unread parts.
+    Raises InputError."""
     batch = slurm_options(text)
     names = format_table()
     counted_names = {*names.inputs, *names.model, *names.switches, *names.words}
@@ -178,7 +179,7 @@ def slurm(batch: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _launcher(batch: Mapping[str, Any], words: list[str]) -> dict[str, Any]:
-    """The options of a batch script that say nodes and GPUs. Where torchrun or DeepSpeed starts
+    """The options of a batch script that set nodes and GPUs. Where torchrun or DeepSpeed starts
     processes, Slurm's tasks are the starters and no GPUs."""
     starts = any(
         re.search(r"(^|/)torchrun$|torch\.distributed|^deepspeed$|^accelerate$", word)
@@ -205,7 +206,7 @@ def job_from_fields(
     _precision(job)
     _memory(job)
     _tokens(job)
-    if printed:  # all there are, with defaults: those that are on cannot be told
+    if printed:  # a log prints all, with defaults: those set on purpose cannot be told apart
         left = [name for name, value in job.unknown.items() if value not in _OFF]
         more = f"{len(left)} more arguments, with their defaults, are in no table: {listed(left)}"
         job.unknown, job.remarks = {}, [more] if left else []
@@ -213,7 +214,7 @@ def job_from_fields(
 
 
 def _model(job: Job) -> None:
-    """What a config.json says otherwise, or by a rule."""
+    """Fields of a config.json that several arguments set, or a rule."""
     config, shape_from_file = job.config, "model" not in job.given
     open_ = {word for name in {*job.asked} & {*COUNTS} for word in COUNTS[name].split()}
     if not ({*config, *open_} >= {*_NEEDED} or "hybrid_override_pattern" in config):
@@ -250,7 +251,7 @@ def _model(job: Job) -> None:
 
 
 def _latents(job: Job) -> None:
-    """Latent attention, with what MLATransformerConfig says where nothing is said."""
+    """Latent attention, with MLATransformerConfig's defaults."""
     config = job.config
     if job.take("multi-latent-attention", "model"):
         job.config |= {name: config.get(name, size) for name, size in _LATENT.items()}
@@ -277,7 +278,7 @@ def _experts(job: Job) -> None:
 
 
 def _vocabulary(job: Job) -> None:
-    """The size of the vocabulary, by its tokenizer where no argument says it."""
+    """The size of the vocabulary, from its tokenizer if no argument sets it."""
     if "vocab_size" in job.config:
         return
     kinds = [str(job.take(f"tokenizer-{name}", "vocab_size")) for name in ("type", "model")]
@@ -361,7 +362,7 @@ def _first(job: Job, names: Iterable[str]) -> float | None:
 
 
 def _layout(job: Job) -> None:
-    """What several arguments say of the layout together."""
+    """Layout inputs that follow from several arguments together."""
     stages = job.scenario.get("pipeline_parallel", 1)
     chunk = job.number(_CHUNK, 1, "virtual_stages")
     if chunk and "pipeline_parallel" in job.asked:
@@ -425,7 +426,7 @@ def _recompute(job: Job) -> None:
 
 
 def _precision(job: Job) -> None:
-    """Formats of the products, and of what is summed."""
+    """Formats of the products, and of the sums."""
     kinds = {name: job.take(name, "precision") for name in ("bf16", "fp16")}
     sixteen = next((name for name, on in kinds.items() if on), None)
     recipes = {bits: job.take(f"{bits}-recipe", "precision") for bits in ("fp8", "fp4")}
@@ -445,7 +446,7 @@ def _precision(job: Job) -> None:
 
 
 def _few_bits(job: Job, kind: str) -> None:
-    """What weights in few bits are kept in, and which layers have 16."""
+    """The format of weights in few bits, and the share of layers with 16."""
     bits = "fp4" if kind in _FOUR_BITS else "fp8" if kind in _PRECISIONS.values() else ""
     if not bits:
         return
@@ -459,8 +460,7 @@ def _few_bits(job: Job, kind: str) -> None:
 
 
 def _gradients(job: Job, sixteen: str | None) -> None:
-    """What gradients are summed and sent in: FP32 beside BF16, if it is not told otherwise
-    (validate_args)."""
+    """Gradient dtype, stored and sent: FP32 with BF16 training unless set (validate_args)."""
     storage, sends = "gradient_storage", "gradient_bytes_per_element"
     main = job.take("main-grads-dtype", storage)
     added = job.take("accumulate-allreduce-grads-in-fp32", storage)
@@ -476,7 +476,7 @@ def _gradients(job: Job, sixteen: str | None) -> None:
 
 
 def _memory(job: Job) -> None:
-    """Sharding, and what the optimizer keeps."""
+    """Sharding, and the optimizer's state."""
     sharding = job.take("data-parallel-sharding-strategy", "zero_stage")
     fsdp = [job.take(name, "zero_stage") for name in ("use-megatron-fsdp", "use-custom-fsdp")]
     if any(fsdp):
@@ -559,14 +559,14 @@ def to_fields(
 
 
 def as_text(fields: Mapping[str, Any]) -> str:
-    """Arguments as a script has them, one a line."""
+    """Arguments as a script writes them, one a line."""
     quoted = {n: shlex.quote(v) if _MARKS.search(str(v)) else v for n, v in fields.items()}
     lines = [f"--{name}" + ("" if value is True else f" {value}") for name, value in quoted.items()]
     return " \\\n".join(lines)
 
 
 def _expert_fields(shape: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a model with experts has a rule of its own."""
+    """Fields of a model with experts that follow rules of their own."""
     if not shape.get("experts"):
         return {}
     fields: dict[str, Any] = {"moe-grouped-gemm": True}  # without it some modules do not run again
@@ -581,7 +581,7 @@ def _expert_fields(shape: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _latent_fields(shape: Mapping[str, Any]) -> dict[str, Any]:
-    """Latent attention, of what the cache holds and the mean width of heads."""
+    """Latent attention, from the size of the cache and the mean width of heads."""
     cached, value = int(shape["kv_elements_per_layer"]), int(shape["value_head_size"])
     rotary = _LATENT["qk_rope_head_dim"]
     latent = int(shape.get("kv_latent_size") or cached - rotary)
@@ -595,7 +595,7 @@ def _latent_fields(shape: Mapping[str, Any]) -> dict[str, Any]:
 
 def _uneven(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> str:
     """A pipeline layout of layers that its pieces do not divide, those in the middle with one more;
-    empty where they do, or the scenario says which stages have them."""
+    empty if they do, or if the scenario places them on stages."""
     pieces = int(scenario.get("pipeline_parallel", 1) * scenario.get("virtual_stages", 1))
     layers = int(shape.get("layers", 0))
     if not layers % pieces or pieces > _MOST_PIECES or any(map(scenario.get, _SPLITS)):

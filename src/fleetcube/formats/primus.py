@@ -1,4 +1,4 @@
-"""Primus's YAML: the model's file and what changes of it, as arguments of Megatron-LM."""
+"""Primus's YAML: the model's file and changes to it, as arguments of Megatron-LM."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -18,9 +18,9 @@ NAME = "megatron-lm"
 format_table = partial(table, "primus")
 _TRAINERS = ("megatron", torchtitan.NAME)
 _DEFAULT = re.compile(r"\$\{(\w+):([^${}]*)\}")
-# What a trainer of torchtitan is by default: primus/configs/modules/torchtitan/pre_trainer.yaml
+# Defaults of a trainer of torchtitan: primus/configs/modules/torchtitan/pre_trainer.yaml
 _OF_TORCHTITAN = {"activation_checkpoint.mode": "none", "compile.enable": True}
-_BASE = "language_model.yaml"  # what models are by default
+_BASE = "language_model.yaml"  # defaults of models
 _MOST_ABOVE, _MOST_FILES = 8, 16  # folders above a file, and files that it extends
 
 
@@ -51,17 +51,17 @@ def read(text: str, path: str, given: Mapping[str, Any] = NOTHING) -> Job:
     other = bool(dashed & {*format_table().model, "multi-latent-attention"})
     job = _with_model(partial(renamed_job, now, path, format_table()), names[1], given, other)
     if "model" in job.asked:
-        job.asked["model"] = f"its file {names[1][:60]} is not beside it"
+        job.asked["model"] = f"its file {names[1][:60]} is not in its repository"
     for name in [name for name in job.unknown if usual.get(name) == now.get(name)]:
-        del job.unknown[name]  # as it is by default
+        del job.unknown[name]  # the default
     return job
 
 
 def _with_model(
     read: Callable[[Mapping[str, Any]], Job], name: str, given: Mapping[str, Any], other: bool
 ) -> Job:
-    """A job, with the catalog's record of its model where the model's file is not beside it;
-    `other`: its fields change that model."""
+    """A job, with the catalog's record of its model if the model's file is missing; `other`: its
+    fields change that model."""
     job, name = read(given), name.removesuffix(".yaml")
     label = format_table().models.get(name) or catalog_label(name)
     other = other or any(field.startswith("model.") for field in job.unknown)

@@ -1,4 +1,4 @@
-"""Read what stands where a spec may: a spec, a model's config.json, or a file of a framework."""
+"""Read a spec from any supported file: a spec, a model's config.json, or a framework's file."""
 
 import contextlib
 import itertools
@@ -27,7 +27,7 @@ from fleetcube.scenario.auto import at
 from . import deepspeed, maxtext, megatron_bridge, megatron_lm, nemo, primus, torchtitan
 from .field_table import NOTHING, REPLICA, Job, listed, values_of, whole
 
-# Asked in this order whether a text is theirs
+# Tried in this order
 FORMATS: tuple[Any, ...] = (
     *(primus, megatron_bridge, nemo, torchtitan, maxtext, deepspeed, megatron_lm),
 )
@@ -35,16 +35,15 @@ OUTPUTS = ("step_time", "mfu", "memory_per_gpu", "job_time")  # of a file that n
 _LARGEST = 1 << 20  # bytes of a file
 _GIVE = "a spec, a config.json, or a framework's file"
 _MOST_READ = 256  # times that a file is read, for values of axes
-_ANY = (1, 2, 64)  # values that stand for all where none is known
+_ANY = (1, 2, 64)  # stand for all values of an input without a known one
 _EXAMPLE = "example:"
 _ENDINGS = (".toml", ".sh", ".yaml", ".yml", ".json")
 
 
 def read_spec(path: str | PathLike[str], given: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
-    """The tables of a spec, whatever says them; what is not understood is a warning.
+    """Read a spec from any supported file; unknown keys become warnings.
 
-    `given` are inputs with what the user states, before whose values those of the file do not
-    count. Raises InputError.
+    `given` are the user's inputs, which override those of the file. Raises InputError.
     """
     name = located(fspath(path))
     if (Path(name) / "config.json").is_file() or Path(name).suffix == ".json":
@@ -61,7 +60,7 @@ def read_spec(path: str | PathLike[str], given: Mapping[str, Any] = NOTHING) -> 
 
 
 def located(name: str) -> str:
-    """A path; that of an example that is installed, for example:NAME."""
+    """A path; for example:NAME the path of that installed example."""
     if not name.startswith(_EXAMPLE):
         return name
     folder = resources.files("fleetcube.examples")
@@ -73,7 +72,7 @@ def located(name: str) -> str:
 
 
 def is_file(name: str) -> bool:
-    """Whether a word names a file that may stand for a spec."""
+    """Whether a word names a file that commands read as a spec."""
     if name.startswith(_EXAMPLE) or Path(name).suffix in _ENDINGS:
         return True
     return ("." in name and Path(name).exists()) or Path(name).is_dir()
@@ -91,12 +90,12 @@ def job_at(path: str, given: Mapping[str, Any] = NOTHING) -> Job | None:
 
 
 def read_job(path: str, given: Mapping[str, Any] = NOTHING) -> Job:
-    """What a framework's file says, field by field. Raises InputError."""
+    """Read a framework's file, field by field. Raises InputError."""
     return _job_of(spec_file.text_of(located(path)), path, given)
 
 
 def _is_spec(text: str, path: str) -> bool:
-    """Whether a text is a spec: by its tables, or by its name where it is no framework's."""
+    """Whether a text is a spec: by its tables, or by its name if it is no framework's."""
     return spec_file.has_tables(text) or (
         Path(path).suffix == ".toml" and not torchtitan.recognizes(text)
     )
@@ -109,12 +108,14 @@ def _job_of(text: str, path: str, given: Mapping[str, Any]) -> Job:
         if reader.recognizes(text):
             return _joined(partial(reader.read, text, path), given, path)
     frameworks = ", ".join(reader.format_table().framework for reader in FORMATS)
-    raise InputError(f"{path!r} is of no kind that is read; give a spec, or a file of {frameworks}")
+    raise InputError(
+        f"{path!r} is no file that fleetcube reads; give a spec, or a file of {frameworks}"
+    )
 
 
 def _joined(read: Callable[[Mapping[str, Any]], Job], given: Mapping[str, Any], path: str) -> Job:
-    """The job of a file and its user's values. What follows from inputs that have several values,
-    or none that is known, is asked for where it is not the same for all. Raises InputError."""
+    """The job of a file and its user's values. An input that follows from inputs with several
+    values, or with unknown ones, is left open unless it is the same for all. Raises InputError."""
     rows = _stated(given)
     stated = {name: row[0] for name, row in rows.items() if len(row) == 1}
     job: Job = read(stated)
@@ -139,19 +140,19 @@ def _joined(read: Callable[[Mapping[str, Any]], Job], given: Mapping[str, Any], 
 
 
 def _follows(job: Job) -> dict[str, Any]:
-    """What the user does not state of a job: inputs, those of its model, and what is asked for."""
+    """Inputs of a job that the user does not state, with those of its model and the open ones."""
     model = values_of(job.scenario.get("model"))
     if job.config and "model" not in job.given:
         with contextlib.suppress(InputError, CatalogError):
             model = values_of(_config_of(job, job.config))
     inputs = {**model, **job.scenario, **job.asked}
     if inputs.get("pipeline_schedule") == "interleaved":
-        del inputs["pipeline_schedule"]  # as one of 1F1B is where there are several chunks
+        del inputs["pipeline_schedule"]  # as 1F1B is with several chunks
     return {name: each for name, each in inputs.items() if name not in {*job.given, "model"}}
 
 
 def _stated(given: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """What a user states, by input: one value, or all of an axis, of several inputs too."""
+    """The user's values by input: one, or all of an axis, which may set several inputs."""
     rows: dict[str, list[Any]] = {}
     for name, entry in given.items():
         if isinstance(entry, Mapping) and not is_distribution(entry) and name not in KINDS:
@@ -164,7 +165,7 @@ def _stated(given: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 
 def _values_of(name: str, entry: Any) -> list[Any]:
-    """Values that are stated of an input, in base units; some of any size where none is known."""
+    """Stated values of an input, in base units; `_ANY` if none is known."""
     if isinstance(entry, str) and "," in entry and name != patterns.LAYOUT:
         entry = entry.split(",")
     entry = entry.values if hasattr(entry, "dims") else entry
@@ -176,7 +177,7 @@ def _values_of(name: str, entry: Any) -> list[Any]:
             return [values.option(PHYSICS, name, each) for each in row]
         plain = (each.item() if hasattr(each, "item") else each for each in row)
         return [whole(values.number(PHYSICS, name, each)) for each in plain]
-    except InputError:  # a distribution, or what is refused where it is used
+    except InputError:  # a distribution, or a value that is refused later
         return row if values.is_option(PHYSICS, name) else [*_ANY]
 
 
@@ -208,7 +209,7 @@ _SHOWN = (*REPLICA, "expert_parallel", "virtual_stages")
 
 
 def _usual_length(model: Any) -> Any:
-    """Tokens of a sequence by a model's record, which holds where nothing else says it."""
+    """Tokens of a sequence in a model's record, the default of its scenario."""
     with contextlib.suppress(CatalogError):
         return record("model", model).values.get("sequence_length", "?")
     return "?"
@@ -244,7 +245,7 @@ def layout_of(job: Job) -> str:
 
 
 def summary(job: Job) -> str:
-    """What was read of a file, in one line."""
+    """Summary of a file that was read, in one line."""
     parts = [f"{job.path}: {job.table.framework}, {len(job.read)} fields read"]
     parts += [f"{len(job.ignored)} change nothing"] if job.ignored else []
     parts += [f"known and not counted: {listed(job.uncounted)}"] if job.uncounted else []
@@ -253,7 +254,7 @@ def summary(job: Job) -> str:
 
 
 def field_report(job: Job) -> list[str]:
-    """All fields of a file, with what they became, line by line."""
+    """All fields of a file with their fate, line by line."""
     groups = {
         f"Read from {job.path} ({job.table.framework}, {job.table.version})": job.read,
         "Change nothing that is computed": job.ignored,

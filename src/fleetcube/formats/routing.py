@@ -67,7 +67,7 @@ def parse_routing(content: bytes, name: str) -> Routing | None:
 
 
 def _from_npz(content: bytes, name: str) -> Array:
-    """The only array of an NPZ; its size is known before it is unpacked, and held to."""
+    """The only array of an NPZ, checked against its stated size before it is unpacked."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as packed:
             arrays = [info for info in packed.infolist() if info.filename.endswith(".npy")]

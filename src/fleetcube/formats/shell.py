@@ -1,8 +1,8 @@
-"""A launch script, read and never executed: what it launches, with which arguments.
+"""Read a launch script without running it: the programs it launches, with their arguments.
 
 A grammar of bash gives the tree, which is followed over values that may be open (`shell_words`).
-Where a condition is not known both branches are followed, and what differs after them is open;
-what is not understood makes open all that it could set. A shell is the judge (the tests ask one).
+If a condition is unknown both branches are followed, and values that differ after them are open;
+a statement that is not understood makes open all that it could set. The tests compare with bash.
 """
 
 import itertools
@@ -36,7 +36,7 @@ _WRAPPERS = re.compile(
     "env|nohup|exec|time|command|builtin|sudo|setsid|stdbuf|numactl|timeout|taskset|nice|unbuffer"
 )
 _SHELLS = re.compile(r"(/usr)?(/bin/)?(ba|da|z)?sh")
-# Commands that set nothing which is followed, by whether they succeed
+# Commands that set no variable, and whether they succeed
 _QUIET: dict[str, Status] = {
     **dict.fromkeys((":", "true", "export", "trap", "ulimit", "wait"), True),
     **dict.fromkeys(["umask", "alias", "unalias", "cd", "popd", "pushd"]),
@@ -44,7 +44,7 @@ _QUIET: dict[str, Status] = {
 }
 _GIVES = ("-e", "--env")  # a variable to a container
 _LEAVES = {"break": "loop", "continue": "round", "return": "function", "exit": "script"}
-# Files and outputs that prepare an environment, and set nothing that a launch depends on
+# Files and outputs that prepare an environment, and set no argument of a launch
 _PREPARES = re.compile(r"activate|conda|bashrc|profile|module|lmod|spack|setvars|set_env|ssh.agent")
 
 
@@ -72,7 +72,7 @@ def read(text: str, path: str, environment: dict[str, str] | None = None) -> Scr
 
 
 def plain(word: str) -> str:
-    """A word NAME=VALUE for a reader: open where it may not be there, or its value is not known."""
+    """A word NAME=VALUE for a reader: open if the word may be missing or its value is unknown."""
     name, equals, _ = word.partition("=")
     if word.startswith("\x04") and equals:
         return f"{name[1:]}=$UNDECIDED_{name[1:]}"
@@ -80,7 +80,7 @@ def plain(word: str) -> str:
 
 
 def split(text: str) -> list[str]:
-    """Words of a text that may hold quotes of its own."""
+    """Split a text into words, respecting quotes."""
     import shlex
 
     try:
@@ -90,12 +90,12 @@ def split(text: str) -> list[str]:
 
 
 def _as_name(words: Sequence[str]) -> str:
-    """A command as the name of what it prints."""
+    """A name for the output of a command."""
     return re.sub(r"\W+", "_", shown(" ".join(words)))[:40].strip("_") or "OUTPUT"
 
 
 class _Reader(Statements):
-    """Follows commands by their words: builtins, shells, and what is launched."""
+    """Follows commands by their words: builtins, shells, and launched programs."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -132,7 +132,7 @@ class _Reader(Statements):
         return status
 
     def _words_of(self, parts: list[Any]) -> list[str]:
-        """The words of a command; where they are counted, names of files are an open number."""
+        """The words of a command; where they are counted, a pattern of files is an open number."""
         rows = [self.words(part) for part in parts]
         first = next((word for row in rows for word in row), "")
         if first == "set" or first in self.state.functions:
@@ -178,8 +178,8 @@ class _Reader(Statements):
         return self.state.files.get(shown(word).removeprefix("./"))
 
     def _shell(self, before: list[str], rest: list[str]) -> bool:
-        """Follow what a shell runs, if it is known: a text, a file that the script wrote, or what
-        it is fed."""
+        """Follow the text that a shell runs, if known: an argument, a file that the script wrote,
+        or its input."""
         start = next((k for k, word in enumerate(rest) if not word.startswith("-")), len(rest))
         flags, (name, *others) = rest[:start], rest[start:] or [""]
         lines, text = self.state.lines, self._file(name)
@@ -196,7 +196,7 @@ class _Reader(Statements):
         return True
 
     def _inner(self, before: list[str], text: str, places: list[str]) -> None:
-        """Follow the text of another shell, which has what is exported; `before` launched it."""
+        """Follow the text of another shell, with the exported variables; `before` launched it."""
 
         def way() -> Status:
             state = self.state
@@ -210,8 +210,8 @@ class _Reader(Statements):
         self.apart(way)
 
     def _passed(self, before: Sequence[str]) -> dict[str, Value]:
-        """Variables of another shell: those exported, of which a container and another machine have
-        none, and those of options; a file of them is not read."""
+        """Variables of another shell: exported ones (none in a container or on another machine),
+        and those of options; a file of variables is not read."""
         state = self.state
         exported = {n: v for n, v in state.variables.items() if n in state.exported}
         environment = {} if {"docker", "podman", "ssh"} & {*before} else {**exported}
@@ -228,7 +228,7 @@ class _Reader(Statements):
         return environment
 
     def text(self, text: str) -> Status:
-        """Follow a text that a value gives; what is open in it stays so."""
+        """Follow a text from a value; its open parts stay open."""
         for mark, name in set(re.findall("(\x02\\??([^\x03]*)\x03)", text)):
             variable = re.sub(r"\W", "_", f"_{'unknown' if is_unknown(mark) else 'open'}_{name}")
             self.state.variables[variable] = mark
@@ -241,7 +241,7 @@ class _Reader(Statements):
             self.depth -= 10
 
     def _not_read(self, name: str) -> Status:
-        """Note a text that sets what is not known; what it may set is what nothing else sets."""
+        """Note a text that sets unknown variables: those that no statement sets become unknown."""
         self.script.sourced.append(shown(name).removeprefix("./")[:60])
         if not _PREPARES.search(name):
             self.forget({*self.state.variables})
@@ -276,7 +276,7 @@ class _Reader(Statements):
         return unmarked(data.decode(errors="replace"))
 
     def _remote(self, rest: list[str]) -> Status:
-        """Follow what another machine runs: it is the last words, of a shell there."""
+        """Follow the command that another machine runs: the last words, in a shell there."""
         start = next(
             (k for k, word in enumerate(rest) if " " in word or is_program(word)), len(rest)
         )
@@ -370,7 +370,7 @@ class _Reader(Statements):
         return bool(lines)
 
     def _unknown(self, rest: list[str]) -> Status:
-        """Set the variables that a command names to what is not known."""
+        """Set the variables that a command names to unknown values."""
         self.forget({word for word in rest if word.isidentifier()})
         return None
 

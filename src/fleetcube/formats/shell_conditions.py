@@ -1,4 +1,4 @@
-"""Conditions of a shell's syntax tree, over values that may be open: None where it is not known."""
+"""Conditions of a shell's syntax tree, over values that may be open: None if unknown."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -7,7 +7,7 @@ from typing import Any
 from .shell_expand import Words, text_of
 from .shell_words import Undecided, emptied, has_text, is_open, is_unknown, matches_regex
 
-Status = bool | None  # whether a command succeeds; None: not known
+Status = bool | None  # whether a command succeeds; None if unknown
 _COMPARED: dict[str, Callable[[int, int], bool]] = {
     **{"-eq": int.__eq__, "-ne": int.__ne__, "-gt": int.__gt__},
     **{"-ge": int.__ge__, "-lt": int.__lt__, "-le": int.__le__},
@@ -39,7 +39,7 @@ class Conditions(Words):
         return self.condition(parts if double else self.test_words(parts), double)
 
     def test_words(self, nodes: Sequence[Any]) -> list[str]:
-        """Words of `test`, without those of variables that nothing sets."""
+        """Words of `test`, without variables that no statement sets."""
         texts = []
         for node in nodes:
             for word in self.words(node):
@@ -125,4 +125,4 @@ class Conditions(Words):
             name, bracket, _ = text.strip("\"'").partition("[")
             return None if bracket else self.is_set(name, None, False)
         self._word(part)
-        return None if sign.startswith("-") else False  # of files; an error
+        return None if sign.startswith("-") else False  # tests of files; an error

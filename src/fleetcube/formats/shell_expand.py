@@ -32,7 +32,7 @@ from .shell_words import (
 
 Value = str | dict[Any, str]  # an array by place or by key
 Piece = tuple[str, bool, bool]  # a text, whether it is quoted, whether a word ends after it
-UNCOUNTED = "?"  # the key of an array whose places are not known
+UNCOUNTED = "?"  # the key of an array with unknown places
 MOST_LETTERS = 1 << 16  # of a script, and of a value
 MOST_STEPS = 50_000  # statements and words that are followed
 MOST_DEPTH = 60  # of nested statements, expansions and calls
@@ -58,7 +58,7 @@ TOO_MUCH = (
 
 @dataclass
 class State:
-    """What a shell holds at one place of a script."""
+    """State of a shell at one place of a script."""
 
     variables: dict[str, Value] = field(default_factory=dict)
     kinds: dict[str, str] = field(default_factory=dict)  # letters of declare
@@ -68,14 +68,14 @@ class State:
     places: list[str] = field(default_factory=list)  # $1, $2, ...
     output: list[str] | None = None  # of a command substitution
     lines: list[str] | None = None  # that a command may read
-    exports: bool = False  # all that is set
-    sourced: bool = False  # a file that is not read may have set what nothing sets
+    exports: bool = False  # every variable that is set
+    sourced: bool = False  # an unread file may have set the variables that no statement sets
 
     def copy(self) -> "State":
         return State(**{name: copy.copy(value) for name, value in vars(self).items()})
 
     def join(self, other: "State") -> None:
-        """What is held after one of two branches."""
+        """Merge the state after another branch into this one."""
         for name in {*self.variables, *other.variables}:
             value = merged(self.variables.get(name), other.variables.get(name), name)
             if value is not None:
@@ -87,7 +87,7 @@ class State:
             self.functions[name] = tuple({id(body): body for body in bodies}.values())
         for name in {*self.kinds, *other.kinds}:
             if self.kinds.get(name, "") != other.kinds.get(name, ""):
-                self.kinds[name] = "r"  # whatever is put into it is not known
+                self.kinds[name] = "r"  # any value assigned to it is unknown
         self.files = {n: text for n, text in self.files.items() if other.files.get(n) == text}
         if self.places != other.places:
             self.places = merged_words(self.places, other.places)
@@ -185,7 +185,7 @@ class Words:
             self.state.exported.add(name)
 
     def counted(self, text: str) -> str | None:
-        """The number of an expression as a text; None where it is not known."""
+        """The number of an expression as a text; None if unknown."""
         try:
             return str(Arithmetic(text, self.scalar, self.assign).value())
         except Undecided:
@@ -197,13 +197,13 @@ class Words:
         return open_(name) if value is None else value
 
     def forget(self, names: set[str]) -> None:
-        """Make variables open; words of arguments stay, and may not be there."""
+        """Make variables open; words of arguments stay, but may be missing."""
         for name in names:
             before = self.state.variables.get(name)
             self.state.variables[name] = merged(before, unknown(name), name)
 
     def sum_of(self, text: str) -> str:
-        """The number of an expression; what it sets is set. An open one where it is not known."""
+        """The number of an expression, with its assignments done; open if unknown."""
         number = self.counted(text)
         if number is None:
             self.forget({name for row in _SET_IN_SUM.findall(text) for name in row if name})
@@ -230,7 +230,7 @@ class Words:
         return name, self.key_of(name, self.joined(keys[0]) if keys else unknown())
 
     def values(self, name: str, key: Any) -> list[str] | None:
-        """The values of a variable: one, or those of all elements; None where it is not set."""
+        """The values of a variable: one, or those of all elements; None if it is not set."""
         state = self.state
         if name in ("@", "*"):
             return state.places
@@ -256,7 +256,7 @@ class Words:
         return [row[key]] if key in row else None
 
     def is_set(self, name: str, key: Any, with_text: bool) -> bool | None:
-        """Whether a variable is set (and not empty); None where that is not known."""
+        """Whether a variable is set (and not empty); None if unknown."""
         rows = self.values(name, key)
         if not rows:
             return False
@@ -265,7 +265,7 @@ class Words:
         return has_text(rows[0])
 
     def matched(self, text: str, pattern: str) -> bool | None:
-        """Whether a text matches a pattern; None where that is not known."""
+        """Whether a text matches a pattern; None if unknown."""
         exact = matches(text, pattern)
         loosely = (
             self.any_case and not exact and matches(text.lower(), pattern.lower()) is not False
@@ -304,7 +304,7 @@ class Words:
         return [text for text, in_quotes in fields if text or in_quotes]
 
     def separators(self) -> str | None:
-        """What divides words; None where it is not known."""
+        """The characters that divide words; None if unknown."""
         text = self.state.variables.get("IFS", " \t\n")
         return text if isinstance(text, str) and not is_open(text) else None
 
@@ -362,7 +362,7 @@ class Words:
     def _spanned(
         self, node: Any, first: int, last: int, plain: Callable[[str], str], quoted: bool
     ) -> list[Piece]:
-        """Pieces between two places; `plain` gives what texts without expansions stand for."""
+        """Pieces between two places; `plain` gives the meaning of texts without expansions."""
         pieces: list[Piece] = []
         for part in spans(node, first, last):
             if isinstance(part, str):
@@ -372,7 +372,7 @@ class Words:
         return pieces
 
     def _output(self, node: Any) -> str:
-        """What the commands of a substitution print."""
+        """The output of the commands in a substitution."""
         outer = self.state.output
         self.state.output = []
         try:
@@ -495,7 +495,7 @@ class Words:
 
 
 def _without(text: str, rule: str, pattern: str) -> str:
-    """A text without what matches at its beginning (#) or end (%); the most of it if twice."""
+    """A text without its match at the beginning (#) or end (%); the longest match if doubled."""
     if len(text) > 1000:
         raise Undecided
     cuts = range(len(text) + 1)

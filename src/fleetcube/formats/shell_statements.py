@@ -1,6 +1,6 @@
 """Statements of a shell's syntax tree: branches, loops, functions, redirections, assignments.
 
-Where a condition is not known both branches are followed, and what differs after them is open. A
+If a condition is unknown both branches are followed, and values that differ after them are open. A
 way that ends early (`break`, `return`, `exit`) leaves its state in the region that it ends.
 """
 
@@ -36,9 +36,9 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 
 @dataclass
 class Script:
-    """What a script launches: commands with values filled in, those of branches that may not be
-    taken among them; texts that it writes in place; files that it sources; lines that are not
-    understood; variables at its end."""
+    """A script after reading: commands with values filled in, also those of branches that it may
+    not take; texts that it writes in place; files that it sources; lines that are not understood;
+    variables at its end."""
 
     commands: list[list[str]] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
@@ -59,13 +59,13 @@ _in_document = partial(unescaped, escaped=r"[$`\\\n]")
 
 
 class Statements(Conditions):
-    """Follows statements; each gives whether it succeeds, None where that is not known."""
+    """Follows statements; each returns whether it succeeds, None if unknown."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
         self.script = Script()
         self.undecided = 0  # branches around that may not be taken
-        self.locals: list[dict[str, tuple[Value | None, int]]] = []  # what functions hide
+        self.locals: list[dict[str, tuple[Value | None, int]]] = []  # variables that functions hide
         # Loops, rounds, functions, shells around, with the states in which they have ended
         self.regions: list[tuple[str, list[tuple[State, Status]]]] = []
 
@@ -75,7 +75,7 @@ class Statements(Conditions):
     on_do_group = on_variable_assignments = body
 
     def all(self, statements: Sequence[Any]) -> Status:
-        """Follow statements in order; those around what the grammar does not know may be none."""
+        """Follow statements in order; those around a syntax error may or may not run."""
         status: Status = True
         statements = [each for each in statements if each.type != "comment"]
         wrong = [k for k, each in enumerate(statements) if each.has_error]
@@ -173,7 +173,7 @@ class Statements(Conditions):
         return statuses.pop() if len(statuses) == 1 else None
 
     def apart(self, way: Callable[[], Status]) -> Status:
-        """Follow what runs in a shell of its own: what it sets stays there."""
+        """Follow a part that runs in its own shell: the variables it sets stay there."""
         before, regions = self.state, self.regions
         self.state, self.regions = before.copy(), []
         try:
@@ -260,7 +260,7 @@ class Statements(Conditions):
     # Loops and functions
 
     def _loop(self, node: Any, more: Callable[[], Status]) -> Status:
-        """Follow a loop: `more` gives whether another round begins. Where it is not known, all that
+        """Follow a loop: `more` returns whether another round begins. If that is unknown, all that
         the loop sets is open from then on."""
         body = node.named_children[-1]
 

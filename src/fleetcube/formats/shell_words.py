@@ -1,8 +1,8 @@
 """Words of a shell: values that may be open, arithmetic, patterns, and how branches join.
 
 An open value is a mark around a name. A variable that nothing sets is `open_(name)`: empty in a
-condition, as when the script runs alone, and asked for as a value. What no reading decides is
-`unknown(name)`: no condition on it is decided. A word that only one of two branches has is `maybe`.
+condition, as when the script runs alone, and left open as a value. A value that reading cannot give
+is `unknown(name)`: no condition on it is decided. A word of only one of two branches is `maybe`.
 """
 
 import difflib
@@ -39,7 +39,7 @@ _DEPTH = 64  # of an expression
 
 
 class Undecided(Exception):  # noqa: N818 - no error
-    """An expression on what is not known."""
+    """An expression on unknown values."""
 
 
 def open_(name: str) -> str:
@@ -48,7 +48,7 @@ def open_(name: str) -> str:
 
 
 def unknown(name: str = "OUTPUT") -> str:
-    """A value that reading does not give."""
+    """A value that reading cannot give."""
     return f"\x02?{name}\x03"
 
 
@@ -57,12 +57,12 @@ def is_open(text: str) -> bool:
 
 
 def is_unknown(text: str) -> bool:
-    """Whether a text, or whether a word is there, is not known."""
+    """Whether a text is unknown, or whether a word may be missing."""
     return "\x02?" in text or _MAYBE in text
 
 
 def is_list_open(words: Iterable[str]) -> bool:
-    """Whether it is open how many words these are."""
+    """Whether the number of these words is open."""
     return any(_OPEN.fullmatch(word) or word.startswith(_MAYBE) for word in words)
 
 
@@ -73,13 +73,13 @@ def stands_alone(word: str) -> bool:
 
 
 def blurred(text: str, name: str) -> str:
-    """A text that is changed in ways that are not followed; its arguments may be there."""
+    """A text after a change that is not followed: its arguments may or may not remain."""
     words = text.split()
     return " ".join(map(maybe, words)) if any(map(is_flag, words)) else unknown(name)
 
 
 def split_fields(text: str, between: str | None) -> list[str]:
-    """A text cut where words end; `between` divides them, None: it is not known."""
+    """A text cut where words end; `between` divides them, None if unknown."""
     if between is None:
         return [unknown()] if text else [text]
     if between == "":
@@ -92,7 +92,7 @@ def split_fields(text: str, between: str | None) -> list[str]:
 
 
 def braces(text: str) -> list[str]:
-    """Words that a word with braces gives, as {a,b} and {1..4}."""
+    """Expand the braces of a word, as {a,b} and {1..4}."""
     match = _BRACES.fullmatch(text[:1000])
     if not match or len(text) > 1000:
         return [text]
@@ -129,7 +129,7 @@ def emptied(text: str) -> str:
 
 
 def has_text(text: str) -> bool | None:
-    """Whether a text is not empty; None where what is open decides."""
+    """Whether a text is not empty; None if an open value decides."""
     if re.sub("\x04\\S+|\x02[^\x03]*\x03|\\s", "", text):
         return True
     return None if is_unknown(text) else emptied(text) != ""
@@ -155,7 +155,7 @@ def is_program(word: str) -> bool:
 
 
 def maybe(word: str) -> str:
-    """A word that may not be there, nor any of those that it may be divided into."""
+    """A word that may be missing, with all words that it may be divided into."""
     return re.sub(r"(?<!\S)(?=[^\s\x04])", _MAYBE, word) or _MAYBE
 
 
@@ -203,7 +203,7 @@ def merged(first: Any, second: Any, name: str) -> Any:
 
 
 def merged_words(first: Sequence[str], second: Sequence[str]) -> list[str]:
-    """Words of two branches in order; those that only one has may not be there."""
+    """Words of two branches in order; those of only one branch may be missing."""
     if len(first) + len(second) > _MOST_MERGED:
         return [maybe(word) for word in (*first, *second)]
     words: list[str] = []

@@ -95,7 +95,7 @@ def job_from_fields(
 
 
 def _pipeline(job: Job) -> None:
-    """Pieces of each stage, and what needs stages or experts."""
+    """Pieces of each stage, and inputs that need stages or experts."""
     inputs, per_stage = job.scenario, job.number(_PER_STAGE, 1, "virtual_stages")
     schedule = inputs.pop("pipeline_schedule", "1f1b")
     if inputs.get("expert_parallel", 1) > 1:
@@ -120,7 +120,7 @@ _OF_EXPERTS = ("expert_tensor_parallel", "expert_dispatch")
 
 
 def _sharding(job: Job) -> None:
-    """Groups that shard or replicate, and what all of it makes of the number of GPUs."""
+    """Groups that shard or replicate, and the number of GPUs that follows."""
     inputs, groups = job.scenario, "n_gpus hybrid_sharding data_parallel_shard"
     replicas, shard = job.number(_REPLICATE, 1, groups) or 1, job.number(_SHARD, -1, "n_gpus") or -1
     others = job.replica_gpus
@@ -170,7 +170,7 @@ def _batch(job: Job, old: bool) -> None:
 
 
 def _precision(job: Job) -> None:
-    """Formats of the products: what converters swap."""
+    """Formats of the products, as converters set them."""
     names = [job.take(f"model.{name}", "precision") for name in ("converters", "handlers")]
     words = {*re.findall(r"\w+", " ".join(str(each) for each in names))}
     float8 = {"float8", "fp8"} & words or any(job.take(name, "precision") for name in _FLOAT8)

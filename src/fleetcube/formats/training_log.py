@@ -2,7 +2,7 @@
 
 A step counts once, as first printed: a job that resumed prints some again, and some programs print
 each on every rank. Steps are then left out, and counted: those of another global batch; odd ones at
-the start (compiling, filling caches; MaxText prints what it took to start its second step); odd
+the start (compiling, filling caches; MaxText prints the time to start its second step); odd
 ones later (checkpoints, evaluations). A step is odd if it is farther from the median than `_ODD`
 robust deviations (Iglewicz and Hoaglin 1993, a modified z-score of 3.5), none below `_LEAST`.
 """
@@ -21,7 +21,7 @@ import numpy as np
 from fleetcube.grid.errors import InputError
 
 LARGEST = 1 << 26  # bytes of a log
-LONGEST = 4096  # characters that are read of a line
+LONGEST = 4096  # characters of a line that are read
 MOST = 1_000_000  # steps
 ESCAPES = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]")
 _ODD = 3.5  # robust deviations
@@ -37,8 +37,8 @@ _BRIDGE = "Step Time :"  # above the line of an iteration: training/utils/train_
 class Format:
     """How a framework prints a step, in lines with `mark`. `pattern` has one group for each of step
     number, time, global batch and TFLOP/s per GPU. `unit` [s] is of a time; None if the log has
-    rates of what `per` names. `mean`: over all steps since the line before. What is not printed
-    has a group that matches nothing."""
+    rates of what `per` names. `mean`: over all steps since the line before. A number that is not
+    printed has a group that matches nothing."""
 
     framework: str
     source: str
@@ -131,7 +131,7 @@ class Step:
 
 @dataclass(frozen=True)
 class TrainingLog:
-    """The steps of a log that are kept, in their order, and how many were left out, and why."""
+    """The usual steps of a log in order, and the number of others by reason."""
 
     framework: str
     per: str
@@ -160,7 +160,7 @@ class TrainingLog:
 
     @property
     def batch(self) -> float | None:
-        """The global batch of the steps kept, where the log states it."""
+        """The global batch of these steps, if the log prints it."""
         return self.steps[0].batch
 
     @property
@@ -170,7 +170,7 @@ class TrainingLog:
         return float(np.median(printed)) if printed else None
 
     def summary_lines(self) -> list[str]:
-        """What was read, what was left out, and what the times are, for people."""
+        """Lines for people: the median time, the steps left out, and notes."""
         error = self.standard_error
         median = f"{self.framework}: median of {len(self.steps)} {self.time:.5g} s per {self.per}"
         median += ", too few for a standard error" if error is None else f" +- {error:.2g} s"
@@ -257,7 +257,7 @@ def _without_odd_steps(form: Format, steps: list[Step], notes: list[str]) -> Tra
 
 
 def _exported(text: str) -> tuple[int, int] | None:
-    """The columns of step and time of a table of W&B or TensorBoard; None for other text."""
+    """Columns of step and time in a table of W&B or TensorBoard; None for other text."""
     names = _headings(text)
     if names == _TENSORBOARD:
         return 1, 2

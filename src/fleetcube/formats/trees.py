@@ -61,7 +61,7 @@ _PARSERS: Mapping[str, Callable[[str], Any]] = {
 
 
 def _check(tree: Any) -> dict[str, Any]:
-    """Refuse what is no table, too deep, or beyond the numbers of any computer."""
+    """Refuse a file that is no table, nests too deeply, or holds integers beyond 64 bits."""
     if not isinstance(tree, dict):
         raise ValueError("it is no table")
     level: list[Any] = [tree]
@@ -94,7 +94,7 @@ def as_toml(fields: Mapping[str, Any]) -> str:
 
 
 def toml_value(value: Any) -> str:
-    """A value as TOML has it."""
+    """A value as TOML writes it."""
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{key} = {toml_value(each)}" for key, each in value.items()) + " }"
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:

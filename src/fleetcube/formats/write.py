@@ -1,4 +1,4 @@
-"""Write a scenario as a framework's file, or as what changes of the one that was read."""
+"""Write a scenario as a framework config, or as a diff of the config it came from."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,7 +20,7 @@ WRITERS: Mapping[str, Any] = {each.NAME: each for each in _WRITTEN}
 
 
 def export(scenario: Mapping[str, Any], framework: str) -> str:
-    """A scenario in a framework's own words.
+    """Write a scenario as a framework's config.
 
     Args:
         scenario: a spec's, with all of the layout, as `Sweep.spec` has it.
@@ -59,12 +59,12 @@ def _in_base_units(scenario: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shape_of(scenario: Mapping[str, Any]) -> dict[str, Any]:
-    """What a scenario and the record of its model say of the model."""
+    """Model shape from a scenario and the record of its model."""
     return {**values_of(scenario.get("model")), **scenario}
 
 
 def changed(job: Job, scenario: Mapping[str, Any]) -> list[str]:
-    """What of a file changes for a scenario: "- old" and "+ new" fields, in the file's order."""
+    """Diff of a file for a scenario: "- old" and "+ new" fields, in the file's order."""
     writer = writer_of(job.table.software)
     stated = {name: scenario[name] for name in job.asked if name in scenario}
     job = read_job(job.path, stated) if stated else job

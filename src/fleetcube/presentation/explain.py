@@ -1,4 +1,4 @@
-"""Explain a name: formula, unit, default, source, what it needs and what it feeds."""
+"""Explain a name: formula, unit, default, source, its inputs and the quantities it feeds."""
 
 import functools
 import json
@@ -55,11 +55,10 @@ class Explanation(str):
 def explain(name: str | None = None, graph: Any = (), **options: Any) -> Explanation:
     """Explain an input, option, quantity or catalog kind; without a name, list all.
 
-    A quantity: its formulas, the option that selects among them, sources, and everything it is
-    computed from under the default options, or those given (goodput_model="additive"), with
-    defaults. An input: default, bounds, what it
-    feeds. Other words: the names that contain them, or whose meanings do; terms of the catalog's
-    glossary and catalog labels lead to names. Formulas of `graph`, whose modules are imported,
+    A quantity: its formulas, the option that selects among them, sources, and its inputs with
+    defaults, under the default options or those given (goodput_model="additive"). An input:
+    default, bounds, the quantities it feeds. Other words: the names that contain them, or whose
+    meanings do; terms of the catalog's glossary and catalog labels lead to names. Formulas of `graph`, whose modules are imported,
     count, too. Raises InputError, with the nearest names, if none.
     """
     if name is None:
@@ -151,7 +150,7 @@ def _search(text: str) -> list[str]:
 
 
 def explain_traffic(point: Any) -> str:
-    """Text that states which traffic of a job crosses which tier of its network. `point` has the
+    """Text on the traffic of a job that crosses each tier of its network. `point` has the
     values of `traffic.names_of`; if it also has TIMES, a line gives the interval."""
     tiers, traffic = crossings(point)
     rows = [("tier", "GPUs", "GB/s a GPU", "traffic that goes no further")]
@@ -182,7 +181,7 @@ def explain_traffic(point: Any) -> str:
 
 
 def origins(attrs: Mapping[str, Any]) -> list[str]:
-    """Where the inputs of a result come from: the spec, each record, what software does itself."""
+    """Origins of the inputs of a result: the spec, each record, defaults of the software."""
     spec = json.loads(attrs["fleetcube_spec"])
     stated = {n for n, v in {**spec["scenario"], **spec["axes"]}.items() if v != AUTO}
     lines = _wrapped(f"stated: {', '.join(sorted(stated))}", "  ")
@@ -437,7 +436,7 @@ def default_of(row: Input) -> str:
 
 
 def readable(value: float, unit: str, name: str) -> str:
-    """A number in a base unit, in a customary unit: 50,000 h, 400 g/kWh, infinite."""
+    """A number as text in a customary unit: 50,000 h, 400 g/kWh, infinite."""
     if value == float("inf"):
         return "infinite"
     factor, shown_unit = _PER_KWH.get(unit) or scale(unit, value, name)

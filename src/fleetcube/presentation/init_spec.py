@@ -1,4 +1,4 @@
-"""A first spec: what is known of a job, and in comments what is assumed of the rest."""
+"""Write a starter spec; comments mark what is assumed."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -16,16 +16,16 @@ from fleetcube.presentation.explain import readable
 _OUTPUTS = ("step_time", "mfu", "memory_per_gpu", "goodput", "job_time")
 _ABOUT = {
     "The job": ("sequence_length", "global_batch_size", "training_tokens", "precision"),
-    "The layout: `fleetcube plan` searches what is not stated": OPEN,
+    "The layout: `fleetcube plan` searches the values that you do not state": OPEN,
     "The cluster": ("gpu_mttf", "checkpoint_write_bandwidth", "gpu_hour_price", "gpus_per_node"),
 }
 _LABELS = {"model": "llama-3-70b", "node": "dgx-h100", "fabric": "infiniband-ndr"}
 
 
 def starter_spec(spec: Mapping[str, Any], name: str) -> str:
-    """The text of a commented spec that says what `spec` says. Raises InputError."""
+    """The text of a commented spec with the values of `spec`. Raises InputError."""
     scenario = dict(spec["scenario"])
-    resolve(scenario, spec["axes"])  # refuses what no command would take
+    resolve(scenario, spec["axes"])  # refuse bad input as commands do
     complete = is_known(scenario, {}, ["step_time"])
     names = dict.fromkeys([*(name for row in _ABOUT.values() for name in row), *DECIDING])
     inputs = [name for name in names if name in INPUTS]
@@ -40,7 +40,7 @@ def _lines(
     yield f"outputs = {toml_value(list(spec['outputs'] or _OUTPUTS))}"
     yield ""
     yield "[scenario]"
-    yield "# Behind a # stand values that are assumed, or not known: remove it to state one"
+    yield "# Values after a # are assumed or unknown: remove the # to state one"
     for key, value in scenario.items():
         yield f"{key} = {toml_value(value)}"
     for key, example in _LABELS.items():

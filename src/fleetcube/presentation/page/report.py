@@ -37,16 +37,16 @@ from .page import MOST_CHOICES, Planned, is_slider, page
 if TYPE_CHECKING:
     import xarray
 
-# Sizes are moved to these multiples of what the plan says
+# Sizes are moved to these multiples of the plan's
 _MULTIPLES = 2.0 ** np.arange(-4, 5)
 # All at once; the length of sequences, which changes most layouts, in finer steps
 _TOGETHER = dict(zip(SIZES, (2.0 ** np.arange(-2, 3, step) for step in (2, 1, 2)), strict=True))
-_HARDWARE = {"gpu", "node", "fabric", "reliability"}  # of which none makes a layout invalid
+_HARDWARE = {"gpu", "node", "fabric", "reliability"}  # none makes a layout invalid
 
 
 @dataclass(frozen=True)
 class Question:
-    """What a plan searched: a sweep, its goal, what was open, and conditions."""
+    """The search of a plan: a sweep, its goal, the open inputs, and conditions."""
 
     sweep: Evaluation
     of: str
@@ -57,7 +57,7 @@ class Question:
 
 @dataclass(frozen=True)
 class _Choice:
-    """A cluster in a layout: what sets it, its names, and its arguments on the command line."""
+    """A cluster in a layout: its inputs, its names, and its arguments on the command line."""
 
     sets: Mapping[str, Any]
     cluster: Sequence[str]
@@ -69,7 +69,7 @@ def report(asked: Question, winners: "xarray.Dataset", spec: str, given: Sequenc
     """The page's HTML; `spec` is the file, and `given` its arguments besides the layout."""
     value = winners[asked.of] * sign_of(asked.sense)
     if not value.notnull().any():
-        raise InputError("no layout can run, so that there is nothing to report")
+        raise InputError("no layout can run, so there is nothing to report")
     scenario: Any = asked.sweep.spec["scenario"]
     axes = make_axes(asked.sweep.graph, asked.sweep.spec["axes"])
     best_place = {str(dim): int(place) for dim, place in value.argmin(...).items()}
@@ -131,7 +131,7 @@ def _choices(
     most, stated = MOST_CHOICES // len(won), {n: scenario[n] for n in OPEN if n in scenario}
     choices = []
     for place, layouts in won.items():
-        # what wins on other machines may win on these at other sizes
+        # the winner on other machines may win on these at other sizes
         every = [*layouts]
         for row in (row for rows in won.values() for row in rows if shared):
             every += [] if row in every else [row]
@@ -148,7 +148,7 @@ def _choices(
 
 
 def _stops(axis: Axis, start: float) -> list[float]:
-    """The values of an axis, and multiples of where it begins where these are few."""
+    """Slider values: the axis's own, or multiples of its first value if there are few."""
     few = axis.name in SIZES and axis.size < _MULTIPLES.size
     more = [x for x in (start * _MULTIPLES).tolist() if x.is_integer()] if few else []
     return [*map(float, np.union1d(axis.numbers[axis.name], more))]

@@ -1,4 +1,4 @@
-"""Static content of a page, shown before or without its script: tables and pictures of the spec."""
+"""Static HTML of a page, shown before or without its script: tables and pictures of the spec."""
 
 import html
 import json

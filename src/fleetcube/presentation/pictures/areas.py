@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-_GAP = 4  # least pixels beside a name
+_GAP = 4  # least pixels to the sides of a name
 
 
 def ink(colour: Any) -> str:

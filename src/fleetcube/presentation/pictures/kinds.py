@@ -109,7 +109,7 @@ def _ends(shares: Any) -> Any:
 
 
 def _stacked(axes: Any, x: "xarray.DataArray", points: Any, shares: Any, bad: Any) -> Any:
-    """Draw areas or bars; return legend entries, and what `label_areas` takes."""
+    """Draw areas or bars; return legend entries, and areas for `label_areas`."""
     from matplotlib import patches, ticker
 
     ends = _ends(shares)
@@ -293,7 +293,7 @@ def rooflines(cube: "xarray.Dataset", by: str | None) -> tuple[str, dict[str, An
     bad = picture.blocked(cube, dims).reshape(-1)
     picture.count_infeasible(bad, "hollow")
     return (
-        picture.title(cube, drawn, "Roofline, and what is reached: MFU x peak"),
+        picture.title(cube, drawn, "Roofline, and the rate reached: MFU x peak"),
         rows,
         labels,
         bad,

@@ -175,14 +175,14 @@ def blank(height: float, rows: int = 1, columns: int = 1, **how: Any) -> tuple[A
 
 
 def labels_of(scenario: Mapping[str, Any]) -> list[str]:
-    """What a scenario names: its model, machines, fabric and software."""
+    """Labels in a scenario: its model, machines, fabric and software."""
     given = [str(scenario[kind]) for kind in _NAMED if isinstance(scenario.get(kind), str)]
     return ["own model" if label.startswith("{") else label[-40:] for label in given]
 
 
 def caption(cube: Any) -> str:
-    """What a cube or a point of it is of: its labels, its degrees of parallelism, and the release;
-    no date, so that the same cube gives the same bytes."""
+    """Caption of a cube or a point of it: labels, degrees of parallelism, and the release; no
+    date, so that the same cube gives the same bytes."""
     scenario = json.loads(cube.attrs.get("fleetcube_spec", "{}")).get("scenario", {})
     if scenario:
         scenario |= {
@@ -197,7 +197,7 @@ def caption(cube: Any) -> str:
 
 
 def saved(figure: Any, path: Path | None, cube: Any = None) -> Any:
-    """Return the figure, with a caption of what it is of, written to `path` if given; overlapping
+    """Return the figure with the caption of its cube, written to `path` if given; overlapping
     tick labels are rotated."""
     if cube is not None and (words := caption(cube)):
         small: dict[str, Any] = {"fontsize": 7, "color": "0.3", "parse_math": False}

@@ -1,4 +1,4 @@
-"""Picture of a played pipeline schedule: which stage computes what, and when."""
+"""Picture of a simulated pipeline schedule: the passes of each stage along time."""
 
 from pathlib import Path
 from typing import Any

@@ -43,7 +43,7 @@ _COLUMNS = 3  # of the legend
 @picture.styled
 def step_picture(point: "xarray.Dataset", path: Path | None) -> Any:
     """Draw one step as rows of bars, each divided into its parts in the row below. `point` has
-    `ask.step_parts.NAMES`. The legend has the parts without further parts."""
+    `analysis.step_parts.NAMES`. The legend has the parts without further parts."""
     from matplotlib import colors, patches
 
     picture.check_picture(path)

@@ -25,7 +25,7 @@ NAMES = ("job_time", "transition_share", *LOSSES)
 
 @picture.styled
 def timeline(cube: "xarray.Dataset", path: Path | None) -> Any:
-    """Draw when each phase of a job runs and, beside it, where its time goes. `cube` has NAMES
+    """Draw when each phase of a job runs and, to the right, where its time goes. `cube` has NAMES
     along `phase` alone. An infeasible phase is hatched."""
     from matplotlib import patches, ticker
 

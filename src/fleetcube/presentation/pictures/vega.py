@@ -240,7 +240,7 @@ def box_spec(boxes: picture.Boxes) -> dict[str, Any]:
         )
     if not boxes.rows:
         subject = boxes.title.split("\n")[0]
-        raise InputError(f"nothing is there to draw of {subject!r}; choose other inputs or points")
+        raise InputError(f"{subject!r} has nothing to draw; choose other inputs or points")
     drawn = {row["part"] for row in boxes.rows}
     shades = {part: colour for part, colour in boxes.shades.items() if part in drawn}
     encoding: dict[str, Any] = {
