@@ -113,8 +113,8 @@ def parse_log(text: str, name: str) -> Log:
     """The events of a log's text; `name` is that of the file. Raises InputError."""
     if (log := recognized(text)) is None:
         raise InputError(
-            f"{name!r} holds no failures that fleetcube recognizes; give a table with columns time, "
-            "node and kind, sacct --parsable2, or kernel logs with Xids"
+            f"{name!r} holds no failures that fleetcube recognizes; give a table with columns "
+            "time, node and kind, sacct --parsable2, or kernel logs with Xids"
         )
     return log
 

@@ -58,8 +58,9 @@ def explain(name: str | None = None, graph: Any = (), **options: Any) -> Explana
     A quantity: its formulas, the option that selects among them, sources, and its inputs with
     defaults, under the default options or those given (goodput_model="additive"). An input:
     default, bounds, the quantities it feeds. Other words: the names that contain them, or whose
-    meanings do; terms of the catalog's glossary and catalog labels lead to names. Formulas of `graph`, whose modules are imported,
-    count, too. Raises InputError, with the nearest names, if none.
+    meanings do; terms of the catalog's glossary and catalog labels lead to names. Formulas of
+    `graph`, whose modules are imported, count, too. Raises InputError, with the nearest names, if
+    none.
     """
     if name is None:
         return Explanation(_list_all())
