@@ -293,7 +293,7 @@ def rooflines(cube: "xarray.Dataset", by: str | None) -> tuple[str, dict[str, An
     bad = picture.blocked(cube, dims).reshape(-1)
     picture.count_infeasible(bad, "hollow")
     return (
-        picture.title(cube, drawn, "Roofline, and the rate reached: MFU x peak"),
+        picture.title(cube, drawn, "Roofline, and what is reached: MFU x peak"),
         rows,
         labels,
         bad,
