@@ -76,7 +76,7 @@ def test_a_script_is_read_as_a_shell_would() -> None:
     assert job.config["hidden_size"] == 8192
     assert job.unknown == {"frobnicate": "7"}
     assert job.ignored["data-path"] == "files and data"
-    assert not job.asked
+    assert not job.open_inputs
 
 
 def test_its_parameters_are_those_published(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_places_to_fill_in_and_other_attention_are_asked_for() -> None:
     text = SCRIPT.replace("--nodes=64", "--nodes=your_own_num_nodes").replace("--nnodes 64", "")
     assert "n_gpus" not in megatron_lm.read(text, "launch.sh").scenario
     text = SCRIPT.replace("--bf16", "--bf16 --experimental-attention-variant gated_delta_net")
-    assert "gated_delta_net" in megatron_lm.read(text, "launch.sh").asked["model"]
+    assert "gated_delta_net" in megatron_lm.read(text, "launch.sh").open_inputs["model"]
 
 
 def test_the_arguments_that_a_log_prints() -> None:
@@ -237,7 +237,7 @@ def test_what_is_written_reads_the_same() -> None:
         own = drawn(draw)
         job = megatron_lm.read(export(own, "megatron-lm"), "flags.txt")
         assert not job.unknown
-        assert not job.asked
+        assert not job.open_inputs
         back = {name: job.scenario.get(name) for name in own if name != "model"}
         assert back == {name: value for name, value in own.items() if name != "model"}
     count = fleetcube.evaluate(["parameters"], model={"model_type": "megatron-lm", **job.config})

@@ -342,7 +342,7 @@ def test_what_is_written_is_read_back(software: str, name: str, tmp_path: Path) 
             assert {*yaml.safe_load(path.read_text())} <= SECTIONS
         job = read_job(str(path))
         assert not job.unknown
-        assert not job.asked
+        assert not job.open_inputs
         read = {**job.scenario, "software": software, "model": scenario["model"]}
         assert {key: read.get(key) for key in scenario} == scenario
         shape = record("model", scenario["model"]).values

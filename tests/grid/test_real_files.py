@@ -27,7 +27,7 @@ def test_every_file_is_read_or_refused_in_one_line() -> None:
     for path in (path for path in files if path.suffix in ENDINGS):
         try:
             job = read_job(str(path))
-            spec_of(replace(job, asked={}))
+            spec_of(replace(job, open_inputs={}))
             counts[job.table.framework]["with leftovers" if job.unknown else "whole"] += 1
         except InputError as error:
             other = any(words in str(error) for words in OTHER)

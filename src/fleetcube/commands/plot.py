@@ -138,7 +138,7 @@ def _draw(cube: str, selectors: tuple[str, ...], asked: _Asked, path: Path) -> N
     from fleetcube.grid.store.cube import open_cube
     from fleetcube.kernels.graph.roles import REASON
     from fleetcube.presentation.pictures import kinds as plot_kinds
-    from fleetcube.presentation.pictures.picture import need
+    from fleetcube.presentation.pictures.picture import require_variables
     from fleetcube.presentation.pictures.plot import plot as draw
     from fleetcube.presentation.pictures.schedule_picture import draw_schedule
     from fleetcube.presentation.pictures.step_picture import step_boxes, step_picture
@@ -169,7 +169,7 @@ def _draw(cube: str, selectors: tuple[str, ...], asked: _Asked, path: Path) -> N
         dataset = dataset.reset_coords(REASON)
     check_variables(asked.named, [str(name) for name in dataset.data_vars])
     drawn, more = _variables(asked)
-    need(dataset, drawn)
+    require_variables(dataset, drawn)
     dataset, notes = select(dataset, selectors)
     if kind == "schedule":
         drawn = [str(name) for name in dataset.data_vars]  # with all axes

@@ -103,7 +103,7 @@ def _batch(job: Job) -> None:
     scenario, step, part = job.scenario, "global_batch_size", "micro_batch_size"
     rounds, batch = job.number(_ROUNDS, 1, part), scenario.get(step)
     gpus = scenario.get("n_gpus")
-    if part not in {*scenario, *job.asked} and rounds and batch and gpus:
+    if part not in {*scenario, *job.open_inputs} and rounds and batch and gpus:
         job.add_inputs({part: whole(batch * job.replica_gpus / gpus / rounds)})
     for name in (step, part):
         if name not in scenario:

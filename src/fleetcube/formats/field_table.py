@@ -82,8 +82,8 @@ class Job:
     """A parsed framework config. `given` are the user's inputs: they override the file's, also
     where one input follows from several. `read` and `ignored` are fields with the inputs they set,
     and the reason why they change nothing; `uncounted` are fields with an effect that fleetcube
-    does not model, `unknown` those it does not understand, `asked` inputs that a field leaves to a
-    variable."""
+    does not model, `unknown` those it does not understand. `open_inputs` have a variable in the
+    file for a value."""
 
     table: Table
     path: str = ""
@@ -95,7 +95,7 @@ class Job:
     ignored: dict[str, str] = field(default_factory=dict)
     unknown: dict[str, str] = field(default_factory=dict)
     uncounted: dict[str, str] = field(default_factory=dict)
-    asked: dict[str, str] = field(default_factory=dict)
+    open_inputs: dict[str, str] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
 
     def add_inputs(self, inputs: Mapping[str, Any]) -> None:
@@ -115,7 +115,7 @@ class Job:
         )
         for name in inputs:
             if name not in self.given:
-                self.asked.setdefault(name, why)
+                self.open_inputs.setdefault(name, why)
 
     def set_per_gpu(self, name: str, share: float) -> None:
         """Take an input that grows with the number of GPUs."""
@@ -140,7 +140,7 @@ class Job:
     def set_batch(self, share: float, steps: str) -> None:
         """Take the sequences of each GPU and step, and the tokens of a field's steps."""
         number = max(0, self.number(steps, -1, "training_tokens") or 0)
-        if "global_batch_size" in self.asked:
+        if "global_batch_size" in self.open_inputs:
             return
         self.set_per_gpu("global_batch_size", share)
         batch, length = self.scenario.get("global_batch_size"), self.scenario.get("sequence_length")
@@ -337,7 +337,7 @@ def _first_names(names: Mapping[str, str]) -> dict[str, str]:
     return first_names
 
 
-def counted(fields: Mapping[str, Any]) -> dict[str, Any]:
+def whole_counts(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Fields to write whose numbers are whole. Raises InputError."""
     numbers = {n: whole(v) if isinstance(v, float) else v for n, v in fields.items()}
     for name, value in numbers.items():

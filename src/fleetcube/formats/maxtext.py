@@ -12,7 +12,6 @@ from . import shell
 from .field_table import (
     NOTHING,
     Job,
-    counted,
     fields_of,
     is_open,
     job_of,
@@ -20,8 +19,9 @@ from .field_table import (
     model_fields,
     table,
     whole,
+    whole_counts,
+    with_open_words,
 )
-from .field_table import with_open_words as asked
 from .trees import flat, parsed
 
 NAME = "maxtext"
@@ -116,7 +116,7 @@ def job_from_fields(
     """The job of fields by name. Raises InputError."""
     if (heads := fields.get("base_num_heads")) is not None:  # until November 2023
         fields = {"base_num_query_heads": heads, "base_num_kv_heads": heads, **fields}
-    job = job_of(format_table(), asked(format_table(), fields), path, given)
+    job = job_of(format_table(), with_open_words(format_table(), fields), path, given)
     job.take("base_num_heads")
     quantization = str(job.fields.get("quantization", "")).lower()
     inputs = job.table.words["quantization"].get(quantization, {})
@@ -144,7 +144,7 @@ def _tensors(job: Job) -> None:
             ways = {"full": not on_device, "products": mixer and on_device >= blocks}
             ways[_MIXER] = mixer and "context" in on_device and not on_device & blocks
             if way := next((name for name, holds in ways.items() if holds), None):
-                job.asked.pop("recompute", None)
+                job.open_inputs.pop("recompute", None)
                 job.set(_POLICY, {"recompute": way})
     if job.scenario.get("recompute") == _MIXER:
         job.remarks.append(
@@ -264,7 +264,7 @@ def _batch(job: Job) -> None:
     replica = inputs["tensor_parallel"] * inputs["context_parallel"]
     each = job.number("per_device_batch_size", 1e-6, part) or 12
     micro = whole(each * replica)
-    if not isinstance(micro, int) and part not in {*job.asked, *job.given}:
+    if not isinstance(micro, int) and part not in {*job.open_inputs, *job.given}:
         message = f"per_device_batch_size = {each:g} makes {micro:g} sequences of a replica"
         raise InputError(f"{job.path!r}: {message}; use a whole number")
     job.add_inputs({part: micro})
@@ -289,10 +289,10 @@ def to_fields(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str
         shard = expert if stage in (0, 1) else scenario.get("data_parallel_shard", replicas)
         degrees |= {"fsdp": shard / expert, "data": replicas / shard}
         batch = scenario.get("global_batch_size", gpus * each)
-        fields |= counted({"gradient_accumulation_steps": batch / gpus / each})
+        fields |= whole_counts({"gradient_accumulation_steps": batch / gpus / each})
         if tokens := scenario.get("training_tokens"):
             fields["steps"] = math.ceil(tokens / batch / scenario.get("sequence_length", 2048))
-    fields |= counted({f"ici_{axis}_parallelism": n for axis, n in degrees.items()})
+    fields |= whole_counts({f"ici_{axis}_parallelism": n for axis, n in degrees.items()})
     fields |= {"shard_optimizer_over_data": True} if stage == 1 else {}
     fields |= {"dtype": "float16"} if scenario.get("precision") == "fp16" else {}
     return {**fields, "dcn_data_parallelism": 1, "per_device_batch_size": each}

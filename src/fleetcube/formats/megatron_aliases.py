@@ -20,9 +20,9 @@ def renamed_job(
     on = {name: value for name, value in {**table.defaults, **fields}.items() if value is not False}
     job = megatron_lm.job_from_fields(on, path, given, table)
     job.unknown = {name: value for name, value in job.unknown.items() if name not in off}
-    for name, why in job.asked.items():
+    for name, why in job.open_inputs.items():
         first, is_, value = why.partition(" is ")
-        job.asked[name] = f"{source.get(first, first)}{is_}{value}"
+        job.open_inputs[name] = f"{source.get(first, first)}{is_}{value}"
     for row in (job.read, job.ignored, job.uncounted, job.unknown):
         shown = {source.get(name, name): row[name] for name in row if name not in table.defaults}
         row.clear()

@@ -35,8 +35,8 @@ def read(text: str, path: str, given: Mapping[str, Any] = NOTHING) -> Job:
         values[_SPLIT] = _split(values[_SPLIT])
     order = sorted(values, key=lambda name: name.startswith(_LAST) - name.startswith(_FIRST))
     job = renamed_job({name: values[name] for name in order}, path, format_table(), given)
-    if "model" in job.asked:
-        job.asked["model"] = "the recipe that the file changes has it"
+    if "model" in job.open_inputs:
+        job.open_inputs["model"] = "the recipe that the file changes has it"
         job.remarks.append("fields missing from the file are the recipe's: state them")
     return job
 

@@ -216,9 +216,9 @@ def job_from_fields(
 def _model(job: Job) -> None:
     """Fields of a config.json that several arguments set, or a rule."""
     config, shape_from_file = job.config, "model" not in job.given
-    open_ = {word for name in {*job.asked} & {*COUNTS} for word in COUNTS[name].split()}
+    open_ = {word for name in {*job.open_inputs} & {*COUNTS} for word in COUNTS[name].split()}
     if not ({*config, *open_} >= {*_NEEDED} or "hybrid_override_pattern" in config):
-        job.asked = {name: why for name, why in job.asked.items() if name not in _SHAPE}
+        job.open_inputs = {name: why for name, why in job.open_inputs.items() if name not in _SHAPE}
         job.ask("its shape is not in the file", "model")
         job.config = {}
         return
@@ -240,13 +240,13 @@ def _model(job: Job) -> None:
     _latents(job)
     _windows(job)
     if variant := job.take("experimental-attention-variant", "model"):
-        job.asked["model"] = f"its attention is {str(variant)[:40]}"
+        job.open_inputs["model"] = f"its attention is {str(variant)[:40]}"
     _experts(job)
     if layers := job.number("mtp-num-layers", 0, "prediction_layers multi_token_prediction"):
         job.set("mtp-num-layers", {"prediction_layers": layers, "multi_token_prediction": True})
     _vocabulary(job)
     if not shape_from_file:  # nothing of the file's shape counts
-        job.asked = {name: why for name, why in job.asked.items() if name not in _SHAPE}
+        job.open_inputs = {name: why for name, why in job.open_inputs.items() if name not in _SHAPE}
         job.config = {}
 
 
@@ -273,7 +273,7 @@ def _experts(job: Job) -> None:
         return
     for name in [name for name in config if name.startswith(("moe_", "num_experts"))]:
         del config[name]
-    if not {"experts", "model"} & {*job.given, *job.asked}:
+    if not {"experts", "model"} & {*job.given, *job.open_inputs}:
         job.scenario.pop("expert_dispatch", None)
 
 
@@ -365,7 +365,7 @@ def _layout(job: Job) -> None:
     """Layout inputs that follow from several arguments together."""
     stages = job.scenario.get("pipeline_parallel", 1)
     chunk = job.number(_CHUNK, 1, "virtual_stages")
-    if chunk and "pipeline_parallel" in job.asked:
+    if chunk and "pipeline_parallel" in job.open_inputs:
         job.take(_CHUNK, "virtual_stages")  # an answer to the first has the second
     elif chunk and job.layers:
         job.set(_CHUNK, {"virtual_stages": max(1, round(job.layers / stages / chunk))})
@@ -504,12 +504,12 @@ def _tokens(job: Job) -> None:
     scenario, tokens = job.scenario, "training_tokens"
     sequence = scenario.get("sequence_length")
     samples, steps = (job.number(f"train-{name}", 1, tokens) for name in ("samples", "iters"))
-    unstated = "global_batch_size" not in {*scenario, *job.asked}
+    unstated = "global_batch_size" not in {*scenario, *job.open_inputs}
     rounds = job.number("gradient-accumulation-steps", 1, "global_batch_size" * unstated) or 1
     if unstated:
         replicas = scenario.get("n_gpus", 0) // job.replica_gpus
         batch = replicas * scenario.get("micro_batch_size", 1) * rounds
-        if batch and "global_batch_size" not in job.asked:
+        if batch and "global_batch_size" not in job.open_inputs:
             job.add_inputs({"global_batch_size": batch})
         else:
             job.ask("it is a micro-batch of each replica where unstated", "global_batch_size")

@@ -50,8 +50,8 @@ def read(text: str, path: str, given: Mapping[str, Any] = NOTHING) -> Job:
     dashed = {name.replace("_", "-") for name, value in changed.items() if value is not None}
     other = bool(dashed & {*format_table().model, "multi-latent-attention"})
     job = _with_model(partial(renamed_job, now, path, format_table()), names[1], given, other)
-    if "model" in job.asked:
-        job.asked["model"] = f"its file {names[1][:60]} is not in its repository"
+    if "model" in job.open_inputs:
+        job.open_inputs["model"] = f"its file {names[1][:60]} is not in its repository"
     for name in [name for name in job.unknown if usual.get(name) == now.get(name)]:
         del job.unknown[name]  # the default
     return job
@@ -65,7 +65,7 @@ def _with_model(
     job, name = read(given), name.removesuffix(".yaml")
     label = format_table().models.get(name) or catalog_label(name)
     other = other or any(field.startswith("model.") for field in job.unknown)
-    if "model" in job.asked and label is not None and not other:
+    if "model" in job.open_inputs and label is not None and not other:
         job = read({**given, "model": label})
         job.read["model"] = f"model = {label}"
     return job

@@ -45,7 +45,7 @@ def read_spec(path: str | PathLike[str], given: Mapping[str, Any] = NOTHING) -> 
 
     `given` are the user's inputs, which override those of the file. Raises InputError.
     """
-    name = located(fspath(path))
+    name = spec_path(fspath(path))
     if (Path(name) / "config.json").is_file() or Path(name).suffix == ".json":
         model = _model(name)
         if model is not None:
@@ -59,7 +59,7 @@ def read_spec(path: str | PathLike[str], given: Mapping[str, Any] = NOTHING) -> 
     return spec_of(job)
 
 
-def located(name: str) -> str:
+def spec_path(name: str) -> str:
     """A path; for example:NAME the path of that installed example."""
     if not name.startswith(_EXAMPLE):
         return name
@@ -80,7 +80,7 @@ def is_file(name: str) -> bool:
 
 def job_at(path: str, given: Mapping[str, Any] = NOTHING) -> Job | None:
     """The job of a framework's file; None for a spec or a config.json. Raises InputError."""
-    place = located(path)
+    place = spec_path(path)
     if not Path(place).is_file():
         return None
     if Path(place).suffix == ".json" and _model(place) is not None:
@@ -91,7 +91,7 @@ def job_at(path: str, given: Mapping[str, Any] = NOTHING) -> Job | None:
 
 def read_job(path: str, given: Mapping[str, Any] = NOTHING) -> Job:
     """Read a framework's file, field by field. Raises InputError."""
-    return _job_of(spec_file.text_of(located(path)), path, given)
+    return _job_of(spec_file.text_of(spec_path(path)), path, given)
 
 
 def _is_spec(text: str, path: str) -> bool:
@@ -119,7 +119,7 @@ def _joined(read: Callable[[Mapping[str, Any]], Job], given: Mapping[str, Any], 
     rows = _stated(given)
     stated = {name: row[0] for name, row in rows.items() if len(row) == 1}
     job: Job = read(stated)
-    names = {*job.scenario, *job.asked, *COUNTS, "n_gpus", "model", "gated_ffn"}
+    names = {*job.scenario, *job.open_inputs, *COUNTS, "n_gpus", "model", "gated_ffn"}
     several = {name: row for name, row in rows.items() if len(row) > 1 and name in names}
     for name, row in several.items():  # what follows from numbers grows or falls with them
         if len(row) > 2 and all(isinstance(each, int | float) for each in row):
@@ -133,8 +133,9 @@ def _joined(read: Callable[[Mapping[str, Any]], Job], given: Mapping[str, Any], 
     job = jobs[0]
     for name in dict.fromkeys(name for each in jobs for name in _follows(each)):
         if len({repr(_follows(each).get(name)) for each in jobs}) > 1:
-            job.asked.setdefault(name, f"it follows from {listed(several)}, which has no one value")
-    job.asked = {name: why for name, why in job.asked.items() if name not in rows}
+            why = f"it follows from {listed(several)}, which has no one value"
+            job.open_inputs.setdefault(name, why)
+    job.open_inputs = {name: why for name, why in job.open_inputs.items() if name not in rows}
     job.given = {**given}
     return job
 
@@ -145,7 +146,7 @@ def _follows(job: Job) -> dict[str, Any]:
     if job.config and "model" not in job.given:
         with contextlib.suppress(InputError, CatalogError):
             model = values_of(_config_of(job, job.config))
-    inputs = {**model, **job.scenario, **job.asked}
+    inputs = {**model, **job.scenario, **job.open_inputs}
     if inputs.get("pipeline_schedule") == "interleaved":
         del inputs["pipeline_schedule"]  # as 1F1B is with several chunks
     return {name: each for name, each in inputs.items() if name not in {*job.given, "model"}}
@@ -193,9 +194,9 @@ def spec_of(job: Job) -> dict[str, Any]:
     scenario = {"software": job.table.software, **job.scenario}
     if isinstance(scenario.get("model"), Mapping) or ("model" not in job.given and job.config):
         scenario["model"] = _config_of(job, job.config or scenario["model"])
-    if job.asked:
-        name, why = next(iter(job.asked.items()))
-        more = f" (and {listed([*job.asked][1:])})" if len(job.asked) > 1 else ""
+    if job.open_inputs:
+        name, why = next(iter(job.open_inputs.items()))
+        more = f" (and {listed([*job.open_inputs][1:])})" if len(job.open_inputs) > 1 else ""
         raise OpenError(f"{job.path!r} leaves {name} open: {why}; give {name}=...{more}")
     scenario = {name: value for name, value in scenario.items() if name not in job.given}
     for name, value in scenario.items():
@@ -219,7 +220,7 @@ def layout_of(job: Job) -> str:
     """The GPUs, the layout and the batch that a file and its user state, in one line."""
     rows = {name: [entry] for name, entry in job.scenario.items()} | _stated(job.given)
     rows |= {name: ["?"] for name in job.given if job.given[name] is None}
-    rows |= {name: ["?"] for name in job.asked}
+    rows |= {name: ["?"] for name in job.open_inputs}
     if "sequence_length" not in rows and "model" in rows:
         rows["sequence_length"] = list(dict.fromkeys(map(_usual_length, rows["model"])))
 
@@ -260,7 +261,7 @@ def field_report(job: Job) -> list[str]:
         "Change nothing that is computed": job.ignored,
         "Known and not counted, with what they change": job.uncounted,
         "Not understood, not counted": job.unknown,
-        "Left open": job.asked,
+        "Left open": job.open_inputs,
     }
     lines: list[str] = []
     for title, rows in groups.items():

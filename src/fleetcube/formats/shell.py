@@ -207,7 +207,7 @@ class _Reader(Statements):
                 self.script.commands[k] = [*before, *self.script.commands[k]]
             return None
 
-        self.apart(way)
+        self.in_subshell(way)
 
     def _passed(self, before: Sequence[str]) -> dict[str, Value]:
         """Variables of another shell: exported ones (none in a container or on another machine),

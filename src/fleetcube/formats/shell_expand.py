@@ -153,7 +153,7 @@ class Words:
     def body(self, node: Any) -> bool | None:
         raise NotImplementedError
 
-    def apart(self, way: Callable[[], bool | None]) -> bool | None:
+    def in_subshell(self, way: Callable[[], bool | None]) -> bool | None:
         raise NotImplementedError
 
     def parsed(self, text: str) -> Any:
@@ -376,7 +376,7 @@ class Words:
         outer = self.state.output
         self.state.output = []
         try:
-            self.apart(lambda: self.body(node))
+            self.in_subshell(lambda: self.body(node))
             lines = self.state.output or []
         finally:
             self.state.output = outer

@@ -92,7 +92,7 @@ class Statements(Conditions):
         way = getattr(self, f"on_{node.type}", self._not_understood)
         after = node.next_sibling
         if after is not None and after.type == "&":
-            return self.apart(lambda: bool(self.inside(lambda: way(node))) or True)
+            return self.in_subshell(lambda: bool(self.inside(lambda: way(node))) or True)
         status: Status = self.inside(lambda: way(node))
         return status
 
@@ -172,7 +172,7 @@ class Statements(Conditions):
         statuses = {status for _, status in rows}
         return statuses.pop() if len(statuses) == 1 else None
 
-    def apart(self, way: Callable[[], Status]) -> Status:
+    def in_subshell(self, way: Callable[[], Status]) -> Status:
         """Follow a part that runs in its own shell: the variables it sets stay there."""
         before, regions = self.state, self.regions
         self.state, self.regions = before.copy(), []
@@ -183,7 +183,7 @@ class Statements(Conditions):
             self.state, self.regions = before, regions
 
     def on_subshell(self, node: Any) -> Status:
-        return self.apart(lambda: self.body(node))
+        return self.in_subshell(lambda: self.body(node))
 
     def on_compound_statement(self, node: Any) -> Status:
         if node.children[0].type != "((":
@@ -246,7 +246,7 @@ class Statements(Conditions):
         outer, lines = self.state.output, self.state.lines
         status: Status = None
         for part in node.named_children:
-            status = self.apart(lambda part=part: self.run(part))  # type: ignore[misc]
+            status = self.in_subshell(lambda part=part: self.run(part))  # type: ignore[misc]
             self.state.output, self.state.lines = outer, None
         self.state.lines = lines
         if outer is not None:

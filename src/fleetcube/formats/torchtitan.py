@@ -10,8 +10,16 @@ from fleetcube.grid.errors import InputError
 from fleetcube.scenario.spec_file import has_tables
 
 from . import shell
-from .field_table import NOTHING, REPLICA, Job, counted, fields_of, job_of, table
-from .field_table import with_open_words as asked
+from .field_table import (
+    NOTHING,
+    REPLICA,
+    Job,
+    fields_of,
+    job_of,
+    table,
+    whole_counts,
+    with_open_words,
+)
 from .trees import as_toml, flat, parsed
 
 NAME = "torchtitan"
@@ -79,7 +87,7 @@ def job_from_fields(
     if model == "llama":  # until 2025: both
         model = "llama2" if flavor in ("7B", "13B", "70B") else "llama3"
     named["model.flavor"] = f"{model} {flavor}"
-    job = job_of(format_table(), asked(format_table(), named), path, given)
+    job = job_of(format_table(), with_open_words(format_table(), named), path, given)
     compiled = bool(job.take("compile.enable", "software"))
     job.add_inputs({"software": NAME if compiled else f"{NAME}-eager"})
     for name in REPLICA:
@@ -125,7 +133,7 @@ def _sharding(job: Job) -> None:
     replicas, shard = job.number(_REPLICATE, 1, groups) or 1, job.number(_SHARD, -1, "n_gpus") or -1
     others = job.replica_gpus
     nodes, each = (job.number(name, 1, "n_gpus") for name in ("nnodes", "nproc-per-node"))
-    if shard > 0 and "n_gpus" not in {*job.asked, *job.given}:
+    if shard > 0 and "n_gpus" not in {*job.open_inputs, *job.given}:
         job.set(_SHARD, {"n_gpus": shard * replicas * others})
     elif nodes and each:
         job.set("nproc-per-node", {"n_gpus": nodes * each, "gpus_per_node": each})
@@ -211,7 +219,7 @@ def to_fields(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str
     unknown = f"<{model if isinstance(model, str) else 'your model'}: no flavor is known>"
     model_row = {"model.name": name, "model.flavor": flavor} if name else {"model.flavor": unknown}
     fields = model_row | fields
-    fields |= counted(_batch_fields(scenario) | _pipeline_fields(scenario, shape))
+    fields |= whole_counts(_batch_fields(scenario) | _pipeline_fields(scenario, shape))
     fields |= _recompute_fields(scenario, shape)
     kind = str(scenario.get("precision"))
     fields |= {"model.converters": [_CONVERTERS[kind]]} if kind in _CONVERTERS else {}

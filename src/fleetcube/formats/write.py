@@ -66,9 +66,9 @@ def shape_of(scenario: Mapping[str, Any]) -> dict[str, Any]:
 def changed(job: Job, scenario: Mapping[str, Any]) -> list[str]:
     """Diff of a file for a scenario: "- old" and "+ new" fields, in the file's order."""
     writer = writer_of(job.table.software)
-    stated = {name: scenario[name] for name in job.asked if name in scenario}
+    stated = {name: scenario[name] for name in job.open_inputs if name in scenario}
     job = read_job(job.path, stated) if stated else job
-    current = _in_base_units(spec_of(replace(job, asked={}))["scenario"] | stated)
+    current = _in_base_units(spec_of(replace(job, open_inputs={}))["scenario"] | stated)
     new = current | _in_base_units(scenario)
     now, before = (writer.to_fields(each, shape_of(each)) for each in (new, current))
     names = [name for name in [*job.fields, *now] if before.get(name) != now.get(name)]

@@ -48,7 +48,7 @@ def losses(cube: "xarray.Dataset", x: str, path: Path | None) -> Any:
     cube = picture.cut(cube, [x])
     top = "job_time" in drawn
     ratios = [2, 3] if top else [1]
-    figure, rows = picture.blank(
+    figure, rows = picture.new_figure(
         6.4 if top else 4.8, len(ratios), sharex=True, squeeze=False, height_ratios=ratios
     )
     panels = list(rows[:, 0])
@@ -57,7 +57,7 @@ def losses(cube: "xarray.Dataset", x: str, path: Path | None) -> Any:
         _job_time(panels[0], cube, x, points, bad)
     handles, areas = _stacked(panels[-1], cube[x], points, shares, bad)
     panels[-1].set_xlabel(picture.heading(cube[x]))
-    picture.headed(figure, picture.title(cube, drawn, _LOST))
+    picture.add_title(figure, picture.title(cube, drawn, _LOST))
     figure.legend(handles=handles, loc="outside lower center", fontsize=8, ncols=3)
     label_areas(panels[-1], areas)
     return picture.saved(figure, path, cube)
@@ -87,7 +87,7 @@ def losses_boxes(cube: "xarray.Dataset", x: str) -> picture.Boxes:
 
 def _shares(cube: "xarray.Dataset", x: str) -> tuple["xarray.Dataset", Any, Any]:
     """The data of `losses` along an axis, the shares, and which points are infeasible."""
-    picture.need(cube, LOSSES)
+    picture.require_variables(cube, LOSSES)
     cube = picture.cut(cube, [x])
     drawn = cube[[*LOSSES, *(["job_time"] if "job_time" in cube else [])]]
     if x not in drawn.dims:
@@ -194,7 +194,7 @@ def with_flips(cube: "xarray.Dataset", compared: Sequence[str] = WAITS) -> "xarr
     if odd or len(set(compared)) < 2:
         problem = f"{odd[0]!r} is not one of them" if odd else "one loss has no rival"
         raise InputError(f"{problem}; compare two or more of {', '.join(_SHARES)}")
-    picture.need(cube, compared)
+    picture.require_variables(cube, compared)
     shares = cube[list(compared)].to_array("loss")
     values = shares.fillna(-np.inf).values  # argmax would choose NaN
     codes = np.array([_SHARES.index(name) for name in compared], np.int8)[values.argmax(axis=0)]
@@ -216,7 +216,7 @@ def roofline(cube: "xarray.Dataset", path: Path | None, by: str | None = None) -
     network_attainable_flops, triangles mark the ceiling set by the gradient exchange."""
     picture.check_picture(path)
     title_text, rows, labels, bad = rooflines(cube, by)
-    figure, axes = picture.blank(4.8)
+    figure, axes = picture.new_figure(4.8)
     factor, unit = scale("FLOP/s", rows["peak"])
     shades = picture.colours(len(labels))
     for place, several, (across, heights) in roofs(rows):  # in the colours of their points
@@ -245,7 +245,7 @@ def roofline(cube: "xarray.Dataset", path: Path | None, by: str | None = None) -
         picture.plain(line)
     axes.set_xlabel(INTENSITY)
     axes.set_ylabel(f"rate of one GPU [{unit}]")
-    picture.headed(figure, title_text)
+    picture.add_title(figure, title_text)
     axes.grid(alpha=0.3)
     picture.legend_right(figure, title=None if by is None else picture.heading(cube[by]))
     if _spread(figure, axes, dots):
@@ -275,7 +275,7 @@ def _spread(figure: Any, axes: Any, dots: Sequence[Any]) -> bool:
 
 def rooflines(cube: "xarray.Dataset", by: str | None) -> tuple[str, dict[str, Any], list[str], Any]:
     """Data of a roofline: title, numbers and a label of each point, and which cannot run."""
-    picture.need(cube, ROOFLINE)
+    picture.require_variables(cube, ROOFLINE)
     names = [*ROOFLINE, *([NETWORK] if NETWORK in cube else [])]
     cube = picture.cut(cube, [by])
     drawn = cube[names]
@@ -326,7 +326,7 @@ def pareto(
     Front points are coloured by the axis `by`."""
     picture.check_picture(path)
     points = front(cube, x, y, best, by)
-    figure, axes = picture.blank(4.8)
+    figure, axes = picture.new_figure(4.8)
     others = points.others[:, :: 1 + points.others.shape[1] // MOST_DOTS]
     few = others.shape[1] <= 1000
     how: dict[str, Any] = {"s": 14, "alpha": 0.9} if few else {"s": 6, "alpha": 0.4}
@@ -344,7 +344,7 @@ def pareto(
             getattr(axes, f"set_{side}scale")("log")
         picture.plain(getattr(axes, f"{side}axis"))
         getattr(axes, f"set_{side}label")(head)
-    picture.headed(figure, points.title)
+    picture.add_title(figure, points.title)
     axes.grid(alpha=0.3)
     if by is not None:
         picture.legend_right(figure, title=picture.heading(cube[by]))
@@ -375,7 +375,7 @@ def front(
         raise InputError(f"x and y are both {x!r}; choose two outputs")
     if isinstance(best, str) or len(best) != 2 or not set(best) <= set(SENSES):
         raise InputError(f"best = {best!r}: give 'min' or 'max' for each of {x}, {y}")
-    picture.need(cube, [x, y])
+    picture.require_variables(cube, [x, y])
     drawn = cube[[x, y]]
     dims = [str(dim) for dim in drawn.dims]
     if by is not None and by not in [*dims, *cube.coords]:

@@ -81,7 +81,7 @@ _LOOK: ContextVar[Look | None] = ContextVar("look", default=None)
 
 
 @contextlib.contextmanager
-def looking(
+def picture_options(
     title: str | None = None, size: str | Sequence[float] | None = None, dpi: int = DPI
 ) -> Iterator[Look]:
     """Draw pictures with a title, a size ("8x5" or two numbers, inches) and pixels per inch."""
@@ -157,14 +157,14 @@ def styled(draw: Callable[_Arguments, Any]) -> Callable[_Arguments, Any]:
 
     @functools.wraps(draw)
     def drawn(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> Any:
-        options = looking() if _LOOK.get() is None else contextlib.nullcontext()
+        options = picture_options() if _LOOK.get() is None else contextlib.nullcontext()
         with options, imported("matplotlib.style").context(["default", _STYLE]):
             return draw(*args, **kwargs)
 
     return drawn
 
 
-def blank(height: float, rows: int = 1, columns: int = 1, **how: Any) -> tuple[Any, Any]:
+def new_figure(height: float, rows: int = 1, columns: int = 1, **how: Any) -> tuple[Any, Any]:
     """A figure that needs no screen, as wide as a page, and its panels as from `subplots`."""
     from .figure import Picture
 
@@ -262,7 +262,7 @@ def described(figure: Any) -> str:
     return " ".join("; ".join(parts).replace("\N{NO-BREAK SPACE}", " ").split())
 
 
-def need(cube: "xarray.Dataset", names: Sequence[str]) -> None:
+def require_variables(cube: "xarray.Dataset", names: Sequence[str]) -> None:
     """Refuse a cube that lacks variables, naming the outputs to add to its spec."""
     missing = [name for name in names if name not in cube.data_vars]
     if missing:
@@ -499,7 +499,7 @@ def cannot_run() -> Any:
     return Patch(label=CANNOT, **INFEASIBLE)
 
 
-def headed(figure: Any, text: str) -> None:
+def add_title(figure: Any, text: str) -> None:
     """Put a title above a picture; the first line may be the user's."""
     first, *rest = text.split("\n")
     given = look().title

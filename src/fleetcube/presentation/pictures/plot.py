@@ -58,13 +58,13 @@ def plot(
     if best is not None and (best not in SENSES or y is not None):
         raise InputError(f"best = {best!r}: give 'min' or 'max', for curves")
     cube, variable, ends, family = chosen(cube, name, x, y)
-    figure, axes = picture.blank(4.8)
+    figure, axes = picture.new_figure(4.8)
     if y is None:
         _curves(figure, axes, cube, variable, x, family, ends, best)
     else:
         _map(figure, axes, cube, variable, x, y)
     axes.set_xlabel(picture.heading(cube[x]))
-    picture.headed(figure, picture.title(cube, variable))
+    picture.add_title(figure, picture.title(cube, variable))
     return picture.saved(figure, path, cube)
 
 
@@ -76,7 +76,7 @@ def chosen(
         raise InputError(f"x and y are both {x!r}; choose two axes, or leave y out for curves")
     if name == REASON and name in cube.coords:
         cube = cube.reset_coords(name)
-    picture.need(cube, [name])
+    picture.require_variables(cube, [name])
     cube, ends = _with_ends(picture.cut(cube, [x, y]), name, [x] if y is None else [x, y])
     variable = cube[name]
     for axis in (x, y):

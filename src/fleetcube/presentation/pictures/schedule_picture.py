@@ -9,7 +9,7 @@ from fleetcube.analysis.played import Played
 from fleetcube.tables.theme import PARTS
 
 from .areas import ink
-from .picture import Boxes, blank, check_picture, headed, labelled, plain, saved, styled
+from .picture import Boxes, add_title, check_picture, labelled, new_figure, plain, saved, styled
 
 _NAMES = {"F": "forward", "B": "backward", "W": "weight gradient"}
 _COLOURS = {"F": PARTS[5], "B": PARTS[1], "W": PARTS[6]}
@@ -25,7 +25,7 @@ def draw_schedule(played: Played, path: Path | None, unit: str = "", point: Any 
 
     check_picture(path)
     count = len(played.stages)
-    figure, axes = blank(1.3 + 0.28 * count)
+    figure, axes = new_figure(1.3 + 0.28 * count)
     pieces = sorted({op.piece for op in played.stages[0]})
     later = {
         op.piece: sorted({p.piece for p in passes}).index(op.piece) / max(1, len(pieces) - 1)
@@ -61,7 +61,7 @@ def draw_schedule(played: Played, path: Path | None, unit: str = "", point: Any 
     if any(op.overlaps for op in ops):
         handles.append(patches.Patch(fc="none", ec="black", linewidth=0.4, label="overlapping"))
     figure.legend(handles=handles, loc="outside lower center", fontsize=8, ncols=4)
-    headed(figure, _title(played))
+    add_title(figure, _title(played))
     return saved(figure, path, point)
 
 

@@ -39,7 +39,7 @@ def tornado(levers: "xarray.Dataset", output: str, path: Path, most: int = 15) -
     bars = [max(2, len(inputs)) for inputs in names.values()] or [4]
     height = 1.1 + 0.7 * len(bars) + 0.3 * sum(bars)
     # scales of their own: halving a cluster would dwarf 10 % of anything
-    figure, panels = picture.blank(height, len(bars), squeeze=False, height_ratios=bars)
+    figure, panels = picture.new_figure(height, len(bars), squeeze=False, height_ratios=bars)
     for axes, (change, inputs) in zip(panels[:, 0], names.items(), strict=bool(names)):
         for row in (row for row in boxes.rows if row["change"] == change):
             width, place = row["until"] - row["from"], inputs.index(row["input"])
@@ -58,7 +58,7 @@ def tornado(levers: "xarray.Dataset", output: str, path: Path, most: int = 15) -
         axes.set_axisbelow(True)
     axes = panels[-1, 0]
     axes.set_xlabel(boxes.heads["from"])
-    picture.headed(figure, boxes.title)
+    picture.add_title(figure, boxes.title)
     patches = [Patch(color=colour) for colour in boxes.shades.values()]
     figure.legend(patches, [*boxes.shades], loc="outside lower center", fontsize=8, ncols=2)
     return picture.saved(figure, path, levers)
@@ -152,7 +152,7 @@ def dominance_map(
     labels = [_label(dominance, names[k]) for k in shown] + (
         [f"{len(rest)} others"] if rest else []
     )
-    figure, axes = picture.blank(4.8)
+    figure, axes = picture.new_figure(4.8)
     across = picture.positions(axes, dominance[x], "x")
     up = picture.positions(axes, dominance[y], "y")
     shades = dict(enumerate(REGIONS))
@@ -160,7 +160,7 @@ def dominance_map(
     axes.set_xlabel(picture.heading(dominance[x]))
     axes.set_ylabel(picture.heading(dominance[y]))
     title = f"Input with the largest elasticity of {picture.words(output)}"
-    picture.headed(figure, "\n".join([title, *_point_lines(point)]))
+    picture.add_title(figure, "\n".join([title, *_point_lines(point)]))
     return picture.saved(figure, path, dominance)
 
 

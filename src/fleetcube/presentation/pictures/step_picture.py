@@ -52,7 +52,7 @@ def step_picture(point: "xarray.Dataset", path: Path | None) -> Any:
     factor, unit = scale("s", whole.seconds, STEP)
     depth = 1 + max(row for _, _, row in bars)
     leaves = [part for part, _, _ in bars if not part.parts]
-    figure, axes = picture.blank(1.4 + 0.5 * depth + 0.2 * (len(leaves) // _COLUMNS))
+    figure, axes = picture.new_figure(1.4 + 0.5 * depth + 0.2 * (len(leaves) // _COLUMNS))
     shades = _shades([part.name for part, _, _ in bars])
     names = []
     for part, start, row in bars:
@@ -76,7 +76,7 @@ def step_picture(point: "xarray.Dataset", path: Path | None) -> Any:
         )
         for leaf in leaves
     ]
-    picture.headed(figure, _title(point, whole))
+    picture.add_title(figure, _title(point, whole))
     figure.legend(handles=handles, loc="outside lower center", fontsize=8, ncols=_COLUMNS)
     figure.draw_without_rendering()  # needed for widths in pixels
     across = axes.get_window_extent().width

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from fleetcube.analysis.traffic import Tier, crossings, duration
 from fleetcube.tables.theme import LINES, PARTS
 
-from .picture import Boxes, blank, check_picture, headed, saved, styled
+from .picture import Boxes, add_title, check_picture, new_figure, saved, styled
 
 if TYPE_CHECKING:
     import xarray
@@ -33,7 +33,7 @@ def topology(point: "xarray.Dataset", path: Path | None) -> Any:
     tiers, traffic = crossings(point)
     moving = [each for each in traffic if each.tier >= 0]
     height = 1.3 + max(0.72 * len(tiers), 0.34 * len(moving))
-    figure, (left, right) = blank(height, 1, 2, width_ratios=[5, 3])
+    figure, (left, right) = new_figure(height, 1, 2, width_ratios=[5, 3])
     for row, tier in enumerate(tiers):
         _boxes(left, row, tier, tiers[-1].gpus)
     left.set_xlim(0, 1)
@@ -63,7 +63,7 @@ def topology(point: "xarray.Dataset", path: Path | None) -> Any:
     for axes, head in ((left, "tiers, and how far up traffic goes"), (right, "time in a step")):
         axes.spines[["top", "right", "left", "bottom"]].set_visible(False)
         axes.set_title(head, fontsize=9)
-    headed(figure, _title(tiers[-1].gpus))
+    add_title(figure, _title(tiers[-1].gpus))
     return saved(figure, path, point)
 
 

@@ -13,7 +13,7 @@ from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.tables.tables import scale
 from fleetcube.tables.theme import GREY, LINES
 
-from .picture import blank, check_picture, labelled, plain, saved, styled, words
+from .picture import check_picture, labelled, new_figure, plain, saved, styled, words
 
 if TYPE_CHECKING:
     from fleetcube.calibration.validate import Validation
@@ -30,7 +30,7 @@ def plot_validation(validation: "Validation", path: Path) -> None:
     outputs = list(dict.fromkeys(row.of for row in validation.rows)) or ["nothing to compare"]
     across = min(len(outputs), _ACROSS)
     down = math.ceil(len(outputs) / across)
-    figure, panels = blank(4.8 * down, down, across, width=4.8 * across, squeeze=False)
+    figure, panels = new_figure(4.8 * down, down, across, width=4.8 * across, squeeze=False)
     for axes, output in itertools.zip_longest(panels.flat, outputs, fillvalue=""):
         _panel(axes, [row for row in validation.rows if row.of == output], output)
     saved(figure, path)

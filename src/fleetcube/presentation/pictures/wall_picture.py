@@ -10,7 +10,7 @@ import numpy as np
 from fleetcube.analysis.wall import SIZE
 
 from .kinds import losses, losses_boxes
-from .picture import Boxes, headed, number, saved, styled
+from .picture import Boxes, add_title, number, saved, styled
 
 if TYPE_CHECKING:
     import xarray
@@ -45,7 +45,7 @@ def wall_picture(scaling: "xarray.Dataset", path: Path | None) -> Any:
         place: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "ha": "right", "va": "top"}
         position = (start, 0.95 - 0.13 * row)
         upper.annotate(f"{', '.join(named)} ", position, fontsize=8, **place)
-    headed(figure, _title(scaling))
+    add_title(figure, _title(scaling))
     return saved(figure, path, scaling)
 
 
