@@ -58,7 +58,7 @@ def reduce(
 
     words = [word for word in selectors if "=" not in word]
     if len(words) != 1:
-        raise InputError(f"reduce takes one word that says how; give one of {', '.join(HOW)}")
+        raise InputError(f"reduce takes one word for how to reduce; give one of {', '.join(HOW)}")
     how, selectors = words[0], tuple(word for word in selectors if "=" in word)
     if how not in HOW:
         hint = nearest(how, HOW, f"choose one of {', '.join(HOW)}")

@@ -55,7 +55,7 @@ _EXPERTS = (
 )
 _OTHER_BLOCKS = ("qwen3_next", "qwen3_5", "simple", "simple_mlp", "gemma4", "deepseek4", "envy")
 _PARALLEL = re.compile(r"(ici|dcn)_(\w+)_parallelism")
-_REST = {"ici_fsdp_parallelism": -1, "dcn_data_parallelism": -1}  # take what is left
+_REST = {"ici_fsdp_parallelism": -1, "dcn_data_parallelism": -1}  # take the rest
 _AXES = {
     **dict.fromkeys(("tensor", "tensor_transpose", "tensor_sequence"), "tensor_parallel"),
     **dict.fromkeys(("context", "context_usp_ulysses"), "context_parallel"),

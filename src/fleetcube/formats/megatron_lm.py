@@ -330,7 +330,7 @@ def _pattern(text: str, path: str) -> Any:
 
 
 def _cluster(job: Job) -> None:
-    """GPUs of the launcher. A number that it leaves open is asked for."""
+    """GPUs of the launcher. A placeholder leaves `n_gpus` open."""
     starts = "nproc-per-node" in job.fields
     each = _first(job, ("nproc-per-node",) if starts else _PROCESSES)
     if starts and str(job.fields["nproc-per-node"]) in ("gpu", "auto"):

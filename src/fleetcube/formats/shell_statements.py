@@ -432,7 +432,7 @@ class Statements(Conditions):
             self.assign(name, {**row, key: (row.get(key, "") if grows else "") + text})
 
     def _assign_array(self, name: str, node: Any, before: Value | None) -> None:
-        """Set an array to what it was before, and more elements."""
+        """Set an array to its elements before, and more."""
         row: dict[Any, str] = (
             dict(before) if isinstance(before, dict) else {} if before is None else {0: before}
         )
