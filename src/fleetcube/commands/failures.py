@@ -43,22 +43,22 @@ def report(
     from fleetcube.formats.read import read_spec
 
     scenario = read_spec(spec)["scenario"] if spec is not None else {}
-    summary = failure_times.failures(
+    times = failure_times.failures(
         log, scenario, _watched(log, gpus, hours), failure_times.kinds_of(kind), prior
     )
-    (_json if as_json else _show)(summary, log)
-    say_each(f"note: {note}" for note in summary.notes)
+    (_json if as_json else _show)(times, log)
+    say_each(f"note: {note}" for note in times.notes)
     if output is not None:
-        time = f"{summary.gpu_seconds / 3600:.6g} GPU hours"
+        time = f"{times.gpu_seconds / 3600:.6g} GPU hours"
         about = {
             "title": f"Failures by {Path(path).name}",
             "source": f"fleetcube calibrate {path}",
             "date": datetime.date.today().isoformat(),
             "note": "; ".join(
-                [f"{summary.events:,} events in {time}, of {log.source}", *summary.notes]
+                [f"{times.events:,} events in {time}, of {log.source}", *times.notes]
             ),
         }
-        write(Path(output), failure_times.text(summary, about, {"watched": time}))
+        write(Path(output), failure_times.text(times, about, {"watched": time}))
         say(f"wrote {output}", err=as_json)
 
 
@@ -79,13 +79,13 @@ def _watched(log: "Log", gpus: int | None, hours: str | None) -> tuple[int, floa
     return check_count("--gpus", gpus), seconds
 
 
-def _show(summary: "Failures", log: "Log") -> None:
+def _show(times: "Failures", log: "Log") -> None:
     from fleetcube.calibration.failure_times import quantiles
     from fleetcube.kernels.declare import HOUR
     from fleetcube.tables.tables import INTERVAL, estimate, scale
 
     rows = []
-    for rate in summary.rates:
+    for rate in times.rates:
         ends = [end / HOUR for end in rate.quantiles]
         least, middle = map(_short, ends[:2])
         interval = estimate(middle, ends[1], ends[0], ends[2])
@@ -93,16 +93,14 @@ def _show(summary: "Failures", log: "Log") -> None:
             interval = f"{middle} (above {least}, 95 % sure)"
         rows.append([rate.name, f"{rate.events:g}", _short(rate.seconds / HOUR), interval])
     print_table(["", "events", "component hours", f"median [h] {INTERVAL}"], rows)
-    say(
-        f"{summary.events:,} events in {_short(summary.gpu_seconds / HOUR)} GPU hours, {log.source}"
-    )
-    if summary.gpus and summary.events:
-        low, _, high = (_short(end / HOUR / summary.gpus) for end in summary.whole.quantiles)
-        mean = _short(summary.gpu_seconds / summary.gpus / summary.events / HOUR)
-        say(f"{summary.gpus:,} GPUs were stopped every {mean} h (90 %: {low} to {high} h)")
-    few, many = summary.again
+    say(f"{times.events:,} events in {_short(times.gpu_seconds / HOUR)} GPU hours, {log.source}")
+    if times.gpus and times.events:
+        low, _, high = (_short(end / HOUR / times.gpus) for end in times.whole.quantiles)
+        mean = _short(times.gpu_seconds / times.gpus / times.events / HOUR)
+        say(f"{times.gpus:,} GPUs were stopped every {mean} h (90 %: {low} to {high} h)")
+    few, many = times.again
     say(f"as many GPU hours again: {few:,.0f} to {many:,.0f} events, 90 of 100 times")
-    for name, seconds in summary.lost.items():
+    for name, seconds in times.lost.items():
         factor, unit = scale("s", seconds, name)
         low, median, high = (_short(each / factor) for each in quantiles(seconds))
         say(f"{name}: median {median} {unit}, 90 % {low} to {high} ({len(seconds)})")
@@ -112,13 +110,13 @@ def _short(number: float) -> str:
     return f"{float(f'{number:.4g}'):,.12g}"
 
 
-def _json(summary: "Failures", log: "Log") -> None:
+def _json(times: "Failures", log: "Log") -> None:
     from fleetcube.calibration.failure_times import ENDS, quantiles
 
     fields: dict[str, Any] = {
         rate.name: {"events": rate.events, "seconds": rate.seconds, "quantiles": rate.quantiles}
-        for rate in summary.rates
+        for rate in times.rates
     }
-    fields |= {name: quantiles(seconds) for name, seconds in summary.lost.items()}
-    fields |= {"events": summary.events, "gpu_seconds": summary.gpu_seconds, "again": summary.again}
-    say(json.dumps({"shares": ENDS, **fields, "of": log.source, "notes": summary.notes}, indent=2))
+    fields |= {name: quantiles(seconds) for name, seconds in times.lost.items()}
+    fields |= {"events": times.events, "gpu_seconds": times.gpu_seconds, "again": times.again}
+    say(json.dumps({"shares": ENDS, **fields, "of": log.source, "notes": times.notes}, indent=2))

@@ -73,46 +73,44 @@ def scaling_limit(
     problem = changed_spec(spec, selectors, ["n_gpus"])
     how = Settings(engine, infeasible)
     names = [] if search == "none" else search.split(",")
-    scaling = find(problem, ends, batch_grows, where, day_price, how, names)
+    limits = find(problem, ends, batch_grows, where, day_price, how, names)
     if output is not None:
         path = Path(output)
         with drawing(look_options):
             if path.suffix == SPEC:
-                write_spec(box_spec(wall_boxes(scaling)), path)
+                write_spec(box_spec(wall_boxes(limits)), path)
             else:
-                wall_picture(scaling, path)
+                wall_picture(limits, path)
     if as_json:
-        say_json(scaling.to_dict())
+        say_json(limits.to_dict())
         return
-    _print(scaling)
-    print_foot(scaling)
+    _print(limits)
+    print_foot(limits)
     if output is not None:
         say(f"wrote {output}")
 
 
-def _print(scaling: "xarray.Dataset") -> None:
+def _print(limits: "xarray.Dataset") -> None:
     """Print the sizes, the limits that bind, and the fastest size."""
     from fleetcube.tables.tables import table
 
     shown = ["job_time", "speedup", "doubling_gain"]
-    spent = ["job_cost" if "job_cost" in scaling else "gpu_hours"]
-    asked = [str(name) for name in scaling["limit"].values]
-    spent += [n for n in ("global_batch_size", *asked, "layout") if n in scaling and n not in spent]
-    interval_names = [n for n in ("doubling_gain_low", "doubling_gain_high") if n in scaling]
-    print_table(
-        *table(scaling[list(dict.fromkeys([*shown, *interval_names, *spent, "most_lost_to"]))])
-    )
-    binding = scaling.isel(limit=scaling["binds_from"].notnull().values).sortby("binds_from")
+    spent = ["job_cost" if "job_cost" in limits else "gpu_hours"]
+    asked = [str(name) for name in limits["limit"].values]
+    spent += [n for n in ("global_batch_size", *asked, "layout") if n in limits and n not in spent]
+    ends = [n for n in ("doubling_gain_low", "doubling_gain_high") if n in limits]
+    print_table(*table(limits[list(dict.fromkeys([*shown, *ends, *spent, "most_lost_to"]))]))
+    binding = limits.isel(limit=limits["binds_from"].notnull().values).sortby("binds_from")
     if binding.sizes["limit"]:
         heads = ["limit", "binds_from", "why"]
         cells = zip(*(binding[head].values for head in heads), strict=True)
         say("")
         print_table(heads, [[str(name), f"{start:,.0f}", str(why)] for name, start, why in cells])
     say("")
-    time = with_unit(float(scaling["fastest_time"]), "s", "job_time")
-    last = f"fastest: {float(scaling['fastest_gpus']):,.0f} GPUs, {time}"
-    if "sync_wall_gpus" in scaling:
+    time = with_unit(float(limits["fastest_time"]), "s", "job_time")
+    last = f"fastest: {float(limits['fastest_gpus']):,.0f} GPUs, {time}"
+    if "sync_wall_gpus" in limits:
         last += (
-            f" (sync_wall_gpus, were any count possible: {float(scaling['sync_wall_gpus']):,.0f})"
+            f" (sync_wall_gpus, were any count possible: {float(limits['sync_wall_gpus']):,.0f})"
         )
     say_wrapped(last)

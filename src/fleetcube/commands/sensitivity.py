@@ -19,10 +19,7 @@ from fleetcube.kernels.physics.graph import PHYSICS
 _OPTIONS = (
     complete.spec_and_selectors,
     click.option(
-        "--of",
-        required=True,
-        shell_complete=complete.quantities,
-        help="Output to rank the inputs of.",
+        "--of", required=True, shell_complete=complete.quantities, help="Output to explain."
     ),
     click.option(
         "--wrt", multiple=True, shell_complete=complete.inputs, help="Input to rank.  [all]"
@@ -399,13 +396,9 @@ def _print_cube(ranking: Any, quantity: str, top: int) -> None:
 
 def _each(ranking: Any, top: int) -> list[dict[str, Any]]:
     """The first `top` inputs as rows, by column."""
-    inputs = ranking.drop_dims([dim for dim in ranking.dims if dim != "input"]).isel(
-        input=slice(top)
-    )
-    names = [n for n, variable in inputs.variables.items() if variable.dims == ("input",)]
-    return [
-        {str(n): inputs[n].values[k].item() for n in names} for k in range(inputs.sizes["input"])
-    ]
+    rows = ranking.drop_dims([dim for dim in ranking.dims if dim != "input"]).isel(input=slice(top))
+    names = [n for n, variable in rows.variables.items() if variable.dims == ("input",)]
+    return [{str(n): rows[n].values[k].item() for n in names} for k in range(rows.sizes["input"])]
 
 
 def _rest(ranking: Any, top: int) -> None:

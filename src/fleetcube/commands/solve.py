@@ -126,10 +126,8 @@ def _remarks(solutions: "xarray.Dataset", unknown: str, aim: str, output: str) -
         )
     if "infeasible_reason" in solutions.coords:
         wrong = int(((solutions["infeasible_reason"] > 0) & (reason == 0)).sum())
-        cannot_run = (
-            f"{wrong} of {reason.size} points: this {unknown} meets the target and cannot run; "
-        )
-        remarks += [cannot_run + "--infeasible exclude finds one that can"] * (wrong > 0)
+        text = f"{wrong} of {reason.size} points: this {unknown} meets the target and cannot run; "
+        remarks += [text + "--infeasible exclude finds one that can"] * (wrong > 0)
     if "next_above" in solutions:
         above = solutions["next_above"]
         least = float(above.min())

@@ -75,14 +75,12 @@ def _in_blocks(headings: list[str], rows: list[list[str]], width: int) -> list[s
     cells = list(zip(*rows, strict=True))
     varied = [k for k, column in enumerate(cells) if len({*column}) > 1] or [*range(len(headings))]
     same = [f"{headings[k]}: {cells[k][0]}" for k in range(len(headings)) if k not in varied]
-    varied_rows = [[row[k] for k in varied] for row in (headings, *rows)]
+    grid = [[row[k] for k in varied] for row in (headings, *rows)]
     few = range(1, len(varied))
-    keys = next(
-        (k for k in few if len({tuple(row[:k]) for row in varied_rows}) == len(varied_rows)), 1
-    )
+    keys = next((k for k in few if len({tuple(row[:k]) for row in grid}) == len(grid)), 1)
 
     def layouts(block: list[int]) -> Iterator[list[str]]:
-        head, *others = [[row[k] for k in (*range(keys), *block)] for row in varied_rows]
+        head, *others = [[row[k] for k in (*range(keys), *block)] for row in grid]
         return (lines for least in (_longest, _unbroken) for lines in _upright(head, others, least))
 
     blocks: list[list[int]] = [[]]
@@ -90,10 +88,8 @@ def _in_blocks(headings: list[str], rows: list[list[str]], width: int) -> list[s
         if blocks[-1] and not _fitting(layouts([*blocks[-1], k]), width):
             blocks.append([])
         blocks[-1].append(k)
-    printed = [_fitting(layouts(block), width) or [*layouts(block)][-1] for block in blocks]
-    return [*wrapped(same, width), *(line for lines in printed for line in ("", *lines))][
-        not same :
-    ]
+    body = [_fitting(layouts(block), width) or [*layouts(block)][-1] for block in blocks]
+    return [*wrapped(same, width), *(line for lines in body for line in ("", *lines))][not same :]
 
 
 def _layouts(headings: list[str], rows: list[list[str]]) -> Iterator[list[str]]:

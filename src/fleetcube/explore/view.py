@@ -382,10 +382,8 @@ class View:
         with self._unchanged():
             interval = with_interval(cut, [request.variable])
         ends = [f"{request.variable}_{side}" for side in ("low", "high")]
-        has_interval = all(name in interval and request.x in interval[name].dims for name in ends)
-        rows = (
-            [np.squeeze(interval[name].values) for name in ends] if has_interval else [None, None]
-        )
+        along = all(name in interval and request.x in interval[name].dims for name in ends)
+        rows = [np.squeeze(interval[name].values) for name in ends] if along else [None, None]
         return {
             "places": places.tolist(),
             "low": None if rows[0] is None else _packed(np.atleast_1d(rows[0]), "<f8"),

@@ -84,25 +84,20 @@ def recognizes(text: str) -> bool:
 def read(text: str, path: str, given: Mapping[str, Any] = NOTHING) -> Job:
     """The job of a configuration or of a launch script. Raises InputError."""
     if not _OWN.search(text):
-        return job_from_fields(flat(parsed(text, path, "yaml")), path, given)
+        return job_from(flat(parsed(text, path, "yaml")), path, given)
     script = shell.read(text, path)
-    framework_table = format_table()
-    names = {
-        *framework_table.inputs,
-        *framework_table.model,
-        *framework_table.words,
-        "per_device_batch_size",
-    }
+    ours = format_table()
+    names = {*ours.inputs, *ours.model, *ours.words, "per_device_batch_size"}
     best: tuple[tuple[bool, int], dict[str, str], str] = ((False, 0), {}, "")
     for row in [*script.commands, *map(shell.split, script.variables.values())]:
         words = [*map(shell.plain, row)]
         fields = {match[1]: match[2] for word in words if (match := _FIELD.fullmatch(word))}
-        ours = ("train" in " ".join(words[:6]), len(names & fields.keys()))
+        rank = ("train" in " ".join(words[:6]), len(names & fields.keys()))
         file = next((word for word in words if word.endswith(".yml")), "base.yml")
-        best = (ours, fields, file) if ours[1] and ours > best[0] else best
+        best = (rank, fields, file) if rank[1] and rank > best[0] else best
     if not best[1]:
         raise InputError(f"{path!r} has no fields of MaxText; give its launch script or YAML file")
-    job = job_from_fields(best[1], path, given)
+    job = job_from(best[1], path, given)
     if not best[2].endswith("base.yml"):
         job.remarks.append(f"not read: {best[2][-60:]}, whose fields these replace")
         if "model_name" not in job.fields:
@@ -110,9 +105,7 @@ def read(text: str, path: str, given: Mapping[str, Any] = NOTHING) -> Job:
     return job
 
 
-def job_from_fields(
-    fields: Mapping[str, Any], path: str, given: Mapping[str, Any] = NOTHING
-) -> Job:
+def job_from(fields: Mapping[str, Any], path: str, given: Mapping[str, Any] = NOTHING) -> Job:
     """The job of fields by name. Raises InputError."""
     if (heads := fields.get("base_num_heads")) is not None:  # until November 2023
         fields = {"base_num_query_heads": heads, "base_num_kv_heads": heads, **fields}

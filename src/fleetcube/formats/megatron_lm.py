@@ -70,13 +70,13 @@ def read(text: str, path: str, given: Mapping[str, Any] = NOTHING) -> Job:
         name.replace("_", "-"): _argument(value.strip()) for name, value in _PRINTED.findall(text)
     }
     if len(printed) > 20:
-        return job_from_fields(printed, path, given, format_table(), printed=True)
+        return job_from(printed, path, given, format_table(), printed=True)
     if _YAML.search(text):
-        return job_from_fields(_of_yaml(text, path), path, given, format_table())
+        return job_from(_of_yaml(text, path), path, given, format_table())
     if other := _OTHERS.search(text):
         raise InputError(f"{path!r} runs {other[0]}, which no input counts; give a decoder's")
     fields, remarks = arguments(text, path)
-    job = job_from_fields(fields, path, given, format_table())
+    job = job_from(fields, path, given, format_table())
     job.remarks += remarks
     return job
 
@@ -191,7 +191,7 @@ def _launcher(batch: Mapping[str, Any], words: list[str]) -> dict[str, Any]:
     return counts | ({"gpus-per-node": gpus} if gpus else {})
 
 
-def job_from_fields(
+def job_from(
     fields: Mapping[str, Any],
     path: str,
     given: Mapping[str, Any],

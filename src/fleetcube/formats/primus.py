@@ -38,9 +38,7 @@ def read(text: str, path: str, given: Mapping[str, Any] = NOTHING) -> Job:
     if trainer["framework"] == torchtitan.NAME:
         model = _repository_fields(path, "primus/configs/models/torchtitan", names[1])
         fields = {**_OF_TORCHTITAN, **model, **changed}
-        return _with_model(
-            partial(torchtitan.job_from_fields, fields, path), names[1], given, False
-        )
+        return _with_model(partial(torchtitan.job_from, fields, path), names[1], given, False)
     kinds = zip(("modules", "models", "models"), [*names, _BASE], strict=True)
     settings, model, base = (
         _repository_fields(path, f"primus/configs/{folder}/megatron", name)

@@ -63,20 +63,18 @@ def recognizes(text: str) -> bool:
 def read(text: str, path: str, given: Mapping[str, Any] = NOTHING) -> Job:
     """The job of a file, or of a launch script's flags. Raises InputError."""
     if _OWN.search(text):
-        return job_from_fields(flat(parsed(text, path, "toml")), path, given)
+        return job_from(flat(parsed(text, path, "toml")), path, given)
     rows = [shell.options(words) for words in shell.read(text, path).commands]
     best = max(rows, key=lambda row: sum("." in name for name in row), default={})
     first = {name: str(value).split(" ")[0] for name, value in best.items() if "." not in name}
     fields = {n if n in first else n.replace("-", "_"): v for n, v in (best | first).items()}
-    job = job_from_fields(fields, path, given)
+    job = job_from(fields, path, given)
     if named := job.fields.get("job.config_file"):
         job.remarks.append(f"not read: {named}, whose fields the flags replace")
     return job
 
 
-def job_from_fields(
-    fields: Mapping[str, Any], path: str, given: Mapping[str, Any] = NOTHING
-) -> Job:
+def job_from(fields: Mapping[str, Any], path: str, given: Mapping[str, Any] = NOTHING) -> Job:
     """The job of fields by dotted names, old ones too. Raises InputError."""
     named = {_DEGREES.sub(r"parallelism.\1", name): value for name, value in fields.items()}
     named = {_OLD.get(name, name): value for name, value in named.items()}

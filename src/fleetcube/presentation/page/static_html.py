@@ -63,14 +63,10 @@ def parts(
     }
 
 
-def _cell(output: Mapping[str, Any], value: float, why: str) -> str:
-    if why and output["masked"]:
+def _cell(row: Mapping[str, Any], value: float, why: str) -> str:
+    if why and row["masked"]:
         return "—"
-    return (
-        _word(output, value)
-        if "words" in output
-        else _number(value, output["factor"], output["unit"])
-    )
+    return _word(row, value) if "words" in row else _number(value, row["factor"], row["unit"])
 
 
 def _word(output: Mapping[str, Any], code: float) -> str:

@@ -225,10 +225,8 @@ def roofline(cube: "xarray.Dataset", path: Path | None, by: str | None = None) -
     dots: list[Any] = []
     for k, (label, shade) in enumerate(zip(labels, shades, strict=True)):
         mark = {"edgecolor": shade, "s": 36, "zorder": 3}
-        face, position = (
-            "none" if bad[k] else shade,
-            (rows["across"][k], rows["reached"][k] / factor),
-        )
+        face = "none" if bad[k] else shade
+        position = rows["across"][k], rows["reached"][k] / factor
         dots.append(axes.scatter(*position, facecolor=face, label=label or "reached", **mark))
     triangle: Any = {"marker": "v", "facecolor": "none", "s": 36, "zorder": 3}
     ceilings = rows.get("network", rows["reached"][:0]) / factor
@@ -394,24 +392,16 @@ def front(
         [part.broadcast_like(template).transpose(*dims).values.reshape(-1) for part in (across, up)]
     )
     signs = np.array([[1.0 if sense == "min" else -1.0] for sense in best])
-    _, on_front, edge = unbeaten(np.zeros(places.size, np.int64), places, signs * both[:, places])
+    _, picks, edge = unbeaten(np.zeros(places.size, np.int64), places, signs * both[:, places])
     sides = [
-        f"{_BEST[sense]} {picture.words(output)}"
-        for sense, output in zip(best, (x, y), strict=True)
+        f"{_BEST[sense]} {picture.words(name)}" for sense, name in zip(best, (x, y), strict=True)
     ]
-    summary = (
-        f"The {sides[0]}, the {sides[1]}: {len(on_front):,} of {places.size:,} points are best"
-    )
-    labels, names = [""] * len(on_front), [""]
+    summary = f"The {sides[0]}, the {sides[1]}: {len(picks):,} of {places.size:,} points are best"
+    labels, names = [""] * len(picks), [""]
     if by is not None:
         spread = cube[by].broadcast_like(template).transpose(*template.dims).values.reshape(-1)
-        label_by_value = dict(
-            zip(cube[by].values.tolist(), picture.point_labels(cube[by]), strict=True)
-        )
-        labels, names = (
-            [label_by_value[value] for value in spread[on_front].tolist()],
-            [*label_by_value.values()],
-        )
+        texts = dict(zip(cube[by].values.tolist(), picture.point_labels(cube[by]), strict=True))
+        labels, names = [texts[value] for value in spread[picks].tolist()], [*texts.values()]
     return Front(
         picture.title(cube, drawn, summary),
         (picture.labelled(x, across_unit), picture.labelled(y, up_unit)),

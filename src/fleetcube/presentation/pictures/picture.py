@@ -185,11 +185,7 @@ def caption(cube: Any) -> str:
     date, so that the same cube gives the same bytes."""
     scenario = json.loads(cube.attrs.get("fleetcube_spec", "{}")).get("scenario", {})
     if scenario:
-        scenario |= {
-            str(name): coordinate.item()
-            for name, coordinate in cube.coords.items()
-            if coordinate.ndim == 0
-        }
+        scenario |= {str(name): v.item() for name, v in cube.coords.items() if v.ndim == 0}
     labels = labels_of(scenario)
     degrees = {n: scenario[n] for n in SHORT if isinstance(scenario.get(n), int | float)}
     words = [*labels, *filter(None, [layout_text(degrees)])]
@@ -206,10 +202,8 @@ def saved(figure: Any, path: Path | None, cube: Any = None) -> Any:
             last = figure.axes[-1]
             small |= {"xytext": (0, -2), "textcoords": "offset points", "ha": "center", "va": "top"}
             for text, across in ((" \n" * wrapped.count("\n") + " ", last), (wrapped, figure)):
-                anchor = (across.bbox if across is figure else last.xaxis.label, last.xaxis.label)
-                last.annotate(text, (0.5, 0), xycoords=anchor, **small).set_in_layout(
-                    across is last
-                )
+                spot = (across.bbox if across is figure else last.xaxis.label, last.xaxis.label)
+                last.annotate(text, (0.5, 0), xycoords=spot, **small).set_in_layout(across is last)
         else:
             figure.supxlabel(wrapped, **small)
     figure.draw_without_rendering()  # labels have no extents before this
@@ -472,12 +466,10 @@ def plain(line: Any, ends: tuple[float, float] | None = None) -> None:
 
 def edges(points: Any, axis_scale: str) -> Any:
     """Edges of the cells around points, halfway between them on the axis' scale."""
-    centres = np.log(points) if axis_scale == "log" else np.asarray(points, dtype=float)
-    steps = np.diff(centres) if len(centres) > 1 else np.ones(1)
-    edges = np.concatenate(
-        [centres[:1] - steps[:1] / 2, centres[:-1] + steps[: len(centres) - 1] / 2]
-    )
-    edges = np.append(edges, centres[-1] + steps[-1] / 2)
+    mids = np.log(points) if axis_scale == "log" else np.asarray(points, dtype=float)
+    steps = np.diff(mids) if len(mids) > 1 else np.ones(1)
+    edges = np.concatenate([mids[:1] - steps[:1] / 2, mids[:-1] + steps[: len(mids) - 1] / 2])
+    edges = np.append(edges, mids[-1] + steps[-1] / 2)
     return np.exp(edges) if axis_scale == "log" else edges
 
 

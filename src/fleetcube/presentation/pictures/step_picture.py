@@ -117,12 +117,9 @@ def _title(point: "xarray.Dataset", whole: Part) -> str:
 
 def _shades(names: Sequence[str]) -> dict[str, str]:
     """Colours of parts: those without a fixed one get blues, darkest first."""
-    uncoloured = [name for name in names if name not in _COLOURS]
-    blues = np.linspace(_DARKEST, _PALEST, max(1, len(uncoloured))).round().astype(np.uint8)
-    return {
-        **_COLOURS,
-        **{n: f"#{b.tobytes().hex()}" for n, b in zip(uncoloured, blues, strict=False)},
-    }
+    others = [name for name in names if name not in _COLOURS]
+    blues = np.linspace(_DARKEST, _PALEST, max(1, len(others))).round().astype(np.uint8)
+    return {**_COLOURS, **{n: f"#{b.tobytes().hex()}" for n, b in zip(others, blues, strict=False)}}
 
 
 def _share(part: float) -> str:

@@ -53,7 +53,7 @@ def wall_boxes(scaling: "xarray.Dataset") -> Boxes:
     """The losses over sizes, and the size from which each limit binds, in words."""
     limits = zip(scaling["limit"].values, scaling["binds_from"].values, strict=True)
     binding = [
-        f"{limit} from {number(float(size))} GPUs on" for limit, size in limits if size == size
+        f"{limit} from {number(float(first))} GPUs on" for limit, first in limits if first == first
     ]
     title = "\n".join([_title(scaling), *binding])
     return replace(losses_boxes(scaling, SIZE), title=title)
