@@ -15,10 +15,7 @@ INTRODUCTION = (
 
 def page() -> str:
     entries = sorted(glossary(), key=lambda entry: entry.words[0].lower())
-    return (
-        "\n\n".join(["# Glossary", filled(INTRODUCTION), *map(_paragraph, entries)])
-        + "\n"
-    )
+    return "\n\n".join(["# Glossary", filled(INTRODUCTION), *map(_paragraph, entries)]) + "\n"
 
 
 def _paragraph(entry: Word) -> str:
