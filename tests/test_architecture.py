@@ -317,7 +317,7 @@ TOPICS = {
     "src/fleetcube/analysis/traffic.py": "the tiers of a network, and the traffic across them",
     "src/fleetcube/analysis/wall.py": "what ends the gain of more GPUs",
     "src/fleetcube/scenario/auto.py": "what tells apart the steps that coefficients were fitted to",
-    "src/fleetcube/presentation/first.py": "what a first spec says",
+    "src/fleetcube/presentation/init_spec.py": "what a starter spec states",
     "src/fleetcube/scenario/remarks.py": "racks, and what powers nodes",
     "src/fleetcube/scenario/framework.py": "what runs with pipeline stages",
     "src/fleetcube/scenario/hardware.py": "slices, nodes and network cards",

@@ -452,7 +452,7 @@ def explain(name: str | None, selectors: tuple[str, ...]) -> None:
       fleetcube explain memory_per_gpu examples/plan.toml
     """
     from fleetcube.analysis import account
-    from fleetcube.formats.read import is_file, job_at, told
+    from fleetcube.formats.read import field_report, is_file, job_at
     from fleetcube.grid.errors import InputError, OpenError
     from fleetcube.presentation.explain import explain as text
     from fleetcube.presentation.explain import explain_traffic, origins
@@ -461,7 +461,7 @@ def explain(name: str | None, selectors: tuple[str, ...]) -> None:
 
     if name is not None and is_file(name):
         if (job := job_at(name, pairs(selectors))) is not None:
-            say_each([*told(job), ""], err=False)
+            say_each([*field_report(job), ""], err=False)
         try:
             point = traffic(name, selectors)
         except OpenError as error:

@@ -53,7 +53,7 @@ def best(
 
     The least of an output is the best; write --of "max goodput" for the greatest. Points that
     cannot be run are left out. With --search, inputs take any value of a range, whatever the spec
-    says of them. SELECTORS override the spec. For the best layouts see `fleetcube plan`.
+    states for them. SELECTORS override the spec. For the best layouts see `fleetcube plan`.
 
     \b
     Example:
@@ -81,7 +81,7 @@ def best(
         chosen = [*(axes or ()), *choices]
         with progress("searching"):
             ranges = Sweep(problem["scenario"], problem["axes"], settings=settings)
-            found = ranges.best(
+            points = ranges.best(
                 names[0],
                 sense=goals[0][1],
                 over=chosen or None,
@@ -89,38 +89,38 @@ def best(
                 where=where,
                 also=also,
             )
-        _print_optimum(found, between, output)
-        check_answered(found["optimum_status"] == 0)
+        _print_optimum(points, between, output)
+        check_answered(points["optimum_status"] == 0)
         return
     sweep = Sweep(problem["scenario"], problem["axes"], names, settings=settings)
     asked: dict[str, Any] = {"of": names[0], "sense": goals[0][1]}
     if len(names) > 1:
         asked = {"of": names, "sense": [sense for _, sense in goals]}
     with progress("searching"):
-        found = sweep.best(**asked, k=k, over=axes, where=where, also=also)
+        points = sweep.best(**asked, k=k, over=axes, where=where, also=also)
     marked = [REASON] if infeasible == "mark" else []
-    found = rows(found, sweep.spec["axes"], [*names, *also], marked)
-    answer(found, sweep, where, infeasible, output, names[0])
+    points = rows(points, sweep.spec["axes"], [*names, *also], marked)
+    answer(points, sweep, where, infeasible, output, names[0])
 
 
 def rows(
-    found: "xarray.Dataset",
+    points: "xarray.Dataset",
     axes: Collection[str],
     outputs: Sequence[str],
     reasons: Collection[str] = (),
 ) -> Any:
     """The best points as a table: axes that stay, those searched, outputs; without empty rows."""
-    searched = [n for n in axes if n in found.coords and n not in found.dims]
-    flat = found.reset_coords(searched)
+    searched = [n for n in axes if n in points.coords and n not in points.dims]
+    flat = points.reset_coords(searched)
     flat = flat[[*searched, *dict.fromkeys([*outputs, *flat.data_vars])]]
     if "rank" in flat.dims and flat.sizes["rank"] > 1:
         flat = flat.where(flat[outputs[0]].notnull(), drop=True)
-    kept = {*flat.dims, *reasons}
-    return flat.drop_vars([n for n in flat.coords if n not in kept])
+    keep = {*flat.dims, *reasons}
+    return flat.drop_vars([n for n in flat.coords if n not in keep])
 
 
 def _searched(search: Sequence[str]) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """Ranges, and choices beside them as selectors."""
+    """Ranges, and choices as selectors."""
     from fleetcube.grid.errors import InputError
 
     between: dict[str, list[str]] = {}

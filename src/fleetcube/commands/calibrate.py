@@ -126,7 +126,7 @@ def calibrate(
         options |= {"--ranks": ranks}
         if isinstance(read, TrainingLog):
             options |= {"--of": of}
-            notes += read.said()
+            notes += read.summary_lines()
         if isinstance(read, Probe):
             options |= {"--fit": fit or None, "--of": of, "--plot": plot}
         _refuse(options, _MEASURED.get(type(read).__name__, "a CSV of step times"))

@@ -13,7 +13,7 @@ def changed_spec(
     from fleetcube.formats.read import job_at, layout_of, read_spec
     from fleetcube.tables.selectors import narrow, pairs
 
-    given = {**dict.fromkeys(without), **pairs(selectors)}  # what is sought has no one value
+    given = {**dict.fromkeys(without), **pairs(selectors)}  # the unknown has no one value
     if (job := job_at(path, given)) is not None:
         say(layout_of(job), err=True)
     spec, notes = narrow(read_spec(path, given), selectors, without)
@@ -42,7 +42,7 @@ def traffic(path: str, selectors: Sequence[str]) -> Any:
 
 
 def accounted(path: str, selectors: Sequence[str]) -> Any:
-    """What the memory of a GPU holds, at one point of a spec."""
+    """The contents of a GPU's memory, at one point of a spec."""
     from fleetcube.analysis.account import NEEDED
 
     return _at_one_point(path, selectors, lambda spec: _values(spec, NEEDED))
@@ -109,18 +109,18 @@ def changed(
 def changed_and_cut(
     path: str, selectors: Sequence[str], outputs: Sequence[str]
 ) -> tuple[Any, dict[str, Any]]:
-    """The sweep of a spec, and its point that selectors name; they change one without axes."""
+    """The sweep of a spec, and the point that selectors name; without axes they change the spec."""
     from fleetcube.formats.read import read_spec
     from fleetcube.tables.selectors import pairs
 
-    at = pairs(selectors)
-    if read_spec(path, at)["axes"]:
-        return changed(path, (), outputs), at
+    point = pairs(selectors)
+    if read_spec(path, point)["axes"]:
+        return changed(path, (), outputs), point
     return changed(path, selectors, outputs), {}
 
 
 def with_ends(cut: Any, variables: Sequence[str], *, asked: bool) -> Any:
-    """A cut of a cube with its intervals; where these were not asked for, a note says why not."""
+    """A cut of a cube with intervals; a note gives the reason for missing ones unless `asked`."""
     from fleetcube.analysis.reevaluate import with_interval
     from fleetcube.grid.errors import InputError
 

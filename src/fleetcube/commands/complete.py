@@ -34,12 +34,12 @@ def engine(command: Any) -> Any:
 
 
 def infeasible(default: str) -> Callable[[_Command], _Command]:
-    """What of points that cannot run: one option of every command."""
+    """The option for points that cannot run, the same for every command."""
     return click.option(
         "--infeasible",
         type=OneOf(("exclude", "mark", "include")),
         default=default,
-        help=f"What of points that cannot run.  [{default}]",
+        help=f"How to treat points that cannot run.  [{default}]",
     )
 
 
@@ -93,16 +93,18 @@ def selectors(ctx: click.Context, param: click.Parameter, begun: str) -> list[st
     elif not equals:
         return [f"{name}=" for name in [*_kinds(), *PHYSICS.inputs] if name.startswith(begun)]
     row = PHYSICS.inputs.get(name)
-    known = labels(name) or [str(choice).lower() for choice in (row and row.choices) or ()]
+    candidates = labels(name) or [str(choice).lower() for choice in (row and row.choices) or ()]
     before = "" if split else f"{name}="
-    return [f"{before}{each}" for each in known if each.startswith(value)]
+    return [f"{before}{each}" for each in candidates if each.startswith(value)]
 
 
 def spec_and_selectors(command: _Command) -> _Command:
-    """The arguments of a command that asks something of a spec."""
+    """The arguments of a command that analyses a spec."""
     after = click.argument("selectors", nargs=-1, shell_complete=selectors)(command)
     return click.argument("spec", type=click.Path())(after)
 
 
-def variables(what: str) -> Callable[[_Command], _Command]:
-    return click.option("-v", "--variable", multiple=True, shell_complete=quantities, help=what)
+def variables(help_text: str) -> Callable[[_Command], _Command]:
+    return click.option(
+        "-v", "--variable", multiple=True, shell_complete=quantities, help=help_text
+    )

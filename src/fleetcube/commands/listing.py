@@ -41,7 +41,7 @@ LISTING = {
 }
 
 
-MEANT = {  # words that are not commands -> commands that do what they say
+MEANT = {  # words that are not commands -> commands that a user means by them
     "init": ("new", "start", "create", "template"),
     "run": ("train", "evaluate", "eval", "sweep", "predict", "estimate"),
     "plan": ("train", "layout", "recommend", "advise", "size", "tune", "search"),
@@ -77,7 +77,9 @@ def refusal(error: click.UsageError) -> str:
     context = error.ctx
     see = f"see `{context.command_path} --help`" if context else "see `fleetcube --help`"
     if isinstance(error, click.NoSuchOption) and context:
-        options = [name for own in context.command.get_params(context) for name in own.opts]
+        options = [
+            name for parameter in context.command.get_params(context) for name in parameter.opts
+        ]
         return f"no such option {error.option_name}; {nearest(error.option_name, options, see)}"
     return f"{' '.join(error.format_message().split()).rstrip('.')}; {see}"
 
@@ -92,10 +94,10 @@ class Listed(click.Group):
         name = args[0]
         if name.startswith("-") or self.get_command(ctx, name):
             return super().resolve_command(ctx, args)
-        fits = [known for known, words in MEANT.items() if name.lower() in words]
+        fits = [candidate for candidate, words in MEANT.items() if name.lower() in words]
         fits += {".toml": ["run"], ".zarr": ["show"]}.get(name[-5:], [])
         if fits:
-            means = " or ".join(f"`fleetcube {known}`" for known in fits)
+            means = " or ".join(f"`fleetcube {candidate}`" for candidate in fits)
             raise InputError(f"no such command {name!r}; try {means}")
         near = nearest(name, self.commands, "see `fleetcube --help`")
         raise InputError(f"no such command {name!r}; {near}")

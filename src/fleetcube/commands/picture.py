@@ -25,21 +25,21 @@ def look(command: Any) -> Any:
 def looks(given: Mapping[str, Any], drawn: Mapping[str, str | None]) -> dict[str, Any]:
     """The looks given, validated before drawing; `drawn` are files by option."""
     from fleetcube.grid.errors import InputError
-    from fleetcube.presentation.pictures.picture import looking
+    from fleetcube.presentation.pictures.picture import picture_options
 
-    said = {name: value for name, value in given.items() if value is not None}
-    if said and not any(drawn.values()):
+    look_options = {name: value for name, value in given.items() if value is not None}
+    if look_options and not any(drawn.values()):
         options = " or ".join(f"{option} FILE" for option in drawn)
-        raise InputError(f"--{next(iter(said))} is for a picture; draw one: {options}")
-    with looking(**said):
-        return said
+        raise InputError(f"--{next(iter(look_options))} is for a picture; draw one: {options}")
+    with picture_options(**look_options):
+        return look_options
 
 
 @contextlib.contextmanager
-def drawing(said: Mapping[str, Any]) -> Iterator[None]:
+def drawing(look_options: Mapping[str, Any]) -> Iterator[None]:
     """Draw with these looks, and print the picture's remarks."""
-    from fleetcube.presentation.pictures.picture import looking
+    from fleetcube.presentation.pictures.picture import picture_options
 
-    with looking(**said) as chosen:
+    with picture_options(**look_options) as chosen:
         yield
     say_each([*chosen.remarks, *chosen.advice])

@@ -54,7 +54,7 @@ class _Asked(NamedTuple):
     "--kind",
     type=complete.OneOf(tuple(_NEEDED)),
     metavar="KIND",
-    help="What to draw: see above.  [curves; map with -y]",
+    help="Kind of picture: see above.  [curves; map with -y]",
 )
 @click.option(
     "-v",
@@ -107,12 +107,12 @@ def plot(
     losses    where the wall time goes along -x, stacked, with job_time above
     flips     which loss is the largest over -x and -y, the GPUs' own inefficiency
               left out; -v, repeated, names the losses to compare
-    roofline  what GPUs could reach and what they do reach, for each point of --by
+    roofline  the rates that GPUs could reach and do reach, for each point of --by
     pareto    the best points in two outputs, -x and -y
     schedule  which pipeline stage computes what, and when, in a step of one point
     topology  of a spec, not a cube: the tiers of its network, and which traffic
               crosses them
-    step      of a spec: what one step is made of, part within part
+    step      of a spec: the parts of one step, part within part
     timeline  of a spec with phases: how long each takes, and where its time goes
 
     \b
@@ -138,7 +138,7 @@ def _draw(cube: str, selectors: tuple[str, ...], asked: _Asked, path: Path) -> N
     from fleetcube.grid.store.cube import open_cube
     from fleetcube.kernels.graph.roles import REASON
     from fleetcube.presentation.pictures import kinds as plot_kinds
-    from fleetcube.presentation.pictures.picture import need
+    from fleetcube.presentation.pictures.picture import require_variables
     from fleetcube.presentation.pictures.plot import plot as draw
     from fleetcube.presentation.pictures.schedule_picture import draw_schedule
     from fleetcube.presentation.pictures.step_picture import step_boxes, step_picture
@@ -169,7 +169,7 @@ def _draw(cube: str, selectors: tuple[str, ...], asked: _Asked, path: Path) -> N
         dataset = dataset.reset_coords(REASON)
     check_variables(asked.named, [str(name) for name in dataset.data_vars])
     drawn, more = _variables(asked)
-    need(dataset, drawn)
+    require_variables(dataset, drawn)
     dataset, notes = select(dataset, selectors)
     if kind == "schedule":
         drawn = [str(name) for name in dataset.data_vars]  # with all axes

@@ -1,4 +1,4 @@
-"""`fleetcube schema`: what a spec may hold, as editors read it."""
+"""`fleetcube schema`: the JSON Schema of specs, for editors."""
 
 import json
 

@@ -70,7 +70,7 @@ def solve(
     if start is not None:
         problem["scenario"] |= {NAME: start}
     since = start_of(problem["scenario"])
-    aim = read_target(graph_of(problem["scenario"]), said := as_time(target, since))
+    aim = read_target(graph_of(problem["scenario"]), condition := as_time(target, since))
     problem["outputs"] = aim.outputs
     with progress("solving"):
         settings = Settings(engine, infeasible, threads)
@@ -86,22 +86,22 @@ def solve(
     solutions = solutions.drop_vars([*empty, *(["crossings"] if "next_above" in empty else [])])
     if solutions[unknown].size > 1 or f"nearest_{aim.of}" not in solutions:
         print_table(*table(solutions))
-    say_each(_remarks(solutions, unknown, said, aim.of), err=False)
-    if said != target:
-        say(f"{target.strip()}, started on {since}: {said}")
+    say_each(_remarks(solutions, unknown, condition, aim.of), err=False)
+    if condition != target:
+        say(f"{target.strip()}, started on {since}: {condition}")
     print_foot(solutions, [unknown])
     _check_solved(solutions, unknown)
 
 
 def _check_solved(solutions: "xarray.Dataset", unknown: str) -> None:
-    """End with a status where no point is solved, nor meets the target everywhere."""
+    """Exit with status 2 if no point is solved and none meets the target everywhere."""
     reason = solutions["unsolved_reason"]
     everywhere = str(reason.attrs["flag_meanings"]).split().index("met_everywhere")
     check_answered(solutions[unknown].notnull() | (reason == everywhere))
 
 
-def _remarks(solutions: "xarray.Dataset", unknown: str, aim: str, of: str) -> list[str]:
-    """Remarks that a reader of the table needs."""
+def _remarks(solutions: "xarray.Dataset", unknown: str, aim: str, output: str) -> list[str]:
+    """Remarks on unsolved and infeasible points."""
     from fleetcube.tables.tables import scale
 
     reason, remarks = solutions["unsolved_reason"], []
@@ -112,10 +112,12 @@ def _remarks(solutions: "xarray.Dataset", unknown: str, aim: str, of: str) -> li
     if stuck:
         remarks.append(f"{stuck} of {reason.size} points: no {unknown} that meets {aim} can run")
     unsolved -= stuck
-    if reason.size == 1 and not everywhere and f"nearest_{of}" in solutions:
-        near = [(solutions[f"nearest_{name}"], name) for name in (unknown, of)]
-        at, value = (with_unit(own.item(), str(own.attrs["units"]), name) for own, name in near)
-        remarks.append(f"no {unknown} meets {aim}: the nearest, {at}, gives {value}")
+    if reason.size == 1 and not everywhere and f"nearest_{output}" in solutions:
+        near = [(solutions[f"nearest_{name}"], name) for name in (unknown, output)]
+        nearest, value = (
+            with_unit(point.item(), str(point.attrs["units"]), name) for point, name in near
+        )
+        remarks.append(f"no {unknown} meets {aim}: the nearest, {nearest}, gives {value}")
     elif unsolved:
         remarks.append(f"{unsolved} of {reason.size} points: no {unknown} meets the target")
     if everywhere:
@@ -124,8 +126,8 @@ def _remarks(solutions: "xarray.Dataset", unknown: str, aim: str, of: str) -> li
         )
     if "infeasible_reason" in solutions.coords:
         wrong = int(((solutions["infeasible_reason"] > 0) & (reason == 0)).sum())
-        said = f"{wrong} of {reason.size} points: this {unknown} meets the target and cannot run; "
-        remarks += [said + "--infeasible exclude finds one that can"] * (wrong > 0)
+        text = f"{wrong} of {reason.size} points: this {unknown} meets the target and cannot run; "
+        remarks += [text + "--infeasible exclude finds one that can"] * (wrong > 0)
     if "next_above" in solutions:
         above = solutions["next_above"]
         least = float(above.min())

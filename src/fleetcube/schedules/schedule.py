@@ -40,10 +40,10 @@ class PlayedSchedule(SimulatedStep):
     def plot(self, path: str | Path, **look: Any) -> Any:
         """Draw the schedule into a file (.png, .pdf, .svg) and return the figure. `look` takes
         `title`, `size` and `dpi`."""
-        from fleetcube.presentation.pictures.picture import looking
+        from fleetcube.presentation.pictures.picture import picture_options
         from fleetcube.presentation.pictures.schedule_picture import draw_schedule
 
-        with looking(**look):
+        with picture_options(**look):
             return draw_schedule(self, Path(path))
 
 

@@ -58,7 +58,7 @@ from fleetcube.scenario import auto, dates
 from fleetcube.tables import theme
 from fleetcube.tables.tables import check_new, counted, scale
 
-from .still import parts
+from .static_html import parts
 
 MOST_CHOICES = 128  # of labels, options and points of axes that set several inputs
 MOST_BYTES = 1_000_000  # of a page: mail programs do not open more

@@ -58,13 +58,13 @@ def plot(
     if best is not None and (best not in SENSES or y is not None):
         raise InputError(f"best = {best!r}: give 'min' or 'max', for curves")
     cube, variable, ends, family = chosen(cube, name, x, y)
-    figure, axes = picture.blank(4.8)
+    figure, axes = picture.new_figure(4.8)
     if y is None:
         _curves(figure, axes, cube, variable, x, family, ends, best)
     else:
         _map(figure, axes, cube, variable, x, y)
     axes.set_xlabel(picture.heading(cube[x]))
-    picture.headed(figure, picture.title(cube, variable))
+    picture.add_title(figure, picture.title(cube, variable))
     return picture.saved(figure, path, cube)
 
 
@@ -76,7 +76,7 @@ def chosen(
         raise InputError(f"x and y are both {x!r}; choose two axes, or leave y out for curves")
     if name == REASON and name in cube.coords:
         cube = cube.reset_coords(name)
-    picture.need(cube, [name])
+    picture.require_variables(cube, [name])
     cube, ends = _with_ends(picture.cut(cube, [x, y]), name, [x] if y is None else [x, y])
     variable = cube[name]
     for axis in (x, y):
@@ -157,7 +157,7 @@ def _curves(
     if family:
         head = picture.heading(variable[family])
         head += f"\n({len(named)} of {len(rows)} named)" if len(named) < len(rows) else ""
-        picture.beside(figure, title=head)
+        picture.legend_right(figure, title=head)
     elif bad.any() or banded:
         axes.legend(fontsize=8)
     axes.set_ylabel(name)
@@ -446,7 +446,7 @@ def regions(
         for k in present
     ]
     handles += _absent(axes, points, bad, known)
-    picture.beside(figure, handles=[*handles, *lines], title=head)
+    picture.legend_right(figure, handles=[*handles, *lines], title=head)
     if present:
         cmap = colors.ListedColormap([palette.get(k, "black") for k in range(len(names))])
         shown = np.ma.masked_array(codes, ~known)
