@@ -90,10 +90,10 @@ def _formulas(plan: Plan) -> dict[str, str]:
     sources: dict[str, list[str]] = {}
     for name in sorted(formulas):
         for formula in formulas[name]:
-            made = isinstance(formula, Made)
-            label = name if made or formula.__name__ == name else f"{name}.{formula.__name__}"
+            derived = isinstance(formula, Made)
+            label = name if derived or formula.__name__ == name else f"{name}.{formula.__name__}"
             texts = sources.setdefault(f"formula.{label}", [])  # several if generated
-            texts += [repr(formula)] if made else []
+            texts += [repr(formula)] if derived else []
             texts += map(source_of, dependencies(formula))
             texts += map(repr, map(read, definitions(formula)))  # including what docstrings inherit
     used = {name for every in formulas.values() for each in every for name in parameters(each)}

@@ -42,7 +42,7 @@ SOURCE = "the chain rule, on the formulas of the quantity"
 class Derivative:
     name: str
     kind: str
-    of: str
+    output: str
     wrt: str
     unit: str = ""  # of the quantity over that of the input; 1 for elasticities
     option: None = None
@@ -50,11 +50,11 @@ class Derivative:
     @property
     def doc(self) -> Doc:
         meaning = {
-            "d": f"Derivative of {self.of} with respect to {self.wrt}",
-            "dln": f"Elasticity of {self.of}: relative change over that of {self.wrt}",
-            "delta": f"Slope of {self.of} between the whole {self.wrt} below and above",
-            "deltaln": f"Relative change of {self.of} over that of {self.wrt}, between the whole "
-            "numbers below and above",
+            "d": f"Derivative of {self.output} with respect to {self.wrt}",
+            "dln": f"Elasticity of {self.output}: relative change over that of {self.wrt}",
+            "delta": f"Slope of {self.output} between the whole {self.wrt} below and above",
+            "deltaln": f"Relative change of {self.output} over that of {self.wrt}, between the "
+            "whole numbers below and above",
         }[self.kind]
         return Doc(f"{meaning}.", self.name, {}, self.unit, "", {}, "", SOURCE, "")
 
@@ -150,25 +150,25 @@ class Differentiator:
         exact: dict[str, dict[str, None]] = {}
         for slope in wanted:
             if slope.kind in ("d", "dln"):
-                exact.setdefault(slope.of, {})[slope.wrt] = None
+                exact.setdefault(slope.output, {})[slope.wrt] = None
         for of, inputs in exact.items():
             self._totals_of(of, frozenset(inputs))
         for slope in wanted:
             if slope.kind in ("d", "dln"):
-                self._exact(slope, frozenset(exact[slope.of]))
+                self._exact(slope, frozenset(exact[slope.output]))
             else:
                 self._between(slope)
         return self.made
 
     def _exact(self, slope: Derivative, inputs: frozenset[str]) -> None:
-        total = self._totals_of(slope.of, inputs).get(slope.wrt, 0.0)
-        name = name_of("d", slope.of, slope.wrt)
+        total = self._totals_of(slope.output, inputs).get(slope.wrt, 0.0)
+        name = name_of("d", slope.output, slope.wrt)
         if name not in self.made:
             self.made[name] = Chain(((total, 1.0),) if total != 0.0 else ())
         if slope.kind == "dln" and total == 0.0:
             self.made[slope.name] = Chain(())
         elif slope.kind == "dln":
-            self.made[slope.name] = Renamed(elasticity, (name, slope.wrt, slope.of))
+            self.made[slope.name] = Renamed(elasticity, (name, slope.wrt, slope.output))
 
     def _reaching(self, inputs: frozenset[str]) -> frozenset[str]:
         """The names that depend on any of some inputs, the inputs included."""
@@ -245,11 +245,11 @@ class Differentiator:
     # Differences between whole numbers
 
     def _between(self, slope: Derivative) -> None:
-        if slope.of not in self._reaching(frozenset([slope.wrt])):
+        if slope.output not in self._reaching(frozenset([slope.wrt])):
             self.made[slope.name] = Chain(())
             return
         sides = self._neighbours(slope.wrt)
-        ends = [self._moved(slope.of, slope.wrt, side) for side in sides]
+        ends = [self._moved(slope.output, slope.wrt, side) for side in sides]
         formula = difference if slope.kind == "delta" else log_difference
         self.made[slope.name] = Renamed(formula, (*sides, *ends))
 

@@ -269,7 +269,7 @@ def _causes(scenario: Mapping[str, Any], time: float, step: float) -> tuple[Caus
     plan = Evaluation(scenario, {}, [STEP])._plan("numpy")
     numbers = frozen(plan)[1]
     known: dict[str, tuple[float, float, bool]] = {}
-    if plan.problem.found:
+    if plan.problem.inferred:
         posterior, cell = pooled.posterior(), auto.cell_of(stated_inputs(scenario))
         deviations = np.linalg.norm(posterior.at(cell)[1], axis=1).tolist()
         known = {

@@ -80,7 +80,7 @@ def extrapolation_error(
     """How free sizes widen the interval (None: not at all); the problem without its factor."""
     sizes = tuple(name for name in free if auto.span(name))
     reading = [of for of in outputs if FACTOR in reached(plan, [of])]
-    if not (sizes and reading and problem.per_decade) or FACTOR not in problem.found.difference(
+    if not (sizes and reading and problem.per_decade) or FACTOR not in problem.inferred.difference(
         free
     ):
         return problem, None
@@ -106,7 +106,7 @@ def extrapolation_error(
 
 def remarks(problem: Problem, answers: Mapping[str, Array]) -> list[str]:
     """Where answers are outside the published steps, a line each."""
-    if problem.per_decade is None or FACTOR not in problem.found:
+    if problem.per_decade is None or FACTOR not in problem.inferred:
         return []
     found = [line for name, at in answers.items() for line in auto.outside(name, at.reshape(-1))]
     if found and _by_phase(problem):

@@ -90,7 +90,7 @@ _HELD = "efficiencies stay as calibrated here; a run with another value calibrat
 
 def is_held(plan: Plan, name: str) -> bool:
     """Whether auto's coefficients, held constant, would change with the input."""
-    return bool(plan.problem.found) and without_phase(name) in TOLD_BY
+    return bool(plan.problem.inferred) and without_phase(name) in TOLD_BY
 
 
 def check_quantity(graph: Graph, name: Any) -> str:
@@ -168,7 +168,7 @@ def derivatives(
         if values is not target:
             target[...] = values.reshape([plan.sizes[dim] if dim in own else 1 for dim in order])
     coords: dict[str, Any] = coordinates(plan, wanted)
-    coords["output"] = [row[0].of for row in rows]
+    coords["output"] = [row[0].output for row in rows]
     coords["input"] = [slope.wrt for slope in rows[0]]
     coords["kind"] = (
         "input",

@@ -204,7 +204,7 @@ def _drawn(
     check_count("seed", seed, 0)
     columns = sobol_points(samples, len(known), seed).T
     drawn = zip(known, columns, strict=True)
-    numbers = {name: known[name].at(u) for name, u in drawn if kept is None or name in kept}
+    numbers = {name: known[name].quantile(u) for name, u in drawn if kept is None or name in kept}
     axis = Axis(DRAW, np.arange(samples), numbers)
     return sweep.replace(axes={**sweep.spec["axes"], DRAW: axis}, outputs=names)
 

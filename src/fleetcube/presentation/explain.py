@@ -77,7 +77,10 @@ def explain(name: str | None = None, graph: Any = (), **options: Any) -> Explana
     elif slope := derivative(graph, name):
         lines = [f"{name} [{_unit(slope.unit)}]", "", *_wrapped(slope.doc.summary)]
         lines += ["", *_wrapped("Exact, by the chain rule; docs/gradients.md lists the kinks.")]
-        lines += ["", f"See `fleetcube explain {slope.of}` and `fleetcube explain {slope.wrt}`."]
+        lines += [
+            "",
+            f"See `fleetcube explain {slope.output}` and `fleetcube explain {slope.wrt}`.",
+        ]
     elif not graph.roles.labels:
         near = nearest(written, [*graph.inputs, *graph.quantities])
         raise InputError(f"{shown(written)} is neither an input nor a quantity; {near}")

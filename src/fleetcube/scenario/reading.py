@@ -61,7 +61,7 @@ def resolve(
         phases=job,
         phased=phased,
         remarks=tuple(dict.fromkeys(made.remarks)),
-        found=made.inferred,
+        inferred=made.inferred,
         notes={**notes, **_notes(made, counted)},
         by_value=hardware.COUNTED if torus.rows or counted.rows else frozenset(),
         per_decade=made.per_decade,
