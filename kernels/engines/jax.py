@@ -66,10 +66,12 @@ class _Step:
         functions = {name: binding().bind(formula) for name, formula in self.formulas}
 
         def values(cut: Mapping[str, Any], others: Mapping[str, Any]) -> list[Any]:
-            known = {**cut, **others}
+            values_by_name = {**cut, **others}
             for name, formula in self.formulas:
-                known[name] = functions[name](*[known[p] for p in parameters(formula)])
-            return [_dense(known[name], self.ndim) for name in self.wanted]
+                values_by_name[name] = functions[name](
+                    *[values_by_name[p] for p in parameters(formula)]
+                )
+            return [_dense(values_by_name[name], self.ndim) for name in self.wanted]
 
         if self.axis is None:
             return values
@@ -167,10 +169,10 @@ def evaluate(steps: Any, operands: Any, outs: Mapping[str, Array]) -> dict[str, 
     import jax
 
     widened = steps[0].single and any(out.dtype == np.float64 for out in outs.values())
-    here = stays() and not widened
-    kinds = tuple((out.shape, out.dtype.name) for out in outs.values()) if here else ()
+    on_host = stays() and not widened
+    kinds = tuple((out.shape, out.dtype.name) for out in outs.values()) if on_host else ()
     memory = [_memory_of(out) for out in outs.values()]
-    if here and all(memory) and sum(out.nbytes for out in outs.values()) >= WORTH:
+    if on_host and all(memory) and sum(out.nbytes for out in outs.values()) >= WORTH:
         # in a thread: Ctrl-C between a program and its results would free the memory under NumPy
         with ThreadPoolExecutor(1) as thread:
             if thread.submit(_write, steps, operands, kinds, memory).result():
@@ -179,7 +181,7 @@ def evaluate(steps: Any, operands: Any, outs: Mapping[str, Array]) -> dict[str, 
         values = [v.block_until_ready() for v in _program(steps, kinds)((), operands)]
     arrays = {}
     for (name, out), value in zip(outs.items(), values, strict=True):
-        if here and not out.flags.writeable:
+        if on_host and not out.flags.writeable:
             arrays[name] = np.asarray(_Memory(value))
             continue
         arrays[name] = out if out.flags.writeable else np.empty(out.shape, out.dtype)

@@ -71,7 +71,7 @@ def run(job: Job, threads: int) -> None:
 def run_if_compiled(job: Job, threads: int) -> bool:
     """Fill the job's outputs if the kernel is compiled already; returns whether it was."""
     call = _call(job)
-    kernel = _found(call.key)
+    kernel = _ready_kernel(call.key)
     if kernel is not None:
         _walk(call, kernel, threads)
     return kernel is not None
@@ -194,7 +194,7 @@ def _tasks(split: Split, threads: int) -> list[tuple[int, int, int, int]]:
 def _kernel(key: Key) -> Any:
     """A compiled kernel; one thread at a time compiles."""
     with _compile_lock:
-        kernel = _found(key)
+        kernel = _ready_kernel(key)
         if kernel is None:
             kernel = _ready[key] = _compiled(*key)
             while len(_ready) > KEPT:
@@ -202,7 +202,7 @@ def _kernel(key: Key) -> Any:
         return kernel
 
 
-def _found(key: Key) -> Any:
+def _ready_kernel(key: Key) -> Any:
     kernel = _ready.get(key)
     with contextlib.suppress(KeyError):  # another thread may have dropped it
         _ready.move_to_end(key)
@@ -225,11 +225,11 @@ def _compiled(
     how = "read from the cache" if was_kept else "compiled"
     names, seconds = ", ".join(name for name, _ in outs), time.perf_counter() - begun
     log.info("kernel of %s %s in %.2f s", names, how, seconds)
-    own = loops.address() if " apply(" in source else 0
+    loop_table = loops.address() if " apply(" in source else 0
 
     def kernel(task: Sequence[int], given: Sequence[int]) -> None:
         room = np.empty(size + LINE)  # of this thread, from a line of the cache on
-        call(own, *task, *given, -(-room.ctypes.data // LINE) * LINE)
+        call(loop_table, *task, *given, -(-room.ctypes.data // LINE) * LINE)
 
     return kernel
 

@@ -456,8 +456,8 @@ def layer_time(
     """
     attention = (1 + attention_backward_ratio) * attention_core_time
     computing = layer_passes_time + attention + (layer_recompute_time + state_recompute_time)
-    beside = layer_overhead_time + cast_time + (2 + expert_recompute_passes) * routing_time
-    return computing + beside
+    overheads = layer_overhead_time + cast_time + (2 + expert_recompute_passes) * routing_time
+    return computing + overheads
 
 
 def logits_time(

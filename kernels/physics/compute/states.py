@@ -202,10 +202,10 @@ def delta_state_recompute_flops_per_token(
     Source: Yang et al. 2024 (Gated DeltaNet), arXiv:2412.06464, and its kernel in
         fla/ops/gated_delta_rule/chunk.py (chunk_gated_delta_rule_bwd)
     """
-    kept = kimi_state_recompute_flops_per_token(
+    state_flops = kimi_state_recompute_flops_per_token(
         linear_heads, linear_state_size, linear_chunk_size, linear_head_size
     )
-    return kept + 4 * linear_heads * linear_chunk_size * linear_state_size
+    return state_flops + 4 * linear_heads * linear_chunk_size * linear_state_size
 
 
 @alternative("state_recompute_time", linear_attention=KINDS, off=0.0)

@@ -198,8 +198,10 @@ def staged_held_parameters(
     Source: Narayanan et al. 2021 (SC21), section 3.3; Lepikhin et al. 2020 (GShard),
         arXiv:2006.16668, section 3.1
     """
-    own = stage_routed_parameters / expert_parallel * (tensor_parallel / expert_tensor_parallel)
-    return (stage_shared_parameters + own) / tensor_parallel
+    routed_shard = (
+        stage_routed_parameters / expert_parallel * (tensor_parallel / expert_tensor_parallel)
+    )
+    return (stage_shared_parameters + routed_shard) / tensor_parallel
 
 
 @alternative("sharded_parameters", stage_split=False)
@@ -426,5 +428,5 @@ def near_memory_limit(memory_per_gpu, memory_error_factor, hbm_capacity):
     least = memory_per_gpu / memory_error_factor
     most = memory_per_gpu * memory_error_factor
     near = where((least <= hbm_capacity) & (hbm_capacity < most), 1.0, 0.0)
-    known = memory_per_gpu + hbm_capacity
-    return where(known == known, near, np.nan)
+    operands = memory_per_gpu + hbm_capacity
+    return where(operands == operands, near, np.nan)

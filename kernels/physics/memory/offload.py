@@ -276,6 +276,6 @@ def layers_activation_offload_reason(
     """
     again = matrix_recompute_passes + attention_recompute_passes
     fits = (pipeline_parallel <= 1) & (again == 0) & (offloaded_layers < layers)
-    known = pipeline_parallel + again + offloaded_layers + layers
+    operands = pipeline_parallel + again + offloaded_layers + layers
     reason = where(fits, 0.0, reasons.ACTIVATION_OFFLOAD_DOES_NOT_FIT)
-    return where(known == known, reason, np.nan)
+    return where(operands == operands, reason, np.nan)

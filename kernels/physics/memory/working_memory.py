@@ -37,8 +37,10 @@ def expert_layer_parameters(
 
     Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1
     """
-    here = experts / expert_parallel * (tensor_parallel / expert_tensor_parallel) + shared_experts
-    return (attention_parameters_per_layer + here * expert_parameters) / tensor_parallel
+    local_experts = (
+        experts / expert_parallel * (tensor_parallel / expert_tensor_parallel) + shared_experts
+    )
+    return (attention_parameters_per_layer + local_experts * expert_parameters) / tensor_parallel
 
 
 row(

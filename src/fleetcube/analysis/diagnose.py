@@ -271,7 +271,7 @@ def _causes(scenario: Mapping[str, Any], time: float, step: float) -> tuple[Caus
     known: dict[str, tuple[float, float, bool]] = {}
     if plan.problem.inferred:
         posterior, cell = pooled.posterior(), auto.cell_of(stated_inputs(scenario))
-        deviations = np.linalg.norm(posterior.at(cell)[1], axis=1).tolist()
+        deviations = np.linalg.norm(posterior.coefficients_of(cell)[1], axis=1).tolist()
         known = {
             s.input: (s.scale, deviations[s.place], s.is_share) for s in posterior.settings(cell)
         }

@@ -44,7 +44,7 @@ def with_catalog(
             if not carries and not (labels and kind == "node"):  # whose parts may be replaced
                 return label
             made = linked(entry := record(kind, own), labels)
-            return FileLabel.of(label, made) if carries or made is not entry else label
+            return FileLabel.from_record(label, made) if carries or made is not entry else label
 
         scenario, axes = _with_labels(scenario, carried), _with_labels(axes, carried)
     except CatalogError as error:

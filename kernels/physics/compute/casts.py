@@ -1,4 +1,4 @@
-"""What a layer spends beside its products: casts to few bits, and sums of gradients."""
+"""Casts of a layer to few bits, and sums of its gradients: its time outside of products."""
 
 import numpy as np
 
@@ -153,8 +153,8 @@ def nvfp4_cast_time(
     Source: NVIDIA 2025 (NVFP4), arXiv:2509.25149; TransformerEngine,
         transformer_engine/pytorch/csrc/quantizer.cpp (NVFP4Quantizer::quantize_impl)
     """
-    kept = 3 * sixteen_bit_layers_share * bytes_per_element
-    moved = 2 * bytes_per_element + quantised_weight_bytes - kept
+    sixteen_bit_bytes = 3 * sixteen_bit_layers_share * bytes_per_element
+    moved = 2 * bytes_per_element + quantised_weight_bytes - sixteen_bit_bytes
     return microbatch_tokens * cast_width * moved / reached_hbm_bandwidth
 
 
@@ -239,5 +239,5 @@ def routed_gradient_sum_time(
         gemm_efficiency,
         reached_hbm_bandwidth,
     )
-    here = experts / expert_parallel * expert_parameters / expert_tensor_parallel
-    return expert_layers / layers * here * wait
+    local_parameters = experts / expert_parallel * expert_parameters / expert_tensor_parallel
+    return expert_layers / layers * local_parameters * wait
