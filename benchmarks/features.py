@@ -68,8 +68,8 @@ def compare(sizes: tuple[int, ...], rounds: int) -> list[Row]:
             say(f"features: {task}")
             for way in ways.values():
                 way()
-            taken = interleave(ways, rounds)
-            rates = {tool: points / median(seconds) for tool, seconds in taken.items()}
+            times = interleave(ways, rounds)
+            rates = {tool: points / median(seconds) for tool, seconds in times.items()}
             rows.append({"asked": task, "points": points, **rates})
     return rows
 

@@ -77,21 +77,21 @@ def factored(points: int) -> Sweep:
 
 def drawn(points: int) -> Sweep:
     random = np.random.default_rng(0)
-    known = {
+    values = {
         "inter_node_bandwidth": 5e10,
         "intra_node_bandwidth": 4e11,
         "peak_flops_bf16": 1e15,
         "data_parallel_overlap": 0.5,
     }
     names = (
-        *known,
+        *values,
         *("gpu_mttf", "nic_mttf", "psu_mttf", "detection_time", "drain_time", "provision_time"),
         *("reinit_time", "checkpoint_write_bandwidth", "checkpoint_read_bandwidth"),
         *("checkpoint_bytes_per_parameter", "flops_efficiency", "inter_node_latency"),
         "intra_node_latency",
     )
     inputs = {
-        name: known.get(name, INPUTS[name].default) * random.uniform(0.7, 1.3, points)
+        name: values.get(name, INPUTS[name].default) * random.uniform(0.7, 1.3, points)
         for name in names
     }
     inputs["n_gpus"] = np.exp(random.uniform(np.log(64), np.log(16384), points))
@@ -109,28 +109,30 @@ def compare(name: str, sweep: Sweep, rounds: int) -> list[Row]:
     evaluate, reverse = dense_jax(sweep, OF, inputs)
     slopes = [derivative_of(sweep.graph, OF, name, elasticity=False).name for name in inputs]
     exact = {engine: sweep.with_outputs(slopes) for engine in ("auto", "jax")}
-    kept = {
+    results = {
         engine: derivatives.evaluate(settings=Settings(engine))
         for engine, derivatives in exact.items()
     }
-    differences, error = _differences(sweep, inputs, kept["auto"])
+    differences, error = _differences(sweep, inputs, results["auto"])
     contenders: dict[str, Callable[[], object]] = {
         "JAX, job_time alone": evaluate,
         "fill of the gradient arrays": lambda: arrays.fill(1.0),
         f"fleetcube, {exact['auto']._plan().engine}": lambda: exact["auto"].evaluate(
-            out=kept["auto"]
+            out=results["auto"]
         ),
-        "fleetcube, jax": lambda: exact["jax"].evaluate(out=kept["jax"], settings=Settings("jax")),
+        "fleetcube, jax": lambda: exact["jax"].evaluate(
+            out=results["jax"], settings=Settings("jax")
+        ),
         "JAX's own reverse mode": reverse,
     }
     for contender in contenders.values():
         contender()
-    taken = interleave(contenders, rounds)
-    taken["central differences"] = [differences]
-    alone, fill = taken["JAX, job_time alone"], taken["fill of the gradient arrays"]
+    times = interleave(contenders, rounds)
+    times["central differences"] = [differences]
+    alone, fill = times["JAX, job_time alone"], times["fill of the gradient arrays"]
     limit = [AT_MOST * alone_s + fill_s for alone_s, fill_s in zip(alone, fill, strict=True)]
     rows: list[Row] = []
-    for contender, seconds in taken.items():
+    for contender, seconds in times.items():
         row: dict[str, Any] = {
             "grid": name,
             "points": sweep.points,
@@ -228,22 +230,22 @@ def solving(points: int, for_: str, target: str, rounds: int) -> Row:
     search = Solver(sweep._plan().problem, for_, aim, None, "auto")
     dims = tuple(search.plan.sizes)
     tile = search.plan.whole(dims)
-    at = np.full(search.plan.shape(dims), float(search.grid[len(search.grid) // 2]))
+    guess = np.full(search.plan.shape(dims), float(search.grid[len(search.grid) // 2]))
     contenders: dict[str, Callable[[], object]] = {
-        "evaluation": lambda: search.evaluate(tile, at, aim.outputs, 2),
+        "evaluation": lambda: search.evaluate(tile, guess, aim.outputs, 2),
         "solve": lambda: solve_spec(sweep.spec, for_, aim, None, False, Settings(threads=2)),
     }
     answer: Any = contenders["solve"]()
     contenders["evaluation"]()
-    taken = interleave(contenders, rounds)
-    times = ratio(taken["solve"], taken["evaluation"])
+    seconds = interleave(contenders, rounds)
+    times = ratio(seconds["solve"], seconds["evaluation"])
     level = aim.level
     return {
         "sought": f"{for_} at {target}",
         "points": int(answer[for_].size),
         "solved": int((answer["unsolved_reason"] == 0).sum()),
-        "seconds": median(taken["solve"]),
-        "evaluation": median(taken["evaluation"]),
+        "seconds": median(seconds["solve"]),
+        "evaluation": median(seconds["evaluation"]),
         "evaluations": times,
         "at_most": MOST_EVALUATIONS,
         "met": times <= MOST_EVALUATIONS,
