@@ -80,7 +80,7 @@ def fused_jax(sweep: Sweep, then: Callable[[Any], Any] = lambda outs: outs) -> C
 def dense_jax(
     sweep: Sweep, wanted: str, inputs: Sequence[str]
 ) -> tuple[Callable[[], Any], Callable[[], Any]]:
-    """JAX on arrays wanted the whole grid: an output, and its gradient by reverse mode."""
+    """JAX on arrays of the whole grid: an output, and its gradient by reverse mode."""
     jax: Any = importlib.import_module("jax")
     plan = sweep._plan("jax")
     (case,) = plan.cases

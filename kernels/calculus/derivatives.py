@@ -132,7 +132,7 @@ Terms = list[tuple[str | float, str | float]]
 
 
 class Differentiator:
-    """Adds derivatives to the ordered formulas of one case; `made` collects the new formulas."""
+    """Adds derivatives to the ordered formulas of one case; `derived` collects the new formulas."""
 
     def __init__(
         self,

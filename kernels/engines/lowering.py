@@ -213,7 +213,9 @@ class _Function:
         return self._emitted("i64", f"bitcast double {number[1]} to i64")[1]
 
     def _of_bits(self, instruction: str) -> Value:
-        return self._emitted("double", f"bitcast i64 {self._made('i64', instruction)[1]} to double")
+        return self._emitted(
+            "double", f"bitcast i64 {self._emitted('i64', instruction)[1]} to double"
+        )
 
     def _apply(self, loops: Value, which: Value, source: Value, into: Value, size: Value) -> Value:
         """target[:size] = f(source[:size]), f one of `LOOPS`, whose code is at an address."""
