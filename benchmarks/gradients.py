@@ -20,7 +20,7 @@ from .measure import interleave, ratio, say
 from .peers.contenders import dense_jax
 from .tables import Row, Table
 
-OF = "job_time"
+OUTPUT = "job_time"
 AT_MOST = 4.0  # JAX evaluations, or fills of the gradients
 MOST_EVALUATIONS = 30.0
 STEP = 1e-6  # relative step of central differences
@@ -72,7 +72,7 @@ def factored(points: int) -> Sweep:
         "gpu_mttf": np.geomspace(2e7, 1e9, size),
         "inter_node_bandwidth": np.geomspace(1e10, 1e11, size),
     }
-    return Sweep(SCENARIO, axes, [OF])
+    return Sweep(SCENARIO, axes, [OUTPUT])
 
 
 def drawn(points: int) -> Sweep:
@@ -96,18 +96,18 @@ def drawn(points: int) -> Sweep:
     }
     inputs["n_gpus"] = np.exp(random.uniform(np.log(64), np.log(16384), points))
     return Sweep(
-        SCENARIO, {"point": coupled_axis(PHYSICS, "point", np.arange(points), inputs)}, [OF]
+        SCENARIO, {"point": coupled_axis(PHYSICS, "point", np.arange(points), inputs)}, [OUTPUT]
     )
 
 
 def compare(name: str, sweep: Sweep, rounds: int) -> list[Row]:
     """Rows for JAX's evaluation, a fill, each engine's gradient, JAX's, and finite differences."""
     say(f"gradients: {name}")
-    inputs = continuous(sweep._plan(), [OF])
+    inputs = continuous(sweep._plan(), [OUTPUT])
     shape = tuple(sweep._sizes.values())
     arrays = np.empty((len(inputs), *shape))
-    evaluate, reverse = dense_jax(sweep, OF, inputs)
-    slopes = [derivative_of(sweep.graph, OF, name, elasticity=False).name for name in inputs]
+    evaluate, reverse = dense_jax(sweep, OUTPUT, inputs)
+    slopes = [derivative_of(sweep.graph, OUTPUT, name, elasticity=False).name for name in inputs]
     exact = {engine: sweep.with_outputs(slopes) for engine in ("auto", "jax")}
     results = {
         engine: derivatives.evaluate(settings=Settings(engine))
@@ -162,11 +162,11 @@ def _differences(sweep: Sweep, inputs: Sequence[str], exact: Any) -> tuple[float
                 break
             near.evaluate()
             start = time.perf_counter()
-            ends.append((near.evaluate()[OF], step))
+            ends.append((near.evaluate()[OUTPUT], step))
             seconds += time.perf_counter() - start
         if len(ends) == 2:
             slope = (ends[0][0] - ends[1][0]) / (ends[0][1] - ends[1][1])
-            true = exact[f"d_{OF}_d_{name}"]
+            true = exact[f"d_{OUTPUT}_d_{name}"]
             errors.append(np.abs(slope / true.where(true != 0) - 1).values.ravel())
     every = np.concatenate(errors)
     return seconds, float(np.nanmedian(every))
@@ -184,7 +184,7 @@ def moved(sweep: Sweep, problem: Any, name: str, sign: int) -> tuple[Sweep | Non
             row = axis.numbers[name] * (factor - 1)
             step = xarray.DataArray(row, {axis.name: axis.labels}, axis.name)
             axes[axis.name] = type(axis)(axis.name, axis.labels, moved)
-            return Sweep(sweep.spec["scenario"], axes, [OF]), step  # type: ignore[arg-type]
+            return Sweep(sweep.spec["scenario"], axes, [OUTPUT]), step  # type: ignore[arg-type]
     value = problem.constants.get(name, INPUTS[name].default)
     if value is None or not np.isfinite(value):
         return None, None
@@ -192,7 +192,7 @@ def moved(sweep: Sweep, problem: Any, name: str, sign: int) -> tuple[Sweep | Non
     if not INPUTS[name].low <= value + off <= INPUTS[name].high:
         return None, None
     scenario = {**sweep.spec["scenario"], name: value + off}  # type: ignore[dict-item]
-    return Sweep(scenario, axes, [OF]), off
+    return Sweep(scenario, axes, [OUTPUT]), off
 
 
 def run_solving(quick: bool = False) -> Table:
@@ -225,7 +225,7 @@ def solving(points: int, for_: str, target: str, rounds: int) -> Row:
         axes["provision_time"] = np.geomspace(60, 3600, size)
         axes["n_gpus"] = np.geomspace(1024, 16384, size)
         scenario["inter_node_bandwidth"] = "50 GB/s"
-    sweep = Sweep(scenario, axes, [OF])
+    sweep = Sweep(scenario, axes, [OUTPUT])
     aim = read_target(sweep.graph, target)
     search = Solver(sweep._plan().problem, for_, aim, None, "auto")
     dims = tuple(search.plan.sizes)

@@ -38,7 +38,7 @@ _FACTS: dict[str, str | type] = {
     "slice_shapes": str,  # 2x2x1 and so on; 4ix4jx4k are all multiples of 4
     "fabric": str,  # that of a node's own network cards
     "version": str,
-    # Of software: what it has, what of that with pipeline stages, which counts its inputs divide,
+    # Of software: what it has, also with pipeline stages, which counts its inputs divide,
     # what it does by default
     **dict.fromkeys(("has", "pipelined", "divides", "own"), dict),
     "jobs": list,  # of a calibration's steps: models and clusters, and the factors of each
@@ -108,7 +108,7 @@ KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 FITTED = "calibration"
-# What tells the cluster and the model of a calibration's jobs, and what it says of each
+# Keys of the cluster and the model of a calibration's jobs, and of each job
 CLUSTER, SHAPE = ("node", "gpu", "fabric"), ("layers", "hidden_size", "vocab_size", "experts")
 _FACTORS = ("step_time_factor", "error_factor")
 _MOST_JOBS = 100

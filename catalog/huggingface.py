@@ -52,7 +52,7 @@ _ORIGINAL = (
 )
 _NEEDED = ("layers", "hidden_size", "attention_heads", "vocab_size")
 
-# What files leave out, by model_type, in their words: defaults of the configuration classes, where
+# Fields that files leave out, by model_type: defaults of the configuration classes, where
 # embeddings are untied unless said. A type that is not here is read as of no class, with a remark.
 _TIED = {"tie_word_embeddings": True}
 _FULL = {"use_sliding_window": False}
@@ -207,7 +207,7 @@ def read(text: str) -> dict[str, Any]:
 
 
 def _kinds(fields: "_Fields", counts: dict[str, Any]) -> list[str]:
-    """What each layer is, in the file's words; empty where it does not say."""
+    """The kind of each layer, in the file's words; empty where it does not say."""
     types = fields.row("layer_types layers_block_type", str)
     flags = fields.row("attn_type_list decoder_attention_types", int)
     full = {*(fields.row("attn_layer_indices", int) or ())}

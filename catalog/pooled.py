@@ -2,7 +2,7 @@
 
 A cell is software, layers, GPU and precision. Coefficients are ceiling x link(start + effects of
 groups), as in decision 35; groups without measured steps add the spread of their level. All steps
-of a job, one model on one cluster, have a factor in common beside these, whose spread is known.
+of a job, one model on one cluster, share a further factor of known spread.
 """
 
 import functools

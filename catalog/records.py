@@ -60,7 +60,7 @@ _NONE = Record(
     "keeps auto from being found where a scenario names no calibration",
     MappingProxyType({}),
 )
-_FOUND = {AUTO: _AUTO, NONE: _NONE}
+_INFERRED_OR_NONE = {AUTO: _AUTO, NONE: _NONE}
 
 
 def kind(name: str) -> Mapping[str, Record]:
@@ -79,8 +79,8 @@ def record(kind_name: str, label: Any) -> Record:
 
     Raises CatalogError, with the nearest label, for an unknown one.
     """
-    if kind_name == FITTED and isinstance(label, str) and label in _FOUND:
-        return _FOUND[label]
+    if kind_name == FITTED and isinstance(label, str) and label in _INFERRED_OR_NONE:
+        return _INFERRED_OR_NONE[label]
     if isinstance(label, FileLabel):
         return label.record
     if is_path(kind_name, label):
@@ -142,7 +142,7 @@ def own_labels(paths: Iterable[str]) -> dict[tuple[str, str], FileLabel]:
         for (kind_name, label), entry in file.records.items():
             which = kind_name, label
             replaced = _current(kind_name).get(label)
-            if kind_name == FITTED and label in _FOUND:
+            if kind_name == FITTED and label in _INFERRED_OR_NONE:
                 raise CatalogError(f"{kind_name} {label!r} of {file} is fleetcube's; rename it")
             if which in labels:
                 first = labels[which].record.origin

@@ -20,7 +20,7 @@ class InputError(ValueError):
         super().__init__(one_line(message))
 
 
-# What needs a package that is not always installed, and the extra that brings it
+# Features that need a package that is not always installed, and its extra
 _EXTRAS = {
     "SALib": ("global sensitivity needs", "sens"),
     "distributed": ("Dask needs", "distributed"),

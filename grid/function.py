@@ -13,7 +13,7 @@ from ..catalog.units import carried
 from ..kernels.calculus.derivatives import derivative, name_of, quantity, unit_of
 from ..kernels.calculus.phased_formulas import without_phase
 from ..kernels.engines import javascript, scalar
-from ..kernels.engines.jax import KEPT
+from ..kernels.engines.jax import MOST_PROGRAMS
 from ..kernels.engines.job import Job, threads_for
 from ..kernels.engines.program import Program, fold
 from ..kernels.graph.bind import definitions
@@ -400,7 +400,7 @@ class Gradient(Function[dict[str, Any]]):
         return dict(zip(self.function.outputs, by_output, strict=True))
 
 
-@functools.lru_cache(KEPT)
+@functools.lru_cache(MOST_PROGRAMS)
 def _jitted(function: Function[Any]) -> Any:
     """The JAX-compiled function, shared for as long as the function is in use."""
     from ..kernels.engines.traceable import jitted

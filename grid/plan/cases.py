@@ -39,7 +39,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Phase:
-    """What one phase of the job chooses, and what it sets itself."""
+    """The choices and inputs of one phase of the job."""
 
     key: str  # suffix of its names
     options: tuple[tuple[str, Any], ...]

@@ -30,7 +30,7 @@ from ..spec.axis import Array
 from .filtered import Condition, met
 
 RADIX = 32  # about the values of a digit
-KEPT = 1 << 24  # points of all tables together: 128 MB, and twice that during construction
+MOST_POINTS = 1 << 24  # points of all tables together: 128 MB, and twice that during construction
 COARSE = 1 << 21  # the same for a space split into smaller ones with their own tables
 
 
@@ -88,13 +88,13 @@ class Layout:
             if set(dims) <= set(self.dims)
         }
         wanted += [REASON] if self.masked else []
-        above, self.read = self._frontier(wanted, KEPT, loose=False)
+        above, self.read = self._frontier(wanted, MOST_POINTS, loose=False)
         self.digits = self._order()
         self.held_digits = sum(self.dims[digit.axis] in self.dims_kept for digit in self.digits)
         self.tables = self.points(self.read)
         self.work = [self.points([n]) for n in needed(case.formulas, self.read)]
         self.cut: int | None = None
-        if self.tables > KEPT:
+        if self.tables > MOST_POINTS:
             self.cut = self._depth()
             above, self.read = self._frontier(wanted, COARSE, loose=True)
         self.formulas = {n: formula for n, formula in case.formulas.items() if n in above}
@@ -134,7 +134,7 @@ class Layout:
         """Number of fixed digits at which the tables fit."""
         sizes = list(self.sizes)
         for k, digit in enumerate(self.digits):
-            if k > 0 and self.points(self.read, sizes) <= KEPT:
+            if k > 0 and self.points(self.read, sizes) <= MOST_POINTS:
                 return k
             sizes[digit.axis] = digit.step
         return len(self.digits)

@@ -59,7 +59,7 @@ def pareto(
 
 
 def sign_of(sense: Any) -> float:
-    """What an output is multiplied by so that its least value is the best."""
+    """The factor of an output that makes its least value the best."""
     if sense not in SENSES:
         raise InputError(f"sense = {shown(sense)} is unknown; choose min or max")
     return 1.0 if sense == "min" else -1.0

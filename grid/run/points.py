@@ -19,7 +19,7 @@ from ..plan.plan import Plan
 from ..spec.axis import Array
 
 SMALLER = 8  # a quantity this many times smaller than the slice is evaluated before it
-KNOWN = 1 << 12  # points up to which a table of the whole sweep is kept and looked up
+MOST_TABLE = 1 << 12  # points up to which a table of the whole sweep is kept and looked up
 
 Places = Mapping[str, Array]  # by dimension: indices, in arrays that broadcast to a shape
 Outs = Mapping[str, Array]  # by name: arrays of that shape
@@ -70,7 +70,7 @@ class _Part(Grid):
 
     def _is_known(self, name: str) -> bool:
         whole = self._whole
-        return self.engine not in JAX and whole.size(name) <= KNOWN and whole.is_table(name)
+        return self.engine not in JAX and whole.size(name) <= MOST_TABLE and whole.is_table(name)
 
     def _table(self, case: Case, name: str) -> Array:
         if name not in case.formulas or not self._is_known(name):

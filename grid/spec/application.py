@@ -1,4 +1,4 @@
-"""What the engine asks the module that knows the labels, texts and results of a graph.
+"""The interface to the module that knows the labels, texts and results of a graph.
 
     resolve(graph, scenario, axes, free)  the `Problem` of a scenario
     with_catalog(scenario, axes)          both, with what files that they name hold

@@ -34,7 +34,7 @@ class Problem:
     inferred: frozenset[str] = frozenset()  # inputs and options set by calibration = "auto"
     notes: Mapping[str, str] = field(default_factory=dict)  # remarks on inputs that are read
     by_value: frozenset[str] = frozenset()  # numbers on which others depend through the catalog
-    # What each decade outside the published sizes adds to the log of the error factor
+    # Growth of the log of the error factor with each decade outside the published sizes
     per_decade: tuple[tuple[str, ...], Array] | None = None
     implied: Mapping[str, Any] = field(default_factory=dict)  # entries that it does not state
     phases: Axis | None = None  # of the job, which are added up
@@ -85,7 +85,7 @@ class Problem:
 
 
 class Stated(NamedTuple):
-    """What a scenario itself states, by kind of value; numbers in SI."""
+    """The values in a scenario itself, by kind; numbers in SI."""
 
     constants: dict[str, float]
     options: dict[str, Any]

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class Mode(NamedTuple):
-    """What a run may do with what is at its place."""
+    """Whether a run may overwrite, resume or append to a cube at its place."""
 
     overwrite: bool
     resume: bool
@@ -169,7 +169,7 @@ def _check_room(contents: Contents, begun: Contents, writer: Writer, mode: Mode)
 
 
 def _how_to_continue(partial: Place, option: str) -> str:
-    """What a run that ended early left, and how to continue it."""
+    """Name the blocks that a run finished before it ended early, and the command to continue."""
     left = examine(partial)
     if not left.blocks and not left.names:
         return "nothing was kept"
@@ -211,7 +211,7 @@ def _check_place(contents: Contents, begun: Contents, mode: Mode) -> None:
     above = (examine(above, f"{RECORD}/") for above in contents.place.above())
     if inside := next((cube for cube in above if cube.is_ours), None):
         raise InputError(
-            f"{str(contents)!r} lies in the cube {str(inside)!r}; choose a place beside it"
+            f"{str(contents)!r} lies in the cube {str(inside)!r}; choose a place outside of it"
         )
 
 

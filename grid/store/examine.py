@@ -23,7 +23,7 @@ from .places.place import Place
 
 @dataclass(frozen=True)
 class Contents:
-    """What was at a place when it was examined: a cube, the start of one, something else, nothing.
+    """The contents of a place when examined: a cube, the start of one, something else, nothing.
     `names` are those of all files, or of the record's; None where a store cannot list them."""
 
     place: Place
@@ -115,7 +115,7 @@ class Contents:
 
 
 def examine(place: Place, under: str = "") -> Contents:
-    """What is at a place; `under` restricts the list of names to those of the record."""
+    """Read the contents of a place; `under` restricts the list of names to those of the record."""
     # the seal first: files of a cube that replaces this one meanwhile do not match it
     head = {SEAL: journal.attempt(place, SEAL)}
     names = place.names(under)

@@ -26,7 +26,7 @@ from .job import Array, Job, store
 _OPTIONS = {"xla_disable_hlo_passes": "algsimp"}
 SHARED = 1 << 16  # points from which a block is worth calling several devices
 WORTH = 1 << 24  # bytes of results from which a program that writes into used memory is compiled
-KEPT = 128  # programs kept, about 2 MB each; dropped ones are compiled again when used
+MOST_PROGRAMS = 128  # programs kept, about 2 MB each; dropped ones are compiled again when used
 SHARE = 1 / 4  # of the devices' memory for the outputs of a block: XLA needs working memory, too
 
 
@@ -100,7 +100,7 @@ def _dense(value: Any, ndim: int) -> Any:
     return array if array.ndim else array.reshape((1,) * ndim)
 
 
-@functools.lru_cache(KEPT)
+@functools.lru_cache(MOST_PROGRAMS)
 def _program(steps: tuple[_Step, ...], kinds: tuple[Any, ...] = (), again: bool = False) -> Any:
     """Jitted function from memory and operands to outputs, arrays of `kinds` where these are given;
     with `again` it writes them into the memory."""
@@ -223,7 +223,7 @@ def _write(steps: Any, operands: Any, kinds: tuple[Any, ...], memory: list[Any])
     return program is not None
 
 
-@functools.lru_cache(KEPT)
+@functools.lru_cache(MOST_PROGRAMS)
 def _in_place(steps: Any, kinds: tuple[Any, ...], tree: Any, operands: Any) -> Any:
     """The compiled program that writes into memory; None if XLA would take other memory."""
     import jax
@@ -261,7 +261,7 @@ def processor() -> str:
 
 
 def most_points(outputs: int) -> int | None:
-    """Points of this many outputs that fit in the devices' memory; None where it is the host's."""
+    """Points of this many outputs that fit in the devices' memory; None if that is the host's."""
     import jax
 
     limits = [(device.memory_stats() or {}).get("bytes_limit", 0) for device in jax.local_devices()]

@@ -96,7 +96,7 @@ def _check_ours(path: Path, status: os.stat_result) -> None:
 
 
 def read(path: Path) -> bytes | None:
-    """A file's content after its checksum; None where it is missing or damaged."""
+    """A file's content after its checksum; None if it is missing or damaged."""
     with (
         contextlib.suppress(FileNotFoundError),
         open(path, "rb", opener=_without_waiting) as file,

@@ -33,7 +33,9 @@ from .lowering import LINE
 
 # Starting a row costs as much as repeating one operand at this many points, plus some per operand
 ROW_COST, OPERAND_COST = 16, 2
-KEPT = 256  # kernels in memory, 0.06 to 0.2 MB each; others are read from disk again, in 2 ms
+MOST_KERNELS = (
+    256  # kernels in memory, 0.06 to 0.2 MB each; others are read from disk again, in 2 ms
+)
 _compile_lock, _request_lock = threading.RLock(), threading.Lock()
 Key = tuple[Any, ...]  # the arguments of `_compiled`
 _ready: OrderedDict[Key, Any] = OrderedDict()  # compiled kernels, the last used at the end
@@ -197,7 +199,7 @@ def _kernel(key: Key) -> Any:
         kernel = _ready_kernel(key)
         if kernel is None:
             kernel = _ready[key] = _compiled(*key)
-            while len(_ready) > KEPT:
+            while len(_ready) > MOST_KERNELS:
                 _ready.popitem(last=False)  # freed once no thread runs it
         return kernel
 

@@ -49,7 +49,7 @@ def _target() -> Any:
 
 
 def made_by() -> str:
-    """What machine code depends on beside a function's source."""
+    """Everything but a function's source that its machine code depends on."""
     modules = ("intrinsics", "point_code")
     package = files(__package__)
     texts = (package.joinpath(f"{name}.py").read_text("utf-8") for name in modules)
@@ -85,7 +85,7 @@ def compiled(source: str, scope: dict[str, Any], signature: Any) -> bytes:
 
 
 def load(code: bytes) -> Loaded:
-    """What `compiled` made, ready to be called."""
+    """Load code from `compiled`, ready to be called."""
     head, _, data = code.partition(b"\n")
     wrapper, function, environment = json.loads(head)
     engine = engine_of(data)

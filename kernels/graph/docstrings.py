@@ -84,7 +84,7 @@ def source(function: Callable[..., Any]) -> str:
 
 
 def _parts(text: str) -> tuple[str, dict[str, str]]:
-    """What comes before the sections of a docstring, and the sections by heading."""
+    """The text before the sections of a docstring, and the sections by heading."""
     starts = list(_HEADING.finditer(text))
     ends = [*(match.start() for match in starts), len(text)]
     pieces = zip(starts, ends[1:], strict=True)

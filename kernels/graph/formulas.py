@@ -65,7 +65,7 @@ class Graph:
     name, whose parameters are inputs and other quantities.
 
     `roles` names the quantities that engines treat in a way of their own. `extensions` are modules
-    of others, whose formulas stand beside those of `modules`, or in place of them. `application`
+    of others, whose formulas add to those of `modules`, or replace them. `application`
     is a module that reads scenarios of this graph (`resolve`) and remarks on its plans (`remarks`).
     Graphs of the same content are equal. Modules are imported when they are first needed.
     """

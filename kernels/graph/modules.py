@@ -200,7 +200,7 @@ def _role_texts(name: str, roles: Roles) -> Iterator[str]:
 @functools.cache
 def graph_from(base: Graph, modules: tuple[FormulaModule, ...]) -> Graph:
     """The graph of modules: of the one that declares inputs, else `base`, with the formulas of the
-    others beside its own or in place of them. Raises GraphError for formulas that do not fit."""
+    others added or in place of its own. Raises GraphError for formulas that do not fit."""
     alone = [each for each in modules if each.inputs]
     others = tuple(each for each in modules if not each.inputs)
     if len(alone) > 1:

@@ -1,4 +1,4 @@
-"""What a formula of others may be written in: code whose value its source and numbers alone decide.
+"""The language of formulas in other modules: code whose value its source and numbers alone decide.
 
 All engines run a formula's Python, some once, some at each call, some on arrays. What could differ
 between these runs (files, clocks, types of operands, arrays changed in place) is refused.

@@ -347,7 +347,7 @@ def test_unknown_names_and_a_readme_without_markers_are_refused(
 @pytest.mark.slow
 def test_gradients(load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     gradients = load("gradients")
-    monkeypatch.setattr(gradients, "OF", *SHORT)
+    monkeypatch.setattr(gradients, "OUTPUT", *SHORT)
     for sweep in (gradients.factored(27), gradients.drawn(16)):
         rows = gradients.compare("tiny", sweep, rounds=1)
         assert {row["contender"] for row in rows} >= {"JAX's own reverse mode", "fleetcube, jax"}

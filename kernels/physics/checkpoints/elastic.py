@@ -130,7 +130,7 @@ def packed_running_replica_share(
 row(
     "growth_stop_time",
     0.0,
-    "a node is taken back beside the running replicas, or at the next failure",
+    "a node joins while the replicas run, or at the next failure",
     summary="Time that the job loses whenever a repaired node is taken back.",
     returns="[s] stop",
     source="TorchFT, torchft/manager.py (state comes from a peer)",

@@ -77,7 +77,7 @@ def expert_routed_cast_width(
     """Elements per token and layer that routed experts add to those cast for a block.
 
     2 (k w t_e - h) / t_s l_e / l: copies that they read and gradients of what they return, in place
-    of the token itself, which only shared experts read: 2 k w t_e / t_s l_e / l beside them
+    of the token itself, which only shared experts read: 2 k w t_e / t_s l_e / l with them
 
     Returns: [1] elements of one token, on one GPU
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.3; TransformerEngine,

@@ -407,7 +407,7 @@ def adapter_time(
     gemm_efficiency,
     reached_hbm_bandwidth,
 ):
-    """Roofline time of a layer's adapters: narrow products beside those of the matrices.
+    """Roofline time of a layer's adapters: narrow products in addition to the matrices'.
 
     T / (l t) max(2 N_lora / (share P), 3/2 e N_lora / (r BW)): inputs read, and outputs read
     and written, as wide on the mean

@@ -97,7 +97,7 @@ def inner_expert_fold_reason(
 
 @alternative("shared_recompute_reason", shared_expert_overlap=True)
 def overlapped_shared_recompute_reason(recompute_shared_experts, shared_experts):
-    """Why shared experts cannot run again: they run beside the traffic of others.
+    """Why shared experts cannot run again: they run during the traffic of others.
 
     0 unless they overlap, and run again
 

@@ -36,14 +36,14 @@ UNPLAYED: Mapping[str, str] = {
     "maintenance_fraction": "maintenance is not played: the job is there all the time",
     "site_mttf": "an outage of a site is played as a failure, the wait for the site is not",
 }
-# an input that is a whole, and those that are parts of it, which may not be given beside it
+# an input that is a whole, and those that are parts of it, which may not be given with it
 MEASURED: Mapping[str, frozenset[str]] = {
     "interruption_mttf": frozenset(
         f"{part}_mttf" for part in ("gpu", "nic", "psu", "cable", "switch", "host", "software")
     )
     | {"reliability", "reference_mtbf"},
 }
-# of an input given alone: what is counted beside it by default, and the input that counts it
+# of an input given alone: what counts in addition by default, and the input that counts it
 BESIDE_IT: Mapping[str, Mapping[str, str]] = {
     "gpu_mttf": {"nic_mttf": "nics_per_node", "psu_mttf": "series_psus_per_node"},
 }

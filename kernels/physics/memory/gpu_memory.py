@@ -137,7 +137,7 @@ def lora_kept_weight_bytes(frozen_weight_bytes, trained_share, trained_weight_by
     frozen + share of adapters x trained
 
     Returns: [B] bytes of one parameter
-    Source: Hu et al. 2022 (LoRA), arXiv:2106.09685, section 4.2 (adapters beside the model)
+    Source: Hu et al. 2022 (LoRA), arXiv:2106.09685, section 4.2 (adapters next to the model)
     """
     return frozen_weight_bytes + trained_share * trained_weight_bytes
 

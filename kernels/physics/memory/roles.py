@@ -7,7 +7,7 @@ ACCOUNT = (
     *("resident_activations_per_layer", "offloaded_activations_per_layer"),
     *("microbatch_tokens", "latents_per_token"),
 )
-# Components beside activations
+# Components other than activations
 PARTS: dict[str, tuple[str, str]] = {
     "weights_memory": ("weights", "zero_stage = 3, tensor_parallel, pipeline_parallel"),
     "gradients_memory": ("gradients", "zero_stage = 2, gradient_storage = bf16"),

@@ -1,4 +1,4 @@
-"""LoRA: adapters of low rank beside frozen matrices, the only weights that are trained."""
+"""LoRA: adapters of low rank next to frozen matrices, the only weights that are trained."""
 
 import numpy as np
 

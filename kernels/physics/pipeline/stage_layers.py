@@ -269,7 +269,7 @@ def first_stage_table_parameters(
     logits_at_last,
     parameter_copies,
 ):
-    """Parameters on the first stage beside layers, per pipeline direction: embedding tables.
+    """Parameters on the first stage besides layers, per pipeline direction: embedding tables.
 
     tables x V h; all tables of the model for a single stage, and projections of multi-token
     prediction, as where the model's last piece comes back to it; half of these in dualpipe
@@ -290,7 +290,7 @@ def last_stage_table_parameters(
     logits_at_last,
     parameter_copies,
 ):
-    """Parameters on the last of several stages beside layers, per pipeline direction.
+    """Parameters on the last of several stages besides layers, per pipeline direction.
 
     tables x V h + projections of multi-token prediction, if it yields logits; half of these in
     dualpipe

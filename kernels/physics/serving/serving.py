@@ -130,7 +130,7 @@ def read_weights_memory(
     bytes_per_element,
     attention_ranks,
 ):
-    """Weight memory of one GPU that a pass reads whole: without an embedding beside the head.
+    """Weight memory of one GPU that a pass reads whole: without an embedding apart from the head.
 
     weights - (tables - 1) V h e / ranks: a token looks up one row
 
@@ -169,8 +169,8 @@ def expert_decode_weights_bytes(
     tensor_parallel,
 ):
     """weights - N_skipped (1 - k/E)^(b - 1) q / t: without the experts that no token is routed to,
-    by uniform, independent routing; N_skipped = N - N_active, without an embedding beside the head
-    that N_active leaves out
+    by uniform, independent routing; N_skipped = N - N_active, without an embedding apart from the
+    head that N_active leaves out
 
     Range: mean over GPUs; with uneven routing, the GPU with the most-visited experts reads more
     Source: Jiang et al. 2024 (Mixtral), arXiv:2401.04088, section 2.1 (k of E experts a token);
@@ -695,7 +695,7 @@ def prefill_time(
     Returns: [s] time of all prompts
     Range: prompts packed into one pass, without prefix caching or decode steps between; mixers as
         one kernel with other matrices: up to a third short for short prompts where attention is
-        apart, 4 % beside copied heads. Fewer prompts than GPUs with attention apart: too short
+        apart, 4 % with copied heads. Fewer prompts than GPUs with attention apart: too short
     Source: Williams et al. 2009, CACM 52(4), kernel by kernel; Pope et al. 2022, arXiv:2211.05102,
         section 2; logits, attention in 16 bits: DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.1
     """

@@ -147,7 +147,7 @@ def weight_gather_overlap(data_parallel_overlap):
     data_parallel_overlap
 
     Returns: [1] share of the first forward pass
-    Source: Megatron-LM, --overlap-param-gather (beside --overlap-grad-reduce)
+    Source: Megatron-LM, --overlap-param-gather (with --overlap-grad-reduce)
     """
     return 1.0 * data_parallel_overlap
 
