@@ -52,13 +52,18 @@ SENTENCES = {
 }
 
 
+# Pages that `python -m docs.make` writes whole
+GENERATED = ("claims.md", "frozen.md", "laws.md", "peers.md")
+
+
 def files(*rooms: str) -> list[Path]:
     return [path for room in rooms for path in sorted((ROOT / room).rglob("*.py"))]
 
 
 def pages() -> list[Path]:
     """README and the pages that people write."""
-    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    written = (path for path in sorted((ROOT / "docs").rglob("*.md")) if path.name not in GENERATED)
+    return [ROOT / "README.md", *written]
 
 
 def is_clean(path: Path, unclean: tuple[str, ...]) -> bool:
@@ -87,10 +92,11 @@ def bound(tree: ast.AST, owner: str = "") -> Iterator[tuple[int, str, bool]]:
 
 
 def texts(path: Path) -> Iterator[tuple[int, str]]:
-    """Strings, docstrings and comments of a module, or the lines of a page, by line."""
+    """Strings, docstrings and comments of a module, or a page without its tables, by line."""
     source = path.read_text("utf-8")
     if path.suffix == ".md":
-        yield from enumerate(source.splitlines(), 1)
+        lines = enumerate(source.splitlines(), 1)
+        yield from ((number, line) for number, line in lines if not line.startswith("|"))
         return
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
