@@ -53,7 +53,7 @@ _ORIGINAL = (
 _NEEDED = ("layers", "hidden_size", "attention_heads", "vocab_size")
 
 # Fields that files leave out, by model_type: defaults of the configuration classes, where
-# embeddings are untied unless said. A type that is not here is read as of no class, with a remark.
+# embeddings are untied by default. A type that is not here is read as of no class, with a remark.
 _TIED = {"tie_word_embeddings": True}
 _FULL = {"use_sliding_window": False}
 _DEFAULTS: dict[str, dict[str, Any]] = {
@@ -380,7 +380,7 @@ def _experts(fields: "_Fields", counts: dict[str, Any], kinds: list[str]) -> dic
 
 
 def _context(fields: "_Fields", counts: dict[str, Any]) -> list[str]:
-    """Sets the context of the training, where the file tells; else a remark."""
+    """Set the context of the training, if the file has it; else return a remark."""
     if stated := fields.count("sequence_length"):
         counts["sequence_length"] = stated
         return []

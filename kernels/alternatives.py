@@ -42,7 +42,7 @@ def row(
 ) -> None:
     """Add to the calling module a formula that is a constant, or passes a name on.
 
-    It serves `quantity` where an option has a given value, or always. `said` is why; `summary`,
+    It serves `quantity` where an option has a given value, or always. `stated` is why; `summary`,
     `returns` and `holds` are docstring sections that no other formula of the quantity states.
     """
     sections = {"Returns": returns, "Range": holds, "Source": source}

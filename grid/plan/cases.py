@@ -28,7 +28,7 @@ Formulas = Mapping[str, Function]
 
 @dataclass(frozen=True)
 class Choice:
-    """What is chosen and given in one case: all that its formulas depend on."""
+    """Options and inputs of one case: all that its formulas depend on."""
 
     runs: Mapping[str, slice]
     options: Mapping[str, Any]

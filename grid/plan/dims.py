@@ -76,7 +76,7 @@ def differentiated(
                     )
                 if phase_of(slope.wrt) and slope.wrt not in dims:
                     raise InputError(
-                        f"outputs: {slope.name}: no phase says {slope.wrt}; state it, or ask for "
+                        f"outputs: {slope.name}: no phase sets {slope.wrt}; state it, or ask for "
                         f"{without_phase(slope.wrt)} of the whole job"
                     )
                 if slope.wrt in row:

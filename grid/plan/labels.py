@@ -186,7 +186,7 @@ def origin(
 
 
 def remarks(plan: Plan) -> tuple[str, ...]:
-    """What a result stands on, a line each: as the graph's application says, and whose formulas."""
+    """Remarks on a result, a line each: by the graph's application, and on others' formulas."""
     module = application(plan.graph)
     lines = module.remarks(plan) if module else ()
     return (*lines, *graphs.remarks(plan.graph))

@@ -32,7 +32,7 @@ MOST_KNOWN = 64  # cases up to which a structure is cached for other plans
 
 
 class Plan(Grid):
-    """What to evaluate, and how; caches its tables. Values of `free` come with each evaluation."""
+    """Outputs to evaluate, in steps; caches its tables. Each evaluation has values of `free`."""
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ def elementwise(
     dims: Sequence[str],
     dtype: Any,
 ) -> xarray.Variable:
-    """A function of variables broadcast over `dims`, which are all of theirs in any order. Computed
+    """A function of variables broadcast over `dims`, their dimensions in any order. Computed
     at once in memory, by Dask for Dask arrays, and on slicing for variables read on slicing."""
     chunked = any(variable.chunks is not None for variable in variables)
     if not chunked and any(is_read_when_sliced(variable) for variable in variables):

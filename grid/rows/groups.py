@@ -72,7 +72,7 @@ def classes(
     columns, as codes and distinct values, determine the inferred calibration; with `sizes` also the
     width of its interval."""
     by_value, graph = telling or {}, graph_of(scenario)
-    # if given, these affect others: they imply options, or do as the application says
+    # if given, these affect others: they imply options, or the application lists them
     affecting = {name for row in graph.inputs.values() for name in row.implied_by}
     scenarios = application(graph)
     if scenarios:

@@ -1,4 +1,4 @@
-"""How a sweep is evaluated: said once, and shared by all questions."""
+"""How a sweep is evaluated: set once, and shared by all questions."""
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass

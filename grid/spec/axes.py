@@ -136,7 +136,7 @@ def coupled_axis(graph: Graph, name: str, labels: Array, inputs: Mapping[str, An
 
 
 def _points(graph: Graph, name: str, spec: Any) -> list[Any] | Array:
-    """The values of an axis, generated if the spec says so."""
+    """The values of an axis, generated if the spec has a rule for them."""
     if isinstance(spec, Mapping):
         return _generate(graph, name, spec)
     if isinstance(spec, np.ndarray):

@@ -1,4 +1,4 @@
-"""What is at a place, read once: opening, checking, resuming and appending decide from this value.
+"""The contents of a place, read once: opening, checking, resuming and appending decide from this.
 It is read again where that is the point: under the lock, as another run may have finished, and
 where files differ from the seal, as another cube may have replaced theirs."""
 

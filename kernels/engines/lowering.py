@@ -280,7 +280,7 @@ def _type(kind: str) -> str:
 
 
 def _apart(kind: str) -> str:
-    """What is known of an access: buffers lie apart from all other memory."""
+    """The alias scope of an access: buffers lie apart from all other memory."""
     return f", !{'alias.scope' if kind[-1] == '&' else 'noalias'} !2"
 
 

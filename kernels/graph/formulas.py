@@ -36,7 +36,7 @@ class Quantity:
 
     @property
     def stated(self) -> Function:
-        """The formula whose docstring says what the quantity is: the default's, or the first."""
+        """The formula whose docstring defines the quantity: the default's, or the first."""
         formulas = (self.default, *self.formulas.values())
         return next((f for f in formulas if "\nReturns:" in docstring(f)), self.default)
 

@@ -178,7 +178,7 @@ def _declared(name: str, module: ModuleType) -> tuple[dict[str, Input], Roles]:
 
 
 def _texts(name: str, formula: Function) -> Iterator[str]:
-    """What a formula computes, as text: its source, and the numbers that it reads."""
+    """A formula as text: its source, and the numbers that it reads."""
     try:
         for text, read_now in sources(formula):
             yield text

@@ -127,6 +127,6 @@ def _parsed(function: Any) -> tuple[str, frozenset[str], frozenset[tuple[str, st
 
 
 def _facts(code: Any) -> tuple[Any, ...]:
-    """What a function computes, and where it stands; of other constants of a module nothing."""
+    """A function's code and place in its module, without other constants of the module."""
     names = ("co_name", "co_names", "co_varnames", "co_code", "co_consts", "co_firstlineno")
     return tuple(getattr(code, name, None) for name in names)

@@ -262,7 +262,7 @@ def first_order_waste(interval: Any, write_time: Any, recovery_time: Any, mtbf: 
         write_time [s]: time d for which one checkpoint stops training
         recovery_time [s]: time R from a failure until training resumes
         mtbf [s]: mean time M between failures
-    Returns: [1] share lost; above 1 where the first order says that nothing is left
+    Returns: [1] share lost; above 1 where the first order leaves nothing
     Source: Young 1974, CACM 17(9), with a recovery term
     Example:
         >>> round(float(first_order_waste(2276.839915, 30.0, 600.0, 86400.0)), 8)

@@ -111,7 +111,7 @@ STEPS: Mapping[str, tuple[Callable[..., Any], str]] = {"n_gpus": (replica, "data
 # Sizes of a job that change which layout is best
 SIZES = ("n_gpus", "sequence_length", "global_batch_size")
 
-# Counts that come in whole units, where the scenario says how large these are
+# Counts in whole units, whose size the scenario states
 UNITS: Mapping[str, str] = {"n_gpus": "gpus_per_node"}
 
 # Inputs that run at multiples of a step alone, and the quantity that counts these

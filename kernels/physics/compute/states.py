@@ -225,7 +225,7 @@ def mixed_state_recompute_time(
     linear_layers,
     layers,
 ):
-    """Time of what a layer's backward pass repeats around states, mean over layers.
+    """Time that a layer's backward pass spends on repeating work around states, mean over layers.
 
     l_s / l T / t x max(operations / (share P), (e (H P + 2 G N + 2 channels) + 12 N H P / Q) / BW):
     the convolution again, its outputs read, states of each chunk written, passed on

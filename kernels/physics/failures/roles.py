@@ -59,8 +59,8 @@ PARTS_MTTF: Mapping[str, tuple[str, str, str]] = {
     "psu": ("psu_mttf", "series_psus_per_node", "host"),
     "switch": ("switch_mttf", "", ""),
 }
-# the GPUs that share one of a part, where it is none of a node
+# the GPUs that share one of a part, if it is not a node's
 SHARED_BY: Mapping[str, str] = {"switch": "gpus_per_switch"}
 ALL_CAUSES = ("interruption_mttf", "gpus_per_node")  # the same of all parts together, per GPU
-# what a log may say of an interruption: until it was noticed, to start again, or all in all
+# times of an interruption in a log: until it was noticed, to start again, or all in all
 LOST = {"detection": "detection_time", "restart": "reinit_time", "lost": "recovery_time"}

@@ -389,7 +389,7 @@ def memory_per_gpu_high(memory_per_gpu, memory_error_factor):
 
 @alternative("memory_limit", memory_headroom=False)
 def possible_memory_limit(hbm_capacity, memory_error_factor):
-    """Memory of a GPU above which a job is refused, by what the model predicts.
+    """Memory of a GPU above which a job is refused, by the model's prediction.
 
     capacity x f: what may fit runs, within the error of the model
 

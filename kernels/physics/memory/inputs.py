@@ -56,7 +56,7 @@ INPUTS = declared(
         "optimizer",
         "adam",
         ("adam", "muon", "adafactor"),
-        "what is kept of each parameter: two moments, one momentum, or sums of rows and columns",
+        "states of each parameter: two moments, one momentum, or sums of rows and columns",
     ),
     real(
         "master_weight_bytes",

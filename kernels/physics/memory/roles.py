@@ -1,4 +1,4 @@
-"""Roles of memory: what the account of a GPU's memory adds up, and what makes each part smaller."""
+"""Roles of memory: the parts of a GPU's memory, and the inputs that make each smaller."""
 
 # memory of a GPU, its activations, of which logits; activations of a layer that stay, and are
 # moved; tokens of a micro-batch; a tensor that latent attention alone has

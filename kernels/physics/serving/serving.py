@@ -530,7 +530,7 @@ def decode_step_time(
     P_attention)) + all-reduces) x ratio, with P and BW as kernels reach them
 
     Returns: [s] time of one decode step
-    Range: `serving_memory_reason` says whether the batch fits; scheduling and sampling are not
+    Range: `serving_memory_reason` shows whether the batch fits; scheduling and sampling are not
         counted; without tensor_parallel no all-reduces are. All matrices as one kernel: up to 10 %
         short where some are read, others multiplied, as a mixture's beyond some 300 sequences
     Source: Williams et al. 2009, CACM 52(4), kernel by kernel; Pope et al. 2022, arXiv:2211.05102,
