@@ -1,6 +1,7 @@
 """Plain words: nouns for identifiers, and sentences that a colleague would say aloud."""
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,7 +52,6 @@ SENTENCES = {
     r"\b(is|are|was|were) (said|told) (in|by|of|with|where)\b": "a verb with its agent",
 }
 
-
 # Pages that `python -m docs.make` writes whole
 GENERATED = ("claims.md", "frozen.md", "laws.md", "peers.md")
 
@@ -91,19 +91,25 @@ def bound(tree: ast.AST, owner: str = "") -> Iterator[tuple[int, str, bool]]:
         yield from bound(node, inside)
 
 
-def texts(path: Path) -> Iterator[tuple[int, str]]:
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
+@functools.cache
+def texts(path: Path) -> tuple[tuple[int, str], ...]:
     """Strings, docstrings and comments of a module, or a page without its tables, by line."""
-    source = path.read_text("utf-8")
+    lines = [*enumerate(path.read_text("utf-8").splitlines(), 1)]
     if path.suffix == ".md":
-        lines = enumerate(source.splitlines(), 1)
-        yield from ((number, line) for number, line in lines if not line.startswith("|"))
-        return
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield from enumerate(node.value.splitlines(), node.lineno)
-    for number, line in enumerate(source.splitlines(), 1):
-        if " # " in f" {line}":
-            yield number, line.partition("# ")[2]
+        return tuple((number, line) for number, line in lines if not line.startswith("|"))
+    comments = [(number, line.partition("# ")[2]) for number, line in lines if "# " in line]
+    strings = [
+        line
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        for line in enumerate(node.value.splitlines(), node.lineno)
+    ]
+    return (*comments, *strings)
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -111,7 +117,7 @@ def test_identifiers_are_nouns_with_their_object(room: str) -> None:
     wrong = []
     for path in files(room):
         if is_clean(path, UNCLEAN):
-            names = [*bound(ast.parse(path.read_text("utf-8")))]
+            names = [*bound(parsed(path))]
             if room != "benchmarks":  # whose modules are named after their commands
                 names.append((1, path.stem, False))
             wrong += [
