@@ -17,7 +17,7 @@ import numpy as np
 from fleetcube.grid.errors import InputError, nearest, shown
 from fleetcube.grid.plan.labels import REMARKS, attributes, coordinates, root_attributes
 from fleetcube.grid.plan.plan import Plan
-from fleetcube.grid.reduce.kept import met
+from fleetcube.grid.reduce.filtered import met
 from fleetcube.grid.reduce.pareto import sign_of
 from fleetcube.grid.reduce.top import RANK
 from fleetcube.grid.run.evaluation import Evaluation, is_known

@@ -201,7 +201,7 @@ def _side(
     said = stated_inputs(scenario)
     cell = auto.posterior_cell(said)
     posterior = pooled.posterior()
-    means, _ = posterior.at(cell)
+    means, _ = posterior.coefficients_of(cell)
     if label == AUTO:
         settings = posterior.settings(cell)
         links = [(one.input, one.place, float(one.value(means[one.place])[1])) for one in settings]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fleetcube.grid.errors import InputError, shown
-from fleetcube.grid.reduce.kept import met
+from fleetcube.grid.reduce.filtered import met
 from fleetcube.grid.run.evaluation import Evaluation, is_known
 from fleetcube.grid.run.settings import Engine, Settings
 from fleetcube.grid.spec import values

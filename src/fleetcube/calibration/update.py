@@ -80,7 +80,7 @@ def update_steps(table: Table, scenario: Mapping[str, Any], of: str = STEP) -> U
     except InputError as error:
         raise with_notes(error, table) from None
     posterior = pooled.posterior()
-    means, root = posterior.at(cell)
+    means, root = posterior.coefficients_of(cell)
     taken = {*scenario, *table.inputs, *network}
     settings = [one for one in posterior.settings(cell) if one.input not in taken]
     kernels = record("calibration", scenario.get("calibration", AUTO)).kernels

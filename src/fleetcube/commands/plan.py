@@ -209,7 +209,7 @@ def _check_reached(sweep: Any, search: list[str], where: Sequence[str]) -> None:
     """Refuse conditions that no layout meets, and say how near layouts come to each."""
     from fleetcube.analysis.targets import conditions_of
     from fleetcube.grid.errors import InputError
-    from fleetcube.grid.reduce.kept import met
+    from fleetcube.grid.reduce.filtered import met
 
     parts = []
     for condition in conditions_of(sweep.spec["scenario"], where):

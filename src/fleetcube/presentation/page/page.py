@@ -243,7 +243,7 @@ def _fixed(graph: Graph, choice: _Choice) -> set[str]:
             fixed |= {*row.implied_by}
     if problem.phases:
         fixed |= {*problem.phases.inputs}
-    if problem.found:
+    if problem.inferred:
         fixed |= {*auto.CELL_INPUTS}
     return fixed
 
@@ -315,7 +315,7 @@ def _inputs(
     first: _Choice,
     sliders: Mapping[str, Axis],
 ) -> list[dict[str, Any]]:
-    measured = auto.measured() if first.plan.problem.found else {}
+    measured = auto.measured() if first.plan.problem.inferred else {}
     made: list[dict[str, Any]] = []
     for name in names:
         if name not in moved:
