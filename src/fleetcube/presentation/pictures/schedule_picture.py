@@ -18,7 +18,9 @@ _LABEL = 0.16  # inches for a micro-batch's number
 
 
 @styled
-def draw_schedule(played: SimulatedStep, path: Path | None, unit: str = "", point: Any = None) -> Any:
+def draw_schedule(
+    played: SimulatedStep, path: Path | None, unit: str = "", point: Any = None
+) -> Any:
     """Draw the passes of each stage along time; numbers are micro-batches. Later pieces of the
     model on a stage are darker; overlapping passes have a frame. `of` is the point played."""
     from matplotlib import colors, patches
