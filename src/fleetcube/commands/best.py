@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fleetcube.commands import complete
-from fleetcube.commands.changed import changed_spec
-from fleetcube.commands.points import answer, check_answered, goal
-from fleetcube.commands.progress import progress
-from fleetcube.commands.say import say_wrapped
-from fleetcube.commands.table import print_foot, print_table, to_file, write_table
+from fleetcube.commands.shared import complete
+from fleetcube.commands.shared.changed import changed_spec
+from fleetcube.commands.shared.points import answer, check_answered, goal
+from fleetcube.commands.shared.progress import progress
+from fleetcube.commands.shared.say import say_wrapped
+from fleetcube.commands.shared.table import print_foot, print_table, to_file, write_table
 
 if TYPE_CHECKING:
     import xarray

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fleetcube.commands import complete, failures
-from fleetcube.commands.picture import drawing, look, looks
-from fleetcube.commands.routing import show_routing
-from fleetcube.commands.say import say, say_each
-from fleetcube.commands.table import print_table
+from fleetcube.commands.shared import complete, failures
+from fleetcube.commands.shared.picture import drawing, look, looks
+from fleetcube.commands.shared.routing import show_routing
+from fleetcube.commands.shared.say import say, say_each
+from fleetcube.commands.shared.table import print_table
 
 if TYPE_CHECKING:
     from fleetcube.calibration.fit import Fit

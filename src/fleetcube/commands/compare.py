@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from fleetcube.commands import complete
-from fleetcube.commands.changed import changed
-from fleetcube.commands.say import say, say_json, say_wrapped
-from fleetcube.commands.table import print_table, with_unit
+from fleetcube.commands.shared import complete
+from fleetcube.commands.shared.changed import changed
+from fleetcube.commands.shared.say import say, say_json, say_wrapped
+from fleetcube.commands.shared.table import print_table, with_unit
 
 _BEST = "best"  # in place of a second spec
 

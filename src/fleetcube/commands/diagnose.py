@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fleetcube.commands import complete
-from fleetcube.commands.changed import changed
-from fleetcube.commands.progress import progress
-from fleetcube.commands.say import say, say_each, say_wrapped
-from fleetcube.commands.table import print_foot, print_table, with_unit
-from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.commands.shared import complete
+from fleetcube.commands.shared.changed import changed
+from fleetcube.commands.shared.progress import progress
+from fleetcube.commands.shared.say import say, say_each, say_wrapped
+from fleetcube.commands.shared.table import print_foot, print_table, with_unit
 
 if TYPE_CHECKING:
     from fleetcube.formats.field_table import Job
@@ -109,6 +108,7 @@ def _print_published(found: Any) -> None:
 
 def _print_causes(found: Any) -> None:
     from fleetcube.grid.spec.values import unit_of
+    from fleetcube.kernels.physics.graph import PHYSICS
 
     gap = found.measured - found.predicted
     say("")

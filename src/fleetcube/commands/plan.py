@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fleetcube.commands import complete
-from fleetcube.commands.changed import changed_spec
-from fleetcube.commands.points import check_answered, goal
-from fleetcube.commands.progress import progress
-from fleetcube.commands.say import say, say_each, say_json, say_wrapped
-from fleetcube.commands.table import print_foot, print_table, with_unit
+from fleetcube.commands.shared import complete
+from fleetcube.commands.shared.changed import changed_spec
+from fleetcube.commands.shared.points import check_answered, goal
+from fleetcube.commands.shared.progress import progress
+from fleetcube.commands.shared.say import say, say_each, say_json, say_wrapped
+from fleetcube.commands.shared.table import print_foot, print_table, with_unit
 
 if TYPE_CHECKING:
     from datetime import date

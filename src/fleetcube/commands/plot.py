@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 import click
 
-from fleetcube.commands import complete
-from fleetcube.commands.changed import by_phase, step, traffic, with_ends
-from fleetcube.commands.picture import drawing, look, looks
-from fleetcube.commands.say import say, say_each
+from fleetcube.commands.shared import complete
+from fleetcube.commands.shared.changed import by_phase, step, traffic, with_ends
+from fleetcube.commands.shared.picture import drawing, look, looks
+from fleetcube.commands.shared.say import say, say_each
 
 # The options that each kind of picture requires, and those that it allows
 _NEEDED = {

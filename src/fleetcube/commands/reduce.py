@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fleetcube.commands import complete
-from fleetcube.commands.changed import changed
-from fleetcube.commands.listing import MEANT
-from fleetcube.commands.points import answer
-from fleetcube.commands.progress import progress
-from fleetcube.commands.table import to_file
+from fleetcube.commands.shared import complete
+from fleetcube.commands.shared.changed import changed
+from fleetcube.commands.shared.listing import MEANT
+from fleetcube.commands.shared.points import answer
+from fleetcube.commands.shared.progress import progress
+from fleetcube.commands.shared.table import to_file
 
 if TYPE_CHECKING:
     from fleetcube.grid.run.settings import Engine, Infeasible

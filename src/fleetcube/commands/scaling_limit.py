@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fleetcube.commands import complete
-from fleetcube.commands.changed import changed_spec
-from fleetcube.commands.picture import drawing, look, looks
-from fleetcube.commands.say import say, say_json, say_wrapped
-from fleetcube.commands.table import print_foot, print_table, with_unit
+from fleetcube.commands.shared import complete
+from fleetcube.commands.shared.changed import changed_spec
+from fleetcube.commands.shared.picture import drawing, look, looks
+from fleetcube.commands.shared.say import say, say_json, say_wrapped
+from fleetcube.commands.shared.table import print_foot, print_table, with_unit
 
 if TYPE_CHECKING:
     import xarray

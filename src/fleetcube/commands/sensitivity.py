@@ -7,14 +7,13 @@ from typing import Any
 
 import click
 
-from fleetcube.commands import complete
-from fleetcube.commands.changed import changed, changed_and_cut
-from fleetcube.commands.picture import drawing, look, looks
-from fleetcube.commands.points import left_out
-from fleetcube.commands.progress import progress
-from fleetcube.commands.say import say, say_json, say_wrapped
-from fleetcube.commands.table import print_foot, print_table, to_file, with_unit, write_table
-from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.commands.shared import complete
+from fleetcube.commands.shared.changed import changed, changed_and_cut
+from fleetcube.commands.shared.picture import drawing, look, looks
+from fleetcube.commands.shared.points import left_out
+from fleetcube.commands.shared.progress import progress
+from fleetcube.commands.shared.say import say, say_json, say_wrapped
+from fleetcube.commands.shared.table import print_foot, print_table, to_file, with_unit, write_table
 
 _OPTIONS = (
     complete.spec_and_selectors,
@@ -332,6 +331,7 @@ def _print_money(ranking: Any, of: str, top: int) -> None:
 
 def _print_global(ranking: Any, of: str, top: int) -> None:
     from fleetcube.analysis.sensitivity import kind_of
+    from fleetcube.kernels.physics.graph import PHYSICS
     from fleetcube.tables.tables import estimate
 
     sobol = "total" in ranking
@@ -374,6 +374,7 @@ def _print_global(ranking: Any, of: str, top: int) -> None:
 
 def _print_cube(ranking: Any, of: str, top: int) -> None:
     from fleetcube.analysis.sensitivity import kind_of
+    from fleetcube.kernels.physics.graph import PHYSICS
 
     rows = []
     for row in _each(ranking, top):

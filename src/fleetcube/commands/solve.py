@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fleetcube.commands import complete
-from fleetcube.commands.changed import changed_spec
-from fleetcube.commands.points import check_answered
-from fleetcube.commands.progress import progress
-from fleetcube.commands.say import say, say_each
-from fleetcube.commands.table import print_foot, print_table, to_file, with_unit, write_table
+from fleetcube.commands.shared import complete
+from fleetcube.commands.shared.changed import changed_spec
+from fleetcube.commands.shared.points import check_answered
+from fleetcube.commands.shared.progress import progress
+from fleetcube.commands.shared.say import say, say_each
+from fleetcube.commands.shared.table import print_foot, print_table, to_file, with_unit, write_table
 
 if TYPE_CHECKING:
     import xarray

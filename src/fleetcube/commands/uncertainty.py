@@ -4,11 +4,11 @@ from typing import Any
 
 import click
 
-from fleetcube.commands import complete
-from fleetcube.commands.changed import changed
-from fleetcube.commands.progress import progress
-from fleetcube.commands.say import say
-from fleetcube.commands.table import print_foot, print_table, to_file, write_table
+from fleetcube.commands.shared import complete
+from fleetcube.commands.shared.changed import changed
+from fleetcube.commands.shared.progress import progress
+from fleetcube.commands.shared.say import say
+from fleetcube.commands.shared.table import print_foot, print_table, to_file, write_table
 
 
 @click.command()

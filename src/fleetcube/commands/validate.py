@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fleetcube.commands.progress import progress
-from fleetcube.commands.say import say, say_each, say_wrapped
-from fleetcube.commands.table import print_table, with_unit
-from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.commands.shared.progress import progress
+from fleetcube.commands.shared.say import say, say_each, say_wrapped
+from fleetcube.commands.shared.table import print_table, with_unit
 
 if TYPE_CHECKING:
     from fleetcube.calibration.predict import Compared
@@ -156,6 +155,7 @@ def _print_rows(compared: Sequence["Compared"], rows: Sequence["Row"]) -> None:
     """Print measured and predicted, why some could not run by this model, and the sources."""
     from fleetcube.calibration.predict import evaluate
     from fleetcube.kernels.graph.roles import REASON
+    from fleetcube.kernels.physics.graph import PHYSICS
     from fleetcube.tables.tables import estimate
 
     named = {(row.id, row.of): row for row in rows}
@@ -185,6 +185,7 @@ def _print_rows(compared: Sequence["Compared"], rows: Sequence["Row"]) -> None:
 def _ends(row: "Compared", own: "Row") -> tuple[float, float]:
     """The ends of a prediction's interval, NaN if unknown."""
     from fleetcube.grid.run.settings import Settings
+    from fleetcube.kernels.physics.graph import PHYSICS
     from fleetcube.sweep import Sweep
 
     if not math.isnan(row.low) or row.of not in PHYSICS.quantities:

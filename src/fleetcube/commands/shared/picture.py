@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from fleetcube.commands.say import say_each
+from fleetcube.commands.shared.say import say_each
 
 _OPTIONS = (
     click.option("--title", help="Title of the picture."),

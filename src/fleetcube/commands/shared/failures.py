@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fleetcube.commands.say import say, say_each
-from fleetcube.commands.table import print_table
+from fleetcube.commands.shared.say import say, say_each
+from fleetcube.commands.shared.table import print_table
 
 if TYPE_CHECKING:
     from fleetcube.calibration.failure_times import Failures

@@ -3,7 +3,7 @@
 import json
 from typing import TYPE_CHECKING, Any
 
-from fleetcube.commands.say import say
+from fleetcube.commands.shared.say import say
 
 if TYPE_CHECKING:
     from fleetcube.formats.routing import Routing

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from fleetcube.commands.say import say, say_each
+from fleetcube.commands.shared.say import say, say_each
 
 
 def changed_spec(

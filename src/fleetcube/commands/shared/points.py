@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fleetcube.commands.say import say_wrapped
-from fleetcube.commands.table import print_foot, print_table, write_table
+from fleetcube.commands.shared.say import say_wrapped
+from fleetcube.commands.shared.table import print_foot, print_table, write_table
 
 if TYPE_CHECKING:
     from fleetcube.grid.run.settings import Infeasible
