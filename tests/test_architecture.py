@@ -404,7 +404,9 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     assert loaded("import fleetcube") & {*HEAVY, "numpy"} == set()
 
 
-HELP = "from click.testing import CliRunner; from fleetcube.cli import cli; CliRunner().invoke(cli, {})"
+HELP = (
+    "from click.testing import CliRunner; from fleetcube.cli import cli; CliRunner().invoke(cli, {})"
+)
 
 
 def test_help_loads_no_command() -> None:

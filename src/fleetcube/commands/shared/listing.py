@@ -81,7 +81,7 @@ class Commands(UserDict[str, Any]):
     """The commands by name; the module of one is imported when it is looked up."""
 
     def __getitem__(self, name: str) -> click.Command:
-        command = self.data[name]
+        command: click.Command | None = self.data[name]
         if command is None:
             module = _MODULES.get(name, name.replace("-", "_"))
             values = vars(import_module(f"fleetcube.commands.{module}")).values()
