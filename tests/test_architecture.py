@@ -404,13 +404,13 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     assert loaded("import fleetcube") & {*HEAVY, "numpy"} == set()
 
 
-HELP = (
-    "from click.testing import CliRunner; from fleetcube.cli import cli; CliRunner().invoke(cli, {})"
+CALL = (
+    "from click.testing import CliRunner as R; from fleetcube.cli import cli; R().invoke(cli, {})"
 )
 
 
 def test_help_loads_no_command() -> None:
-    names = loaded(HELP.format(["--help"]), whole=True)
+    names = loaded(CALL.format(["--help"]), whole=True)
     assert {name.partition(".")[0] for name in names} & {*HEAVY, "asyncio", "numpy"} == set()
     assert {name for name in names if name.startswith("fleetcube.commands.")} == {
         f"fleetcube.commands.{name}"
@@ -420,11 +420,11 @@ def test_help_loads_no_command() -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_help_of_a_command_loads_nothing_heavy(command: str) -> None:
-    assert loaded(HELP.format([command, "--help"])) & {*HEAVY, "asyncio", "numpy"} == set()
+    assert loaded(CALL.format([command, "--help"])) & {*HEAVY, "asyncio", "numpy"} == set()
 
 
 def test_the_catalog_loads_no_engine() -> None:
-    names = loaded(HELP.format(["catalog"]))
+    names = loaded(CALL.format(["catalog"]))
     assert names & {"asyncio", "dask", "jax", "matplotlib", "numba", "xarray", "zarr"} == set()
 
 
