@@ -109,11 +109,9 @@ def calibrate(
     spec, measured = options["spec"], _read(log, options["fit"], options["of"], about_failures)
     _check_options(measured, {**options, "output": output, "plot": plot})
     if isinstance(measured, event_log.Log):
-        failures.report(measured, log, spec, output, as_json, **about_failures)
-        return
+        return failures.report(measured, log, spec, output, as_json, **about_failures)
     if isinstance(measured, Routing):
-        show_routing(measured, spec, options["ranks"], as_json)
-        return
+        return show_routing(measured, spec, options["ranks"], as_json)
     if isinstance(measured, Log):
         fitted = _fit_collective(measured, output is not None, **options)
     else:
@@ -126,9 +124,8 @@ def calibrate(
     if output is not None:
         _write(fitted, log, Path(output))
     _show(fitted.fit, [*fitted.fit.notes, *fitted.notes], as_json)
-    for path in (plot, output):
-        if path is not None:
-            say(f"wrote {path}", err=as_json)
+    for path in filter(None, (plot, output)):
+        say(f"wrote {path}", err=as_json)
 
 
 def _check_options(measured: Any, options: dict[str, Any]) -> None:
@@ -157,10 +154,9 @@ def _read(path: str, fit: tuple[str, ...], of: str | None, about_failures: dict[
     if probe.FORMAT.rpartition(" ")[0] in text[:200]:
         return probe.parse_probe(text, path)
     is_table = Path(path).suffix.lower() == ".csv"
-    if is_table or is_archive:
-        counts = routing.parse_routing(content, path)
-        if counts is not None:
-            return counts
+    counts = routing.parse_routing(content, path) if is_table or is_archive else None
+    if counts is not None:
+        return counts
     if training_log.is_training_log(text):
         return training_log.parse_training_log(text, path)
     return steps.parse_table(path, text, of or steps.STEP) if is_table else nccl.parse_log(text)
