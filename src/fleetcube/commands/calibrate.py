@@ -12,6 +12,7 @@ from fleetcube.commands.shared.picture import drawing, look, looks
 from fleetcube.commands.shared.routing import show_routing
 from fleetcube.commands.shared.say import say, say_each
 from fleetcube.commands.shared.table import print_table
+from fleetcube.grid.errors import InputError
 
 if TYPE_CHECKING:
     from fleetcube.calibration.fit import Fit
@@ -96,7 +97,6 @@ def calibrate(
     from fleetcube.calibration.nccl import Log
     from fleetcube.formats import event_log
     from fleetcube.formats.routing import Routing
-    from fleetcube.grid.errors import InputError
     from fleetcube.presentation.pictures.fit_picture import plot_fit
     from fleetcube.presentation.pictures.picture import check_picture
 
@@ -130,7 +130,6 @@ def calibrate(
 
 def _check_options(measured: Any, options: dict[str, Any]) -> None:
     """Refuse options that what a file holds does not take."""
-    from fleetcube.grid.errors import InputError
 
     kind, names = _REFUSED[type(measured).__module__.rpartition(".")[2]]
     for name in names:
@@ -171,7 +170,6 @@ def _fit_steps(measured: Any, spec: str | None, fit: tuple[str, ...], of: str | 
     from fleetcube.calibration.update import update_steps
     from fleetcube.formats.read import read_spec
     from fleetcube.formats.training_log import TrainingLog
-    from fleetcube.grid.errors import InputError
 
     notes: list[str] = []
     step: Any
@@ -208,7 +206,6 @@ def _fit_collective(
     from fleetcube.calibration.calibration_file import all_reduce_values
     from fleetcube.calibration.fit import fit_collective
     from fleetcube.calibration.nccl import measured
-    from fleetcube.grid.errors import InputError
 
     fit = fit_collective(measured(log, ranks, collective, in_place))
     title, notes = f"All-reduce on {fit.ranks} ranks", []

@@ -12,6 +12,7 @@ from fleetcube.commands.shared.changed import changed
 from fleetcube.commands.shared.progress import progress
 from fleetcube.commands.shared.say import say, say_each, say_wrapped
 from fleetcube.commands.shared.table import print_foot, print_table, with_unit
+from fleetcube.grid.errors import InputError
 
 if TYPE_CHECKING:
     from fleetcube.formats.field_table import Job
@@ -65,7 +66,6 @@ def _logged(paths: Sequence[str], sweep: Any) -> dict[str, float]:
     """The step of a training log, and what was left out of it."""
     from fleetcube.analysis.layouts import point
     from fleetcube.calibration.logged import step_of, training_logs
-    from fleetcube.grid.errors import InputError
 
     found = training_logs(paths)
     if len(paths) > 1 or (paths and not found and not paths[0].endswith(".toml")):

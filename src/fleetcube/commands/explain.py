@@ -6,6 +6,7 @@ from fleetcube.commands.shared import complete
 from fleetcube.commands.shared.changed import accounted, traffic
 from fleetcube.commands.shared.say import say, say_each
 from fleetcube.commands.shared.table import print_foot, print_table
+from fleetcube.grid.errors import InputError, OpenError
 
 
 @click.command()
@@ -30,7 +31,6 @@ def explain(name: str | None, selectors: tuple[str, ...]) -> None:
       fleetcube explain memory_per_gpu examples/plan.toml
     """
     from fleetcube.formats.read import is_file
-    from fleetcube.grid.errors import InputError
     from fleetcube.presentation.explain import explain as text
     from fleetcube.tables.selectors import pairs
 
@@ -47,7 +47,6 @@ def explain(name: str | None, selectors: tuple[str, ...]) -> None:
 def _explain_network(path: str, selectors: tuple[str, ...]) -> None:
     """Print what a framework's file states, the network of a spec, and where inputs come from."""
     from fleetcube.formats.read import job_at, told
-    from fleetcube.grid.errors import OpenError
     from fleetcube.presentation.explain import explain_traffic, origins
     from fleetcube.tables.selectors import narrow, pairs
 

@@ -8,6 +8,7 @@ import sys
 import click
 
 from fleetcube.commands.shared.say import say
+from fleetcube.grid.errors import InputError
 from fleetcube.stop import is_heard
 
 
@@ -38,7 +39,6 @@ def explore(source: str, port: int, host: str, no_browser: bool, output: str | N
 
     from fleetcube.explore.server import Server
     from fleetcube.explore.view import View
-    from fleetcube.grid.errors import InputError
 
     if output is not None:
         _write(source, output)

@@ -7,6 +7,7 @@ import click
 
 from fleetcube.commands.shared import complete
 from fleetcube.commands.shared.say import say
+from fleetcube.grid.errors import InputError
 
 
 @click.command()
@@ -26,7 +27,6 @@ def init(path: str, selectors: tuple[str, ...], overwrite: bool) -> None:
     """
     from fleetcube.calibration.calibration_file import check_target, write
     from fleetcube.commands.shared.changed import changed_spec
-    from fleetcube.grid.errors import InputError
     from fleetcube.presentation.first import first_spec
     from fleetcube.tables.selectors import narrow
 

@@ -13,9 +13,10 @@ from fleetcube.commands.shared.points import check_answered, goal
 from fleetcube.commands.shared.progress import progress
 from fleetcube.commands.shared.say import say, say_each, say_json, say_wrapped
 from fleetcube.commands.shared.table import print_foot, print_table, with_unit
+from fleetcube.grid.errors import InputError
+from fleetcube.kernels.physics.roles import LOSSES
 
 if TYPE_CHECKING:
-
     import xarray
 
     from fleetcube.formats.field_table import Job
@@ -163,7 +164,6 @@ def _print_written(
     all of it. The framework may have no words for the very best: then the next that it has."""
     from fleetcube.analysis.layouts import WHOLE, inputs_of
     from fleetcube.formats.read import job_at
-    from fleetcube.grid.errors import InputError
 
     dims = [dim for dim in layouts["infeasible_reason"].dims if layouts.sizes[dim] > 1]
     if dims:
@@ -213,7 +213,6 @@ def _written(job: "Job | None", scenario: Mapping[str, Any], framework: str) -> 
 def _check_reached(question: "Question") -> None:
     """Refuse conditions that no layout meets, and say how near layouts come to each."""
     from fleetcube.analysis.runs import conditions_of
-    from fleetcube.grid.errors import InputError
     from fleetcube.grid.reduce.kept import met
 
     sweep: Any = question.sweep
@@ -285,7 +284,6 @@ def _plan_phases(
 ) -> None:
     """Plan a job in phases: each separately, then the whole."""
     from fleetcube.analysis.layouts import by_phase
-    from fleetcube.grid.errors import InputError
     from fleetcube.presentation.page.page import page, write
 
     if question.where:
@@ -395,10 +393,12 @@ def _print_next(question: "Question", ranked: "xarray.Dataset") -> None:
 def _print_without_memory(free: float, best: "xarray.DataArray") -> None:
     """Print what the best layout would give if memory were no limit, where that differs."""
     from fleetcube.analysis.layouts import FELT
+    from fleetcube.tables.tables import numbers, scale
 
     value, of = best.item(), str(best.name)
     if abs(free - value) > FELT * abs(value):
-        text = with_unit(free, str(best.attrs["units"]), of)
+        factor, unit = scale(str(best.attrs["units"]), [value], of)
+        text = f"{numbers([free / factor])[0]} {unit}".rstrip()
         say(f"if memory were no limit: {of} {text} ({free / value - 1:+.1%})")
 
 
@@ -421,7 +421,6 @@ def _chances(question: "Question", ranked: "xarray.Dataset") -> list[str]:
 def _print_values(values: "xarray.Dataset", scenario: Mapping[str, Any]) -> None:
     """Print a job's results with intervals, and its end date; losses are printed elsewhere."""
     from fleetcube.grid.plan.labels import END_OF
-    from fleetcube.kernels.physics.roles import LOSSES
     from fleetcube.scenario.dates import end, start_of
     from fleetcube.tables.tables import INTERVAL, counted, estimate, memory_use, numbers, scale
 
@@ -457,7 +456,6 @@ def _print_levers(sweep: Any, layout: dict[str, Any], of: str, sense: str) -> No
 
 def _print_limits(best: "xarray.Dataset") -> None:
     """Print the three largest losses of the wall time."""
-    from fleetcube.kernels.physics.roles import LOSSES
 
     shares = [(best[name].item(), name) for name in LOSSES if name in best]
     largest = sorted((pair for pair in shares if pair[0] >= 0.005), reverse=True)[:3]

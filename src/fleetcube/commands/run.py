@@ -13,6 +13,7 @@ from fleetcube.commands.shared.description import describe, print_remarks
 from fleetcube.commands.shared.progress import progress
 from fleetcube.commands.shared.say import say, say_wrapped
 from fleetcube.commands.shared.table import REPLACES, every_column, print_table, write_table
+from fleetcube.grid.errors import InputError
 
 if TYPE_CHECKING:
     from fleetcube.grid.run.settings import Engine, Infeasible, Settings
@@ -82,7 +83,6 @@ def run(
       fleetcube run examples/scaling-and-reliability.toml --dask 4 \\
           -o s3://bucket/scaling.zarr
     """
-    from fleetcube.grid.errors import InputError
     from fleetcube.grid.run.settings import Settings
     from fleetcube.tables.tables import FORMATS
 
@@ -102,7 +102,6 @@ def _check_table(
     output: str | None, overwrite: bool, dask: str | None, **cube_options: Any
 ) -> None:
     """Refuse a file that cannot be written, and options of cubes."""
-    from fleetcube.grid.errors import InputError
     from fleetcube.tables.tables import check_target
 
     click.get_current_context().meta[REPLACES] = overwrite
@@ -117,7 +116,6 @@ def _check_table(
 
 def _check_cube(output: str, table_options: dict[str, Any]) -> None:
     """Refuse what is no place of a cube, and options of tables."""
-    from fleetcube.grid.errors import InputError
     from fleetcube.tables.tables import FORMATS
 
     endings = [suffix.lower() for suffix in Path(output).suffixes]

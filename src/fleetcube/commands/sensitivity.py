@@ -14,6 +14,9 @@ from fleetcube.commands.shared.points import left_out
 from fleetcube.commands.shared.progress import progress
 from fleetcube.commands.shared.say import say, say_json, say_wrapped
 from fleetcube.commands.shared.table import print_foot, print_table, to_file, with_unit, write_table
+from fleetcube.grid.errors import InputError
+from fleetcube.kernels.graph.roles import REASON
+from fleetcube.kernels.physics.roles import MONEY
 
 _OPTIONS = (
     complete.spec_and_selectors,
@@ -127,9 +130,7 @@ def dominant_inputs(
           --of goodput --map lever.png -x n_gpus -y gpu_mttf
     """
     from fleetcube.analysis.sensitivity import cut
-    from fleetcube.grid.errors import InputError
     from fleetcube.grid.run.settings import Settings
-    from fleetcube.kernels.graph.roles import REASON
     from fleetcube.presentation.pictures.picture import check_picture
     from fleetcube.presentation.pictures.sensitivity_picture import dominance_map
 
@@ -239,7 +240,6 @@ def _chosen(
 ) -> tuple[list[str], int]:
     """The inputs to rank, and how many are omitted because no kind was named."""
     from fleetcube.analysis.sensitivity import ALL, among, check_levers
-    from fleetcube.grid.errors import InputError
 
     if asked["top"] < 1:
         raise InputError(f"--top {asked['top']} shows nothing; give a number above 0")
@@ -256,7 +256,6 @@ def _chosen(
 
 
 def _share(text: str) -> float:
-    from fleetcube.grid.errors import InputError
 
     try:
         share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
@@ -276,8 +275,6 @@ def _place(ranking: Any) -> str:
 
 
 def _print_levers(ranking: Any, of: str, top: int) -> None:
-    from fleetcube.grid.errors import InputError
-    from fleetcube.kernels.physics.roles import MONEY
 
     unit = ranking[of].attrs["units"]
     if not math.isfinite(ranking[of].item()):
@@ -311,7 +308,6 @@ def _print_levers(ranking: Any, of: str, top: int) -> None:
 
 def _print_money(ranking: Any, of: str, top: int) -> None:
     """Print the effect of the same moves, in units and in money."""
-    from fleetcube.kernels.physics.roles import MONEY
 
     rows = []
     for row in _each(ranking, top):

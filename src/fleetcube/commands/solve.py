@@ -10,6 +10,8 @@ from fleetcube.commands.shared.points import check_answered
 from fleetcube.commands.shared.progress import progress
 from fleetcube.commands.shared.say import say, say_each
 from fleetcube.commands.shared.table import print_foot, print_table, to_file, with_unit, write_table
+from fleetcube.grid.errors import InputError
+from fleetcube.kernels.physics.roles import ALSO_REASONS
 
 if TYPE_CHECKING:
     import xarray
@@ -51,10 +53,8 @@ def solve(
     """
     from fleetcube.analysis.runs import read_target
     from fleetcube.analysis.solve.solve import solve_spec
-    from fleetcube.grid.errors import InputError
     from fleetcube.grid.run.settings import Settings
     from fleetcube.grid.spec.graphs import graph_of
-    from fleetcube.kernels.physics.roles import ALSO_REASONS
     from fleetcube.scenario.dates import as_time, start_of
     from fleetcube.tables.tables import table
 

@@ -13,6 +13,8 @@ import click
 from fleetcube.commands.shared.progress import progress
 from fleetcube.commands.shared.say import say, say_each, say_wrapped
 from fleetcube.commands.shared.table import print_table, with_unit
+from fleetcube.grid.errors import InputError, nearest
+from fleetcube.kernels.graph.roles import REASON
 
 if TYPE_CHECKING:
     from fleetcube.calibration.predict import Compared
@@ -76,7 +78,6 @@ def validate(
     from fleetcube.calibration.logged import training_logs
     from fleetcube.calibration.measurements import read_records
     from fleetcube.formats.read import read_spec
-    from fleetcube.grid.errors import InputError, nearest
     from fleetcube.presentation.pictures.picture import check_picture
 
     if plot is not None:
@@ -154,7 +155,6 @@ def _print_groups(validation: "Validation") -> None:
 def _print_rows(compared: Sequence["Compared"], rows: Sequence["Row"]) -> None:
     """Print measured and predicted, why some could not run by this model, and the sources."""
     from fleetcube.calibration.predict import evaluate
-    from fleetcube.kernels.graph.roles import REASON
     from fleetcube.kernels.physics.graph import PHYSICS
     from fleetcube.tables.tables import estimate
 

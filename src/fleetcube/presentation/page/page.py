@@ -98,92 +98,85 @@ def page(
 ) -> str:
     """A page that computes a spec in the browser; see `Sweep.to_html`. `verb` is the command that
     gives its numbers of the spec `file`, with arguments `given`, which a slider may replace."""
-    scenario, graph = dict(spec["scenario"]), graph_of(spec["scenario"])
+    graph = graph_of(spec["scenario"])
     axes = list(make_axes(graph, spec["axes"]).values())
-    sliders = [axis for axis in axes if is_slider(graph, axis)]
-    several = [axis for axis in axes if not is_slider(graph, axis)]
-    scenario |= {axis.name: axis.labels[axis.size // 2].item() for axis in sliders}
-    scenario |= planned.at if planned else {}
-    points = [*itertools.product(*map(_points, several))]
-    if len(points) > MOST_CHOICES:
-        names = " and ".join(axis.name for axis in several)
-        raise InputError(
-            f"{names} make {len(points):,} choices; a page holds {MOST_CHOICES}: name fewer"
-        )
+    sliders = {axis.name: axis for axis in axes if is_slider(graph, axis)}
+    several = [axis for axis in axes if axis.name not in sliders]
+    points = _points(several)
     wanted = [name for name in spec["outputs"] if not derivative(graph, name)]
     if not wanted:
         raise InputError("all outputs are derivatives, which a page finds itself; name another")
-    stated = [
-        {**scenario, **{n: v for _, own in point for n, v in own.items()}} for point in points
-    ]
+    scenario = {**spec["scenario"]}
+    scenario |= {name: axis.labels[axis.size // 2].item() for name, axis in sliders.items()}
+    scenario |= planned.at if planned else {}
+    stated = [{**scenario, **settings} for _, settings in points]
     rows = [
-        _Choice(
-            " ".join(f"{axis.name}={name}" for axis, (name, _) in zip(several, point, strict=True)),
-            own,
-            wanted,
-        )
-        for point, own in zip(points, stated, strict=True)
+        _Choice(" ".join(words), settings, wanted)
+        for (words, _), settings in zip(points, stated, strict=True)
     ]
     chosen = {name for axis in several for name in axis.inputs}  # `run` refuses them then
     moved = [n for n in graph.inputs if n not in chosen and all(row.may_move(n) for row in rows)]
     data, programs = _programs(rows, moved)
-    first = rows[0]
-    outputs = first.plan.outputs
-    plain = [of for of in wanted if _unit(first, of) != "flag"]
-    goal = planned.of if planned else [*plain, *wanted][0]
+    commands = [shlex.join(words) for words, _ in points]
+    data["command"] = f"fleetcube {verb} {shlex.quote(file) if file else 'SPEC.toml'}"
+    data |= _arguments(planned, commands, data["choices"], given)
+    data |= _goal(planned, rows[0], wanted)
     data |= {
-        "command": f"fleetcube {verb} {shlex.quote(file) if file else 'SPEC.toml'}",
-        "commands": planned.commands
-        if planned
-        else [
-            shlex.join(f"{axis.name}={name}" for axis, (name, _) in zip(several, at, strict=True))
-            for at in points
-        ],
-        "clusters": planned.clusters if planned else data["choices"],
+        "caption": ", ".join([*labels_of(scenario), f"fleetcube {own_version()}"]),
+        "inputs": _inputs(graph, data.pop("names"), moved, rows[0], sliders),
+        "outputs": _outputs(rows[0], rows, wanted),
+        "axes": [*sliders],
+        "sizes": SIZES,
+        "share": SHARE,
+        "normal": NORMAL,
+    }
+    outputs, drawn = rows[0].plan.outputs, any(row.drawn for row in rows)
+    data["losses"] = [outputs.index(name) for name in LOSSES if name in outputs]
+    data["about"] = [planned.said] if planned else []
+    data["about"] += [_DRAWN] if drawn else []
+    data["about"] += dict.fromkeys(remark for row in rows for remark in remarks(row.plan))
+    if planned:
+        data["outputs"][data["goal"]]["sense"] = sign_of(planned.sense)
+        names = zip(planned.clusters, planned.layouts, strict=True)
+        data["choices"] = [" ".join(filter(None, each)) for each in names]
+    text = _filled(title, data, programs, parts(spec["scenario"], stated, data, drawn))
+    if len(text) > MOST_BYTES:
+        raise InputError(
+            f"the page would have {len(text) / 1e6:.2g} MB, and {MOST_BYTES / 1e6:.0f} MB is the "
+            "most; name fewer choices or outputs"
+        )
+    return text
+
+
+def _arguments(
+    planned: Planned | None, commands: Sequence[str], choices: Sequence[str], given: Sequence[str]
+) -> dict[str, Any]:
+    """What a command's line has for each choice, and the arguments of all."""
+    return {
+        "commands": planned.commands if planned else commands,
+        "clusters": planned.clusters if planned else choices,
         "layouts": planned.layouts if planned else [],
         "searches": planned.searches if planned else [],
         "given": [[word.split("=")[0], shlex.quote(word)] for word in given],
         "shortest": planned.shortest if planned else [],
+    }
+
+
+def _goal(planned: Planned | None, first: "_Choice", wanted: Sequence[str]) -> dict[str, Any]:
+    """What the page answers first: outputs of its sentence, the goal, and conditions."""
+    outputs = first.plan.outputs
+    plain = [name for name in wanted if _unit(first, name) != "flag"]
+    goal = planned.of if planned else [*plain, *wanted][0]
+    return {
         "told": [outputs.index(n) for n in dict.fromkeys([goal, *PLAIN]) if n in plain],
         "plain": PLAIN,
         "goal": outputs.index(goal),
         "where": [
-            [outputs.index(own.of), own.relation, own.level, str(own)]
-            for own in (planned.where if planned else ())
-            if own.of in outputs and not isinstance(own.level, str)
-        ],
-        "caption": ", ".join([*labels_of(scenario), f"fleetcube {own_version()}"]),
-        "inputs": _inputs(
-            graph,
-            data.pop("names"),
-            moved,
-            first,
-            {axis.name: axis for axis in sliders},
-        ),
-        "outputs": _outputs(first, rows, wanted),
-        "axes": [axis.name for axis in sliders],
-        "sizes": SIZES,
-        "share": SHARE,
-        "normal": NORMAL,
-        "losses": [outputs.index(name) for name in LOSSES if name in outputs],
-        "about": [
-            *([planned.said] if planned else []),
-            *([_DRAWN] if any(row.drawn for row in rows) else []),
-            *dict.fromkeys(remark for row in rows for remark in remarks(row.plan)),
+            [outputs.index(target.of), target.relation, target.level, str(target)]
+            for target in (planned.where if planned else ())
+            if target.of in outputs and not isinstance(target.level, str)
         ],
     }
-    if planned:
-        data["outputs"][data["goal"]]["sense"] = sign_of(planned.sense)
-        both = zip(planned.clusters, planned.layouts, strict=True)
-        data["choices"] = [" ".join(filter(None, each)) for each in both]
-    still = parts(spec["scenario"], stated, data, any(row.drawn for row in rows))
-    made = _filled(title, data, programs, still)
-    if len(made) > MOST_BYTES:
-        raise InputError(
-            f"the page would have {len(made) / 1e6:.2g} MB, and {MOST_BYTES / 1e6:.0f} MB is the "
-            "most; name fewer choices or outputs"
-        )
-    return made
 
 
 def check_target(path: str | PathLike[str]) -> None:
@@ -253,9 +246,18 @@ def is_slider(graph: Graph, axis: Axis) -> bool:
     return row is not None and axis.inputs == (axis.name,) and axis.name in graph.inputs
 
 
-def _points(axis: Axis) -> list[tuple[str, dict[str, Any]]]:
-    """The points of an axis: name and settings of each."""
-    return [(f"{label}", auto.at(axis, k)) for k, label in enumerate(axis.labels.tolist())]
+def _points(axes: Sequence[Axis]) -> list[tuple[list[str], dict[str, Any]]]:
+    """All combinations of the points of axes: the arguments of each, and what it sets."""
+    count = math.prod(axis.size for axis in axes)
+    if count > MOST_CHOICES:
+        names = " and ".join(axis.name for axis in axes)
+        raise InputError(f"{names} make {count:,} choices; a page holds {MOST_CHOICES}: name fewer")
+    words = [[f"{axis.name}={label}" for label in axis.labels.tolist()] for axis in axes]
+    settings = [[auto.at(axis, k) for k in range(axis.size)] for axis in axes]
+    return [
+        ([*point], {name: value for each in sets for name, value in each.items()})
+        for point, sets in zip(itertools.product(*words), itertools.product(*settings), strict=True)
+    ]
 
 
 def _programs(rows: Sequence[_Choice], moved: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
