@@ -97,6 +97,7 @@ def _curves(
     ends: Sequence["xarray.DataArray"] = (),
     best: str | None = None,
 ) -> None:
+    """Draw one variable over x, a curve for each point of `family`."""
     numbers, unit = picture.scaled(variable)
     dims = [family, x] if family else [x]
     flags = flags_of(variable)
@@ -112,48 +113,29 @@ def _curves(
             raise InputError(f"best = {best!r} needs curves of numbers; leave one more axis uncut")
         name = f"{picture.words(str(variable.name))} / {'lowest' if best == 'min' else 'highest'}"
         rows, ends = rows / best_of(rows, bad, best, str(variable.name)), ()
-    labels = picture.point_labels(variable[family]) if family else [""]
-    at = picture.positions(axes, variable[x], "x")
-    shades = picture.colours(len(rows))
-    named = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MOST_NAMED)).astype(int))
-    few = len(rows) <= len(picture.MARKERS)
+    places = picture.positions(axes, variable[x], "x")
     if flags:  # codes that occur, evenly spaced
-        present = np.unique(rows[np.isfinite(rows)]).astype(int).tolist()
-        rows = np.where(np.isfinite(rows), np.searchsorted(present, rows), np.nan)
-        axes.set_yticks(range(len(present)), [flags[k] for k in present])
-    looks = [
-        {"color": shades[k], "marker": picture.MARKERS[k] if few else "o", "markersize": 4}
-        for k in range(len(rows))
-    ]
-    known = rows[np.isfinite(rows) & ~bad]
-    near = hollow = bad & np.isfinite(rows)
-    if known.size and known.min() > 0 and not flags:  # feasible values limit the range
-        near = hollow & (rows >= known.min() / FAR) & (rows <= known.max() * FAR)
-    known = np.concatenate([known, rows[near]])
-    style = "-" if picture.is_number(cube[x]) and not flags else ":"
-    for k, row in enumerate(rows):
-        label = labels[k] if k in named else "_"
-        axes.plot(at, np.where(bad[k], np.nan, row), linestyle=style, label=label, **looks[k])
-        axes.plot(at, np.where(near[k], row, np.nan), linestyle="", fillstyle="none", **looks[k])
-    banded = False
-    if ends and not few:
-        picture.look().remarks.append(f"{len(rows)} curves: their intervals are not drawn")
-    elif ends:
-        factor, _ = scale(
-            str(variable.attrs.get("units", "1")), variable.values, str(variable.name)
-        )
-        both = (end.transpose(*dims).values.reshape(rows.shape) / factor for end in ends)
-        low, high = (np.where(bad, np.nan, end) for end in both)
-        banded = _bands(axes, at, low, high, shades, picture.is_number(cube[x]))
+        codes = np.unique(rows[np.isfinite(rows)]).astype(int).tolist()
+        rows = np.where(np.isfinite(rows), np.searchsorted(codes, rows), np.nan)
+        axes.set_yticks(range(len(codes)), [flags[code] for code in codes])
+    near = _near(rows, bad, bool(flags))
+    named = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MOST_NAMED)).astype(int))
+    labels = picture.point_labels(variable[family]) if family else [""]
+    labels = [label if k in named else "_" for k, label in enumerate(labels)]
+    smooth = picture.is_number(cube[x])
+    line = "-" if smooth and not flags else ":"
+    looks = _draw_rows(axes, places, rows, bad, near, labels, line)
+    banded = bool(ends) and _intervals(axes, places, variable, dims, ends, bad, smooth)
     if not flags:
-        if picture.is_wide(known.min(), known.max()):
+        shown = rows[np.isfinite(rows) & (~bad | near)]
+        if picture.is_wide(shown.min(), shown.max()):
             axes.set_yscale("log")
         picture.plain(axes.yaxis)
         if best is None and _hidden(np.where(bad, np.nan, rows), axes):
             advice = "curves hide each other; --best min or max draws their ratios to the best"
             picture.look().advice.append(advice)
     picture.count_infeasible(bad, "hollow where they have a value")
-    _unable(axes, at, bad, hollow, near, looks)
+    _unable(axes, places, bad, bad & np.isfinite(rows), near, looks)
     if family:
         head = picture.heading(variable[family])
         head += f"\n({len(named)} of {len(rows)} named)" if len(named) < len(rows) else ""
@@ -162,6 +144,50 @@ def _curves(
         axes.legend(fontsize=8)
     axes.set_ylabel(name)
     axes.grid(alpha=0.3)
+
+
+def _near(rows: Any, bad: Any, flags: bool) -> Any:
+    """Infeasible values that are drawn: those of flags, and numbers not far from feasible ones."""
+    hollow = bad & np.isfinite(rows)
+    feasible = rows[np.isfinite(rows) & ~bad]
+    if flags or not feasible.size or feasible.min() <= 0:
+        return hollow
+    return hollow & (rows >= feasible.min() / FAR) & (rows <= feasible.max() * FAR)
+
+
+def _draw_rows(
+    axes: Any, places: Any, rows: Any, bad: Any, near: Any, labels: Sequence[str], line: str
+) -> list[dict[str, Any]]:
+    """Draw curves, hollow where they are infeasible; returns the looks of each."""
+    shades, few = picture.colours(len(rows)), len(rows) <= len(picture.MARKERS)
+    looks = [
+        {"color": shades[k], "marker": picture.MARKERS[k] if few else "o", "markersize": 4}
+        for k in range(len(rows))
+    ]
+    for k, row in enumerate(rows):
+        solid, hollow = np.where(bad[k], np.nan, row), np.where(near[k], row, np.nan)
+        axes.plot(places, solid, linestyle=line, label=labels[k], **looks[k])
+        axes.plot(places, hollow, linestyle="", fillstyle="none", **looks[k])
+    return looks
+
+
+def _intervals(
+    axes: Any,
+    places: Any,
+    variable: "xarray.DataArray",
+    dims: Sequence[str],
+    ends: Sequence["xarray.DataArray"],
+    bad: Any,
+    smooth: bool,
+) -> bool:
+    """Draw the intervals of a few curves; returns whether there are any."""
+    if len(bad) > len(picture.MARKERS):
+        picture.look().remarks.append(f"{len(bad)} curves: their intervals are not drawn")
+        return False
+    factor, _ = scale(str(variable.attrs.get("units", "1")), variable.values, str(variable.name))
+    scaled = (end.transpose(*dims).values.reshape(bad.shape) / factor for end in ends)
+    low, high = (np.where(bad, np.nan, end) for end in scaled)
+    return _bands(axes, places, low, high, picture.colours(len(bad)), smooth)
 
 
 def _unable(axes: Any, at: Any, bad: Any, hollow: Any, near: Any, looks: Sequence[Any]) -> None:
