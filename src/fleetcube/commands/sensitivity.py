@@ -12,7 +12,7 @@ from fleetcube.commands.shared.changed import changed, changed_and_cut
 from fleetcube.commands.shared.picture import drawing, look, looks
 from fleetcube.commands.shared.points import left_out
 from fleetcube.commands.shared.progress import progress
-from fleetcube.commands.shared.say import say, say_json, say_wrapped
+from fleetcube.commands.shared.say import say, say_wrapped
 from fleetcube.commands.shared.table import print_foot, print_table, to_file, with_unit, write_table
 from fleetcube.grid.errors import InputError
 from fleetcube.kernels.graph.roles import REASON
@@ -37,7 +37,6 @@ _OPTIONS = (
         help="Kinds of inputs: hardware,operations; topics; or all.  [all but the model's]",
     ),
     click.option("--top", default=15, help="Inputs to print; files hold all.  [15]"),
-    click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table."),
 )
 
 
@@ -220,8 +219,6 @@ def _told(
     output, top = asked["output"], asked["top"]
     if output is not None:
         write_table(ranking.drop_dims([dim for dim in ranking.dims if dim != "input"]), output)
-    elif asked["as_json"]:
-        say_json(_each(ranking, top))
     else:
         printed(ranking, of, top)
         print_foot(ranking)
@@ -232,7 +229,7 @@ def _told(
 
 def _is_quiet(asked: dict[str, Any]) -> bool:
     """Whether what is printed is read by a program."""
-    return bool(asked["as_json"] or asked["output"] == "-")
+    return bool(asked["output"] == "-")
 
 
 def _chosen(
