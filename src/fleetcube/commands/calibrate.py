@@ -138,7 +138,9 @@ def _check_options(measured: Any, options: dict[str, Any]) -> None:
             raise InputError(f"{option} is not for {kind}; leave it out")
 
 
-def _read(path: str, fit: tuple[str, ...], of: str | None, about_failures: dict[str, Any]) -> Any:
+def _read(
+    path: str, fit: tuple[str, ...], column: str | None, about_failures: dict[str, Any]
+) -> Any:
     """What a file holds: failures, a table of steps, a training log, tokens by expert, a probe's
     times, or the output of nccl-tests. Raises InputError."""
     from fleetcube.calibration import nccl, probe, steps
@@ -148,7 +150,7 @@ def _read(path: str, fit: tuple[str, ...], of: str | None, about_failures: dict[
     content = read_bytes(path, training_log.LARGEST, "a log or a CSV", _LESS)
     is_archive = content[:4] == routing.ZIP
     text = "" if is_archive else decoded(content)
-    if not (fit or of) and (events := failures.log_of(text, path, about_failures)):
+    if not (fit or column) and (events := failures.log_of(text, path, about_failures)):
         return events
     if probe.FORMAT.rpartition(" ")[0] in text[:200]:
         return probe.parse_probe(text, path)
@@ -158,10 +160,12 @@ def _read(path: str, fit: tuple[str, ...], of: str | None, about_failures: dict[
         return counts
     if training_log.is_training_log(text):
         return training_log.parse_training_log(text, path)
-    return steps.parse_table(path, text, of or steps.STEP) if is_table else nccl.parse_log(text)
+    return steps.parse_table(path, text, column or steps.STEP) if is_table else nccl.parse_log(text)
 
 
-def _fit_steps(measured: Any, spec: str | None, fit: tuple[str, ...], of: str | None) -> _Fitted:
+def _fit_steps(
+    measured: Any, spec: str | None, fit: tuple[str, ...], column: str | None
+) -> _Fitted:
     """Fit the kernels of a probe, the step of a training log, or a table of steps."""
     from fleetcube.calibration.calibration_file import step_values
     from fleetcube.calibration.logged import step_of
@@ -184,9 +188,9 @@ def _fit_steps(measured: Any, spec: str | None, fit: tuple[str, ...], of: str | 
             seconds, inputs = step_of(measured, scenario)
             measured = Table({name: [value] for name, value in inputs.items()}, [seconds], [1])
         if fit:
-            step = fit_steps(measured, scenario, fit, of or STEP)
+            step = fit_steps(measured, scenario, fit, column or STEP)
         else:
-            step = update_steps(measured, scenario, of or STEP)
+            step = update_steps(measured, scenario, column or STEP)
         title = ", ".join(step.values) if fit else "Training steps"
     errors = {name: error for name, error in step.standard_errors.items() if math.isfinite(error)}
     notes += [step.doubt] if step.doubt is not None else []

@@ -30,7 +30,9 @@ _TIMES = ("job_time", "job_time_low", "job_time_high")
 
 @click.command()
 @complete.spec_and_selectors
-@click.option("--of", default="job_time", help='Goal: "min NAME" or "max NAME".  [job_time]')
+@click.option(
+    "--of", "objective", default="job_time", help='Goal: "min NAME" or "max NAME".  [job_time]'
+)
 @click.option(
     "--search",
     default="layout",
@@ -49,7 +51,7 @@ _TIMES = ("job_time", "job_time_low", "job_time_high")
 def plan(
     spec: str,
     selectors: tuple[str, ...],
-    of: str,
+    objective: str,
     search: str,
     where: tuple[str, ...],
     k: int,
@@ -79,18 +81,18 @@ def plan(
 
     if output is not None:
         check_target(output)
-    of, sense = goal(of)
+    objective, sense = goal(objective)
     problem = changed_spec(spec, selectors)
     replaced = {*problem["axes"], *(["software"] if framework else [])}
     given = [word for word in selectors if word.split("=")[0] not in replaced]
     if framework is not None:
         framework = problem["scenario"]["software"] = writer_of(framework).NAME
         given.append(f"software={framework}")
-    sweep, names = Sweep(problem["scenario"], problem["axes"], [of]), search.split(",")
-    question = Question(sweep, of, sense, names, where)
+    sweep, names = Sweep(problem["scenario"], problem["axes"], [objective]), search.split(",")
+    question = Question(sweep, objective, sense, names, where)
     if phases.names(problem["scenario"]):
         return _plan_phases(question, as_json, output, spec, given)
-    stated = names == [LAYOUT] and sweep.points == 1 and not candidates(sweep, of, names)
+    stated = names == [LAYOUT] and sweep.points == 1 and not candidates(sweep, objective, names)
     if stated and not as_json:
         _plan_stated(question, spec, framework)
         if output is None:
@@ -104,7 +106,7 @@ def plan(
         _print(question, layouts, spec, framework)
     if output is not None and not as_json:
         say(f"wrote {output}")
-    check_answered(layouts[of].notnull())
+    check_answered(layouts[objective].notnull())
 
 
 def _search(
@@ -168,7 +170,7 @@ def _print_written(
     dims = [dim for dim in layouts["infeasible_reason"].dims if layouts.sizes[dim] > 1]
     if dims:
         raise InputError(f"--as writes one point, and there are several along {dims[0]}; name one")
-    job, of = job_at(spec), question.of
+    job, goal = job_at(spec), question.of
     refusal = ""
     for best in _running(question, layouts):
         try:
@@ -178,8 +180,8 @@ def _print_written(
             continue
         say("")
         if refusal:
-            value = with_unit(best[of].item(), best[of].attrs["units"], of)
-            say_wrapped(f"{refusal}; the best that it can: {best[WHOLE].item()}: {of} {value}")
+            value = with_unit(best[goal].item(), best[goal].attrs["units"], goal)
+            say_wrapped(f"{refusal}; the best that it can: {best[WHOLE].item()}: {goal} {value}")
         say_each(lines or [f"{spec} has the best layout"], err=False)
         return
     if refusal:
@@ -192,11 +194,11 @@ def _running(question: "Question", layouts: "xarray.Dataset") -> Iterator["xarra
     yield from _ranked(_best(question, _MOST_TRIED), question.of)
 
 
-def _ranked(layouts: "xarray.Dataset", of: str) -> Iterator["xarray.Dataset"]:
+def _ranked(layouts: "xarray.Dataset", goal: str) -> Iterator["xarray.Dataset"]:
     rows = layouts.squeeze(list(layouts["infeasible_reason"].dims), drop=True)
     for rank in range(rows.sizes["rank"]):
         layout = rows.isel(rank=rank)
-        if layout["infeasible_reason"].item() == 0 and layout[of].notnull().item():
+        if layout["infeasible_reason"].item() == 0 and layout[goal].notnull().item():
             yield layout
 
 
@@ -218,20 +220,22 @@ def _check_reached(question: "Question") -> None:
     sweep: Any = question.sweep
     nearest = []
     for condition in conditions_of(sweep.spec["scenario"], question.where):
-        of, sense = condition.of, "min" if condition.relation == "<=" else "max"
+        output, sense = condition.of, "min" if condition.relation == "<=" else "max"
         alone = sweep.with_outputs(condition.outputs)
         moved = {*condition.outputs} & {*alone._plan("numpy").layout_dependent}
         values = (
-            sweep.best(of, 1, sense=sense, search=question.search) if moved else alone.evaluate()
+            sweep.best(output, 1, sense=sense, search=question.search)
+            if moved
+            else alone.evaluate()
         )
-        best = values[of]
+        best = values[output]
         if not moved and met(condition, values).any():
             continue
         if best.notnull().any():  # else no layout can run, which `_print` says
             value = (best.min() if sense == "min" else best.max()).item()
             extreme = "least" if sense == "min" else "greatest"
-            name = f"the {extreme} {of}" if moved or best.size > 1 else of
-            text = f"{name} is {with_unit(value, best.attrs['units'], of)}"
+            name = f"the {extreme} {output}" if moved or best.size > 1 else output
+            text = f"{name} is {with_unit(value, best.attrs['units'], output)}"
             nearest.append(text if moved else f"{text} in every layout")
     if nearest:
         conditions = " and ".join(question.where)
@@ -253,10 +257,10 @@ def _plan_stated(question: "Question", spec: str, framework: str | None) -> None
     )
     from fleetcube.tables.tables import meanings
 
-    sweep, of = question.sweep, question.of
+    sweep, goal = question.sweep, question.of
     scenario: Any = sweep.spec["scenario"]
     with progress("planning"):
-        layout, values, best = stated_and_free(sweep, of, question.sense, question.where)
+        layout, values, best = stated_and_free(sweep, goal, question.sense, question.where)
     say(f"stated layout: {text(layout)}")
     _print_values(values, scenario)
     say_wrapped(values.attrs[ASSUMED])
@@ -265,17 +269,17 @@ def _plan_stated(question: "Question", spec: str, framework: str | None) -> None
         say(f"cannot run: {meanings(reason.attrs, reason.values.reshape(1))[0]}")
     say("")
     _print_limits(values)
-    stated_value, best_value = values[of].item(), best[of].item()
+    stated_value, best_value = values[goal].item(), best[goal].item()
     if best_value == best_value:
-        value = with_unit(best_value, values[of].attrs["units"], of)
+        value = with_unit(best_value, values[goal].attrs["units"], goal)
         change = "" if reason.item() else f" ({best_value / stated_value - 1:+.1%})"
         layouts = f"the best of {best.attrs['fleetcube_tried']:,} layouts"
-        say_wrapped(f"{layouts}: {best[WHOLE].values[0]}: {of} {value}{change}")
+        say_wrapped(f"{layouts}: {best[WHOLE].values[0]}: {goal} {value}{change}")
     print_foot(values)
-    check_answered((reason == 0) | best[of].notnull())
+    check_answered((reason == 0) | best[goal].notnull())
     if framework is not None:
         free = dataclasses.replace(question, sweep=sweep.replace(scenario=without_layout(scenario)))
-        stated = {**scenario, **unsearched(point(sweep), of)}
+        stated = {**scenario, **unsearched(point(sweep), goal)}
         _print_written(free, stated, best, spec, framework)
 
 
@@ -307,7 +311,7 @@ def _print_phases(best: Mapping[str, Any], job: Any, question: "Question") -> No
     from fleetcube.grid.run.settings import Settings
     from fleetcube.tables.tables import table
 
-    of, rows = question.of, []
+    goal, rows = question.of, []
     for name, layout in best.items():
         if layout is None:
             rows.append([name, "as given", "-", "-"])
@@ -316,21 +320,21 @@ def _print_phases(best: Mapping[str, Any], job: Any, question: "Question") -> No
             rows.append([name, layout[WHOLE].item(), *(f"{count:,}" for count in counts)])
     print_table(["phase", "best layout", "tried", "can run"], rows)
     say("")
-    names = dict.fromkeys([of, "job_time", "mfu", "memory_per_gpu"])
+    names = dict.fromkeys([goal, "job_time", "mfu", "memory_per_gpu"])
     phases = (
         job.with_outputs([*names])
         .replace(axes={"phase": [*best]})
         .prediction_interval(settings=Settings("numpy"))
     )
-    shown = [name for name in (*names, f"{of}_low", f"{of}_high", *_TIMES) if name in phases]
+    shown = [name for name in (*names, f"{goal}_low", f"{goal}_high", *_TIMES) if name in phases]
     print_table(*table(phases[list(dict.fromkeys(shown))]))
     say("")
     whole = job.prediction_interval(settings=Settings("numpy"))
     _print_values(whole, job.spec["scenario"])
     _print_limits(whole)
-    _print_levers(job, {}, of, question.sense)
+    _print_levers(job, {}, goal, question.sense)
     searched = dict.fromkeys(n for layout in best.values() if layout for n in _open(layout))
-    text = f"{question.sense}imum {of} of each phase; searched: {', '.join(searched)}"
+    text = f"{question.sense}imum {goal} of each phase; searched: {', '.join(searched)}"
     if len({row[1] for row in rows}) > 1:
         text += "; changing layout between phases takes the transition_time given"
     say_wrapped(text)
@@ -346,13 +350,13 @@ def _print_one(question: "Question", layouts: "xarray.Dataset") -> None:
     from fleetcube.analysis.assumed import ASSUMED
     from fleetcube.analysis.layouts import WHOLE
 
-    sweep, of = question.sweep, question.of
+    sweep, goal = question.sweep, question.of
     point = layouts.squeeze(list(layouts["infeasible_reason"].dims), drop=True)
     if point["infeasible_reason"].item():
         _print_none(point, layouts.attrs)
         return
     names = [*_open(layouts), WHOLE]
-    ranked = point.isel(rank=point[of].notnull().values)
+    ranked = point.isel(rank=point[goal].notnull().values)
     outputs = [n for n, row in ranked.data_vars.items() if row.dims == ("rank",) and n not in names]
     best = ranked[outputs].isel(rank=0)
     say(f"best layout: {ranked[WHOLE].values[0]}")
@@ -362,9 +366,9 @@ def _print_one(question: "Question", layouts: "xarray.Dataset") -> None:
         _print_next(question, ranked)
     say("")
     _print_limits(best)
-    _print_without_memory(point["without_memory_limit"].item(), best[of])
+    _print_without_memory(point["without_memory_limit"].item(), best[goal])
     layout = {name: ranked[name].values[0] for name in _open(layouts)}
-    _print_levers(sweep, layout, of, question.sense)
+    _print_levers(sweep, layout, goal, question.sense)
 
 
 def _print_none(point: "xarray.Dataset", attrs: Mapping[Any, Any]) -> None:
@@ -395,11 +399,11 @@ def _print_without_memory(free: float, best: "xarray.DataArray") -> None:
     from fleetcube.analysis.layouts import FELT
     from fleetcube.tables.tables import numbers, scale
 
-    value, of = best.item(), str(best.name)
+    value, goal = best.item(), str(best.name)
     if abs(free - value) > FELT * abs(value):
-        factor, unit = scale(str(best.attrs["units"]), [value], of)
+        factor, unit = scale(str(best.attrs["units"]), [value], goal)
         text = f"{numbers([free / factor])[0]} {unit}".rstrip()
-        say(f"if memory were no limit: {of} {text} ({free / value - 1:+.1%})")
+        say(f"if memory were no limit: {goal} {text} ({free / value - 1:+.1%})")
 
 
 def _chances(question: "Question", ranked: "xarray.Dataset") -> list[str]:
@@ -408,10 +412,10 @@ def _chances(question: "Question", ranked: "xarray.Dataset") -> list[str]:
     from fleetcube.analysis.ratio import between, side
     from fleetcube.tables.tables import chance
 
-    scenario, of = point(question.sweep), question.of
+    scenario, goal = point(question.sweep), question.of
     layouts = [inputs_of(ranked.isel(rank=k)) for k in range(ranked.sizes["rank"])]
-    first, *others = (side({**scenario, **layout}, [of]) for layout in layouts)
-    ratios = [between(first, other).get(of) for other in others]
+    first, *others = (side({**scenario, **layout}, [goal]) for layout in layouts)
+    ratios = [between(first, other).get(goal) for other in others]
     below = [ratio.below for ratio in ratios if ratio is not None]
     if len(below) < len(others):
         return []
@@ -443,13 +447,13 @@ def _print_values(values: "xarray.Dataset", scenario: Mapping[str, Any]) -> None
         say(f"started on {start} it ends on {days[0]}{interval}")
 
 
-def _print_levers(sweep: Any, layout: dict[str, Any], of: str, sense: str) -> None:
+def _print_levers(sweep: Any, layout: dict[str, Any], goal: str, sense: str) -> None:
     """Print what would improve the output most, and why more GPUs would not."""
     from fleetcube.analysis.layouts import levers
 
-    better, no_lever = levers(sweep, layout, of, sense)
+    better, no_lever = levers(sweep, layout, goal, sense)
     if better:
-        say(f"what would improve {of} in this layout:")
+        say(f"what would improve {goal} in this layout:")
     say_wrapped(*(f"  {line}" for line in better[:_LEVERS]))
     say_wrapped(no_lever)
 
@@ -475,30 +479,30 @@ def _print_several(question: "Question", layouts: "xarray.Dataset") -> None:
     from fleetcube.analysis.layouts import FRONT, WHOLE
     from fleetcube.tables.tables import meanings, table
 
-    of, where = question.of, question.where
+    goal, where = question.of, question.where
     best = layouts.isel(rank=0, drop=True)
     axes = [str(name) for name in best["infeasible_reason"].dims]
     rows = best.stack(row=axes).reset_index("row").reset_coords(axes)
-    value = rows[of].values
+    value = rows[goal].values
     order = np.argsort(-value if question.sense == "max" else value, kind="stable")
     rows = rows.isel(row=order)
     codes = rows["infeasible_reason"]
     reasons = np.array(meanings(codes.attrs, codes.values), object)
-    none = rows[of].isnull().values
+    none = rows[goal].isnull().values
     reasons[none & (reasons == "feasible")] = (
-        f"none keeps to {' and '.join(where)}" if where else f"{of} is infinite"
+        f"none keeps to {' and '.join(where)}" if where else f"{goal} is infinite"
     )
     rows["layout"] = "row", np.where(none, [f"- ({reason})" for reason in reasons], rows[WHOLE])
     rows["front"] = "row", np.where(rows[FRONT], "*", "")
     cost = "job_cost" if "job_cost" in best else "gpu_hours"
-    ends = [f"{name}_{side}" for name in (of, "job_time") for side in ("low", "high")]
-    names = [] if none.all() else [of, "job_time", cost, *ends, "front"]
+    ends = [f"{name}_{side}" for name in (goal, "job_time") for side in ("low", "high")]
+    names = [] if none.all() else [goal, "job_time", cost, *ends, "front"]
     names = [name for name in dict.fromkeys([*axes, *names, "layout"]) if name in rows]
     print_table(*table(rows[names]))
     if not none.all():
         say_wrapped(f"*: {best[FRONT].attrs['long_name']}")
     say_wrapped(layouts.attrs[ASSUMED], layouts.attrs.get("fleetcube_nearest", ""))
-    if f"{of}_low" in names:
+    if f"{goal}_low" in names:
         say("rows share model errors: differences between them are surer than the intervals")
 
 

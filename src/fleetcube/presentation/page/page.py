@@ -71,21 +71,20 @@ _DRAWN = "inputs with distributions are at their medians; intervals are not show
 
 @dataclass(frozen=True)
 class Planned:
-    """What a plan adds to a page: its goal and conditions, the sizes where it begins, what it says
-    of the search. For each choice the cluster that it is
-    a layout of, the layout's name, the arguments that give it and those that search it anew, and
-    the shortest sequence that `plan` tries it with."""
+    """What a plan adds to a page: its goal and conditions, the sizes where it begins, and a
+    summary of its search. For each choice: its cluster, the name of its layout, the arguments that
+    give the layout and those that search it anew, and the shortest sequence that `plan` tries."""
 
-    of: str
+    goal: str
     sense: str
     where: Sequence[Target]
-    at: Mapping[str, Any]
+    start: Mapping[str, Any]
     clusters: Sequence[str]
     layouts: Sequence[str]
     commands: Sequence[str]
     searches: Sequence[str]
     shortest: Sequence[float]
-    said: str
+    summary: str
 
 
 def page(
@@ -108,7 +107,7 @@ def page(
         raise InputError("all outputs are derivatives, which a page finds itself; name another")
     scenario = {**spec["scenario"]}
     scenario |= {name: axis.labels[axis.size // 2].item() for name, axis in sliders.items()}
-    scenario |= planned.at if planned else {}
+    scenario |= planned.start if planned else {}
     stated = [{**scenario, **settings} for _, settings in points]
     rows = [
         _Choice(" ".join(words), settings, wanted)
@@ -132,7 +131,7 @@ def page(
     }
     outputs, drawn = rows[0].plan.outputs, any(row.drawn for row in rows)
     data["losses"] = [outputs.index(name) for name in LOSSES if name in outputs]
-    data["about"] = [planned.said] if planned else []
+    data["about"] = [planned.summary] if planned else []
     data["about"] += [_DRAWN] if drawn else []
     data["about"] += dict.fromkeys(remark for row in rows for remark in remarks(row.plan))
     if planned:
@@ -166,7 +165,7 @@ def _goal(planned: Planned | None, first: "_Choice", wanted: Sequence[str]) -> d
     """What the page answers first: outputs of its sentence, the goal, and conditions."""
     outputs = first.plan.outputs
     plain = [name for name in wanted if _unit(first, name) != "flag"]
-    goal = planned.of if planned else [*plain, *wanted][0]
+    goal = planned.goal if planned else [*plain, *wanted][0]
     return {
         "told": [outputs.index(n) for n in dict.fromkeys([goal, *PLAIN]) if n in plain],
         "plain": PLAIN,
@@ -199,14 +198,16 @@ class _Choice:
     """One combination of labels and options: a one-point scenario and its formulas."""
 
     def __init__(self, name: str, scenario: Mapping[str, Any], outputs: Sequence[str]) -> None:
-        ends = [end for of in outputs if of in ENDS for end in ENDS[of]]
+        ends = [end for output in outputs if output in ENDS for end in ENDS[output]]
         losses = LOSSES if is_known(scenario, {}, LOSSES) else ()
-        beside = [n for n in (NEAR, MARGIN, CROSSING) if is_known(scenario, {}, [n])]
-        outputs = [*dict.fromkeys([*outputs, *ends, *losses, *beside])]
+        limits = [n for n in (NEAR, MARGIN, CROSSING) if is_known(scenario, {}, [n])]
+        outputs = [*dict.fromkeys([*outputs, *ends, *losses, *limits])]
         plain: Plan = Evaluation(scenario, {}, outputs)._plan("numpy")
         self.drawn = bool(plain.problem.distributions)  # intervals would lack what these add
-        self.errors = {of: [] if self.drawn else [*errors(plain, of)] for of in plain.outputs}
-        slips = dict.fromkeys((e for own in self.errors.values() for e in own), 0.0)
+        self.errors = {
+            output: [] if self.drawn else [*errors(plain, output)] for output in plain.outputs
+        }
+        slips = dict.fromkeys((e for names in self.errors.values() for e in names), 0.0)
         self.name, self.scenario, self.slips = name, {**scenario, **slips}, [*slips]
         self.plan: Plan = Evaluation(self.scenario, {}, outputs)._plan("numpy")
         problem = self.plan.problem
@@ -273,21 +274,21 @@ def _programs(rows: Sequence[_Choice], moved: Sequence[str]) -> tuple[dict[str, 
     ]
     names = [*moved, *slips, *apart]
     outputs = rows[0].plan.outputs
-    known: dict[Any, int] = {}
+    positions: dict[Any, int] = {}
     sources: list[str] = []
     bases, which = [], []
     for row in rows:
         inputs = [n for n in names if n in row.values]
         key = (tuple(row.formulas.items()), tuple(inputs))
-        if key not in known:
-            known[key] = len(sources)
+        if key not in positions:
+            positions[key] = len(sources)
             given = {n: value for n, value in row.values.items() if n not in inputs}
-            flags = [of for of in outputs if _unit(row, of) == "flag"]
+            flags = [output for output in outputs if _unit(row, output) == "flag"]
             program = fold(outputs, row.formulas, given, inputs, (), flags)
-            taken = ", ".join(f"all[{names.index(n)}]" for n in inputs)
-            own = javascript.source(program, "compute")
-            sources.append(f"(all) => {{\n{own}return compute([{taken}]);\n}}")
-        which.append(known[key])
+            arguments = ", ".join(f"all[{names.index(n)}]" for n in inputs)
+            text = javascript.source(program, "compute")
+            sources.append(f"(all) => {{\n{text}return compute([{arguments}]);\n}}")
+        which.append(positions[key])
         bases.append([row.values.get(n, math.nan) for n in names])
     data = {
         "names": names,
@@ -318,14 +319,14 @@ def _inputs(
     sliders: Mapping[str, Axis],
 ) -> list[dict[str, Any]]:
     measured = auto.measured() if first.plan.problem.found else {}
-    made: list[dict[str, Any]] = []
+    described: list[dict[str, Any]] = []
     for name in names:
         if name not in moved:
-            made.append({"name": name})
+            described.append({"name": name})
             continue
         row, value = graph.inputs[name], first.values[name]
         factor, unit = scale(row.unit, [value], name)
-        own = {
+        facts = {
             "name": name,
             "title": words(name),
             "about": row.description,
@@ -342,11 +343,11 @@ def _inputs(
             "leads": is_lever(graph, name) or name in RUN_STEPS,
         }
         if name in sliders and sliders[name].size <= MOST_STOPS:
-            own["stops"] = sorted({*sliders[name].numbers[name].tolist()})
+            facts["stops"] = sorted({*sliders[name].numbers[name].tolist()})
         if name in measured:
-            own["measured"] = measured[name]
-        made.append(own)
-    return made
+            facts["measured"] = measured[name]
+        described.append(facts)
+    return described
 
 
 def _outputs(
@@ -354,29 +355,29 @@ def _outputs(
 ) -> list[dict[str, Any]]:
     outputs = first.plan.outputs
     values = Evaluation(first.scenario, {}, outputs).evaluate(settings=Settings("numpy"))
-    masked = {of for row in rows for of in row.plan.layout_dependent}
-    made = []
+    masked = {output for row in rows for output in row.plan.layout_dependent}
+    described = []
     for name in outputs:
         about = attributes(first.plan, name)
-        own = {"name": name, "title": words(name), "about": about["long_name"]}
-        own["sense"] = -1 if name in BEST_HIGH else 1
-        own["title"] += counted(about)
-        own |= {"masked": name in masked, "hidden": name not in wanted or name == REASON}
+        facts = {"name": name, "title": words(name), "about": about["long_name"]}
+        facts["sense"] = -1 if name in BEST_HIGH else 1
+        facts["title"] += counted(about)
+        facts |= {"masked": name in masked, "hidden": name not in wanted or name == REASON}
         if "flag_values" in about:
             meanings = str(about["flag_meanings"]).split()
             codes = about["flag_values"].tolist()
-            own["words"] = {str(c): m for c, m in zip(codes, meanings, strict=True)}
+            facts["words"] = {str(c): m for c, m in zip(codes, meanings, strict=True)}
         else:
             factor, unit = scale(str(about["units"]), [values[name].item()], name)
-            own |= {"factor": factor, "unit": unit}
-            own["slips"] = any(row.errors[name] for row in rows)
-            own["counted"] = name == FAILURES
+            facts |= {"factor": factor, "unit": unit}
+            facts["slips"] = any(row.errors[name] for row in rows)
+            facts["counted"] = name == FAILURES
             if name == TIME and (since := dates.start_of(first.scenario)):
-                own["start"] = since.isoformat()
+                facts["start"] = since.isoformat()
             if name in ENDS and not first.drawn:
-                own["ends"] = [outputs.index(end) for end in ENDS[name]]
-        made.append(own)
-    return made
+                facts["ends"] = [outputs.index(end) for end in ENDS[name]]
+        described.append(facts)
+    return described
 
 
 def _filled(
@@ -385,9 +386,9 @@ def _filled(
     """One file with style and script, allowed by their hashes, and nothing from elsewhere."""
     facts = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # with NaN: JavaScript
     head = f'"use strict";\nconst DATA = {facts};\n{javascript.HEAD}'
-    made = f"const PROGRAMS = [{', '.join(programs)}];"
+    formulas = f"const PROGRAMS = [{', '.join(programs)}];"
     script = "\n".join(
-        [head, made, *map(asset, ("pictures.js", "answers.js", "charts.js", "live.js"))]
+        [head, formulas, *map(asset, ("pictures.js", "answers.js", "charts.js", "live.js"))]
     )
     style = css() + asset("live.css")
     filled = {
@@ -399,13 +400,13 @@ def _filled(
         "style_hash": _hash(style),
         "script_hash": _hash(script),
     }
-    return re.sub(r"{{(\w+)}}", lambda found: filled[found[1]], asset("live.html"))
+    return re.sub(r"{{(\w+)}}", lambda mark: filled[mark[1]], asset("live.html"))
 
 
 def policy_of(text: str) -> str:
     """The content security policy that a page states, for a server's header."""
-    found = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
-    return found[1] if found else "default-src 'none'"
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
+    return policy[1] if policy else "default-src 'none'"
 
 
 def asset(name: str) -> str:

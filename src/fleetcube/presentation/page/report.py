@@ -93,16 +93,16 @@ def report(asked: Question, found: "xarray.Dataset", spec: str, given: Sequence[
         "outputs": [*dict.fromkeys([asked.of, *(name for name in read if name in found)])],
     }
     planned = Planned(
-        of=asked.of,
+        goal=asked.of,
         sense=asked.sense,
         where=conditions,
-        at=start,
+        start=start,
         clusters=[" ".join(row.cluster) for row in rows],
         layouts=[row.layout for row in rows],
         commands=[shlex.join([*row.cluster, *row.arguments]) for row in rows],
         searches=[shlex.join([*goal, *row.cluster]) for row in rows],
         shortest=[fewest_tokens(row.sets) for row in rows],
-        said=searched(found),
+        summary=searched(found),
     )
     return page(made, f"Plan of {Path(spec).name}", spec, planned, given)
 

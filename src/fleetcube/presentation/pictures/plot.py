@@ -190,20 +190,25 @@ def _intervals(
     return _bands(axes, places, low, high, picture.colours(len(bad)), smooth)
 
 
-def _unable(axes: Any, at: Any, bad: Any, hollow: Any, near: Any, looks: Sequence[Any]) -> None:
+def _unable(axes: Any, places: Any, bad: Any, hollow: Any, near: Any, looks: Sequence[Any]) -> None:
     """Say why curves stop: a band where none can run, crosses at the bottom where one cannot."""
     nowhere = bad.all(axis=0)
-    cells, foot = picture.edges(at, axes.get_xscale()), {"transform": axes.get_xaxis_transform()}
+    cells, foot = (
+        picture.edges(places, axes.get_xscale()),
+        {"transform": axes.get_xaxis_transform()},
+    )
     for k, run in enumerate(picture.stretches(nowhere)):
         label = "_" if k else picture.CANNOT
         ends = cells[run.start], cells[run.stop]
         axes.axvspan(*ends, zorder=0, label=label, **picture.INFEASIBLE)
-        axes.set_xlim(ends[0] if run.start == 0 else None, ends[1] if run.stop == at.size else None)
+        axes.set_xlim(
+            ends[0] if run.start == 0 else None, ends[1] if run.stop == places.size else None
+        )
     mark: dict[str, Any] = {"color": "black", "linestyle": "", "markersize": 4}
     crossed = bad & ~near & ~nowhere
     for k, look in enumerate(looks if crossed.any() else ()):
         height = np.full(crossed[k].sum(), 0.02 + 0.025 * (k % len(picture.MARKERS)))
-        axes.plot(at[crossed[k]], height, **foot, **mark | look | {"marker": "x"})
+        axes.plot(places[crossed[k]], height, **foot, **mark | look | {"marker": "x"})
     if crossed.any():
         axes.plot([], [], "x", label="this curve cannot run", **mark)
     if hollow.any():
@@ -215,11 +220,11 @@ def _unable(axes: Any, at: Any, bad: Any, hollow: Any, near: Any, looks: Sequenc
 def best_of(rows: Any, bad: Any, best: str, name: str) -> Any:
     """The lowest or highest feasible value at each point of curves, NaN if there is none."""
     able = np.where(bad | ~np.isfinite(rows), np.inf if best == "min" else -np.inf, rows)
-    found = able.min(axis=0) if best == "min" else able.max(axis=0)
-    found = np.where(np.isfinite(found), found, np.nan)
-    if (found <= 0).any():
+    extremes = able.min(axis=0) if best == "min" else able.max(axis=0)
+    extremes = np.where(np.isfinite(extremes), extremes, np.nan)
+    if (extremes <= 0).any():
         raise InputError(f"{name} is not positive everywhere, and has no ratios; leave best out")
-    return found
+    return extremes
 
 
 def _hidden(rows: Any, axes: Any) -> bool:
@@ -235,7 +240,7 @@ def _hidden(rows: Any, axes: Any) -> bool:
 
 
 def _with_ends(
-    cube: "xarray.Dataset", name: str, kept: Sequence[str]
+    cube: "xarray.Dataset", name: str, drawn_axes: Sequence[str]
 ) -> tuple["xarray.Dataset", list["xarray.DataArray"]]:
     """A cube as predicted, and the ends of a variable's 90 % interval; none if it has none.
 
@@ -247,36 +252,36 @@ def _with_ends(
     ):
         return cube, [cube[end] for end in ends]
     for error, _ in ERRORS.values():
-        if error not in cube[name].dims or error in kept:
+        if error not in cube[name].dims or error in drawn_axes:
             continue
         places = cube[error].values
         if {-1.0, 0.0, 1.0} <= {*places.tolist()}:
             inside = cube[name].isel({error: abs(places) <= 1})
-            found = [] if name in RATIOS_OF_PARTS else [inside.min(error), inside.max(error)]
-            return cube.sel({error: 0.0}, drop=True), found
+            bounds = [] if name in RATIOS_OF_PARTS else [inside.min(error), inside.max(error)]
+            return cube.sel({error: 0.0}, drop=True), bounds
     return cube, []
 
 
 def _bands(axes: Any, at: Any, low: Any, high: Any, shades: Sequence[Any], smooth: bool) -> bool:
     """Draw intervals as bands of few curves, or as bars; return whether there are any."""
-    known = low < high
-    if not known.any():
+    uncertain = low < high
+    if not uncertain.any():
         return False
-    low, high = np.where(known, low, np.nan), np.where(known, high, np.nan)
-    own, label = shades[0] if len(shades) == 1 else "black", "90 % interval"
+    low, high = np.where(uncertain, low, np.nan), np.where(uncertain, high, np.nan)
+    shade_in_legend, label = shades[0] if len(shades) == 1 else "black", "90 % interval"
     if smooth and at.size > 1 and len(shades) <= MOST_BANDS:
         for k, shade in enumerate(shades):
             axes.fill_between(at, low[k], high[k], color=shade, alpha=0.2, linewidth=0)
-        axes.fill_between([], [], [], color=own, alpha=0.2, linewidth=0, label=label)
+        axes.fill_between([], [], [], color=shade_in_legend, alpha=0.2, linewidth=0, label=label)
         return True
     log = axes.get_xscale() == "log"
     places = np.log(at) if log else at
     step = _APART * (np.diff(places).min() if at.size > 1 else 1.0)
     for k, shade in enumerate(shades):  # side by side
-        beside = places + step * (k - (len(shades) - 1) / 2)
-        beside = np.exp(beside) if log else beside
-        axes.vlines(beside, low[k], high[k], color=shade, linewidth=1.2)
-    axes.vlines([], [], [], color=own, linewidth=1.2, label=label)
+        shifted = places + step * (k - (len(shades) - 1) / 2)
+        shifted = np.exp(shifted) if log else shifted
+        axes.vlines(shifted, low[k], high[k], color=shade, linewidth=1.2)
+    axes.vlines([], [], [], color=shade_in_legend, linewidth=1.2, label=label)
     return True
 
 
@@ -284,8 +289,11 @@ def flags_of(variable: "xarray.DataArray") -> list[str]:
     """Meaning of each code of a flag, empty if none; an empty list for a number."""
     meanings = str(variable.attrs.get("flag_meanings", "")).split()
     codes = np.atleast_1d(variable.attrs.get("flag_values", range(len(meanings)))).tolist()
-    known = dict(zip(codes, meanings, strict=True))
-    return [known.get(code, "").replace("_", " ") for code in range(max(codes, default=-1) + 1)]
+    meaning_by_code = dict(zip(codes, meanings, strict=True))
+    return [
+        meaning_by_code.get(code, "").replace("_", " ")
+        for code in range(max(codes, default=-1) + 1)
+    ]
 
 
 def _map(
@@ -309,13 +317,13 @@ def _map(
         shades, hatches = shades_of(flags, codes[(codes >= 0) & ~bad])
         regions(figure, axes, points, codes, bad, flags, shades, lines=lines, hatches=hatches)
         return
-    known = np.isfinite(numbers.values) & ~bad
-    handles = _absent(axes, points, bad, known)
+    valued = np.isfinite(numbers.values) & ~bad
+    handles = _absent(axes, points, bad, valued)
     if handles:
         figure.legend(handles=handles, loc="outside lower right", fontsize=8, ncols=2)
-    if not known.any():
+    if not valued.any():
         return
-    values = np.ma.masked_array(numbers.values.astype(float), ~known)
+    values = np.ma.masked_array(numbers.values.astype(float), ~valued)
     wide = picture.is_wide(values.min(), values.max())
     mesh = _cells(axes, points, values, cmap="viridis", norm="log" if wide else "linear")
     bar = figure.colorbar(mesh, ax=axes, label=picture.labelled(str(variable.name), unit))
@@ -352,12 +360,12 @@ def _cells(axes: Any, points: tuple[Any, Any], values: Any, **how: Any) -> Any:
     return axes.pcolormesh(across, up, values, rasterized=values.size > _RASTERED, **how)
 
 
-def _absent(axes: Any, points: tuple[Any, Any], bad: Any, known: Any) -> list[Any]:
+def _absent(axes: Any, points: tuple[Any, Any], bad: Any, valued: Any) -> list[Any]:
     """Hatch infeasible cells, leave those without a value white; return legend entries for both."""
     from matplotlib import patches
 
     handles = []
-    unknown = ~known & ~bad
+    unknown = ~valued & ~bad
     if bad.any():
         axes.patch.set(**picture.INFEASIBLE)
         handles.append(picture.cannot_run())
@@ -394,7 +402,7 @@ def _places(axes: Any, drawn: Any) -> list[Any]:
     ]
     whole = [np.concatenate(pieces) if pieces else np.empty((0, 2)) for pieces in lines]
     box = axes.get_window_extent()
-    found: list[Any] = []
+    chosen_places: list[Any] = []
     halves: list[float] = []
     for k, (level, pieces) in enumerate(zip(drawn.levels, lines, strict=True)):
         longest = max(pieces, key=len, default=np.empty((0, 2)))
@@ -402,25 +410,25 @@ def _places(axes: Any, drawn: Any) -> list[Any]:
         if len(longest) * _STEP < 3 * half:
             continue
         tries = np.linspace(0, len(longest) - 1, _TRIES).astype(int)[1:-1]
-        at = longest[tries]
+        candidates = longest[tries]
         others = np.concatenate([*whole[:k], *whole[k + 1 :], np.empty((0, 2))])
         room = np.minimum.reduce(
             [
-                *(at[:, 0] - box.x0 - half, box.x1 - at[:, 0] - half),
-                *(at[:, 1] - box.y0 - half, box.y1 - at[:, 1] - half),
-                _nearest(at, others) - _LABEL[1],
+                *(candidates[:, 0] - box.x0 - half, box.x1 - candidates[:, 0] - half),
+                *(candidates[:, 1] - box.y0 - half, box.y1 - candidates[:, 1] - half),
+                _nearest(candidates, others) - _LABEL[1],
                 *(
-                    np.hypot(*(at - there).T) - half - own - _LABEL[1]
-                    for there, own in zip(found, halves, strict=True)
+                    np.hypot(*(candidates - place_before).T) - half - half_before - _LABEL[1]
+                    for place_before, half_before in zip(chosen_places, halves, strict=True)
                 ),
             ]
         )
         middle = np.abs(tries / len(longest) - 0.5)
         place = int(np.argmax(np.minimum(room, 2 * half) - half * middle))
         if room[place] > 0:
-            found.append(at[place])
+            chosen_places.append(candidates[place])
             halves.append(half)
-    return list(axes.transData.inverted().transform(found)) if found else []
+    return list(axes.transData.inverted().transform(chosen_places)) if chosen_places else []
 
 
 def _even_steps(line: Any) -> Any:
@@ -465,23 +473,23 @@ def regions(
     """Colour cells by code, hatch infeasible ones; the legend has the codes present and `lines`."""
     from matplotlib import collections, colors, patches
 
-    known = (codes >= 0) & ~bad
-    present = [k for k in range(len(names)) if (codes[known] == k).any()]
+    valued = (codes >= 0) & ~bad
+    present = [k for k in range(len(names)) if (codes[valued] == k).any()]
     handles = [
         patches.Patch(fc=palette[k], ec=ink(palette[k]), lw=0, hatch=hatches.get(k), label=names[k])
         for k in present
     ]
-    handles += _absent(axes, points, bad, known)
+    handles += _absent(axes, points, bad, valued)
     picture.beside(figure, handles=[*handles, *lines], title=head)
     if present:
         cmap = colors.ListedColormap([palette.get(k, "black") for k in range(len(names))])
-        shown = np.ma.masked_array(codes, ~known)
+        shown = np.ma.masked_array(codes, ~valued)
         _cells(axes, points, shown, cmap=cmap, vmin=-0.5, vmax=len(names) - 0.5)
     areas = []
     for k in present:
-        there = known & (codes == k)
+        cells = valued & (codes == k)
         if k in hatches:
-            boxes = _boxes(axes, points, there, 1)
+            boxes = _boxes(axes, points, cells, 1)
             how: Any = {"fc": "none", "ec": ink(palette[k]), "lw": 0, "hatch": hatches[k]}
             corners = [patches.Rectangle(b[:2], b[2] - b[0], b[3] - b[1]) for b in boxes]
             axes.add_collection(collections.PatchCollection(corners, **how), autolim=False)
@@ -489,20 +497,20 @@ def regions(
             every = [
                 box
                 for power in range(len(codes).bit_length())
-                for box in _boxes(axes, points, there, len(codes) >> power or 1)
+                for box in _boxes(axes, points, cells, len(codes) >> power or 1)
             ]
             areas.append((names[k].split("\n")[0], palette[k], every))
     label_areas(axes, areas)
 
 
-def _boxes(axes: Any, points: tuple[Any, Any], there: Any, height: int) -> list[Any]:
+def _boxes(axes: Any, points: tuple[Any, Any], cells: Any, height: int) -> list[Any]:
     """Boxes of cells, so many rows high, as left, low, right and high; the widest first."""
     across = picture.edges(points[0], axes.get_xscale())
     up = picture.edges(points[1], axes.get_yscale())
     runs = [
         (run.stop - run.start, run, low)
-        for low in range(0, len(there) - height + 1, -(-height // 4))
-        for run in picture.stretches(there[low : low + height].all(axis=0))
+        for low in range(0, len(cells) - height + 1, -(-height // 4))
+        for run in picture.stretches(cells[low : low + height].all(axis=0))
     ]
-    runs.sort(key=lambda found: -found[0])
+    runs.sort(key=lambda stretch: -stretch[0])
     return [(across[r.start], up[low], across[r.stop], up[low + height]) for _, r, low in runs]
