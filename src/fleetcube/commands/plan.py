@@ -134,10 +134,8 @@ def _search(
 
 def _best(question: "Question", k: int) -> "xarray.Dataset":
     sweep: Any = question.sweep
-    search, where = question.search, question.where
-    layouts: xarray.Dataset = sweep.best(
-        question.of, k, sense=question.sense, search=search, where=where
-    )
+    how = {"sense": question.sense, "search": question.search, "where": question.where}
+    layouts: xarray.Dataset = sweep.best(question.of, k, **how)
     return layouts
 
 
@@ -223,11 +221,8 @@ def _check_reached(question: "Question") -> None:
         output, sense = condition.of, "min" if condition.relation == "<=" else "max"
         alone = sweep.with_outputs(condition.outputs)
         moved = {*condition.outputs} & {*alone._plan("numpy").layout_dependent}
-        values = (
-            sweep.best(output, 1, sense=sense, search=question.search)
-            if moved
-            else alone.evaluate()
-        )
+        search = question.search
+        values = sweep.best(output, 1, sense=sense, search=search) if moved else alone.evaluate()
         best = values[output]
         if not moved and met(condition, values).any():
             continue
@@ -246,22 +241,15 @@ def _check_reached(question: "Question") -> None:
 
 def _plan_stated(question: "Question", spec: str, framework: str | None) -> None:
     """Print what a layout that leaves nothing open gives, and what the best one would."""
+    from fleetcube.analysis import layouts as planning
     from fleetcube.analysis.assumed import ASSUMED
-    from fleetcube.analysis.layouts import (
-        WHOLE,
-        point,
-        stated_and_free,
-        text,
-        unsearched,
-        without_layout,
-    )
     from fleetcube.tables.tables import meanings
 
     sweep, goal = question.sweep, question.of
     scenario: Any = sweep.spec["scenario"]
     with progress("planning"):
-        layout, values, best = stated_and_free(sweep, goal, question.sense, question.where)
-    say(f"stated layout: {text(layout)}")
+        layout, values, best = planning.stated_and_free(sweep, goal, question.sense, question.where)
+    say(f"stated layout: {planning.text(layout)}")
     _print_values(values, scenario)
     say_wrapped(values.attrs[ASSUMED])
     reason = values["infeasible_reason"]
@@ -273,14 +261,14 @@ def _plan_stated(question: "Question", spec: str, framework: str | None) -> None
     if best_value == best_value:
         value = with_unit(best_value, values[goal].attrs["units"], goal)
         change = "" if reason.item() else f" ({best_value / stated_value - 1:+.1%})"
-        layouts = f"the best of {best.attrs['fleetcube_tried']:,} layouts"
-        say_wrapped(f"{layouts}: {best[WHOLE].values[0]}: {goal} {value}{change}")
+        tried = f"the best of {best.attrs['fleetcube_tried']:,} layouts"
+        say_wrapped(f"{tried}: {best[planning.WHOLE].values[0]}: {goal} {value}{change}")
     print_foot(values)
     check_answered((reason == 0) | best[goal].notnull())
     if framework is not None:
-        free = dataclasses.replace(question, sweep=sweep.replace(scenario=without_layout(scenario)))
-        stated = {**scenario, **unsearched(point(sweep), goal)}
-        _print_written(free, stated, best, spec, framework)
+        free = sweep.replace(scenario=planning.without_layout(scenario))
+        stated = {**scenario, **planning.unsearched(planning.point(sweep), goal)}
+        _print_written(dataclasses.replace(question, sweep=free), stated, best, spec, framework)
 
 
 def _plan_phases(

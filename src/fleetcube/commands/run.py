@@ -107,11 +107,10 @@ def _check_table(
     click.get_current_context().meta[REPLACES] = overwrite
     if output is not None:
         check_target(Path(output), overwrite)
-    given = {name: cube_options[name] for name in ("resume", "append")}
-    given |= {"overwrite": overwrite and output in (None, "-")}
-    given |= {"chunks": cube_options["chunks"], "dask": dask}
-    for name in (name for name, value in given.items() if value):
-        raise InputError(f"--{name} is for cubes; name one: -o cube.zarr")
+    given = {**cube_options, "overwrite": overwrite and output in (None, "-"), "dask": dask}
+    for name in ("resume", "append", "overwrite", "chunks", "dask"):
+        if given[name]:
+            raise InputError(f"--{name} is for cubes; name one: -o cube.zarr")
 
 
 def _check_cube(output: str, table_options: dict[str, Any]) -> None:
@@ -127,12 +126,9 @@ def _check_cube(output: str, table_options: dict[str, Any]) -> None:
     if output.startswith("memory://"):
         raise InputError(f"-o {output} ends with this command; name a folder or a store")
     for option in (option for option, value in table_options.items() if value):
-        if option == "--all":
-            raise InputError("--all is for tables; a cube has all columns")
-        raise InputError(
-            f"{option} is for tables; in a cube, an axis holds the ends: "
-            "step_time_error = [-1, 0, 1]"
-        )
+        ends = "in a cube, an axis holds the ends: step_time_error = [-1, 0, 1]"
+        why = "a cube has all columns" if option == "--all" else ends
+        raise InputError(f"{option} is for tables; {why}")
 
 
 def _run_to_cube(

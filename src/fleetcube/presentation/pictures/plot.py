@@ -31,6 +31,7 @@ _HIDDEN = 0.03  # of the height: curves closer than this count as one
 _LABEL = (5.6, 12.0)  # pixels: width of a character of a contour's label, and its height
 _TRIES = 41  # positions tried for it along a contour
 _STEP = 4.0  # pixels between points along a contour
+_ADVICE = "curves hide each other; --best min or max draws their ratios to the best"
 FEASIBLE = 0  # code of more flags than there are colours
 REGIONS = tuple(PARTS[k] for k in (1, 4, 3, 6, 0, 5, 2))  # the first far apart; as in the explorer
 _HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "++++", "oo")
@@ -60,7 +61,7 @@ def plot(
     cube, variable, ends, family = chosen(cube, name, x, y)
     figure, axes = picture.blank(4.8)
     if y is None:
-        _curves(figure, axes, cube, variable, x, family, ends, best)
+        _curves(axes, cube, variable, x, family, ends, best)
     else:
         _map(figure, axes, cube, variable, x, y)
     axes.set_xlabel(picture.heading(cube[x]))
@@ -88,7 +89,6 @@ def chosen(
 
 
 def _curves(
-    figure: Any,
     axes: Any,
     cube: "xarray.Dataset",
     variable: "xarray.DataArray",
@@ -102,8 +102,7 @@ def _curves(
     dims = [family, x] if family else [x]
     flags = flags_of(variable)
     rows = numbers.transpose(*dims).values.reshape(-1, numbers.sizes[x]).astype(float)
-    if flags:
-        rows[rows < 0] = np.nan
+    rows[(rows < 0) & bool(flags)] = np.nan
     if not np.isfinite(rows).any():
         raise InputError(f"no point has {variable.name}; cut the cube elsewhere")
     bad = picture.blocked(cube, dims).reshape(rows.shape)
@@ -125,21 +124,26 @@ def _curves(
     smooth = picture.is_number(cube[x])
     line = "-" if smooth and not flags else ":"
     looks = _draw_rows(axes, places, rows, bad, near, labels, line)
-    banded = bool(ends) and _intervals(axes, places, variable, dims, ends, bad, smooth)
+    if ends and len(rows) > len(picture.MARKERS):
+        picture.look().remarks.append(f"{len(rows)} curves: their intervals are not drawn")
+        ends = ()
+    factor, _ = scale(str(variable.attrs.get("units", "1")), variable.values, str(variable.name))
+    scaled = (end.transpose(*dims).values.reshape(rows.shape) / factor for end in ends)
+    bounds = [np.where(bad, np.nan, end) for end in scaled]
+    banded = bool(bounds) and _bands(axes, places, *bounds, smooth)
     if not flags:
         shown = rows[np.isfinite(rows) & (~bad | near)]
         if picture.is_wide(shown.min(), shown.max()):
             axes.set_yscale("log")
         picture.plain(axes.yaxis)
         if best is None and _hidden(np.where(bad, np.nan, rows), axes):
-            advice = "curves hide each other; --best min or max draws their ratios to the best"
-            picture.look().advice.append(advice)
+            picture.look().advice.append(_ADVICE)
     picture.count_infeasible(bad, "hollow where they have a value")
     _unable(axes, places, bad, bad & np.isfinite(rows), near, looks)
     if family:
         head = picture.heading(variable[family])
         head += f"\n({len(named)} of {len(rows)} named)" if len(named) < len(rows) else ""
-        picture.beside(figure, title=head)
+        picture.beside(axes.figure, title=head)
     elif bad.any() or banded:
         axes.legend(fontsize=8)
     axes.set_ylabel(name)
@@ -169,25 +173,6 @@ def _draw_rows(
         axes.plot(places, solid, linestyle=line, label=labels[k], **looks[k])
         axes.plot(places, hollow, linestyle="", fillstyle="none", **looks[k])
     return looks
-
-
-def _intervals(
-    axes: Any,
-    places: Any,
-    variable: "xarray.DataArray",
-    dims: Sequence[str],
-    ends: Sequence["xarray.DataArray"],
-    bad: Any,
-    smooth: bool,
-) -> bool:
-    """Draw the intervals of a few curves; returns whether there are any."""
-    if len(bad) > len(picture.MARKERS):
-        picture.look().remarks.append(f"{len(bad)} curves: their intervals are not drawn")
-        return False
-    factor, _ = scale(str(variable.attrs.get("units", "1")), variable.values, str(variable.name))
-    scaled = (end.transpose(*dims).values.reshape(bad.shape) / factor for end in ends)
-    low, high = (np.where(bad, np.nan, end) for end in scaled)
-    return _bands(axes, places, low, high, picture.colours(len(bad)), smooth)
 
 
 def _unable(axes: Any, places: Any, bad: Any, hollow: Any, near: Any, looks: Sequence[Any]) -> None:
@@ -262,21 +247,22 @@ def _with_ends(
     return cube, []
 
 
-def _bands(axes: Any, at: Any, low: Any, high: Any, shades: Sequence[Any], smooth: bool) -> bool:
+def _bands(axes: Any, x: Any, low: Any, high: Any, smooth: bool) -> bool:
     """Draw intervals as bands of few curves, or as bars; return whether there are any."""
     uncertain = low < high
     if not uncertain.any():
         return False
+    shades = picture.colours(len(low))
     low, high = np.where(uncertain, low, np.nan), np.where(uncertain, high, np.nan)
     shade_in_legend, label = shades[0] if len(shades) == 1 else "black", "90 % interval"
-    if smooth and at.size > 1 and len(shades) <= MOST_BANDS:
+    if smooth and x.size > 1 and len(shades) <= MOST_BANDS:
         for k, shade in enumerate(shades):
-            axes.fill_between(at, low[k], high[k], color=shade, alpha=0.2, linewidth=0)
+            axes.fill_between(x, low[k], high[k], color=shade, alpha=0.2, linewidth=0)
         axes.fill_between([], [], [], color=shade_in_legend, alpha=0.2, linewidth=0, label=label)
         return True
     log = axes.get_xscale() == "log"
-    places = np.log(at) if log else at
-    step = _APART * (np.diff(places).min() if at.size > 1 else 1.0)
+    places = np.log(x) if log else x
+    step = _APART * (np.diff(places).min() if x.size > 1 else 1.0)
     for k, shade in enumerate(shades):  # side by side
         shifted = places + step * (k - (len(shades) - 1) / 2)
         shifted = np.exp(shifted) if log else shifted
