@@ -212,7 +212,7 @@ def _fit_collective(
     from fleetcube.calibration.nccl import measured
 
     fit = fit_collective(measured(log, ranks, collective, in_place))
-    title, notes = f"All-reduce on {fit.ranks} ranks", []
+    title, notes = f"All-reduce on {fit.ranks} ranks", list[str]()
     if not to_file:
         if gpus_per_node is not None:
             raise InputError("--gpus-per-node is for the file; add -o my-cluster.toml")

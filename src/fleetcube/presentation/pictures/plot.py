@@ -130,7 +130,7 @@ def _curves(
     factor, _ = scale(str(variable.attrs.get("units", "1")), variable.values, str(variable.name))
     scaled = (end.transpose(*dims).values.reshape(rows.shape) / factor for end in ends)
     bounds = [np.where(bad, np.nan, end) for end in scaled]
-    banded = bool(bounds) and _bands(axes, places, *bounds, smooth)
+    banded = bool(bounds) and _bands(axes, places, bounds[0], bounds[1], smooth)
     if not flags:
         shown = rows[np.isfinite(rows) & (~bad | near)]
         if picture.is_wide(shown.min(), shown.max()):
