@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fleetcube.commands import complete
-from fleetcube.commands.changed import changed_spec
-from fleetcube.commands.points import answer, check_answered, goal
-from fleetcube.commands.progress import progress
-from fleetcube.commands.say import say_wrapped
-from fleetcube.commands.table import print_foot, print_table, to_file, write_table
+from fleetcube.commands.shared import complete
+from fleetcube.commands.shared.changed import changed_spec
+from fleetcube.commands.shared.points import answer, check_answered, goal
+from fleetcube.commands.shared.progress import progress
+from fleetcube.commands.shared.say import say_wrapped
+from fleetcube.commands.shared.table import print_foot, print_table, to_file, write_table
+from fleetcube.grid.errors import InputError
+from fleetcube.kernels.graph.roles import REASON
 
 if TYPE_CHECKING:
     import xarray
@@ -63,9 +65,7 @@ def best(
           --of "max goodput" --search n_gpus=64:16384 --where "job_time <= 60 d" \\
           gpu_mttf=50000h checkpoint_write_bandwidth=100GB/s layout=pp1
     """
-    from fleetcube.grid.errors import InputError
     from fleetcube.grid.run.settings import Settings
-    from fleetcube.kernels.graph.roles import REASON
     from fleetcube.sweep import Sweep
 
     goals = [goal(text) for text in of]
@@ -121,7 +121,6 @@ def rows(
 
 def _searched(search: Sequence[str]) -> tuple[dict[str, list[str]], dict[str, str]]:
     """Ranges, and choices as selectors."""
-    from fleetcube.grid.errors import InputError
 
     between: dict[str, list[str]] = {}
     choices: dict[str, str] = {}

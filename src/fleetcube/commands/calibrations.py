@@ -5,10 +5,10 @@ import textwrap
 
 import click
 
-from fleetcube.commands import complete
-from fleetcube.commands.changed import changed_spec
-from fleetcube.commands.say import columns, say, say_json
-from fleetcube.commands.table import aligned
+from fleetcube.commands.shared import complete
+from fleetcube.commands.shared.changed import changed_spec
+from fleetcube.commands.shared.say import columns, say, say_json
+from fleetcube.commands.shared.table import aligned
 
 _SHOWN = 10
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import click
 
-from fleetcube.commands import complete
-from fleetcube.commands.changed import changed
-from fleetcube.commands.say import say, say_json, say_wrapped
-from fleetcube.commands.table import print_table, with_unit
+from fleetcube.commands.shared import complete
+from fleetcube.commands.shared.changed import changed
+from fleetcube.commands.shared.say import say, say_json, say_wrapped
+from fleetcube.commands.shared.table import print_table, with_unit
+from fleetcube.grid.errors import InputError
 
 _BEST = "best"  # in place of a second spec
 
@@ -109,7 +110,6 @@ def _two_values(
     spec: str, selectors: tuple[str, ...], usual: Sequence[str]
 ) -> tuple[tuple[Any, Any], tuple[str, str], tuple[str, ...]]:
     """One spec with each of two values: the sweeps, their names, and the other selectors."""
-    from fleetcube.grid.errors import InputError
     from fleetcube.grid.spec.axes import make_axes
     from fleetcube.scenario.auto import values_at
     from fleetcube.scenario.patterns import LAYOUT

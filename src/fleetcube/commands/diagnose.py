@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fleetcube.commands import complete
-from fleetcube.commands.changed import changed
-from fleetcube.commands.progress import progress
-from fleetcube.commands.say import say, say_each, say_wrapped
-from fleetcube.commands.table import print_foot, print_table, with_unit
-from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.commands.shared import complete
+from fleetcube.commands.shared.changed import changed
+from fleetcube.commands.shared.progress import progress
+from fleetcube.commands.shared.say import say, say_each, say_wrapped
+from fleetcube.commands.shared.table import print_foot, print_table, with_unit
+from fleetcube.grid.errors import InputError
 
 if TYPE_CHECKING:
     from fleetcube.formats.field_table import Job
@@ -66,7 +66,6 @@ def _logged(paths: Sequence[str], sweep: Any) -> dict[str, float]:
     """The step of a training log; print what the log left out."""
     from fleetcube.analysis.layouts import point
     from fleetcube.calibration.logged import step_of, training_logs
-    from fleetcube.grid.errors import InputError
 
     logs = training_logs(paths)
     if len(paths) > 1 or (paths and not logs and not paths[0].endswith(".toml")):
@@ -113,6 +112,7 @@ def _print_published(diagnosis: Any) -> None:
 
 def _print_causes(diagnosis: Any) -> None:
     from fleetcube.grid.spec.values import unit_of
+    from fleetcube.kernels.physics.graph import PHYSICS
 
     gap = diagnosis.measured - diagnosis.predicted
     say("")

@@ -5,8 +5,9 @@ from typing import Any
 
 import click
 
-from fleetcube.commands import complete
-from fleetcube.commands.say import say
+from fleetcube.commands.shared import complete
+from fleetcube.commands.shared.say import say
+from fleetcube.grid.errors import InputError
 
 
 @click.command()
@@ -25,8 +26,7 @@ def init(path: str, selectors: tuple[str, ...], overwrite: bool) -> None:
       fleetcube init second.toml config.json node=dgx-h100 n_gpus=512
     """
     from fleetcube.calibration.calibration_file import check_target, write
-    from fleetcube.commands.changed import changed_spec
-    from fleetcube.grid.errors import InputError
+    from fleetcube.commands.shared.changed import changed_spec
     from fleetcube.presentation.init_spec import starter_spec
     from fleetcube.tables.selectors import narrow
 

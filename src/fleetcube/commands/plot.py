@@ -5,10 +5,13 @@ from typing import Any, NamedTuple
 
 import click
 
-from fleetcube.commands import complete
-from fleetcube.commands.changed import by_phase, step, traffic, with_ends
-from fleetcube.commands.picture import drawing, look, looks
-from fleetcube.commands.say import say, say_each
+from fleetcube.commands.shared import complete
+from fleetcube.commands.shared.changed import by_phase, step, traffic, with_ends
+from fleetcube.commands.shared.picture import drawing, look, looks
+from fleetcube.commands.shared.say import say, say_each
+from fleetcube.grid.errors import InputError
+from fleetcube.kernels.graph.roles import REASON
+from fleetcube.kernels.physics.roles import CROSSING, LOSSES
 
 # The options that each kind of picture requires, and those that it allows
 _NEEDED = {
@@ -136,7 +139,6 @@ def plot(
 
 def _draw(cube: str, selectors: tuple[str, ...], asked: _Asked, path: Path) -> None:
     from fleetcube.grid.store.cube import open_cube
-    from fleetcube.kernels.graph.roles import REASON
     from fleetcube.presentation.pictures import kinds as plot_kinds
     from fleetcube.presentation.pictures.picture import require_variables
     from fleetcube.presentation.pictures.plot import plot as draw
@@ -216,7 +218,6 @@ def _specification(asked: _Asked, cut: Any, drawn: list[str]) -> dict[str, Any]:
 
 def _check(asked: _Asked) -> None:
     """Refuse a kind with missing options, and options that it does not take."""
-    from fleetcube.grid.errors import InputError
 
     kind, named, *others = asked
     options = {
@@ -238,7 +239,6 @@ def _check(asked: _Asked) -> None:
 
 def _variables(asked: _Asked) -> tuple[list[str], list[str]]:
     """The variables that a kind needs, and those that it draws if present."""
-    from fleetcube.kernels.physics.roles import CROSSING, LOSSES
     from fleetcube.presentation.pictures import kinds as plot_kinds
 
     kind, named = asked.kind, asked.named

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from fleetcube.commands.say import say, say_each
+from fleetcube.commands.shared.say import say, say_each
 
 
 @click.command(context_settings={"ignore_unknown_options": True})

@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fleetcube.commands import complete
-from fleetcube.commands.changed import changed
-from fleetcube.commands.listing import MEANT
-from fleetcube.commands.points import answer
-from fleetcube.commands.progress import progress
-from fleetcube.commands.table import to_file
+from fleetcube.commands.shared import complete
+from fleetcube.commands.shared.changed import changed
+from fleetcube.commands.shared.listing import MEANT
+from fleetcube.commands.shared.points import answer
+from fleetcube.commands.shared.progress import progress
+from fleetcube.commands.shared.table import to_file
+from fleetcube.grid.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from fleetcube.grid.run.settings import Engine, Infeasible
@@ -51,7 +52,6 @@ def reduce(
       fleetcube reduce examples/scaling-and-reliability.toml mean \\
           --of job_time --over n_gpus,gpu_mttf checkpoint_write_bandwidth=100GB/s
     """
-    from fleetcube.grid.errors import InputError, nearest
     from fleetcube.grid.reduce.fold import HOW
     from fleetcube.grid.reduce.top import ordered
     from fleetcube.grid.run.settings import Settings
@@ -89,8 +89,6 @@ def _quantiles(
     sweep: Any, output: str, axes: Sequence[str] | None, shares: str, where: Sequence[str] | None
 ) -> Any:
     import xarray
-
-    from fleetcube.grid.errors import InputError
 
     try:
         numbers = [float(share) for share in shares.split(",")]

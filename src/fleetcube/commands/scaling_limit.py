@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fleetcube.commands import complete
-from fleetcube.commands.changed import changed_spec
-from fleetcube.commands.picture import drawing, look, looks
-from fleetcube.commands.say import say, say_json, say_wrapped
-from fleetcube.commands.table import print_foot, print_table, with_unit
+from fleetcube.commands.shared import complete
+from fleetcube.commands.shared.changed import changed_spec
+from fleetcube.commands.shared.picture import drawing, look, looks
+from fleetcube.commands.shared.say import say, say_json, say_wrapped
+from fleetcube.commands.shared.table import print_foot, print_table, with_unit
+from fleetcube.grid.errors import InputError
 
 if TYPE_CHECKING:
     import xarray
@@ -59,7 +60,6 @@ def scaling_limit(
           pipeline_parallel=4 --where "facility_power <= 10 MW"
     """
     from fleetcube.analysis.wall import wall as find
-    from fleetcube.grid.errors import InputError
     from fleetcube.grid.run.settings import Settings
     from fleetcube.presentation.pictures.vega import SPEC, box_spec, check_drawn, write_spec
     from fleetcube.presentation.pictures.wall_picture import wall_boxes, wall_picture

@@ -4,7 +4,7 @@ import json
 
 import click
 
-from fleetcube.commands.say import say
+from fleetcube.commands.shared.say import say
 
 
 @click.command()

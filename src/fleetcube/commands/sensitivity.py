@@ -7,14 +7,16 @@ from typing import Any
 
 import click
 
-from fleetcube.commands import complete
-from fleetcube.commands.changed import changed, changed_and_cut
-from fleetcube.commands.picture import drawing, look, looks
-from fleetcube.commands.points import left_out
-from fleetcube.commands.progress import progress
-from fleetcube.commands.say import say, say_json, say_wrapped
-from fleetcube.commands.table import print_foot, print_table, to_file, with_unit, write_table
-from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.commands.shared import complete
+from fleetcube.commands.shared.changed import changed, changed_and_cut
+from fleetcube.commands.shared.picture import drawing, look, looks
+from fleetcube.commands.shared.points import left_out
+from fleetcube.commands.shared.progress import progress
+from fleetcube.commands.shared.say import say, say_wrapped
+from fleetcube.commands.shared.table import print_foot, print_table, to_file, with_unit, write_table
+from fleetcube.grid.errors import InputError
+from fleetcube.kernels.graph.roles import REASON
+from fleetcube.kernels.physics.roles import MONEY
 
 _OPTIONS = (
     complete.spec_and_selectors,
@@ -35,7 +37,6 @@ _OPTIONS = (
         help="Kinds of inputs: hardware,operations; topics; or all.  [all but the model's]",
     ),
     click.option("--top", default=15, help="Inputs to print; files hold all.  [15]"),
-    click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table."),
 )
 
 
@@ -128,9 +129,7 @@ def dominant_inputs(
           --of goodput --map lever.png -x n_gpus -y gpu_mttf
     """
     from fleetcube.analysis.sensitivity import cut
-    from fleetcube.grid.errors import InputError
     from fleetcube.grid.run.settings import Settings
-    from fleetcube.kernels.graph.roles import REASON
     from fleetcube.presentation.pictures.picture import check_picture
     from fleetcube.presentation.pictures.sensitivity_picture import dominance_map
 
@@ -220,8 +219,6 @@ def _output_ranking(
     output, top = asked["output"], asked["top"]
     if output is not None:
         write_table(ranking.drop_dims([dim for dim in ranking.dims if dim != "input"]), output)
-    elif asked["as_json"]:
-        say_json(_each(ranking, top))
     else:
         printed(ranking, quantity, top)
         print_foot(ranking)
@@ -232,7 +229,7 @@ def _output_ranking(
 
 def _is_quiet(asked: dict[str, Any]) -> bool:
     """Whether the output format is for programs."""
-    return bool(asked["as_json"] or asked["output"] == "-")
+    return bool(asked["output"] == "-")
 
 
 def _chosen(
@@ -240,7 +237,6 @@ def _chosen(
 ) -> tuple[list[str], int]:
     """The inputs to rank, and how many are omitted because no kind was named."""
     from fleetcube.analysis.sensitivity import ALL, among, check_levers
-    from fleetcube.grid.errors import InputError
 
     if asked["top"] < 1:
         raise InputError(f"--top {asked['top']} shows nothing; give a number above 0")
@@ -259,7 +255,6 @@ def _chosen(
 
 
 def _share(text: str) -> float:
-    from fleetcube.grid.errors import InputError
 
     try:
         share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
@@ -279,8 +274,6 @@ def _place(ranking: Any) -> str:
 
 
 def _print_levers(ranking: Any, quantity: str, top: int) -> None:
-    from fleetcube.grid.errors import InputError
-    from fleetcube.kernels.physics.roles import MONEY
 
     unit = ranking[quantity].attrs["units"]
     if not math.isfinite(ranking[quantity].item()):
@@ -315,7 +308,6 @@ def _print_levers(ranking: Any, quantity: str, top: int) -> None:
 
 def _print_money(ranking: Any, quantity: str, top: int) -> None:
     """Print the effect of the same moves, in units and in money."""
-    from fleetcube.kernels.physics.roles import MONEY
 
     rows = []
     for row in _each(ranking, top):
@@ -335,6 +327,7 @@ def _print_money(ranking: Any, quantity: str, top: int) -> None:
 
 def _print_global(ranking: Any, quantity: str, top: int) -> None:
     from fleetcube.analysis.sensitivity import kind_of
+    from fleetcube.kernels.physics.graph import PHYSICS
     from fleetcube.tables.tables import estimate
 
     sobol = "total" in ranking
@@ -379,6 +372,7 @@ def _print_global(ranking: Any, quantity: str, top: int) -> None:
 
 def _print_cube(ranking: Any, quantity: str, top: int) -> None:
     from fleetcube.analysis.sensitivity import kind_of
+    from fleetcube.kernels.physics.graph import PHYSICS
 
     rows = []
     for row in _each(ranking, top):

@@ -4,12 +4,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fleetcube.commands import complete
-from fleetcube.commands.changed import changed_spec
-from fleetcube.commands.points import check_answered
-from fleetcube.commands.progress import progress
-from fleetcube.commands.say import say, say_each
-from fleetcube.commands.table import print_foot, print_table, to_file, with_unit, write_table
+from fleetcube.commands.shared import complete
+from fleetcube.commands.shared.changed import changed_spec
+from fleetcube.commands.shared.points import check_answered
+from fleetcube.commands.shared.progress import progress
+from fleetcube.commands.shared.say import say, say_each
+from fleetcube.commands.shared.table import print_foot, print_table, to_file, with_unit, write_table
+from fleetcube.grid.errors import InputError
+from fleetcube.kernels.physics.roles import ALSO_REASONS
 
 if TYPE_CHECKING:
     import xarray
@@ -21,32 +23,27 @@ if TYPE_CHECKING:
 @complete.spec_and_selectors
 @click.option("--for", "unknown", required=True, shell_complete=complete.both, help="The input.")
 @click.option("--target", required=True, help='Condition: "job_time <= 30 d", "a = b" of outputs.')
-@click.option(
-    "--start", help='Day of the start, for --target "finish <= 2027-06-01".  [start_date]'
-)
 @click.option("--between", help="Range to search, first:last.  [around its value]")
 @click.option("--relaxed", is_flag=True, help="Do not round counts to whole numbers.")
 @complete.infeasible("exclude")
 @complete.engine
-@click.option("--threads", type=int, help="Cores to use.  [all]")
 @to_file
 def solve(
     spec: str,
     selectors: tuple[str, ...],
     unknown: str,
     target: str,
-    start: str | None,
     between: str | None,
     relaxed: bool,
     infeasible: "Infeasible",
     engine: "Engine",
-    threads: int | None,
     output: str | None,
 ) -> None:
     """Find the value of an input at which an output meets a target, at every point of a spec.
 
     An axis of that input, and its value in the spec, are ignored. SELECTORS choose values of
-    the other axes: axis=value, axis=first:last or axis=value,value.
+    the other axes: axis=value, axis=first:last or axis=value,value. --target "finish <= 2027-06-01"
+    counts from start_date=2026-12-01, of the spec or of SELECTORS.
 
     \b
     Example:
@@ -56,24 +53,20 @@ def solve(
     """
     from fleetcube.analysis.solve.solve import solve_spec
     from fleetcube.analysis.targets import read_target
-    from fleetcube.grid.errors import InputError
     from fleetcube.grid.run.settings import Settings
     from fleetcube.grid.spec.graphs import graph_of
-    from fleetcube.kernels.physics.roles import ALSO_REASONS
-    from fleetcube.scenario.dates import NAME, as_time, start_of
+    from fleetcube.scenario.dates import as_time, start_of
     from fleetcube.tables.tables import table
 
     ends = None if between is None else between.split(":")
     if ends is not None and len(ends) != 2:
         raise InputError(f"--between {between!r} is not a range; write first:last")
     problem = changed_spec(spec, selectors, [unknown])
-    if start is not None:
-        problem["scenario"] |= {NAME: start}
     since = start_of(problem["scenario"])
     aim = read_target(graph_of(problem["scenario"]), condition := as_time(target, since))
     problem["outputs"] = aim.outputs
     with progress("solving"):
-        settings = Settings(engine, infeasible, threads)
+        settings = Settings(engine, infeasible)
         solutions = solve_spec(problem, unknown, aim, ends, False if relaxed else None, settings)
     if output is not None:
         write_table(solutions, output)

@@ -93,16 +93,16 @@ def report(asked: Question, winners: "xarray.Dataset", spec: str, given: Sequenc
         "outputs": [*dict.fromkeys([asked.of, *(name for name in read if name in winners)])],
     }
     planned = Planned(
-        of=asked.of,
+        goal=asked.of,
         sense=asked.sense,
         where=conditions,
-        at=start,
+        start=start,
         clusters=[" ".join(row.cluster) for row in rows],
         layouts=[row.layout for row in rows],
         commands=[shlex.join([*row.cluster, *row.arguments]) for row in rows],
         searches=[shlex.join([*goal, *row.cluster]) for row in rows],
         shortest=[fewest_tokens(row.sets) for row in rows],
-        said=searched(winners),
+        summary=searched(winners),
     )
     return page(problem, f"Plan of {Path(spec).name}", spec, planned, given)
 

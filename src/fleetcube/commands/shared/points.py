@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fleetcube.commands.say import say_wrapped
-from fleetcube.commands.table import print_foot, print_table, write_table
+from fleetcube.commands.shared.say import say_wrapped
+from fleetcube.commands.shared.table import print_foot, print_table, write_table
+from fleetcube.grid.errors import InputError
+from fleetcube.kernels.graph.roles import REASON
 
 if TYPE_CHECKING:
     from fleetcube.grid.run.settings import Infeasible
@@ -23,7 +25,6 @@ def check_answered(answered: Any) -> None:
 
 def goal(text: str) -> tuple[str, "Sense"]:
     """An output, and whether its least or its greatest value is the best."""
-    from fleetcube.grid.errors import InputError
 
     words = text.split()
     if len(words) == 1:
@@ -42,7 +43,6 @@ def answer(
     quantity: str | None,
 ) -> None:
     """Print or write points, and remark on those left out. One must have a value of `quantity`."""
-    from fleetcube.grid.errors import InputError
     from fleetcube.tables.tables import table
 
     left = left_out(sweep) if infeasible == "exclude" else ""
@@ -67,7 +67,6 @@ def left_out(sweep: Any) -> str:
     import numpy as np
 
     from fleetcube.grid.run.evaluation import is_known
-    from fleetcube.kernels.graph.roles import REASON
     from fleetcube.tables.tables import meanings
 
     if not is_known(sweep.spec["scenario"], sweep.spec["axes"], [REASON]):

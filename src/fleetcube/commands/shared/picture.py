@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from fleetcube.commands.say import say_each
+from fleetcube.commands.shared.say import say_each
+from fleetcube.grid.errors import InputError
 
 _OPTIONS = (
     click.option("--title", help="Title of the picture."),
@@ -24,7 +25,6 @@ def look(command: Any) -> Any:
 
 def looks(given: Mapping[str, Any], drawn: Mapping[str, str | None]) -> dict[str, Any]:
     """The looks given, validated before drawing; `drawn` are files by option."""
-    from fleetcube.grid.errors import InputError
     from fleetcube.presentation.pictures.picture import picture_options
 
     look_options = {name: value for name, value in given.items() if value is not None}

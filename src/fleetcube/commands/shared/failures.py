@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fleetcube.commands.say import say, say_each
-from fleetcube.commands.table import print_table
+from fleetcube.commands.shared.say import say, say_each
+from fleetcube.commands.shared.table import print_table
+from fleetcube.grid.errors import InputError, check_count
 
 if TYPE_CHECKING:
     from fleetcube.calibration.failure_times import Failures
@@ -64,7 +65,6 @@ def report(
 
 def _watched(log: "Log", gpus: int | None, hours: str | None) -> tuple[int, float] | None:
     from fleetcube.catalog.units import UnitError, parse
-    from fleetcube.grid.errors import InputError, check_count
 
     if gpus is None and hours is None:
         return None

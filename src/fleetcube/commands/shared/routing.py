@@ -3,7 +3,8 @@
 import json
 from typing import TYPE_CHECKING, Any
 
-from fleetcube.commands.say import say
+from fleetcube.commands.shared.say import say
+from fleetcube.grid.errors import InputError
 
 if TYPE_CHECKING:
     from fleetcube.formats.routing import Routing
@@ -15,7 +16,6 @@ def show_routing(routing: "Routing", spec: str | None, ranks: int | None, as_jso
     """Print the imbalance of ranks, and the capacity that drops few tokens."""
     from fleetcube.catalog import record
     from fleetcube.formats.read import read_spec
-    from fleetcube.grid.errors import InputError
     from fleetcube.scenario.reading import stated_inputs
 
     stated: dict[str, Any] = stated_inputs(read_spec(spec)["scenario"]) if spec is not None else {}

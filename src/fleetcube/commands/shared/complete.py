@@ -8,8 +8,6 @@ from typing import Any, TypeVar
 
 import click
 
-from fleetcube.kernels.physics.graph import PHYSICS
-
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
@@ -53,6 +51,13 @@ def _names(module: str, table: str) -> Iterable[str]:
     return names
 
 
+def _of_physics(*tables: str) -> list[str]:
+    """Names of inputs and quantities of the physics."""
+    from fleetcube.kernels.physics.graph import PHYSICS
+
+    return [name for table in tables for name in getattr(PHYSICS, table)]
+
+
 def labels(kind: str) -> list[str]:
     """Current labels of a catalog kind, read from its file alone, in a tenth of a second."""
     # not fleetcube.catalog.kind, which reads all units and takes a second
@@ -65,11 +70,11 @@ def labels(kind: str) -> list[str]:
 _kinds = partial(_names, "catalog", "KINDS")
 frameworks = _beginning(partial(_names, "formats.write", "WRITERS"))
 collectives = _beginning(partial(_names, "calibration.nccl", "FACTORS"))
-quantities = _beginning(lambda: PHYSICS.quantities)
-inputs = _beginning(lambda: PHYSICS.inputs)
+quantities = _beginning(partial(_of_physics, "quantities"))
+inputs = _beginning(partial(_of_physics, "inputs"))
 kinds = _beginning(_kinds)
-both = _beginning(lambda: dict.fromkeys([*PHYSICS.inputs, *PHYSICS.quantities]))
-any_name = _beginning(lambda: dict.fromkeys([*PHYSICS.inputs, *PHYSICS.quantities, *_kinds()]))
+both = _beginning(partial(_of_physics, "inputs", "quantities"))
+any_name = _beginning(lambda: [*_of_physics("inputs", "quantities"), *_kinds()])
 
 
 def labels_of_kind(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:
@@ -79,11 +84,13 @@ def labels_of_kind(ctx: click.Context, param: click.Parameter, begun: str) -> li
 
 def ranges(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:
     """Inputs as name=, to be followed by a range."""
-    return [f"{name}=" for name in PHYSICS.inputs if name.startswith(begun)]
+    return [f"{name}=" for name in inputs(ctx, param, begun)]
 
 
 def selectors(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:
     """Inputs and kinds as name=; after it the choices of an option, the labels of a kind."""
+    from fleetcube.kernels.physics.graph import PHYSICS
+
     name, equals, value = begun.partition("=")
     words = [*(ctx.params.get("selectors") or ())]
     # bash splits words at =: gpu=h1 arrives as gpu, = and h1, and h1 is completed alone

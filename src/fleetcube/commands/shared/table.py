@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from fleetcube.commands.say import columns, say, say_each, say_wrapped
+from fleetcube.commands.shared.say import columns, say, say_each, say_wrapped
 
 REPLACES = "fleetcube.replaces"  # of a command's context: whether a file that exists is replaced
 _NUMERIC = re.compile(r"-|[-+]?(inf|nan|[\d,]*\.?\d+(e[-+]?\d+)?)( .*)?")  # a unit may follow
