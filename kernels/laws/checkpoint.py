@@ -220,38 +220,6 @@ def expected_slowdown(interval: Any, write_time: Any, recovery_time: Any, mtbf: 
     return np.exp(recovery_time / mtbf) / kept
 
 
-def observed_slowdown(
-    interval: Any, write_time: Any, recovery_time: Any, events: Any, observed_time: Any
-) -> Any:
-    """Expected slowdown where the failure rate is known by events alone, rates by Gamma(a, T).
-
-    T^a ((T - R - z)^(1 - a) - (T - R)^(1 - a)) / ((a - 1) tau), with a = k + 1/2, z = tau + d
-
-    Parameters:
-        interval [s]: useful time tau between two checkpoints
-        write_time [s]: time d for which one checkpoint stops training
-        recovery_time [s]: time R from a failure until training resumes
-        events [1]: failures k that were seen, from 0
-        observed_time [s]: time T of the job in which they were seen
-    Returns: [1] mean of `expected_slowdown` over the rates that k events leave possible
-    Range: infinite from R + z = T on: a rate so high that no interval ends is then likely enough
-    Source: Jeffreys 1946 (rates by Gamma(k + 1/2, T)); Daly 2006, FGCS 22(3), eq. 13
-    Example:
-        >>> round(float(observed_slowdown(7200.0, 72.0, 0.0, 1, 360000.0)), 4)
-        1.0256
-    """
-    beyond = events - 0.5  # a - 1
-    after = observed_time - recovery_time
-    known = after > interval + write_time
-    after = where(known, after, 2 * (interval + write_time))
-    length = np.log1p(-(interval + write_time) / after)
-    power = beyond * length
-    mean = where(power != 0, np.expm1(-power) / where(power != 0, power, 1.0), -1.0)
-    share = np.log1p(-where(known, recovery_time / observed_time, 0.5))
-    slowdown = observed_time * np.exp(-beyond * share) * length * mean / interval
-    return where(known, slowdown, np.inf)
-
-
 def first_order_waste(interval: Any, write_time: Any, recovery_time: Any, mtbf: Any) -> Any:
     """Share of the wall time lost to checkpoints and failures, to first order.
 

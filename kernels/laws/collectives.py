@@ -300,41 +300,6 @@ def ring_tree_crossover_bytes(ranks: Any, latency: Any, bandwidth: Any) -> Any:
     return ranks * hops * latency * bandwidth
 
 
-def fitted_crossover_bytes(
-    latency: Any,
-    seconds_per_byte: Any,
-    sqrt_coefficient: Any,
-    other_latency: Any,
-    other_seconds_per_byte: Any,
-    other_sqrt_coefficient: Any,
-) -> Any:
-    """Message above which the first of two fitted laws a + b M + g sqrt(M) is the faster one.
-
-    the larger root x^2 of (a - a') + (g - g') x + (b - b') x^2 = 0; 0 where the first always wins
-
-    Parameters:
-        latency [s]: a of the first
-        seconds_per_byte [s/B]: b of the first, smaller than that of the other
-        sqrt_coefficient [s/B^0.5]: g of the first
-        other_latency [s]: a of the other
-        other_seconds_per_byte [s/B]: b of the other
-        other_sqrt_coefficient [s/B^0.5]: g of the other
-    Returns: [B] size at which both take the same time
-    Source: by definition; the quadratic formula, in sqrt(M)
-    Example:
-        >>> round(float(fitted_crossover_bytes(3e-5, 1e-11, 0.0, 1e-5, 2e-11, 0.0)))
-        2000000
-    """
-    late = latency - other_latency
-    gain = other_seconds_per_byte - seconds_per_byte
-    climb = sqrt_coefficient - other_sqrt_coefficient
-    inside = climb * climb + 4 * gain * late
-    meet = inside > 0
-    root = where(meet, climb + np.sqrt(where(meet, inside, 1.0)), 0.0) / (2 * gain)
-    root = np.maximum(root, 0.0)
-    return root * root
-
-
 def hierarchical_all_reduce_time(
     message_bytes: Any,
     nodes: Any,
@@ -447,47 +412,3 @@ def two_level_all_to_all_time(
     inside = share * (ranks_per_node - 1) / intra_bandwidth
     across = share * (ranks - ranks_per_node) / inter_bandwidth
     return (ranks - 1) * latency + np.maximum(inside, across)
-
-
-def broadcast_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any) -> Any:
-    """Time to send one rank's buffer to all others down a binomial tree.
-
-    t = ceil(log2 n) (a + M / B)
-
-    Parameters:
-        message_bytes [B]: size of the buffer
-        ranks [1]: number of ranks
-        latency [s]: fixed cost of one message
-        bandwidth [B/s]: rate of one rank in one direction
-    Returns: [s] time of the collective
-    Source: Thakur et al. 2005, IJHPCA 19(1), section 4.2
-    Example:
-        >>> float(broadcast_time(1e9, 8, 0.0, 1e9))
-        3.0
-    """
-    return np.ceil(np.log2(ranks)) * (latency + message_bytes / bandwidth)
-
-
-def pipelined_broadcast_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any) -> Any:
-    """Time to send one rank's buffer down a chain, in the optimal number of pieces.
-
-    t = (sqrt((n - 2) a) + sqrt(M / B))^2, the least of (n - 2 + k) (a + M / (k B)) over k pieces;
-    (n - 1) (a + M / B) where one piece is best
-
-    Parameters:
-        message_bytes [B]: size of the buffer
-        ranks [1]: number of ranks
-        latency [s]: fixed cost of one message
-        bandwidth [B/s]: rate of one rank in one direction
-    Returns: [s] time of the collective
-    Range: the number of pieces is not rounded: at most 3.1 % below the best whole number
-    Source: Sanders, Speck & Traeff 2009, Parallel Computing 35(12), section 2 (linear pipeline)
-    Example:
-        >>> float(pipelined_broadcast_time(1e9, 64, 0.0, 1e9))
-        1.0
-    """
-    wire = message_bytes / bandwidth
-    hops = np.maximum(ranks - 2, 0.0)
-    cut = hops * wire > latency
-    root = np.sqrt(where(cut, hops * latency, 0.0)) + np.sqrt(where(cut, wire, 0.0))
-    return where(cut, root * root, (ranks - 1) * (latency + wire))

@@ -40,47 +40,6 @@ def gustafson_speedup(serial_fraction: Any, workers: Any) -> Any:
     return workers - serial_fraction * (workers - 1)
 
 
-def usl_speedup(contention: Any, coherency: Any, workers: Any) -> Any:
-    """Speed-up under the universal scalability law: contention and pairwise coherency.
-
-    n / (1 + sigma (n - 1) + kappa n (n - 1)); Amdahl's law for kappa = 0
-
-    Parameters:
-        contention [1]: share sigma of the work that is serialised
-        coherency [1]: cost kappa of each pair of workers
-        workers [1]: number n of workers
-    Returns: [1] throughput over that of one worker
-    Source: Gunther 1993, CMG conference; Gunther 2007, Guerrilla Capacity Planning, Springer
-    Example:
-        >>> round(usl_speedup(0.02, 0.0005, 32), 2)
-        15.12
-    """
-    pairs = workers * (workers - 1)
-    return workers / (1 + contention * (workers - 1) + coherency * pairs)
-
-
-def usl_peak(contention: Any, coherency: Any) -> Any:
-    """Workers beyond which the universal scalability law predicts less throughput.
-
-    sqrt((1 - sigma) / kappa); infinite for kappa = 0
-
-    Parameters:
-        contention [1]: share sigma of the work that is serialised
-        coherency [1]: cost kappa of each pair of workers
-    Returns: [1] workers at the peak
-    Range: below 1, a second worker already lowers throughput; 0 from sigma = 1 on
-    Source: Gunther 2007, Guerrilla Capacity Planning, Springer (dC/dn = 0)
-    Example:
-        >>> round(float(usl_peak(0.001, 0.00001)), 4)
-        316.0696
-    """
-    costs = coherency > 0
-    inside = where(costs, (1 - contention) / where(costs, coherency, 1.0), 1.0)
-    positive = inside > 0
-    root = where(positive, np.sqrt(where(positive, inside, 1.0)), 0.0)
-    return where(costs, root, np.inf)
-
-
 def sync_wall(
     parallel_time_gpus: Any,
     fixed_time: Any,

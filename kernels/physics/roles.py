@@ -76,7 +76,6 @@ RATIOS_OF_PARTS = frozenset(
         "communication_fraction",
         "communication_overhead",
         "compute_inefficiency_overhead",
-        "raw_communication_fraction",
         "reliability_to_communication_ratio",
         "scaling_efficiency",
         "shared_step_time",

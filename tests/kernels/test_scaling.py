@@ -11,13 +11,7 @@ import fleetcube
 from fleetcube.kernels.engines import jax as jax_engine
 from fleetcube.kernels.laws.collectives import ring_all_reduce_time
 from fleetcube.kernels.laws.roofline import iron_law_time, network_roofline_flops, roofline_flops
-from fleetcube.kernels.laws.scaling import (
-    amdahl_speedup,
-    gustafson_speedup,
-    sync_wall,
-    usl_peak,
-    usl_speedup,
-)
+from fleetcube.kernels.laws.scaling import amdahl_speedup, gustafson_speedup, sync_wall
 
 # Speed-up
 
@@ -36,23 +30,9 @@ def test_five_percent_serial_caps_1024_gpus_near_twenty() -> None:
     assert float(amdahl_speedup(0.05, 1e15)) == pytest.approx(20)
 
 
-@pytest.mark.parametrize(
-    "law", [amdahl_speedup, gustafson_speedup, lambda s, n: usl_speedup(s, 0.01, n)]
-)
+@pytest.mark.parametrize("law", [amdahl_speedup, gustafson_speedup])
 def test_one_worker_gains_nothing(law: Any) -> None:
     assert law(0.3, 1) == pytest.approx(1, rel=1e-15)
-
-
-def test_scalability_peak_of_a_published_fit() -> None:
-    # R package usl 3.0.4 on SPEC SDM 91: sigma 0.0277285, kappa 0.0001044, gamma 89.9952; it
-    # prints a peak at 96.52 users.
-    got = fleetcube.evaluate("usl_peak_gpus", serial_fraction=0.0277285, coherency=0.0001044)
-    assert float(got) == pytest.approx(96.52, rel=2e-4)
-
-
-def test_without_coherency_more_always_helps() -> None:
-    assert float(usl_peak(0.03, 0.0)) == math.inf
-    assert float(usl_peak(1.0, 0.01)) == 0.0
 
 
 # Ceilings
