@@ -1,4 +1,11 @@
-"""Checkpoint intervals and what checkpoints and failures cost, for exponential failures."""
+"""Checkpoint intervals and what checkpoints and failures cost, for exponential failures.
+
+Parameters:
+    write_time [s]: time d for which one checkpoint stops training
+    mtbf [s]: mean time M between failures
+    interval [s]: useful time tau between two checkpoints
+    recovery_time [s]: time R from a failure until training resumes
+"""
 
 from typing import Any
 
@@ -10,9 +17,6 @@ def young_interval(write_time: Any, mtbf: Any) -> Any:
 
     tau = sqrt(2 d M); infinite for an infinite M
 
-    Parameters:
-        write_time [s]: time d for which one checkpoint stops training
-        mtbf [s]: mean time M between failures
     Returns: [s] useful time between two checkpoints
     Source: Young 1974, CACM 17(9)
     Example:
@@ -28,9 +32,6 @@ def daly_interval(write_time: Any, mtbf: Any) -> Any:
 
     tau = sqrt(2 d M) [1 + sqrt(d / 2M) / 3 + d / (18 M)] - d for d < 2 M < inf, else M
 
-    Parameters:
-        write_time [s]: time d for which one checkpoint stops training
-        mtbf [s]: mean time M between failures
     Returns: [s] useful time between two checkpoints
     Source: Daly 2006, FGCS 22(3), eq. 37; figs 3-5 print 117 min for M = 24 h, d = 5 min
     Example:
@@ -55,9 +56,7 @@ def exact_interval(write_time: Any, mtbf: Any) -> Any:
     Remez' exchange in 50 digits, it is off by at most 6e-18 of u for 0 <= p <= sqrt(2), where d / M
     goes from 0 to infinity. All coefficients are positive, so that nothing cancels.
 
-    Parameters:
-        write_time [s]: time d for which one checkpoint stops training
-        mtbf [s]: mean time M between failures (infinite: never checkpoint)
+    Parameters: mtbf [s]: mean time M between failures (infinite: never checkpoint)
     Returns: [s] useful time between two checkpoints
     Source: Daly 2006, FGCS 22(3), eq. 20 set to zero; p: Corless et al. 1996, On the Lambert W
         function, section 4
@@ -82,10 +81,6 @@ def _segment(interval: Any, write_time: Any, mtbf: Any) -> Any:
 
     z = (tau + d) / M; 0 for an infinite M
 
-    Parameters:
-        interval [s]: useful time tau between two checkpoints
-        write_time [s]: time d for which one checkpoint stops training
-        mtbf [s]: mean time M between failures
     Returns: [1] z
     Source: Daly 2006, FGCS 22(3), section 2
     """
@@ -100,10 +95,6 @@ def segment_efficiency(interval: Any, write_time: Any, mtbf: Any) -> Any:
 
     q = z / (e^z - 1), z = (tau + d) / M; 1 for an infinite M
 
-    Parameters:
-        interval [s]: useful time tau between two checkpoints
-        write_time [s]: time d for which one checkpoint stops training
-        mtbf [s]: mean time M between failures
     Returns: [1] time kept over time spent
     Source: Daly 2006, FGCS 22(3), eq. 13, rearranged
     """
@@ -119,10 +110,6 @@ def segment_rework(interval: Any, write_time: Any, mtbf: Any) -> Any:
 
     The series keeps the digits that the difference loses for small z.
 
-    Parameters:
-        interval [s]: useful time tau between two checkpoints
-        write_time [s]: time d for which one checkpoint stops training
-        mtbf [s]: mean time M between failures
     Returns: [1] time lost over time spent
     Source: Daly 2006, FGCS 22(3), eq. 13, rearranged; Abramowitz & Stegun 1964, 23.1
     """
@@ -150,10 +137,7 @@ def ending_share(
 
     Parameters:
         useful_time [s]: useful time W of the job
-        interval [s]: useful time tau between two checkpoints
-        write_time [s]: time d for which one checkpoint stops training
         last_write_time [s]: time d' for which the one at the end does; 0 without
-        mtbf [s]: mean time M between failures
     Returns: [1] goodput over goodput
     Range: n counts whole intervals as such within 1e-9; its slope is 0, and where it steps the
         share jumps by about d / W. Segments up to 300 M
@@ -172,9 +156,6 @@ def useful_share(interval: Any, write_time: Any) -> Any:
 
     tau / (tau + d); 1 for an infinite interval or a free checkpoint
 
-    Parameters:
-        interval [s]: useful time tau between two checkpoints
-        write_time [s]: time d for which one checkpoint stops training
     Returns: [1] useful time over segment
     Source: by definition of the segment (Daly 2006, section 2)
     """
@@ -189,9 +170,6 @@ def stall_share(interval: Any, write_time: Any) -> Any:
 
     d / (tau + d); 0 for an infinite interval or a free checkpoint
 
-    Parameters:
-        interval [s]: useful time tau between two checkpoints
-        write_time [s]: time d for which one checkpoint stops training
     Returns: [1] checkpoint over segment
     Source: by definition of the segment (Daly 2006, section 2)
     """
@@ -205,11 +183,6 @@ def expected_slowdown(interval: Any, write_time: Any, recovery_time: Any, mtbf: 
 
     T / T_s = M e^(R/M) (e^((tau + d)/M) - 1) / tau
 
-    Parameters:
-        interval [s]: useful time tau between two checkpoints
-        write_time [s]: time d for which one checkpoint stops training
-        recovery_time [s]: time R from a failure until training resumes
-        mtbf [s]: mean time M between failures
     Returns: [1] wall time over useful time, at least 1
     Source: Daly 2006, FGCS 22(3), eq. 13
     Example:
@@ -225,11 +198,6 @@ def first_order_waste(interval: Any, write_time: Any, recovery_time: Any, mtbf: 
 
     d / tau + tau / (2 M) + R / M; least at Young's interval, where it is sqrt(2 d / M) + R / M
 
-    Parameters:
-        interval [s]: useful time tau between two checkpoints
-        write_time [s]: time d for which one checkpoint stops training
-        recovery_time [s]: time R from a failure until training resumes
-        mtbf [s]: mean time M between failures
     Returns: [1] share lost; above 1 where the first order says that nothing is left
     Source: Young 1974, CACM 17(9), with a recovery term
     Example:
@@ -250,11 +218,7 @@ def effective_training_time_ratio(
 
     (1 - (u0 + tau/2) / M) / (1 + d / tau), at least 0
 
-    Parameters:
-        interval [s]: useful time tau between two checkpoints
-        write_time [s]: time d for which one checkpoint stops training
-        restart_time [s]: time u0 from a failure until training resumes
-        mtbf [s]: mean time M between failures
+    Parameters: restart_time [s]: time u0 from a failure until training resumes
     Returns: [1] useful time over wall time
     Source: Kokolis et al. 2025, HPCA, arXiv:2410.21680 (expected ETTR of long jobs)
     Example:
@@ -277,11 +241,7 @@ def rollback_time(interval: Any, write_time: Any, mtbf: Any, corruption_probabil
     A failure loses G of the N segments written since the last that was read, both geometric: of
     N, the share (1 - q) / (1 - q e^-z) is kept.
 
-    Parameters:
-        interval [s]: useful time tau between two checkpoints
-        write_time [s]: time d for which one checkpoint stops training
-        mtbf [s]: mean time M between failures
-        corruption_probability [1]: probability q that the first read of a checkpoint fails
+    Parameters: corruption_probability [1]: probability q that the first read of a checkpoint fails
     Returns: [s] time lost beyond the rework since the last checkpoint
     Source: geometric distribution (Feller 1968, An Introduction to Probability Theory)
     Example:

@@ -1,4 +1,8 @@
-"""Checkpoints in several tiers, each for failures that the tiers below do not survive."""
+"""Checkpoints in several tiers, each for failures that the tiers below do not survive.
+
+Parameters:
+    mtbf [s]: mean time M between failures
+"""
 
 from typing import Any
 
@@ -42,8 +46,7 @@ def growth(exponent: Any) -> Any:
 
     (e^y - 1) / y - 1 = y/2 + y^2/6 + y^3/24 + ...; the series keeps the digits of a small y
 
-    Parameters:
-        exponent [1]: y, up to 500: beyond, results and slopes leave floating point
+    Parameters: exponent [1]: y, up to 500: beyond, results and slopes leave floating point
     Returns: [1] relative growth beyond the first order
     Source: Abramowitz & Stegun 1964, 4.2.1
     """
@@ -111,7 +114,6 @@ def dearer_recovery(share: Any, recovery_time: Any, extra_time: Any, mtbf: Any) 
         share [1]: share Q of the failures that take longer
         recovery_time [s]: time R of the others' recovery, which any failure starts again
         extra_time [s]: time x that they take longer
-        mtbf [s]: mean time M between failures
     Returns: [s] time added, between 0 and x
     Range: R / M and x / M up to 700
     Source: Daly 2006, FGCS 22(3), eq. 13; Feller 1968, An Introduction to Probability Theory
@@ -135,7 +137,6 @@ def equivalent_lost_work(
         interval [s]: useful time tau between two checkpoints of the lowest tier
         write_time [s]: mean time d for which one of them stops training
         recovery_time [s]: mean time R from a failure until training resumes
-        mtbf [s]: mean time M between failures
     Returns: [s] time lost beyond the rework since the last checkpoint, at least 0
     Range: z up to 500; 0 below 1e-13 of recovery and interval, where it is rounding
     Source: Daly 2006, FGCS 22(3), eq. 13, solved for the recovery time

@@ -2,6 +2,18 @@
 
 `message_bytes` is the buffer of one rank, `bandwidth` is per rank and direction, `latency` is one
 hop. One rank takes no time. Every function works on scalars and arrays.
+
+Parameters:
+    bandwidth [B/s]: rate of one rank in one direction
+    ranks [1]: number of ranks
+    latency [s]: fixed cost of one hop
+    message_bytes [B]: buffer of one rank
+    nodes [1]: nodes k that hold the group
+    ranks_per_node [1]: ranks g of the group on each node, each with its own rail
+    intra_latency [s]: fixed cost of one hop inside a node
+    intra_bandwidth [B/s]: rate of one rank inside a node
+    inter_latency [s]: fixed cost of one hop between nodes
+    inter_bandwidth [B/s]: rate of one rail between nodes
 """
 
 from typing import Any
@@ -17,7 +29,6 @@ def point_to_point_time(message_bytes: Any, latency: Any, bandwidth: Any) -> Any
     Parameters:
         message_bytes [B]: size of the message
         latency [s]: fixed cost of one message
-        bandwidth [B/s]: rate of one direction of the link
     Returns: [s] time until the message has arrived
     Source: Hockney 1994, Parallel Computing 20(3), eq. 1
     Example:
@@ -32,11 +43,7 @@ def reduce_scatter_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth:
 
     t = (n - 1) (a + M / (n B))
 
-    Parameters:
-        message_bytes [B]: full buffer of one rank
-        ranks [1]: number of ranks
-        latency [s]: fixed cost of one hop
-        bandwidth [B/s]: rate of one rank in one direction
+    Parameters: message_bytes [B]: full buffer of one rank
     Returns: [s] time of the collective
     Source: Patarasuk & Yuan 2009, JPDC 69(2), section 3; Thakur et al. 2005, section 4.1
     Example:
@@ -51,11 +58,7 @@ def all_gather_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any
 
     t = (n - 1) (a + M / (n B))
 
-    Parameters:
-        message_bytes [B]: full buffer of one rank, after the gather
-        ranks [1]: number of ranks
-        latency [s]: fixed cost of one hop
-        bandwidth [B/s]: rate of one rank in one direction
+    Parameters: message_bytes [B]: full buffer of one rank, after the gather
     Returns: [s] time of the collective
     Source: Patarasuk & Yuan 2009, JPDC 69(2), section 3; Thakur et al. 2005, section 4.1
     Example:
@@ -70,11 +73,6 @@ def ring_all_reduce_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth
 
     t = 2 (n - 1) (a + M / (n B))
 
-    Parameters:
-        message_bytes [B]: buffer of one rank
-        ranks [1]: number of ranks
-        latency [s]: fixed cost of one hop
-        bandwidth [B/s]: rate of one rank in one direction
     Returns: [s] time of the collective
     Source: Patarasuk & Yuan 2009, JPDC 69(2), theorem 1; Fleet Foundations table 11
     Example:
@@ -89,11 +87,6 @@ def tree_all_reduce_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth
 
     t = 2 ceil(log2 n) (a + M / B)
 
-    Parameters:
-        message_bytes [B]: buffer of one rank
-        ranks [1]: number of ranks
-        latency [s]: fixed cost of one hop
-        bandwidth [B/s]: rate of one rank in one direction
     Returns: [s] time of the collective
     Range: not pipelined: an upper bound for long messages
     Source: Thakur et al. 2005, IJHPCA 19(1), section 4.5 (reduce, then broadcast, on a tree)
@@ -111,11 +104,6 @@ def double_binary_tree_all_reduce_time(
 
     t = 2 ceil(log2 n) a + 2 M / B;  2 a + M / B between two ranks
 
-    Parameters:
-        message_bytes [B]: buffer of one rank
-        ranks [1]: number of ranks
-        latency [s]: fixed cost of one hop
-        bandwidth [B/s]: rate of one rank in one direction
     Returns: [s] time of the collective
     Range: messages much shorter or longer than n a B; between them a lower bound, as pieces must
         fill the trees. Three ranks: an upper bound, 1.5 M / B is enough
@@ -139,10 +127,8 @@ def recursive_halving_doubling_all_reduce_time(
     t = 2 log2(n) a + 2 (n - 1) / n M / B
 
     Parameters:
-        message_bytes [B]: buffer of one rank
         ranks [1]: number of ranks; a power of two in reality
         latency [s]: fixed cost of one message
-        bandwidth [B/s]: rate of one rank in one direction
     Returns: [s] time of the collective
     Range: powers of two; between them a lower bound, as other rank counts need more messages
     Source: Thakur et al. 2005, IJHPCA 19(1), section 4.5 (Rabenseifner's algorithm)
@@ -158,11 +144,7 @@ def switch_all_reduce_time(message_bytes: Any, ranks: Any, latency: Any, bandwid
 
     t = 2 a + M / B; 0 for one rank
 
-    Parameters:
-        message_bytes [B]: buffer of one rank
-        ranks [1]: number of ranks
-        latency [s]: fixed cost of the path up, or down
-        bandwidth [B/s]: rate of one rank in one direction
+    Parameters: latency [s]: fixed cost of the path up, or down
     Returns: [s] time of the collective
     Range: buffers of many pieces, which stream through the switch; a lower bound for one piece
     Source: Graham et al. 2016 (SHARP), COMHPC
@@ -179,11 +161,6 @@ def nvls_all_reduce_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth
     t = 2 a + M (n + 1) / (n B): each rank sends its buffer M to be summed and its share M / n of
     the sums to be multicast, and receives as much
 
-    Parameters:
-        message_bytes [B]: buffer of one rank
-        ranks [1]: number of ranks on the switch
-        latency [s]: fixed cost of one hop
-        bandwidth [B/s]: rate of one rank in one direction
     Returns: [s] time of the collective
     Range: buffers of many pieces, so that sums and multicasts overlap; a lower bound for one piece
     Source: NCCL 2.30 src/transport/nvls.cc; Klenk et al. 2020, ISCA, section III
@@ -208,14 +185,6 @@ def in_network_all_reduce_time(
 
     t = 2 a_i + M (g + 1) / (g B_i) + 2 a_e + M / (g B_e); 0 for a level with one member
 
-    Parameters:
-        message_bytes [B]: buffer of one rank
-        nodes [1]: nodes that hold the group
-        ranks_per_node [1]: ranks g of the group on each node, each with its own rail
-        intra_latency [s]: fixed cost of one hop inside a node
-        intra_bandwidth [B/s]: rate of one rank inside a node
-        inter_latency [s]: fixed cost of one hop between nodes
-        inter_bandwidth [B/s]: rate of one rail between nodes
     Returns: [s] time of the collective
     Range: equally many ranks on each node; a continuous relaxation for fractional node counts
     Source: NCCL 2.30 src/graph/tuning.cc (NVLS with CollNet); Graham et al. 2016 (SHARP), COMHPC
@@ -235,10 +204,8 @@ def direct_all_reduce_time(message_bytes: Any, ranks: Any, start: Any, bandwidth
     shots a share of each, and then the sums; 0 for one rank
 
     Parameters:
-        message_bytes [B]: buffer of one rank
         ranks [1]: number of ranks, each connected with all others
         start [s]: launch and barrier of one shot
-        bandwidth [B/s]: rate of one rank in one direction
     Returns: [s] time of the collective
     Range: a lower bound for buffers that fill few of a GPU's processors
     Source: vLLM, csrc/custom_all_reduce.cuh (cross_device_reduce_1stage and _2stage); TensorRT-LLM,
@@ -262,8 +229,6 @@ def fitted_all_reduce_time(
     The square root models the slow climb to full bandwidth that measured curves show.
 
     Parameters:
-        message_bytes [B]: buffer of one rank
-        ranks [1]: number of ranks
         latency [s]: time of an empty all-reduce
         bandwidth [B/s]: bus bandwidth of large messages
         sqrt_coefficient [s/B^0.5]: coefficient g of the square root
@@ -285,10 +250,6 @@ def ring_tree_crossover_bytes(ranks: Any, latency: Any, bandwidth: Any) -> Any:
 
     M = n (n - 1 - ceil(log2 n)) a B, at least 0; 0 for two ranks, where both take equally long
 
-    Parameters:
-        ranks [1]: number of ranks
-        latency [s]: fixed cost of one hop
-        bandwidth [B/s]: rate of one rank in one direction
     Returns: [B] size at which both take the same time
     Range: two ranks or more; with three, the ring is never slower than the upper bound of two trees
     Source: Patarasuk & Yuan 2009, theorem 1, set equal to Sanders et al. 2009, section 4
@@ -313,14 +274,6 @@ def hierarchical_all_reduce_time(
 
     t = 2 (g - 1) (a_i + M / (g B_i)) + 2 (k - 1) (a_e + M / (g k B_e))
 
-    Parameters:
-        message_bytes [B]: buffer of one rank
-        nodes [1]: nodes k that hold the group
-        ranks_per_node [1]: ranks g of the group on each node, each with its own rail
-        intra_latency [s]: fixed cost of one hop inside a node
-        intra_bandwidth [B/s]: rate of one rank inside a node
-        inter_latency [s]: fixed cost of one hop between nodes
-        inter_bandwidth [B/s]: rate of one rail between nodes
     Returns: [s] time of the collective
     Range: equally many ranks on each node; a continuous relaxation for fractional node counts
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (hierarchical all-reduce)
@@ -345,8 +298,6 @@ def auto_all_reduce_time(
     t = min(ring, double binary tree, level by level)
 
     Parameters:
-        message_bytes [B]: buffer of one rank
-        ranks [1]: number of ranks
         latency [s]: fixed cost of one hop of a flat algorithm
         bandwidth [B/s]: rate of one rank in a flat algorithm
         level_by_level [s]: time inside the nodes, then between them, each as their switches allow
@@ -368,11 +319,7 @@ def all_to_all_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any
 
     t = (n - 1) (a + M / (n B))
 
-    Parameters:
-        message_bytes [B]: buffer of one rank
-        ranks [1]: number of ranks
-        latency [s]: fixed cost of one message
-        bandwidth [B/s]: rate of one rank in one direction
+    Parameters: latency [s]: fixed cost of one message
     Returns: [s] time of the collective
     Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange)
     Example:
@@ -395,12 +342,8 @@ def two_level_all_to_all_time(
     t = (n - 1) a + max(M (k - 1) / (n B_i), M (n - k) / (n B_e)): both networks work at once
 
     Parameters:
-        message_bytes [B]: buffer of one rank
-        ranks [1]: number of ranks n
         ranks_per_node [1]: ranks k of the group on each node, each with its own rail
         latency [s]: fixed cost of one message
-        intra_bandwidth [B/s]: rate of one rank inside a node
-        inter_bandwidth [B/s]: rate of one rail between nodes
     Returns: [s] time of the collective
     Range: equally many ranks on each node; a continuous relaxation for fractional node counts
     Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on two networks

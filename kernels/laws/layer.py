@@ -1,4 +1,10 @@
-"""Times of the operations of a transformer layer on one GPU."""
+"""Times of the operations of a transformer layer on one GPU.
+
+Parameters:
+    rows [1]: rows m of the result
+    columns [1]: columns n of the result
+    depth [1]: length k of the sums
+"""
 
 from typing import Any
 
@@ -10,10 +16,6 @@ def gemm_flops(rows: Any, columns: Any, depth: Any) -> Any:
 
     2 m n k
 
-    Parameters:
-        rows [1]: rows m of the result
-        columns [1]: columns n of the result
-        depth [1]: length k of the sums
     Returns: [FLOP] operations
     Source: Golub & Van Loan 2013, section 1.1
     Example:
@@ -47,9 +49,6 @@ def gemm_rate_share(rows: Any, columns: Any, depth: Any, largest: Any, half_size
     largest x m / (m + s) x n / (n + s) x k / (k + s): a side of s loses half of the rate
 
     Parameters:
-        rows [1]: rows m of the result
-        columns [1]: columns n of the result
-        depth [1]: length k of the sums
         largest [1]: share that a large product reaches
         half_size [1]: side s at which half of the rate is lost
     Returns: [1] share of peak
@@ -78,9 +77,6 @@ def gemm_time(
     max(2 m n k / (share P), ((m k + k n) e + m n r) / BW)
 
     Parameters:
-        rows [1]: rows m of the result
-        columns [1]: columns n of the result
-        depth [1]: length k of the sums
         operand_bytes [B]: size e of an element that is multiplied
         result_bytes [B]: size r of an element of the result
         peak_flops [FLOP/s]: peak of the GPU

@@ -1,4 +1,12 @@
-"""Loss of a model by size and tokens, and the extra tokens that a large batch takes."""
+"""Loss of a model by size and tokens, and the extra tokens that a large batch takes.
+
+Parameters:
+    tokens [1]: tokens D of the run with a batch far below the critical one
+    parameter_scale [1]: A
+    parameter_exponent [1]: alpha
+    token_scale [1]: B
+    token_exponent [1]: beta
+"""
 
 from typing import Any
 
@@ -29,8 +37,6 @@ def critical_batch_of_tokens(tokens: Any) -> Any:
 
     B_crit = 2048 x 0.0471 D^0.462: batches of sequences of 2,048 tokens
 
-    Parameters:
-        tokens [1]: tokens D of the run with a batch far below the critical one
     Returns: [1] tokens of one batch
     Range: fitted to models of 1.1e8 to 3.3e9 parameters on 20 to 1,280 tokens for each
     Source: Bergsma et al. 2025, arXiv:2505.13738, eqs 6 and 7, fig. 1
@@ -43,8 +49,6 @@ def critical_batch_at_overhead(tokens: Any) -> Any:
 
     B_crit = B* / 0.2, B* = 512 x 22.91 (D / 1e6)^0.47: batches of sequences of 512 tokens
 
-    Parameters:
-        tokens [1]: tokens D of the run with a batch far below the critical one
     Returns: [1] tokens of one batch
     Range: fitted to models of 8.5e7 to 1.2e9 parameters on 20 tokens for each; B* is where steps
         are 1.2 times those of a linear speed-up: by E = E_min (1 + B / B_crit), at B_crit / 5
@@ -85,8 +89,7 @@ def critical_batch_of_loss(loss: Any) -> Any:
 
     B_crit = 2e8 / L^(1 / 0.21)
 
-    Parameters:
-        loss [1]: loss L of a token, in nats
+    Parameters: loss [1]: loss L of a token, in nats
     Returns: [1] tokens of one batch
     Range: fitted to models of up to 1.5e9 parameters at losses of 3 to 10; a loss depends on the
         text and on how it is cut into tokens: here WebText2, in the 50,257 of GPT-2
@@ -112,10 +115,6 @@ def power_law_loss(
         parameters [1]: parameters N of a dense model
         tokens [1]: tokens D, each seen once
         irreducible_loss [1]: loss E that no size and no training removes
-        parameter_scale [1]: A
-        parameter_exponent [1]: alpha
-        token_scale [1]: B
-        token_exponent [1]: beta
     Returns: [1] loss of a token, in nats
     Source: Hoffmann et al. 2022, arXiv:2203.15556, eq. 2
     """
@@ -134,12 +133,7 @@ def optimal_parameters(
 
     N = (alpha A / (beta B))^(1 / (alpha + beta)) (N D)^(beta / (alpha + beta))
 
-    Parameters:
-        pairs [1]: parameters times tokens, N D: a sixth of the operations
-        parameter_scale [1]: A
-        parameter_exponent [1]: alpha
-        token_scale [1]: B
-        token_exponent [1]: beta
+    Parameters: pairs [1]: parameters times tokens, N D: a sixth of the operations
     Returns: [1] parameters
     Source: Hoffmann et al. 2022, arXiv:2203.15556, eq. 4 (C = 6 N D)
     """
@@ -159,12 +153,7 @@ def optimal_tokens(
 
     alpha A / N^alpha = beta B / D^beta
 
-    Parameters:
-        parameters [1]: parameters N of the model
-        parameter_scale [1]: A
-        parameter_exponent [1]: alpha
-        token_scale [1]: B
-        token_exponent [1]: beta
+    Parameters: parameters [1]: parameters N of the model
     Returns: [1] tokens
     Source: Hoffmann et al. 2022, arXiv:2203.15556, eq. 4, solved for D where N is given
     """

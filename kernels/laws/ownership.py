@@ -1,4 +1,8 @@
-"""Cost of owning a machine: annuities and discounting."""
+"""Cost of owning a machine: annuities and discounting.
+
+Parameters:
+    interest_rate [1]: interest r of one year
+"""
 
 from typing import Any
 
@@ -10,9 +14,7 @@ def capital_recovery_factor(interest_rate: Any, lifetime: Any) -> Any:
 
     r / (1 - (1 + r)^-n), and 1 / n + r (n + 1) / (2 n) for the smallest rates
 
-    Parameters:
-        interest_rate [1]: interest r of one year
-        lifetime [s]: years n over which it is paid, at each year's end
+    Parameters: lifetime [s]: years n over which it is paid, at each year's end
     Returns: [1] share of the loan, every year
     Range: at no interest the straight line 1 / n; parts of a year count as parts of the exponent
     Source: Short et al. 1995, NREL/TP-462-5173, section 3 (capital recovery factor)
@@ -32,9 +34,7 @@ def discount_factor(interest_rate: Any, lifetime: Any) -> Any:
 
     (1 + r)^-n
 
-    Parameters:
-        interest_rate [1]: interest r of one year
-        lifetime [s]: the time, n years
+    Parameters: lifetime [s]: the time, n years
     Returns: [1] worth
     Source: Short et al. 1995, NREL/TP-462-5173, section 2 (discounting)
     Example:

@@ -1,4 +1,10 @@
-"""Idle time of pipeline schedules."""
+"""Idle time of pipeline schedules.
+
+Parameters:
+    pipeline_parallel [1]: stages p
+    num_microbatches [1]: micro-batches m of one step
+    virtual_stages [1]: model chunks v on each stage
+"""
 
 from typing import Any
 
@@ -10,10 +16,6 @@ def bubble_ratio(pipeline_parallel: Any, num_microbatches: Any, virtual_stages: 
 
     ((v - 1) max(0, p - m) + p - 1) / (v m); (p - 1) / (v m) from m = p on
 
-    Parameters:
-        pipeline_parallel [1]: stages p
-        num_microbatches [1]: micro-batches m of one step
-        virtual_stages [1]: model chunks v on each stage
     Returns: [1] bubble time over ideal time
     Range: interleaved groups of p micro-batches or more, the last one too, or fewer micro-batches
         than stages; a lower bound elsewhere
@@ -33,10 +35,6 @@ def bubble_fraction(pipeline_parallel: Any, num_microbatches: Any, virtual_stage
 
     i / (v m + i), i = (v - 1) max(0, p - m) + p - 1
 
-    Parameters:
-        pipeline_parallel [1]: stages p
-        num_microbatches [1]: micro-batches m of one step
-        virtual_stages [1]: model chunks v on each stage
     Returns: [1] bubble time over the time of the pipeline
     Range: as of bubble_ratio
     Source: Huang et al. 2019 (GPipe), section 2.3; Narayanan et al. 2021 (SC21), section 2.2
@@ -53,10 +51,6 @@ def _idle_slots(pipeline_parallel: Any, num_microbatches: Any, virtual_stages: A
 
     (v - 1) max(0, p - m) + p - 1: with m < p, each chunk but the last waits for p - m more
 
-    Parameters:
-        pipeline_parallel [1]: stages p
-        num_microbatches [1]: micro-batches m of one step
-        virtual_stages [1]: model chunks v on each stage
     Returns: [1] passes
     Source: Narayanan et al. 2021 (SC21), section 2.2; m < p by playing the schedule out
     """

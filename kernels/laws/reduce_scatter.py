@@ -1,4 +1,17 @@
-"""Reduce-scatters other than the flat ring of `collectives`; all-gathers take equally long."""
+"""Reduce-scatters other than the flat ring of `collectives`; all-gathers take equally long.
+
+Parameters:
+    message_bytes [B]: full buffer of one rank
+    ranks [1]: number of ranks
+    latency [s]: fixed cost of one hop
+    bandwidth [B/s]: rate of one rank in one direction
+    nodes [1]: nodes k that hold the group
+    ranks_per_node [1]: ranks g of the group on each node, each with its own rail
+    intra_latency [s]: fixed cost of one hop inside a node
+    intra_bandwidth [B/s]: rate of one rank inside a node
+    inter_latency [s]: fixed cost of one hop between nodes
+    inter_bandwidth [B/s]: rate of one rail between nodes
+"""
 
 from typing import Any
 
@@ -13,11 +26,6 @@ def logarithmic_reduce_scatter_time(
 
     t = ceil(log2 n) a + (n - 1) / n M / B
 
-    Parameters:
-        message_bytes [B]: full buffer of one rank
-        ranks [1]: number of ranks
-        latency [s]: fixed cost of one hop
-        bandwidth [B/s]: rate of one rank in one direction
     Returns: [s] time of the collective
     Source: Jeaugey 2025 (PAT), arXiv:2506.20252; Thakur et al. 2005, IJHPCA 19(1), section 4.2
     Example:
@@ -41,14 +49,6 @@ def hierarchical_reduce_scatter_time(
 
     t = (g - 1) (a_i + M / (g B_i)) + (k - 1) (a_e + M / (g k B_e)); an all-gather takes as long
 
-    Parameters:
-        message_bytes [B]: full buffer of one rank
-        nodes [1]: nodes k that hold the group
-        ranks_per_node [1]: ranks g of the group on each node, each with its own rail
-        intra_latency [s]: fixed cost of one hop inside a node
-        intra_bandwidth [B/s]: rate of one rank inside a node
-        inter_latency [s]: fixed cost of one hop between nodes
-        inter_bandwidth [B/s]: rate of one rail between nodes
     Returns: [s] time of the collective
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (half of the hierarchical all-reduce)
     Example:
@@ -73,14 +73,6 @@ def hierarchical_logarithmic_reduce_scatter_time(
 
     t = ceil(log2 g) a_i + (g - 1) / g M / B_i + ceil(log2 k) a_e + (k - 1) / k M / (g B_e)
 
-    Parameters:
-        message_bytes [B]: full buffer of one rank
-        nodes [1]: nodes k that hold the group
-        ranks_per_node [1]: ranks g of the group on each node, each with its own rail
-        intra_latency [s]: fixed cost of one hop inside a node
-        intra_bandwidth [B/s]: rate of one rank inside a node
-        inter_latency [s]: fixed cost of one hop between nodes
-        inter_bandwidth [B/s]: rate of one rail between nodes
     Returns: [s] time of the collective
     Source: Jeaugey 2025 (PAT), arXiv:2506.20252; Thakur et al. 2005, IJHPCA 19(1), section 4.2
     Example:
@@ -100,11 +92,6 @@ def nvls_reduce_scatter_time(message_bytes: Any, ranks: Any, latency: Any, bandw
     t = a + M / B: each rank sends its whole buffer M to be summed, or receives the whole multicast;
     the switch saves hops, but no bytes in a link's busier direction
 
-    Parameters:
-        message_bytes [B]: full buffer of one rank
-        ranks [1]: number of ranks on the switch
-        latency [s]: fixed cost of one hop
-        bandwidth [B/s]: rate of one rank in one direction
     Returns: [s] time of the collective
     Source: NCCL 2.30 src/transport/nvls.cc; Klenk et al. 2020, ISCA, section III
     Example:
@@ -127,13 +114,7 @@ def auto_reduce_scatter_time(
     t = (k - 1) a_e + (n - k) a_i + (n - 1) / n M / B, a ring through k nodes; where each node holds
     one rank at most ceil(log2 n) a_e + (n - 1) / n M / B
 
-    Parameters:
-        message_bytes [B]: full buffer of one rank
-        ranks [1]: number of ranks
-        ranks_per_node [1]: ranks of the group on each node
-        bandwidth [B/s]: rate of one rank in a flat ring
-        intra_latency [s]: fixed cost of one hop inside a node
-        inter_latency [s]: fixed cost of one hop between nodes
+    Parameters: bandwidth [B/s]: rate of one rank in a flat ring
     Returns: [s] time of the collective
     Range: one rank per node: a lower bound for NCCL 2.30, which counts 2.8 us more per rank;
         fabrics whose switches sum: an upper bound, CollNet may save hops, not bytes

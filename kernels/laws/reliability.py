@@ -1,4 +1,8 @@
-"""Failure rates, and the probability of a failure within a time."""
+"""Failure rates, and the probability of a failure within a time.
+
+Parameters:
+    mtbf [s]: mean time M between failures
+"""
 
 from typing import Any
 
@@ -11,9 +15,7 @@ def failure_probability(duration: Any, mtbf: Any) -> Any:
 
     P = 1 - exp(-T / M)
 
-    Parameters:
-        duration [s]: length T of the window
-        mtbf [s]: mean time M between failures
+    Parameters: duration [s]: length T of the window
     Returns: [1] probability
     Source: exponential lifetimes; Fleet Foundations table 6
     Example:
@@ -30,7 +32,6 @@ def weibull_failure_probability(duration: Any, mtbf: Any, shape: Any) -> Any:
 
     Parameters:
         duration [s]: length T of the window, from the start or the last failure
-        mtbf [s]: mean time M between failures
         shape [1]: Weibull shape k (below 1: most failures are early)
     Returns: [1] probability
     Source: Weibull 1951, J. Appl. Mech. 18; shapes near 0.7: Schroeder & Gibson 2006, DSN
@@ -122,8 +123,7 @@ def mean_time(rate: Any) -> Any:
 
     1 / rate; infinite for a rate of 0
 
-    Parameters:
-        rate [1/s]: events per unit of time
+    Parameters: rate [1/s]: events per unit of time
     Returns: [s] mean time between events
     Source: renewal of exponential lifetimes (Barlow & Proschan 1975, ch. 3)
     Example:

@@ -2,6 +2,13 @@
 
 Repair times are exponential: their distribution matters with few crews, not with one per node.
 `load` is the mean number of nodes in repair with unlimited crews.
+
+Parameters:
+    spares [1]: S
+    crews [1]: c, nodes repaired at a time, at least 1
+    load [1]: a, repair time times failures per unit of time
+    nodes [1]: n, nodes of the job, at least 1
+    ratio [1]: r, repair time over a node's lifetime
 """
 
 from typing import Any
@@ -25,10 +32,6 @@ def spare_left(spares: Any, crews: Any, load: Any) -> Any:
     P(N < S) of the queue M/M/c: 1 - C rho^(S - c) for S > c, else (1 - C) times a Poisson
     variable's, given N < c; rho = a / c, and C is Erlang's chance that all crews are at work
 
-    Parameters:
-        spares [1]: S
-        crews [1]: c, nodes repaired at a time, at least 1
-        load [1]: a, repair time times failures per unit of time
     Returns: [1] probability; 0 without spares, and where crews cannot keep up (a >= c)
     Range: exponential repair times; the steady state, which a job near a = c reaches slowly
     Source: Gross et al. 2008, Fundamentals of Queueing Theory, section 2.3 (M/M/c)
@@ -51,10 +54,6 @@ def whole_of_safe(spares: Any, crews: Any, load: Any) -> Any:
 
     1 - P(N = S + 1) of the queue M/M/c/S+1: S + 1 nodes in repair stop the job, and thus failures
 
-    Parameters:
-        spares [1]: S
-        crews [1]: c, nodes repaired at a time, at least 1
-        load [1]: a, repair time times failures per unit of time
     Returns: [1] share of the time
     Range: exponential repair times; for c > S any, and Erlang's loss
     Source: Gross et al. 2008, Fundamentals of Queueing Theory, section 2.5 (M/M/c/K)
@@ -85,8 +84,6 @@ def queue_odds(spares: Any, crews: Any, nodes: Any, ratio: Any) -> Any:
     up to c nodes in repair are nearly Poisson; beyond, the whole ones are
 
     Parameters:
-        spares [1]: S
-        crews [1]: c, nodes repaired at a time, at least 1
         nodes [1]: n, nodes of the job
         ratio [1]: r, repair time over a node's lifetime, above 0
     Returns: [1] odds; 0 where crews are as many as nodes
@@ -110,11 +107,6 @@ def whole_of_pool(spares: Any, crews: Any, nodes: Any, ratio: Any) -> Any:
 
     P(N <= S), N nodes in repair: births and deaths of n + S nodes and c crews
 
-    Parameters:
-        spares [1]: S
-        crews [1]: c, nodes repaired at a time, at least 1
-        nodes [1]: n, nodes of the job, at least 1
-        ratio [1]: r, repair time over a node's lifetime
     Returns: [1] share of the time
     Range: exponential repair times; within 0.18 r of the sum over all states, r up to 1; below
         1e-11 its derivatives have no correct digits
@@ -141,11 +133,6 @@ def missing_of_pool(spares: Any, crews: Any, nodes: Any, ratio: Any) -> Any:
 
     E[max(0, N - S)], N nodes in repair: births and deaths of n + S nodes and c crews
 
-    Parameters:
-        spares [1]: S
-        crews [1]: c, nodes repaired at a time, at least 1
-        nodes [1]: n, nodes of the job, at least 1
-        ratio [1]: r, repair time over a node's lifetime
     Returns: [1] nodes
     Range: exponential repair times; within 0.17 r n of the sum over all states, r up to 1
     Source: Gross et al. 2008, Fundamentals of Queueing Theory, section 2.8 (finite sources)
@@ -187,7 +174,6 @@ def settled_time(delay: Any, spares: Any, repair: Any, load: Any) -> Any:
 
     Parameters:
         delay [s]: D
-        spares [1]: S
         repair [s]: r
         load [1]: a, nodes in repair on average
     Returns: [s] time, at most the delay

@@ -1,4 +1,10 @@
-"""The roofline: what compute and memory allow."""
+"""The roofline: what compute and memory allow.
+
+Parameters:
+    arithmetic_intensity [FLOP/B]: operations per byte moved through memory
+    peak_flops [FLOP/s]: rate R of the arithmetic units
+    memory_bandwidth [B/s]: rate of the memory
+"""
 
 from typing import Any
 
@@ -10,10 +16,6 @@ def roofline_flops(arithmetic_intensity: Any, peak_flops: Any, memory_bandwidth:
 
     min(peak, intensity x bandwidth)
 
-    Parameters:
-        arithmetic_intensity [FLOP/B]: operations per byte moved
-        peak_flops [FLOP/s]: rate of the arithmetic units
-        memory_bandwidth [B/s]: rate of the memory
     Returns: [FLOP/s] attainable rate
     Source: Williams, Waterman & Patterson 2009, CACM 52(4)
     Example:
@@ -35,9 +37,6 @@ def network_roofline_flops(
     min(peak, intensity x memory bandwidth, network intensity x network bandwidth)
 
     Parameters:
-        arithmetic_intensity [FLOP/B]: operations per byte moved through memory
-        peak_flops [FLOP/s]: rate of the arithmetic units
-        memory_bandwidth [B/s]: rate of the memory
         network_intensity [FLOP/B]: operations per byte sent to other GPUs (infinite: none sent)
         network_bandwidth [B/s]: rate of the network, per GPU and direction
     Returns: [FLOP/s] attainable rate
@@ -67,7 +66,6 @@ def iron_law_time(
         data_bytes [B]: bytes D to move
         bandwidth [B/s]: rate BW at which they move
         operations [FLOP]: operations O to do
-        peak_flops [FLOP/s]: rate R of the arithmetic units
         efficiency [1]: share eta of it that is reached
         latency [s]: fixed time L
     Returns: [s] time

@@ -1,4 +1,8 @@
-"""Laws of speed-up, and the size of the cluster at which a job's time is least."""
+"""Laws of speed-up, and the size of the cluster at which a job's time is least.
+
+Parameters:
+    workers [1]: number n of workers
+"""
 
 from typing import Any
 
@@ -11,9 +15,7 @@ def amdahl_speedup(serial_fraction: Any, workers: Any) -> Any:
 
     1 / (s + (1 - s) / n)
 
-    Parameters:
-        serial_fraction [1]: share s of one worker's time that cannot be shared
-        workers [1]: number n of workers
+    Parameters: serial_fraction [1]: share s of one worker's time that cannot be shared
     Returns: [1] time of one worker over time of all
     Source: Amdahl 1967, AFIPS 30
     Example:
@@ -28,9 +30,7 @@ def gustafson_speedup(serial_fraction: Any, workers: Any) -> Any:
 
     n - s (n - 1)
 
-    Parameters:
-        serial_fraction [1]: share s of the time on all workers that is not shared
-        workers [1]: number n of workers
+    Parameters: serial_fraction [1]: share s of the time on all workers that is not shared
     Returns: [1] work done over that of one worker in the same time
     Source: Gustafson 1988, CACM 31(5)
     Example:

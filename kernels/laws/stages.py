@@ -1,4 +1,21 @@
-"""Layers, parameters and memory of one pipeline stage."""
+"""Layers, parameters and memory of one pipeline stage.
+
+Parameters:
+    stage [1]: stage, counted from 1
+    stages [1]: stages of the pipeline
+    layers [1]: layers of the model
+    first [1]: layers of the first stage
+    middle [1]: layers of the second stage
+    last [1]: layers of the last stage
+    leading [1]: dense layers in front of the expert layers
+    common [1]: parameters of every layer
+    dense [1]: further parameters of a dense layer
+    sparse [1]: further parameters of an expert layer
+    first_tables [1]: parameters of the first stage's embedding tables
+    last_tables [1]: the same of the last of several stages
+    depth [1]: its limit in the schedule, whatever the number of micro-batches
+    slope [1]: decrease of that limit from one stage to the next
+"""
 
 from typing import Any
 
@@ -13,13 +30,6 @@ def layers_of_stage(
     l_first, l_middle or l_middle - 1, l_last; l in one stage. Where middle stages differ by more
     than one layer, l_middle for all of them: an upper bound
 
-    Parameters:
-        stage [1]: stage, counted from 1
-        stages [1]: stages of the pipeline
-        layers [1]: layers of the model
-        first [1]: layers of the first stage
-        middle [1]: layers of the second stage
-        last [1]: layers of the last stage
     Returns: [1] layers; NaN beyond the last stage
     Source: Megatron-LM, --decoder-first-pipeline-num-layers (the rest is shared evenly)
     Example:
@@ -40,13 +50,6 @@ def layers_before_stage(
 
     0, l_first + (s - 2) l_middle - earlier middle stages with one layer less, l - l_last
 
-    Parameters:
-        stage [1]: stage, counted from 1
-        stages [1]: stages of the pipeline
-        layers [1]: layers of the model
-        first [1]: layers of the first stage
-        middle [1]: layers of the second stage
-        last [1]: layers of the last stage
     Returns: [1] layers
     Source: Megatron-LM, --decoder-first-pipeline-num-layers (the rest is shared evenly)
     Example:
@@ -66,14 +69,6 @@ def dense_layers_of_stage(
 
     min(max(leading - layers before the stage, 0), layers of the stage)
 
-    Parameters:
-        stage [1]: stage, counted from 1
-        stages [1]: stages of the pipeline
-        layers [1]: layers of the model
-        first [1]: layers of the first stage
-        middle [1]: layers of the second stage
-        last [1]: layers of the last stage
-        leading [1]: dense layers in front of the expert layers
     Returns: [1] layers
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 4.2 (dense layers come first)
     Example:
@@ -96,10 +91,7 @@ def stage_of_one_way(stage: Any, stages: Any, copies: Any) -> Any:
 
     s; min(s, p + 1 - s) with two copies
 
-    Parameters:
-        stage [1]: stage, counted from 1
-        stages [1]: stages of the pipeline
-        copies [1]: directions through the pipeline, 1 or 2
+    Parameters: copies [1]: directions through the pipeline, 1 or 2
     Returns: [1] stage
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.1 (stages mirrored)
     Example:
@@ -127,19 +119,6 @@ def stage_parameters(
 
     n common + d dense + (n - d) sparse + tables at the ends; n layers, d of them dense
 
-    Parameters:
-        stage [1]: stage, counted from 1
-        stages [1]: stages of the pipeline
-        layers [1]: layers of the model
-        first [1]: layers of the first stage
-        middle [1]: layers of the second stage
-        last [1]: layers of the last stage
-        leading [1]: dense layers in front of the expert layers
-        common [1]: parameters of every layer
-        dense [1]: further parameters of a dense layer
-        sparse [1]: further parameters of an expert layer
-        first_tables [1]: parameters of the first stage's embedding tables
-        last_tables [1]: the same of the last of several stages
     Returns: [1] parameters
     Source: Narayanan et al. 2021 (SC21), eq. 2; DeepSeek-AI 2024, arXiv:2412.19437, section 4.2
         (dense layers come first); Shoeybi et al. 2019, arXiv:1909.08053, section 5.1 (a tied table
@@ -160,11 +139,6 @@ def first_sparse_stage(stages: Any, first: Any, middle: Any, leading: Any) -> An
 
     2 + ceil((leading - l_first) / l_middle), from 2 to p
 
-    Parameters:
-        stages [1]: stages of the pipeline
-        first [1]: layers of the first stage
-        middle [1]: layers of the second stage
-        leading [1]: dense layers in front of the expert layers
     Returns: [1] stage, counted from 1
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 4.2 (dense layers come first)
     Example:
@@ -192,18 +166,6 @@ def most_stage_parameters(
 
     max of stage_parameters over these
 
-    Parameters:
-        stages [1]: stages of the pipeline
-        layers [1]: layers of the model
-        first [1]: layers of the first stage
-        middle [1]: layers of the second stage
-        last [1]: layers of the last stage
-        leading [1]: dense layers in front of the expert layers
-        common [1]: parameters of every layer
-        dense [1]: further parameters of a dense layer
-        sparse [1]: further parameters of an expert layer
-        first_tables [1]: parameters of the first stage's embedding tables
-        last_tables [1]: the same of the last of several stages
     Returns: [1] parameters
     Source: Narayanan et al. 2021 (SC21), eq. 2
     Example:
@@ -226,11 +188,7 @@ def microbatches_of_stage(first: Any, depth: Any, slope: Any, stage: Any) -> Any
 
     min(first, depth - slope (s - 1))
 
-    Parameters:
-        first [1]: micro-batches that the first stage holds
-        depth [1]: its limit in the schedule, whatever the number of micro-batches
-        slope [1]: decrease of that limit from one stage to the next
-        stage [1]: stage, counted from 1
+    Parameters: first [1]: micro-batches that the first stage holds
     Returns: [1] micro-batches
     Source: Narayanan et al. 2021 (SC21), section 2.2; Korthikanti et al. 2022, section 4.2.3
     Example:
@@ -289,24 +247,11 @@ def stage_memory(
     activations of a layer + logits at the ends
 
     Parameters:
-        stage [1]: stage, counted from 1
-        stages [1]: stages of the pipeline
-        layers [1]: layers of the model
-        first [1]: layers of the first stage
-        middle [1]: layers of the second stage
-        last [1]: layers of the last stage
-        leading [1]: dense layers in front of the expert layers
-        common [1]: parameters of every layer
-        dense [1]: further parameters of a dense layer
         sparse [1]: further parameters of an expert layer, without routed experts
         routed [1]: parameters of a layer's routed experts
-        first_tables [1]: parameters of the first stage's embedding tables
-        last_tables [1]: the same of the last of several stages
         shared_bytes [B]: bytes that one GPU keeps of a parameter
         routed_bytes [B]: bytes that one GPU keeps of a routed expert's parameter
         flying [1]: micro-batches that the first stage holds
-        depth [1]: its limit in the schedule, whatever the number of micro-batches
-        slope [1]: decrease of that limit from one stage to the next
         ratio [1]: what the stage keeps over what it would if its chunks were alike
         activation [B]: activations of one layer and micro-batch
         first_logits [B]: logits of one micro-batch that the first stage of several keeps

@@ -1,4 +1,14 @@
-"""Normal quantiles, the gamma function, extremes of many, Poisson counts and lost calls."""
+"""Normal quantiles, the gamma function, extremes of many, Poisson counts and lost calls.
+
+Parameters:
+    x [1]: positive number
+    ranks [1]: number n of variables that are awaited
+    groups [1]: number g of equal groups that they form
+    spares [1]: number b of further groups: the slowest b of all are left out
+    count [1]: number c
+    mean [1]: mean m of the variable
+    load [1]: offered load a, in erlangs
+"""
 
 from typing import Any
 
@@ -10,8 +20,7 @@ def normal_quantile(probability: Any) -> Any:
 
     x = Phi^-1(p): ratios of polynomials in 0.180625 - (p - 1/2)^2 or sqrt(-log(min(p, 1 - p)))
 
-    Parameters:
-        probability [1]: p between 0 and 1
+    Parameters: probability [1]: p between 0 and 1
     Returns: [1] quantile; -infinity at 0, infinity at 1
     Range: 0 to 1, within 1e-14 relative
     Source: Wichura 1988, Applied Statistics 37(3), algorithm AS 241 (PPND16)
@@ -33,8 +42,7 @@ def _quantile_in_middle(q: Any) -> Any:
 
     q times a ratio of polynomials in r = 0.425^2 - q^2
 
-    Parameters:
-        q [1]: probability - 1/2
+    Parameters: q [1]: probability - 1/2
     Returns: [1] quantile
     Source: Wichura 1988, Applied Statistics 37(3), algorithm AS 241 (PPND16)
     """
@@ -55,8 +63,7 @@ def _quantile_in_tail(r: Any) -> Any:
 
     a ratio of polynomials in r
 
-    Parameters:
-        r [1]: sqrt(-log(tail)) - 1.6
+    Parameters: r [1]: sqrt(-log(tail)) - 1.6
     Returns: [1] size of the quantile
     Source: Wichura 1988, Applied Statistics 37(3), algorithm AS 241 (PPND16)
     """
@@ -76,8 +83,7 @@ def _quantile_far_out(r: Any) -> Any:
 
     a ratio of polynomials in r
 
-    Parameters:
-        r [1]: sqrt(-log(tail)) - 5
+    Parameters: r [1]: sqrt(-log(tail)) - 5
     Returns: [1] size of the quantile
     Source: Wichura 1988, Applied Statistics 37(3), algorithm AS 241 (PPND16)
     """
@@ -97,8 +103,6 @@ def log_gamma(x: Any) -> Any:
 
     log Gamma(x) = log(2 pi)/2 + (x - 1/2) log t - t + log(c0 + sum c_k / (x + k - 1)), t = x + 13/2
 
-    Parameters:
-        x [1]: positive number
     Returns: [1] logarithm
     Range: 1 to 100, within 1e-14 relative or absolute, the larger
     Source: Lanczos 1964, SIAM J. Numer. Anal. B 1; coefficients of P. Godfrey, g = 7
@@ -115,8 +119,6 @@ def _lanczos_series(x: Any) -> Any:
 
     c0 + sum c_k / (x + k - 1)
 
-    Parameters:
-        x [1]: positive number
     Returns: [1] factor
     Source: Lanczos 1964, SIAM J. Numer. Anal. B 1; coefficients of P. Godfrey, g = 7
     """
@@ -132,10 +134,6 @@ def expected_maximum(ranks: Any, groups: Any, spares: Any) -> Any:
     Phi^-1(q^(g / n)), at least 0, q = (g - 0.375) / (g + b + 0.25): the (b + 1)-th slowest of
     g + b groups; Phi^-1((n - 0.375) / (n + 0.25)) for b = 0
 
-    Parameters:
-        ranks [1]: number n of variables that are awaited
-        groups [1]: number g of equal groups that they form
-        spares [1]: number b of further groups: the slowest b of all are left out
     Returns: [1] standard deviations above the mean
     Range: within 0.026 of the integral, and within 0.016 from n = 8 on; with spares within 0.04; 0
         where the last one awaited is below the mean
@@ -159,10 +157,6 @@ def expected_maximum_gumbel(ranks: Any, groups: Any, spares: Any) -> Any:
     A Gumbel variable is -log of an exponential one; so is the maximum of a group, up to a constant.
     The (b + 1)-th smallest of g + b exponentials is nearly a sum of b + 1 of rate g + b/2.
 
-    Parameters:
-        ranks [1]: number n of variables that are awaited
-        groups [1]: number g of equal groups that they form
-        spares [1]: number b of further groups: the slowest b of all are left out
     Returns: [1] standard deviations above the mean
     Range: exact for b = 0, else within 0.02 of the integral from g = 1.5 b + 1 on; an upper bound
         for fewer groups, at g = 1 by up to 0.13 with b = 2, 0.32 with 8 and 0.56 with 32. 0 where
@@ -184,9 +178,6 @@ def poisson_probability(count: Any, mean: Any) -> Any:
 
     m^c e^-m / Gamma(c + 1), with Lanczos' gamma function in one exponential
 
-    Parameters:
-        count [1]: number c
-        mean [1]: mean m of the variable
     Returns: [1] probability; 1e-11 relative for c up to 1e5
     Source: Lanczos 1964, SIAM J. Numer. Anal. B 1
     Example:
@@ -203,7 +194,6 @@ def _gauss_rule() -> Any:
 
     the positive zeros of the Legendre polynomial of degree 20
 
-    Parameters: none
     Returns: [1] pairs of node and weight
     Source: Abramowitz & Stegun 1964, table 25.4
     """
@@ -230,9 +220,6 @@ def _tail_ratio(count: Any, mean: Any) -> Any:
     of its series, m times that of (1 - t)^k e^(m t) up to 1, k = c + 6. Both are cut off where they
     have fallen by e^-26, and integrated by Gauss' rule.
 
-    Parameters:
-        count [1]: number c
-        mean [1]: mean m of the variable
     Returns: [1] ratio; 1e-11 relative
     Source: Abramowitz & Stegun 1964, 6.5.3, 6.5.29 and 26.4.21; Jagerman 1974, BSTJ 53(3)
     """
@@ -261,9 +248,7 @@ def poisson_at_most(count: Any, mean: Any) -> Any:
 
     Q(c + 1, m), the regularised incomplete gamma function; 1 for m = 0
 
-    Parameters:
-        count [1]: number c, at least 0; between whole numbers, by the gamma function
-        mean [1]: mean m of the variable
+    Parameters: count [1]: number c, at least 0; between whole numbers, by the gamma function
     Returns: [1] probability; 1e-11 relative for c and m up to 1e5
     Source: Abramowitz & Stegun 1964, 26.4.21
     Example:
@@ -282,9 +267,7 @@ def poisson_below(count: Any, mean: Any) -> Any:
 
     Q(c, m), the regularised incomplete gamma function; 0 for c = 0; 1 for m = 0
 
-    Parameters:
-        count [1]: number c, excluded
-        mean [1]: mean m of the variable
+    Parameters: count [1]: number c, excluded
     Returns: [1] probability; 1e-11 absolute
     Source: Abramowitz & Stegun 1964, 26.4.21
     Example:
@@ -304,9 +287,6 @@ def poisson_excess(count: Any, mean: Any) -> Any:
 
     E[max(0, N - c)] = (m - c) P(N > c) + m P(N = c); m for c = 0
 
-    Parameters:
-        count [1]: number c
-        mean [1]: mean m of the variable
     Returns: [1] expected excess; 1e-11 of the mean
     Source: Feeney & Sherbrooke 1966, Management Science 12(5) (expected backorders)
     Example:
@@ -327,9 +307,7 @@ def erlang_carried(servers: Any, load: Any) -> Any:
 
     1 - B(n, a) = P(N < n) / P(N <= n), N Poisson of mean a; 1 for a = 0
 
-    Parameters:
-        servers [1]: number n of servers, at least 1
-        load [1]: offered load a, in erlangs
+    Parameters: servers [1]: number n of servers, at least 1
     Returns: [1] share of the calls; 1e-11 relative for n and a up to 1e5
     Source: Erlang 1917, Elektroteknikeren 13; Jagerman 1974, BSTJ 53(3)
     Example:
@@ -352,9 +330,7 @@ def erlang_blocked(servers: Any, load: Any) -> Any:
 
     B(n, a) = P(N = n) / P(N <= n), N Poisson of mean a; 0 for a = 0, 1 without servers
 
-    Parameters:
-        servers [1]: number n of servers
-        load [1]: offered load a, in erlangs
+    Parameters: servers [1]: number n of servers
     Returns: [1] share of the calls; 1e-11 relative for n and a up to 1e5
     Source: Erlang 1917, Elektroteknikeren 13; Jagerman 1974, BSTJ 53(3)
     Example:
@@ -375,7 +351,6 @@ def poisson_truncated(count: Any, most: Any, mean: Any) -> Any:
     P(N <= c) / P(N <= k)
 
     Parameters:
-        count [1]: number c
         most [1]: number k, at least c
         mean [1]: mean m of the variable, above 0
     Returns: [1] probability; 1e-9 for numbers up to 1e5

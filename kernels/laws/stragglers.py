@@ -1,4 +1,14 @@
-"""Slow nodes: how many there are at a time, and how long the slowest delays the others."""
+"""Slow nodes: how many there are at a time, and how long the slowest delays the others.
+
+Parameters:
+    mttf [s]: M, mean time until a node becomes slow, exponential
+    interval [s]: c, time between checks
+    probability [1]: p, chance that a node is slow
+    nodes [1]: N, independent nodes
+    jitter [1]: sigma, standard deviation of a rank's delay
+    all_deviation [1]: e_all, expected largest of all ranks, in standard deviations
+    slowdown [1]: s, mean delay of a slow node, exponential
+"""
 
 from typing import Any
 
@@ -11,9 +21,7 @@ def share_slow(mttf: Any, slow_time: Any) -> Any:
 
     T / (M + T), whatever the distributions of both times
 
-    Parameters:
-        mttf [s]: M, mean time until a node becomes slow
-        slow_time [s]: T, mean time for which a slow node stays, above 0
+    Parameters: slow_time [s]: T, mean time for which a slow node stays, above 0
     Returns: [1] share; 1 where slow nodes are never found, 0 where none becomes slow
     Range: steady state; an upper bound for jobs that begin with sound nodes, not much longer than T
     Source: Barlow & Proschan 1975, Statistical Theory of Reliability, chapter 7 (unavailability of
@@ -31,9 +39,6 @@ def share_slow_between_checks(mttf: Any, interval: Any) -> Any:
 
     1 - (1 - e^-x) / x, x = c / M; c / (2 M) where checks are frequent
 
-    Parameters:
-        mttf [s]: M, mean time until a node becomes slow, exponential
-        interval [s]: c, time between checks
     Returns: [1] share, the mean over an interval; 1 without checks, 0 where none becomes slow
     Source: Barlow & Proschan 1975, Statistical Theory of Reliability, chapter 7 (mean
         unavailability of a part that is inspected)
@@ -53,9 +58,6 @@ def no_slow_node(probability: Any, nodes: Any) -> Any:
 
     (1 - p)^N
 
-    Parameters:
-        probability [1]: p, chance that a node is slow
-        nodes [1]: N, independent nodes
     Returns: [1] probability
     Source: Dean & Barroso 2013, CACM 56(2) (of many servers, one is slow)
     Example:
@@ -104,11 +106,7 @@ def longest_between_checks(late: Any, nodes: Any, mttf: Any, interval: Any) -> A
     `longest_of_some`: by parts, that of (1 - (1 - v)^N) / v k e^-u (1 - u / x), v = k (1 - e^-u),
     by Gauss' rule, below u = x / (1 + N k x) on u and above it on log u, x at most 30 there
 
-    Parameters:
-        late [1]: k, chance that the delay of a slow node counts
-        nodes [1]: N, number of nodes
-        mttf [s]: M, mean time until a node becomes slow, exponential
-        interval [s]: c, time between checks
+    Parameters: late [1]: k, chance that the delay of a slow node counts
     Returns: [1] in means of the exponential variables, the mean over an interval
     Range: within 2e-6 relative for N up to 1e5; without checks all nodes are slow
     Source: Renyi 1953, Acta Math. Hung. 4; Barlow & Proschan 1975, chapter 7 (inspections)
@@ -157,11 +155,8 @@ def slowest_of_some_slow(
     that of Gumbel variables of scale h, which is right for s = 0 and for s far above sigma.
 
     Parameters:
-        probability [1]: p, chance that a node is slow
         sound [1]: P, chance that no node is slow
         slowdown [1]: s, delay of a slow node
-        jitter [1]: sigma, standard deviation of a rank's delay
-        all_deviation [1]: e_all, expected largest of all ranks, in standard deviations
         slow_deviation [1]: e_slow, expected largest of the ranks of slow nodes, where there are any
     Returns: [1] delay
     Range: exact without jitter; within 0.2 sigma of what independent draws give, and 0.25 where
@@ -185,11 +180,7 @@ def slowest_of_some_exponential(
 
     a + s L, a = sigma e_all, L the largest delay beyond that of jitter alone, in means
 
-    Parameters:
-        longest [1]: L
-        slowdown [1]: s, mean delay of a slow node
-        jitter [1]: sigma, standard deviation of a rank's delay
-        all_deviation [1]: e_all, expected largest of all ranks, in standard deviations
+    Parameters: longest [1]: L
     Returns: [1] delay
     Range: exact without jitter; with it a lower bound, within 0.35 sigma for shares of slow nodes
         up to 0.05 and 0.9 sigma beyond
@@ -203,11 +194,7 @@ def later_than_jitter(slowdown: Any, jitter: Any, all_deviation: Any, node_devia
 
     e^-x, x = sigma (e_all - e_node) / s, at least 0; the excess is exponential again
 
-    Parameters:
-        slowdown [1]: s, mean delay of a slow node, exponential
-        jitter [1]: sigma, standard deviation of a rank's delay
-        all_deviation [1]: e_all, expected largest of all ranks, in standard deviations
-        node_deviation [1]: e_node, expected largest of one node's ranks
+    Parameters: node_deviation [1]: e_node, expected largest of one node's ranks
     Returns: [1] probability; 1 without jitter
     Range: the node's ranks are taken at their expected largest, which bounds the wait from below
     Source: Renyi 1953, Acta Math. Hung. 4 (exponential variables have no memory)

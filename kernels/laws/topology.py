@@ -1,4 +1,15 @@
-"""Placement of a group of ranks: ranks per node, and the links that its traffic crosses."""
+"""Placement of a group of ranks: ranks per node, and the links that its traffic crosses.
+
+Parameters:
+    stride [1]: GPUs s between neighbours of the group (product of the inner group sizes)
+    ranks [1]: size n of the group
+    ranks_per_node [1]: ranks k of the group on one node
+    ranks_per_leaf [1]: ranks l of the group below each leaf switch
+    ranks_per_pod [1]: ranks q of the group in each pod
+    leaf_bandwidth [B/s]: rate of one rail below its leaf switch
+    fabric_bandwidth [B/s]: rate of one rail that leaves its leaf switch
+    pod_bandwidth [B/s]: rate of one rail that leaves its pod
+"""
 
 from typing import Any
 
@@ -10,10 +21,7 @@ def group_ranks_per_node(gpus_per_node: Any, stride: Any, ranks: Any) -> Any:
 
     k = clip(gpus_per_node / stride, 1, ranks)
 
-    Parameters:
-        gpus_per_node [1]: GPUs of one node
-        stride [1]: GPUs between neighbours of the group (product of the inner group sizes)
-        ranks [1]: size of the group
+    Parameters: gpus_per_node [1]: GPUs of one node
     Returns: [1] ranks of the group on one node
     Range: strides that divide the node, else the mean over nodes; where groups that fit in a node
         do not divide it, one that straddles two nodes has fewer on each
@@ -31,8 +39,6 @@ def flat_bandwidth(ranks: Any, ranks_per_node: Any, intra_bandwidth: Any, rail: 
     B = B_intra in one node, else min(B_intra, k B_rail): every rank's rail carries its share
 
     Parameters:
-        ranks [1]: size of the group
-        ranks_per_node [1]: ranks k of the group on one node
         intra_bandwidth [B/s]: rate of one rank inside a node
         rail [B/s]: rate of one rank's rail between nodes
     Returns: [B/s] bandwidth per rank
@@ -52,8 +58,6 @@ def flat_latency(ranks: Any, ranks_per_node: Any, intra_latency: Any, inter_late
     a = a_intra in one node, else a_inter
 
     Parameters:
-        ranks [1]: size of the group
-        ranks_per_node [1]: ranks of the group on one node
         intra_latency [s]: fixed cost of one hop inside a node
         inter_latency [s]: fixed cost of one hop between nodes
     Returns: [s] latency of one hop
@@ -98,14 +102,7 @@ def tiered_bandwidth(
     B = (1/g - 1/n) / ((1/g - 1/l) / B_leaf + (1/l - 1/q) / B_fabric + (1/q - 1/n) / B_pod): after
     sums over g, l and q ranks, 1/g, 1/l and 1/q of the data leaves them
 
-    Parameters:
-        ranks [1]: size n of the group
-        ranks_per_node [1]: ranks g of the group on each node
-        ranks_per_leaf [1]: ranks l of the group below each leaf switch
-        ranks_per_pod [1]: ranks q of the group in each pod
-        leaf_bandwidth [B/s]: rate of one rail below its leaf switch
-        fabric_bandwidth [B/s]: rate of one rail that leaves its leaf switch
-        pod_bandwidth [B/s]: rate of one rail that leaves its pod
+    Parameters: ranks_per_node [1]: ranks g of the group on each node
     Returns: [B/s] bandwidth per rank
     Range: equally many ranks in each unit of a tier; else a continuous relaxation, and an upper
         bound for a group that straddles two pods, or two leaf switches, that could hold it. Tiers
@@ -141,14 +138,7 @@ def tiered_all_to_all_bandwidth(
     B = (n - g) / max((n - g) / B_leaf, (n - l) / B_fabric, (n - q) / B_pod): data for ranks beyond
     the nearest g, l and q passes the tier
 
-    Parameters:
-        ranks [1]: size n of the group
-        ranks_per_node [1]: ranks g of the group on each node
-        ranks_per_leaf [1]: ranks l of the group below each leaf switch
-        ranks_per_pod [1]: ranks q of the group in each pod
-        leaf_bandwidth [B/s]: rate of one rail below its leaf switch
-        fabric_bandwidth [B/s]: rate of one rail that leaves its leaf switch
-        pod_bandwidth [B/s]: rate of one rail that leaves its pod
+    Parameters: ranks_per_node [1]: ranks g of the group on each node
     Returns: [B/s] bandwidth per rank
     Range: equally many ranks in each unit of a tier; else a continuous relaxation, and an upper
         bound for a group that straddles two pods, or two leaf switches, that could hold it
@@ -180,8 +170,6 @@ def crossing_bandwidth(
     either end of a tier, which send out of it, share the bandwidth of all its P GPUs
 
     Parameters:
-        ranks [1]: size of the group
-        stride [1]: GPUs s between neighbours of the group
         tier_gpus [1]: GPUs P of the tier
         inside_bandwidth [B/s]: rate of one GPU inside the tier
         outside_bandwidth [B/s]: rate of one GPU out of the tier, where all send
@@ -211,8 +199,6 @@ def crossed_tier(
     where P / S is whole, or where P hold the job: else some group straddles
 
     Parameters:
-        ranks [1]: size of the group
-        stride [1]: GPUs between neighbours of the group
         node_gpus [1]: GPUs of a node, or of a scale-up domain
         leaf_gpus [1]: GPUs that one leaf switch joins
         pod_gpus [1]: GPUs of a pod

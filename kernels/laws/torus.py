@@ -2,6 +2,25 @@
 
 Groups of ranks are laid out along x first, then y, then z. A group with neighbours `stride` chips
 apart covers, in each dimension, `torus_extent` chips that are `torus_step` links apart.
+
+Parameters:
+    size [1]: chips d along the dimension
+    ranks [1]: ranks n of the group
+    stride [1]: chips s between neighbours of the group (product of the inner group sizes)
+    inside [1]: chips p of one layer of the dimension: product of the sizes before it
+    x [1]: chips along x
+    y [1]: chips along y
+    z [1]: chips along z
+    x_ways [1]: 2 where x is a ring, 1 where it is a line
+    y_ways [1]: 2 where y is a ring, 1 where it is a line
+    z_ways [1]: 2 where z is a ring, 1 where it is a line
+    link_bandwidth [B/s]: rate of one link in one direction
+    message_bytes [B]: buffer M of one rank
+    ranks_per_slice [1]: ranks g of the group in each torus
+    hops [1]: links h between the ranks of one torus that are farthest apart
+    link_latency [s]: fixed cost of one link
+    outer_latency [s]: fixed cost of one hop between tori
+    outer_bandwidth [B/s]: rate of one rank between tori
 """
 
 from typing import Any
@@ -16,7 +35,6 @@ def torus_ways(size: Any, second: Any, third: Any, ring_multiple: Any, dimension
     2 where the size is a multiple of r, and, with links in three dimensions, all sizes are; else 1
 
     Parameters:
-        size [1]: chips along the dimension
         second [1]: chips along another dimension
         third [1]: chips along the other dimension
         ring_multiple [1]: sizes that close into rings are multiples r of this
@@ -40,11 +58,6 @@ def torus_extent(ranks: Any, stride: Any, inside: Any, size: Any) -> Any:
 
     min(s n, d p) / max(s, p), from 1 to the size d; p chips lie inside the dimension
 
-    Parameters:
-        ranks [1]: ranks n of the group
-        stride [1]: chips s between its neighbours (product of the inner group sizes)
-        inside [1]: chips p of one layer of the dimension: product of the sizes before it
-        size [1]: chips d along the dimension
     Returns: [1] ranks along the dimension
     Range: groups that fill a box: else `infeasible_reason` is torus_does_not_hold_the_groups
     Source: by definition of a box of chips
@@ -61,10 +74,6 @@ def torus_step(stride: Any, inside: Any, size: Any) -> Any:
 
     s / p, from 1 to the size d
 
-    Parameters:
-        stride [1]: chips s between neighbours of the group
-        inside [1]: chips p of one layer of the dimension
-        size [1]: chips d along the dimension
     Returns: [1] links
     Source: by definition of a box of chips
     Example:
@@ -100,16 +109,7 @@ def torus_bandwidth(
     B = b (w_x / s_x + w_y / s_y + w_z / s_z) over dimensions with ranks of the group: w directions,
     1 on part of a ring; s links between neighbours, which s groups share
 
-    Parameters:
-        ranks [1]: ranks of the group in one torus
-        stride [1]: chips between its neighbours
-        x [1]: chips along x
-        y [1]: chips along y
-        z [1]: chips along z
-        x_ways [1]: 2 where x is a ring, 1 where it is a line
-        y_ways [1]: 2 where y is a ring, 1 where it is a line
-        z_ways [1]: 2 where z is a ring, 1 where it is a line
-        link_bandwidth [B/s]: rate of one link in one direction
+    Parameters: ranks [1]: ranks of the group in one torus
     Returns: [B/s] bandwidth per chip; of one link where the group is one rank
     Range: groups that fill a box, and buffers of many pieces that cross the dimensions in different
         orders; an upper bound for one piece
@@ -143,15 +143,7 @@ def torus_hops(
 
     sum of s n / 2 over rings and s (n - 1) over lines: n ranks, s links apart
 
-    Parameters:
-        ranks [1]: ranks of the group in one torus
-        stride [1]: chips between its neighbours
-        x [1]: chips along x
-        y [1]: chips along y
-        z [1]: chips along z
-        x_ways [1]: 2 where x is a ring, 1 where it is a line
-        y_ways [1]: 2 where y is a ring, 1 where it is a line
-        z_ways [1]: 2 where z is a ring, 1 where it is a line
+    Parameters: ranks [1]: ranks of the group in one torus
     Returns: [1] links
     Range: even rings; half a link too many for odd ones
     Source: Austin et al. 2025 (How to Scale Your Model), part 3 (latency of an AllGather)
@@ -182,15 +174,7 @@ def torus_reduce_scatter_time(
     t = h a + (1 - 1 / g) M / B + (k - 1) (a_e + M / (g k B_e)), k = n / g tori; an all-gather takes
     as long
 
-    Parameters:
-        message_bytes [B]: full buffer M of one rank
-        ranks [1]: ranks n of the group
-        ranks_per_slice [1]: ranks g of the group in each torus
-        hops [1]: links h between the ranks of one torus that are farthest apart
-        link_latency [s]: fixed cost of one link
-        bandwidth [B/s]: rate of one rank over its links in the torus
-        outer_latency [s]: fixed cost of one hop between tori
-        outer_bandwidth [B/s]: rate of one rank between tori
+    Parameters: bandwidth [B/s]: rate of one rank over its links in the torus
     Returns: [s] time of the collective
     Range: groups with equally many ranks in each torus
     Source: Austin et al. 2025 (How to Scale Your Model), part 3 (AllGather over several axes);
@@ -218,10 +202,6 @@ def twisted_load(x: Any, y: Any, z: Any) -> Any:
 
     mean distance / 6: (7/8 n - 1 / 4n) / 6 for n x n x 2n, (35/32 n - 1 / 4n) / 6 for n x 2n x 2n
 
-    Parameters:
-        x [1]: chips along x
-        y [1]: chips along y
-        z [1]: chips along z
     Returns: [1] bytes over bytes
     Range: these shapes, others are torus_does_not_hold_the_groups; equal load on all links is a
         lower bound: published gains over the plain torus are 0.93 and 0.94 of the computed ones
@@ -253,13 +233,6 @@ def torus_load(
 
     Parameters:
         ranks [1]: ranks of the group in one torus
-        stride [1]: chips between its neighbours
-        x [1]: chips along x
-        y [1]: chips along y
-        z [1]: chips along z
-        x_ways [1]: 2 where x is a ring, 1 where it is a line
-        y_ways [1]: 2 where y is a ring, 1 where it is a line
-        z_ways [1]: 2 where z is a ring, 1 where it is a line
         twist [1]: 1 where the torus is twisted, else 0
     Returns: [1] bytes over bytes
     Range: even rings and lines; for odd sizes d, d^2 / (d^2 - 1) of the load; a twist helps only
@@ -293,15 +266,7 @@ def torus_all_to_all_time(
     t = h a + (n - g) a_e + max(L M g / (n b), M (n - g) / (n B_e)), inside tori and between them
 
     Parameters:
-        message_bytes [B]: buffer M of one rank
-        ranks [1]: ranks n of the group
-        ranks_per_slice [1]: ranks g of the group in each torus
-        hops [1]: links h between the ranks of one torus that are farthest apart
         load [1]: bytes L through the busiest link per byte that a rank exchanges in its torus
-        link_latency [s]: fixed cost of one link
-        link_bandwidth [B/s]: rate of one link in one direction
-        outer_latency [s]: fixed cost of one message between tori
-        outer_bandwidth [B/s]: rate of one rank between tori
     Returns: [s] time of the collective
     Range: as `torus_load`
     Source: Austin et al. 2025 (How to Scale Your Model), part 3 (AllToAll)
@@ -321,10 +286,6 @@ def neighbour_links(stride: Any, x: Any, y: Any) -> Any:
 
     s within x, s / x within y, s / (x y) beyond
 
-    Parameters:
-        stride [1]: chips s between neighbours of the group
-        x [1]: chips along x
-        y [1]: chips along y
     Returns: [1] links
     Range: neighbours in one dimension; on a line, a ring is folded: its far half is two links apart
     Source: by definition of a box of chips
