@@ -12,7 +12,7 @@ from typing import Any
 from ..ops import np, where
 
 
-def young_interval(write_time: Any, mtbf: Any) -> Any:
+def young_interval(write_time, mtbf) -> Any:
     """First-order optimal time between checkpoints.
 
     tau = sqrt(2 d M); infinite for an infinite M
@@ -27,7 +27,7 @@ def young_interval(write_time: Any, mtbf: Any) -> Any:
     return where(fails, np.sqrt(2 * write_time * where(fails, mtbf, 1.0)), mtbf)
 
 
-def daly_interval(write_time: Any, mtbf: Any) -> Any:
+def daly_interval(write_time, mtbf) -> Any:
     """Higher-order optimal time between checkpoints.
 
     tau = sqrt(2 d M) [1 + sqrt(d / 2M) / 3 + d / (18 M)] - d for d < 2 M < inf, else M
@@ -46,7 +46,7 @@ def daly_interval(write_time: Any, mtbf: Any) -> Any:
     return where(fails & (half < 1), where(root > 0, series, root), mtbf)
 
 
-def exact_interval(write_time: Any, mtbf: Any) -> Any:
+def exact_interval(write_time, mtbf) -> Any:
     """Time between checkpoints that minimises the expected wall time exactly.
 
     u = tau / M solves -u - log(1 - u) = d / M, that is tau = M [1 + W0(-exp(-d/M - 1))]
@@ -76,7 +76,7 @@ def exact_interval(write_time: Any, mtbf: Any) -> Any:
     return where(fails, where(fails, mtbf, 1.0) * (p * above / below), mtbf)
 
 
-def _segment(interval: Any, write_time: Any, mtbf: Any) -> Any:
+def _segment(interval, write_time, mtbf) -> Any:
     """Length of a segment, interval and checkpoint, in units of the time between failures.
 
     z = (tau + d) / M; 0 for an infinite M
@@ -90,7 +90,7 @@ def _segment(interval: Any, write_time: Any, mtbf: Any) -> Any:
     return length / where(fails, mtbf, 1.0)
 
 
-def segment_efficiency(interval: Any, write_time: Any, mtbf: Any) -> Any:
+def segment_efficiency(interval, write_time, mtbf) -> Any:
     """Share of the time between restarts that is not lost to rework.
 
     q = z / (e^z - 1), z = (tau + d) / M; 1 for an infinite M
@@ -103,7 +103,7 @@ def segment_efficiency(interval: Any, write_time: Any, mtbf: Any) -> Any:
     return where(z > 0, where(z < 700, bounded / np.expm1(bounded), 0.0), 1.0)
 
 
-def segment_rework(interval: Any, write_time: Any, mtbf: Any) -> Any:
+def segment_rework(interval, write_time, mtbf) -> Any:
     """Share of the time between restarts that is lost to rework.
 
     1 - z / (e^z - 1) = z/2 - z^2/12 + z^4/720 - z^6/30240 + ..., z = (tau + d) / M
@@ -120,16 +120,14 @@ def segment_rework(interval: Any, write_time: Any, mtbf: Any) -> Any:
     return where(z < 0.1, series, 1 - segment_efficiency(interval, write_time, mtbf))
 
 
-def _segment_time(interval: Any, write_time: Any, mtbf: Any) -> Any:
+def _segment_time(interval, write_time, mtbf) -> Any:
     """Time M (e^z - 1) of a segment without its recoveries; slopes square it, so z <= 300."""
     z = np.minimum(_segment(interval, write_time, mtbf), 300.0)
     longer = where(z > 0, np.expm1(z) / where(z > 0, z, 1.0), 1.0)
     return (interval + write_time) * longer
 
 
-def ending_share(
-    useful_time: Any, interval: Any, write_time: Any, last_write_time: Any, mtbf: Any
-) -> Any:
+def ending_share(useful_time, interval, write_time, last_write_time, mtbf) -> Any:
     """Goodput of a job that ends over that of a long one: its last segment is another one.
 
     W / tau (e^((tau + d)/M) - 1) / [(n - 1) (e^((tau + d)/M) - 1) + e^((w + d')/M) - 1],
@@ -151,7 +149,7 @@ def ending_share(
     return where(interval > 0, useful_time / tau * whole / spent, 1.0)
 
 
-def useful_share(interval: Any, write_time: Any) -> Any:
+def useful_share(interval, write_time) -> Any:
     """Share of a segment that is not the checkpoint itself.
 
     tau / (tau + d); 1 for an infinite interval or a free checkpoint
@@ -165,7 +163,7 @@ def useful_share(interval: Any, write_time: Any) -> Any:
     return where(counted, useful / (useful + where(counted, write_time, 1.0)), 1.0)
 
 
-def stall_share(interval: Any, write_time: Any) -> Any:
+def stall_share(interval, write_time) -> Any:
     """Share of a segment that is the checkpoint itself.
 
     d / (tau + d); 0 for an infinite interval or a free checkpoint
@@ -178,7 +176,7 @@ def stall_share(interval: Any, write_time: Any) -> Any:
     return stall / where(counted, interval + write_time, 1.0)
 
 
-def expected_slowdown(interval: Any, write_time: Any, recovery_time: Any, mtbf: Any) -> Any:
+def expected_slowdown(interval, write_time, recovery_time, mtbf) -> Any:
     """Expected wall time over useful time, with checkpoints, rework and recovery.
 
     T / T_s = M e^(R/M) (e^((tau + d)/M) - 1) / tau
@@ -193,7 +191,7 @@ def expected_slowdown(interval: Any, write_time: Any, recovery_time: Any, mtbf: 
     return np.exp(recovery_time / mtbf) / kept
 
 
-def first_order_waste(interval: Any, write_time: Any, recovery_time: Any, mtbf: Any) -> Any:
+def first_order_waste(interval, write_time, recovery_time, mtbf) -> Any:
     """Share of the wall time lost to checkpoints and failures, to first order.
 
     d / tau + tau / (2 M) + R / M; least at Young's interval, where it is sqrt(2 d / M) + R / M
@@ -211,9 +209,7 @@ def first_order_waste(interval: Any, write_time: Any, recovery_time: Any, mtbf: 
     return stalled + rework + recovery_time / mtbf
 
 
-def effective_training_time_ratio(
-    interval: Any, write_time: Any, restart_time: Any, mtbf: Any
-) -> Any:
+def effective_training_time_ratio(interval, write_time, restart_time, mtbf) -> Any:
     """Expected share of the wall time of a job that makes progress (ETTR), without its queueing.
 
     (1 - (u0 + tau/2) / M) / (1 + d / tau), at least 0
@@ -232,7 +228,7 @@ def effective_training_time_ratio(
     return kept * useful_share(interval, write_time)
 
 
-def rollback_time(interval: Any, write_time: Any, mtbf: Any, corruption_probability: Any) -> Any:
+def rollback_time(interval, write_time, mtbf, corruption_probability) -> Any:
     """Recovery time that costs as much as unreadable checkpoints.
 
     M log(1 + q / (1 - q) (1 - e^-z)), z = (tau + d) / M: q / (1 - q) (tau + d) for an infinite M; 0

@@ -21,7 +21,7 @@ from typing import Any
 from ..ops import np, where
 
 
-def point_to_point_time(message_bytes: Any, latency: Any, bandwidth: Any) -> Any:
+def point_to_point_time(message_bytes, latency, bandwidth) -> Any:
     """Time to send one message to one peer.
 
     t = a + M / B
@@ -38,7 +38,7 @@ def point_to_point_time(message_bytes: Any, latency: Any, bandwidth: Any) -> Any
     return latency + message_bytes / bandwidth
 
 
-def reduce_scatter_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any) -> Any:
+def reduce_scatter_time(message_bytes, ranks, latency, bandwidth) -> Any:
     """Time of a ring reduce-scatter, equal to that of an all-gather.
 
     t = (n - 1) (a + M / (n B))
@@ -53,7 +53,7 @@ def reduce_scatter_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth:
     return (ranks - 1) * (latency + message_bytes / (ranks * bandwidth))
 
 
-def all_gather_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any) -> Any:
+def all_gather_time(message_bytes, ranks, latency, bandwidth) -> Any:
     """Time of a ring all-gather into a buffer of `message_bytes`.
 
     t = (n - 1) (a + M / (n B))
@@ -68,7 +68,7 @@ def all_gather_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any
     return reduce_scatter_time(message_bytes, ranks, latency, bandwidth)
 
 
-def ring_all_reduce_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any) -> Any:
+def ring_all_reduce_time(message_bytes, ranks, latency, bandwidth) -> Any:
     """Time of a ring all-reduce: a reduce-scatter, then an all-gather.
 
     t = 2 (n - 1) (a + M / (n B))
@@ -82,7 +82,7 @@ def ring_all_reduce_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth
     return 2 * reduce_scatter_time(message_bytes, ranks, latency, bandwidth)
 
 
-def tree_all_reduce_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any) -> Any:
+def tree_all_reduce_time(message_bytes, ranks, latency, bandwidth) -> Any:
     """Time of an all-reduce up and down one binary tree, not pipelined.
 
     t = 2 ceil(log2 n) (a + M / B)
@@ -97,9 +97,7 @@ def tree_all_reduce_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth
     return 2 * np.ceil(np.log2(ranks)) * (latency + message_bytes / bandwidth)
 
 
-def double_binary_tree_all_reduce_time(
-    message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any
-) -> Any:
+def double_binary_tree_all_reduce_time(message_bytes, ranks, latency, bandwidth) -> Any:
     """Time of an all-reduce on two complementary trees, each with half the message, pipelined.
 
     t = 2 ceil(log2 n) a + 2 M / B;  2 a + M / B between two ranks
@@ -119,9 +117,7 @@ def double_binary_tree_all_reduce_time(
     return 2 * depth * latency + passes * message_bytes / bandwidth
 
 
-def recursive_halving_doubling_all_reduce_time(
-    message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any
-) -> Any:
+def recursive_halving_doubling_all_reduce_time(message_bytes, ranks, latency, bandwidth) -> Any:
     """Time of an all-reduce by recursive halving, then recursive doubling.
 
     t = 2 log2(n) a + 2 (n - 1) / n M / B
@@ -139,7 +135,7 @@ def recursive_halving_doubling_all_reduce_time(
     return 2 * np.log2(ranks) * latency + 2 * (ranks - 1) / ranks * message_bytes / bandwidth
 
 
-def switch_all_reduce_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any) -> Any:
+def switch_all_reduce_time(message_bytes, ranks, latency, bandwidth) -> Any:
     """Time of an all-reduce summed in the network by a tree of switches.
 
     t = 2 a + M / B; 0 for one rank
@@ -155,7 +151,7 @@ def switch_all_reduce_time(message_bytes: Any, ranks: Any, latency: Any, bandwid
     return where(ranks > 1, 2 * latency + message_bytes / bandwidth, 0.0)
 
 
-def nvls_all_reduce_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any) -> Any:
+def nvls_all_reduce_time(message_bytes, ranks, latency, bandwidth) -> Any:
     """Time of an all-reduce whose sums and multicasts one NVLink switch performs.
 
     t = 2 a + M (n + 1) / (n B): each rank sends its buffer M to be summed and its share M / n of
@@ -173,13 +169,13 @@ def nvls_all_reduce_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth
 
 
 def in_network_all_reduce_time(
-    message_bytes: Any,
-    nodes: Any,
-    ranks_per_node: Any,
-    intra_latency: Any,
-    intra_bandwidth: Any,
-    inter_latency: Any,
-    inter_bandwidth: Any,
+    message_bytes,
+    nodes,
+    ranks_per_node,
+    intra_latency,
+    intra_bandwidth,
+    inter_latency,
+    inter_bandwidth,
 ) -> Any:
     """Time of an all-reduce summed by the switches of each node, then by those of the fabric.
 
@@ -197,7 +193,7 @@ def in_network_all_reduce_time(
     return inside + switch_all_reduce_time(share, nodes, inter_latency, inter_bandwidth)
 
 
-def direct_all_reduce_time(message_bytes: Any, ranks: Any, start: Any, bandwidth: Any) -> Any:
+def direct_all_reduce_time(message_bytes, ranks, start, bandwidth) -> Any:
     """Time of an all-reduce in which ranks read each other's memory, as serving engines do.
 
     t = min(a + (n - 1) M / B, 2 a + 2 (n - 1) / n M / B): one shot reads all buffers whole, two
@@ -219,9 +215,7 @@ def direct_all_reduce_time(message_bytes: Any, ranks: Any, start: Any, bandwidth
     return where(ranks > 1, np.minimum(one, two), 0.0)
 
 
-def fitted_all_reduce_time(
-    message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any, sqrt_coefficient: Any
-) -> Any:
+def fitted_all_reduce_time(message_bytes, ranks, latency, bandwidth, sqrt_coefficient) -> Any:
     """Time of an all-reduce with coefficients fitted to measured curves.
 
     t = a + 2 (n - 1) / n M / B + g sqrt(M); 0 for one rank
@@ -245,7 +239,7 @@ def fitted_all_reduce_time(
     return where(ranks > 1, latency + wire + climb, 0.0)
 
 
-def ring_tree_crossover_bytes(ranks: Any, latency: Any, bandwidth: Any) -> Any:
+def ring_tree_crossover_bytes(ranks, latency, bandwidth) -> Any:
     """Message below which two binary trees beat the ring.
 
     M = n (n - 1 - ceil(log2 n)) a B, at least 0; 0 for two ranks, where both take equally long
@@ -262,13 +256,13 @@ def ring_tree_crossover_bytes(ranks: Any, latency: Any, bandwidth: Any) -> Any:
 
 
 def hierarchical_all_reduce_time(
-    message_bytes: Any,
-    nodes: Any,
-    ranks_per_node: Any,
-    intra_latency: Any,
-    intra_bandwidth: Any,
-    inter_latency: Any,
-    inter_bandwidth: Any,
+    message_bytes,
+    nodes,
+    ranks_per_node,
+    intra_latency,
+    intra_bandwidth,
+    inter_latency,
+    inter_bandwidth,
 ) -> Any:
     """Time of an all-reduce in levels: reduce-scatter in nodes, ring per rail, all-gather in nodes.
 
@@ -290,9 +284,7 @@ def hierarchical_all_reduce_time(
     return inside + between
 
 
-def auto_all_reduce_time(
-    message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any, level_by_level: Any
-) -> Any:
+def auto_all_reduce_time(message_bytes, ranks, latency, bandwidth, level_by_level) -> Any:
     """Time of the cheapest all-reduce that a library would offer.
 
     t = min(ring, double binary tree, level by level)
@@ -314,7 +306,7 @@ def auto_all_reduce_time(
     return np.minimum(flat, level_by_level)
 
 
-def all_to_all_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any) -> Any:
+def all_to_all_time(message_bytes, ranks, latency, bandwidth) -> Any:
     """Time of an all-to-all: every rank sends 1/n of its buffer to every other rank.
 
     t = (n - 1) (a + M / (n B))
@@ -330,12 +322,7 @@ def all_to_all_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any
 
 
 def two_level_all_to_all_time(
-    message_bytes: Any,
-    ranks: Any,
-    ranks_per_node: Any,
-    latency: Any,
-    intra_bandwidth: Any,
-    inter_bandwidth: Any,
+    message_bytes, ranks, ranks_per_node, latency, intra_bandwidth, inter_bandwidth
 ) -> Any:
     """Time of an all-to-all (1/n of a buffer to every other rank) inside and across nodes.
 

@@ -11,7 +11,7 @@ from typing import Any
 from ..ops import np
 
 
-def gemm_flops(rows: Any, columns: Any, depth: Any) -> Any:
+def gemm_flops(rows, columns, depth) -> Any:
     """Operations of one matrix product.
 
     2 m n k
@@ -25,7 +25,7 @@ def gemm_flops(rows: Any, columns: Any, depth: Any) -> Any:
     return 2 * rows * columns * depth
 
 
-def newton_schulz_flops(rows: Any, columns: Any) -> Any:
+def newton_schulz_flops(rows, columns) -> Any:
     """Operations that make a matrix orthogonal, as Muon does.
 
     5 (4 m^2 n + 2 m^3), m the shorter side: five times X X^T, its square, and their sum with X
@@ -43,7 +43,7 @@ def newton_schulz_flops(rows: Any, columns: Any) -> Any:
     return 5 * (2 * gemm_flops(m, m, n) + gemm_flops(m, m, m))
 
 
-def gemm_rate_share(rows: Any, columns: Any, depth: Any, largest: Any, half_size: Any) -> Any:
+def gemm_rate_share(rows, columns, depth, largest, half_size) -> Any:
     """Share of peak that a matrix product reaches, smooth in its size.
 
     largest x m / (m + s) x n / (n + s) x k / (k + s): a side of s loses half of the rate
@@ -62,15 +62,15 @@ def gemm_rate_share(rows: Any, columns: Any, depth: Any, largest: Any, half_size
 
 
 def gemm_time(
-    rows: Any,
-    columns: Any,
-    depth: Any,
-    operand_bytes: Any,
-    result_bytes: Any,
-    peak_flops: Any,
-    largest: Any,
-    half_size: Any,
-    memory_bandwidth: Any,
+    rows,
+    columns,
+    depth,
+    operand_bytes,
+    result_bytes,
+    peak_flops,
+    largest,
+    half_size,
+    memory_bandwidth,
 ) -> Any:
     """Time of one matrix product: its operations or its operands, whichever takes longer.
 

@@ -13,7 +13,7 @@ from typing import Any
 from ..ops import np, where
 
 
-def tokens_at_batch(tokens: Any, batch_tokens: Any, critical_batch_tokens: Any) -> Any:
+def tokens_at_batch(tokens, batch_tokens, critical_batch_tokens) -> Any:
     """Tokens that a run takes to the loss that small batches reach with fewer.
 
     E = E_min (1 + B / B_crit), from (S / S_min - 1) (E / E_min - 1) = 1 with S = E / B and
@@ -32,7 +32,7 @@ def tokens_at_batch(tokens: Any, batch_tokens: Any, critical_batch_tokens: Any) 
     return tokens * (1 + batch_tokens / critical_batch_tokens)
 
 
-def critical_batch_of_tokens(tokens: Any) -> Any:
+def critical_batch_of_tokens(tokens) -> Any:
     """Critical batch size of a run, from its tokens with small batches.
 
     B_crit = 2048 x 0.0471 D^0.462: batches of sequences of 2,048 tokens
@@ -44,7 +44,7 @@ def critical_batch_of_tokens(tokens: Any) -> Any:
     return 2048 * 0.0471 * np.exp(0.462 * np.log(tokens))
 
 
-def critical_batch_at_overhead(tokens: Any) -> Any:
+def critical_batch_at_overhead(tokens) -> Any:
     """Critical batch size of a run, from the batch that takes 20 % more tokens.
 
     B_crit = B* / 0.2, B* = 512 x 22.91 (D / 1e6)^0.47: batches of sequences of 512 tokens
@@ -57,9 +57,7 @@ def critical_batch_at_overhead(tokens: Any) -> Any:
     return 5 * 512 * 22.91 * np.exp(0.47 * np.log(tokens / 1e6))
 
 
-def critical_batch_between(
-    tokens: Any, earlier_tokens: Any, critical_before: Any, critical_after: Any
-) -> Any:
+def critical_batch_between(tokens, earlier_tokens, critical_before, critical_after) -> Any:
     """Critical batch size over a part of a run, from those of runs up to either of its ends.
 
     D / (b / B_b - a / B_a), b = a + D: parts of a run at one batch size together take what the
@@ -84,7 +82,7 @@ def critical_batch_between(
     return where(begun, tokens / where(begun, wasted, 1.0), critical_after)
 
 
-def critical_batch_of_loss(loss: Any) -> Any:
+def critical_batch_of_loss(loss) -> Any:
     """Critical batch size where a run has reached a loss.
 
     B_crit = 2e8 / L^(1 / 0.21)
@@ -99,13 +97,13 @@ def critical_batch_of_loss(loss: Any) -> Any:
 
 
 def power_law_loss(
-    parameters: Any,
-    tokens: Any,
-    irreducible_loss: Any,
-    parameter_scale: Any,
-    parameter_exponent: Any,
-    token_scale: Any,
-    token_exponent: Any,
+    parameters,
+    tokens,
+    irreducible_loss,
+    parameter_scale,
+    parameter_exponent,
+    token_scale,
+    token_exponent,
 ) -> Any:
     """Loss of a model by its size and training tokens.
 
@@ -123,11 +121,7 @@ def power_law_loss(
 
 
 def optimal_parameters(
-    pairs: Any,
-    parameter_scale: Any,
-    parameter_exponent: Any,
-    token_scale: Any,
-    token_exponent: Any,
+    pairs, parameter_scale, parameter_exponent, token_scale, token_exponent
 ) -> Any:
     """Parameters of the compute-optimal model: least loss for a training's operations.
 
@@ -143,11 +137,7 @@ def optimal_parameters(
 
 
 def optimal_tokens(
-    parameters: Any,
-    parameter_scale: Any,
-    parameter_exponent: Any,
-    token_scale: Any,
-    token_exponent: Any,
+    parameters, parameter_scale, parameter_exponent, token_scale, token_exponent
 ) -> Any:
     """Tokens for which a model's size is compute-optimal.
 

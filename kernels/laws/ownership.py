@@ -9,7 +9,7 @@ from typing import Any
 from ..ops import np, where
 
 
-def capital_recovery_factor(interest_rate: Any, lifetime: Any) -> Any:
+def capital_recovery_factor(interest_rate, lifetime) -> Any:
     """Yearly payment that repays a loan of 1 with its interest.
 
     r / (1 - (1 + r)^-n), and 1 / n + r (n + 1) / (2 n) for the smallest rates
@@ -29,7 +29,7 @@ def capital_recovery_factor(interest_rate: Any, lifetime: Any) -> Any:
     return where(interest_rate > 1e-8, exact, straight)
 
 
-def discount_factor(interest_rate: Any, lifetime: Any) -> Any:
+def discount_factor(interest_rate, lifetime) -> Any:
     """Present value of 1 that is paid at the end of a time.
 
     (1 + r)^-n

@@ -11,7 +11,7 @@ from typing import Any
 from ..ops import np
 
 
-def bubble_ratio(pipeline_parallel: Any, num_microbatches: Any, virtual_stages: Any) -> Any:
+def bubble_ratio(pipeline_parallel, num_microbatches, virtual_stages) -> Any:
     """Idle time over useful time of a GPipe, 1F1B or interleaved schedule.
 
     ((v - 1) max(0, p - m) + p - 1) / (v m); (p - 1) / (v m) from m = p on
@@ -30,7 +30,7 @@ def bubble_ratio(pipeline_parallel: Any, num_microbatches: Any, virtual_stages: 
     )
 
 
-def bubble_fraction(pipeline_parallel: Any, num_microbatches: Any, virtual_stages: Any) -> Any:
+def bubble_fraction(pipeline_parallel, num_microbatches, virtual_stages) -> Any:
     """Idle time over total time of a GPipe, 1F1B or interleaved schedule.
 
     i / (v m + i), i = (v - 1) max(0, p - m) + p - 1
@@ -46,7 +46,7 @@ def bubble_fraction(pipeline_parallel: Any, num_microbatches: Any, virtual_stage
     return idle / (virtual_stages * num_microbatches + idle)
 
 
-def _idle_slots(pipeline_parallel: Any, num_microbatches: Any, virtual_stages: Any) -> Any:
+def _idle_slots(pipeline_parallel, num_microbatches, virtual_stages) -> Any:
     """Passes of one chunk (forward and backward) for which a stage waits.
 
     (v - 1) max(0, p - m) + p - 1: with m < p, each chunk but the last waits for p - m more
@@ -59,7 +59,7 @@ def _idle_slots(pipeline_parallel: Any, num_microbatches: Any, virtual_stages: A
     return (virtual_stages - 1) * missing + before
 
 
-def dual_idle_passes(stages: Any, recompute_flops_factor: Any) -> Any:
+def dual_idle_passes(stages, recompute_flops_factor) -> Any:
     """Idle time of DualPipe's step, in forward passes of a stage.
 
     (q - 1) (B + W) + max(0, (q - 1) B - q F), F = W = 1, B = 3 f - 2: 2 (q - 1), with full

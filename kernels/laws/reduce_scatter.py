@@ -19,9 +19,7 @@ from ..ops import np, where
 from .collectives import reduce_scatter_time
 
 
-def logarithmic_reduce_scatter_time(
-    message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any
-) -> Any:
+def logarithmic_reduce_scatter_time(message_bytes, ranks, latency, bandwidth) -> Any:
     """Time of a reduce-scatter by parallel trees or recursive halving; an all-gather takes as long.
 
     t = ceil(log2 n) a + (n - 1) / n M / B
@@ -37,13 +35,13 @@ def logarithmic_reduce_scatter_time(
 
 
 def hierarchical_reduce_scatter_time(
-    message_bytes: Any,
-    nodes: Any,
-    ranks_per_node: Any,
-    intra_latency: Any,
-    intra_bandwidth: Any,
-    inter_latency: Any,
-    inter_bandwidth: Any,
+    message_bytes,
+    nodes,
+    ranks_per_node,
+    intra_latency,
+    intra_bandwidth,
+    inter_latency,
+    inter_bandwidth,
 ) -> Any:
     """Time of a ring reduce-scatter in each node, then one between nodes per rail.
 
@@ -61,13 +59,13 @@ def hierarchical_reduce_scatter_time(
 
 
 def hierarchical_logarithmic_reduce_scatter_time(
-    message_bytes: Any,
-    nodes: Any,
-    ranks_per_node: Any,
-    intra_latency: Any,
-    intra_bandwidth: Any,
-    inter_latency: Any,
-    inter_bandwidth: Any,
+    message_bytes,
+    nodes,
+    ranks_per_node,
+    intra_latency,
+    intra_bandwidth,
+    inter_latency,
+    inter_bandwidth,
 ) -> Any:
     """Time of a logarithmic reduce-scatter, nearest ranks first; an all-gather takes as long.
 
@@ -86,7 +84,7 @@ def hierarchical_logarithmic_reduce_scatter_time(
     return inside + logarithmic_reduce_scatter_time(share, nodes, inter_latency, inter_bandwidth)
 
 
-def nvls_reduce_scatter_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any) -> Any:
+def nvls_reduce_scatter_time(message_bytes, ranks, latency, bandwidth) -> Any:
     """Time of a reduce-scatter summed by one NVLink switch; an all-gather takes as long.
 
     t = a + M / B: each rank sends its whole buffer M to be summed, or receives the whole multicast;
@@ -102,12 +100,7 @@ def nvls_reduce_scatter_time(message_bytes: Any, ranks: Any, latency: Any, bandw
 
 
 def auto_reduce_scatter_time(
-    message_bytes: Any,
-    ranks: Any,
-    ranks_per_node: Any,
-    bandwidth: Any,
-    intra_latency: Any,
-    inter_latency: Any,
+    message_bytes, ranks, ranks_per_node, bandwidth, intra_latency, inter_latency
 ) -> Any:
     """Time of the cheapest reduce-scatter that NCCL would take; an all-gather takes as long.
 

@@ -26,7 +26,7 @@ from .statistics import (
 )
 
 
-def spare_left(spares: Any, crews: Any, load: Any) -> Any:
+def spare_left(spares, crews, load) -> Any:
     """Probability that a spare is available, where nodes fail at a steady rate.
 
     P(N < S) of the queue M/M/c: 1 - C rho^(S - c) for S > c, else (1 - C) times a Poisson
@@ -49,7 +49,7 @@ def spare_left(spares: Any, crews: Any, load: Any) -> Any:
     return where(holds & (spares > 0), some + where(rho > 0, queued, 0.0), 0.0)
 
 
-def whole_of_safe(spares: Any, crews: Any, load: Any) -> Any:
+def whole_of_safe(spares, crews, load) -> Any:
     """Share of the time in which a job has all its nodes, where waiting nodes do not fail.
 
     1 - P(N = S + 1) of the queue M/M/c/S+1: S + 1 nodes in repair stop the job, and thus failures
@@ -76,7 +76,7 @@ def whole_of_safe(spares: Any, crews: Any, load: Any) -> Any:
     return where(load > 0, where(more, over, under), 1.0)
 
 
-def queue_odds(spares: Any, crews: Any, nodes: Any, ratio: Any) -> Any:
+def queue_odds(spares, crews, nodes, ratio) -> Any:
     """Odds that more nodes are in repair than there are crews, where waiting nodes fail, too.
 
     P(N > c) / P(N <= c) = B(c, a) (P - c) / y / B(P - c - 1, y), B Erlang's, P = n + S, y = c / r,
@@ -102,7 +102,7 @@ def queue_odds(spares: Any, crews: Any, nodes: Any, ratio: Any) -> Any:
     return erlang_blocked(crews, whole * ratio) * tail
 
 
-def whole_of_pool(spares: Any, crews: Any, nodes: Any, ratio: Any) -> Any:
+def whole_of_pool(spares, crews, nodes, ratio) -> Any:
     """Share of the time in which a job has all its nodes, where waiting nodes fail, too.
 
     P(N <= S), N nodes in repair: births and deaths of n + S nodes and c crews
@@ -128,7 +128,7 @@ def whole_of_pool(spares: Any, crews: Any, nodes: Any, ratio: Any) -> Any:
     return where(fails, whole, 1.0)
 
 
-def missing_of_pool(spares: Any, crews: Any, nodes: Any, ratio: Any) -> Any:
+def missing_of_pool(spares, crews, nodes, ratio) -> Any:
     """Mean number of nodes that a job lacks, where spares fail, too.
 
     E[max(0, N - S)], N nodes in repair: births and deaths of n + S nodes and c crews
@@ -163,7 +163,7 @@ def missing_of_pool(spares: Any, crews: Any, nodes: Any, ratio: Any) -> Any:
     return where(fails, np.maximum(lacking / (1 + odds), 0.0), 0.0)
 
 
-def settled_time(delay: Any, spares: Any, repair: Any, load: Any) -> Any:
+def settled_time(delay, spares, repair, load) -> Any:
     """Part of a delay in which an initially whole spare pool is in its steady state again.
 
     integral to D of F(t) = P(N > S at t | N <= S at 0) / P(N > S), N nodes in repair, Poisson of

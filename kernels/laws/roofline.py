@@ -11,7 +11,7 @@ from typing import Any
 from ..ops import np
 
 
-def roofline_flops(arithmetic_intensity: Any, peak_flops: Any, memory_bandwidth: Any) -> Any:
+def roofline_flops(arithmetic_intensity, peak_flops, memory_bandwidth) -> Any:
     """Attainable rate of a kernel with a given arithmetic intensity.
 
     min(peak, intensity x bandwidth)
@@ -26,11 +26,7 @@ def roofline_flops(arithmetic_intensity: Any, peak_flops: Any, memory_bandwidth:
 
 
 def network_roofline_flops(
-    arithmetic_intensity: Any,
-    peak_flops: Any,
-    memory_bandwidth: Any,
-    network_intensity: Any,
-    network_bandwidth: Any,
+    arithmetic_intensity, peak_flops, memory_bandwidth, network_intensity, network_bandwidth
 ) -> Any:
     """Attainable rate under three ceilings: arithmetic, memory, network.
 
@@ -50,14 +46,7 @@ def network_roofline_flops(
     return np.minimum(inside, network_intensity * network_bandwidth)
 
 
-def iron_law_time(
-    data_bytes: Any,
-    bandwidth: Any,
-    operations: Any,
-    peak_flops: Any,
-    efficiency: Any,
-    latency: Any,
-) -> Any:
+def iron_law_time(data_bytes, bandwidth, operations, peak_flops, efficiency, latency) -> Any:
     """Time of a task whose data movement, arithmetic and waiting do not overlap.
 
     T = D / BW + O / (R eta) + L

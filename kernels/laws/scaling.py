@@ -10,7 +10,7 @@ from ..ops import np, where
 from .checkpoint import exact_interval
 
 
-def amdahl_speedup(serial_fraction: Any, workers: Any) -> Any:
+def amdahl_speedup(serial_fraction, workers) -> Any:
     """Speed-up of a fixed piece of work over one worker.
 
     1 / (s + (1 - s) / n)
@@ -25,7 +25,7 @@ def amdahl_speedup(serial_fraction: Any, workers: Any) -> Any:
     return 1 / (serial_fraction + (1 - serial_fraction) / workers)
 
 
-def gustafson_speedup(serial_fraction: Any, workers: Any) -> Any:
+def gustafson_speedup(serial_fraction, workers) -> Any:
     """Speed-up where the work grows with the workers.
 
     n - s (n - 1)
@@ -41,12 +41,7 @@ def gustafson_speedup(serial_fraction: Any, workers: Any) -> Any:
 
 
 def sync_wall(
-    parallel_time_gpus: Any,
-    fixed_time: Any,
-    time_per_gpu: Any,
-    stall_time: Any,
-    recovery_time: Any,
-    gpu_time_per_failure: Any,
+    parallel_time_gpus, fixed_time, time_per_gpu, stall_time, recovery_time, gpu_time_per_failure
 ) -> Any:
     """Size of the cluster at which the expected time of a fixed job is least.
 
@@ -93,14 +88,7 @@ def sync_wall(
     return where(beyond <= 0, np.inf, np.exp(best))
 
 
-def _sync_balance(
-    log_gpus: Any,
-    shared: Any,
-    fixed: Any,
-    per_gpu: Any,
-    stall: Any,
-    recovery: Any,
-) -> Any:
+def _sync_balance(log_gpus, shared, fixed, per_gpu, stall, recovery) -> Any:
     """Balance of what one more GPU costs and saves, times the step, and its slope over ln n.
 
     b = D n - A / n + T h, h = R n / K + x / u, x = d n / K; db / d ln n = D n + A / n +

@@ -22,9 +22,7 @@ from typing import Any
 from ..ops import np, where
 
 
-def layers_of_stage(
-    stage: Any, stages: Any, layers: Any, first: Any, middle: Any, last: Any
-) -> Any:
+def layers_of_stage(stage, stages, layers, first, middle, last) -> Any:
     """Layers of one pipeline stage; middle stages with one layer more come first.
 
     l_first, l_middle or l_middle - 1, l_last; l in one stage. Where middle stages differ by more
@@ -43,9 +41,7 @@ def layers_of_stage(
     return where(stage <= stages, where(stage > 1, between, alone), np.nan)
 
 
-def layers_before_stage(
-    stage: Any, stages: Any, layers: Any, first: Any, middle: Any, last: Any
-) -> Any:
+def layers_before_stage(stage, stages, layers, first, middle, last) -> Any:
     """Layers of all stages before one.
 
     0, l_first + (s - 2) l_middle - earlier middle stages with one layer less, l - l_last
@@ -62,9 +58,7 @@ def layers_before_stage(
     return where(stage > 1, between, 0.0)
 
 
-def dense_layers_of_stage(
-    stage: Any, stages: Any, layers: Any, first: Any, middle: Any, last: Any, leading: Any
-) -> Any:
+def dense_layers_of_stage(stage, stages, layers, first, middle, last, leading) -> Any:
     """Dense layers of one pipeline stage, where dense layers precede expert layers.
 
     min(max(leading - layers before the stage, 0), layers of the stage)
@@ -80,13 +74,13 @@ def dense_layers_of_stage(
     return np.minimum(np.maximum(leading - before, 0.0), here)
 
 
-def _larger(stages: Any, layers: Any, first: Any, middle: Any, last: Any) -> Any:
+def _larger(stages, layers, first, middle, last) -> Any:
     """Number of middle stages with as many layers as the second stage."""
     between = np.maximum(stages - 2, 1.0)
     return layers - first - last - (middle - 1) * between
 
 
-def stage_of_one_way(stage: Any, stages: Any, copies: Any) -> Any:
+def stage_of_one_way(stage, stages, copies) -> Any:
     """A stage; with both ends fed, the earlier of the two stages that a GPU holds.
 
     s; min(s, p + 1 - s) with two copies
@@ -102,18 +96,18 @@ def stage_of_one_way(stage: Any, stages: Any, copies: Any) -> Any:
 
 
 def stage_parameters(
-    stage: Any,
-    stages: Any,
-    layers: Any,
-    first: Any,
-    middle: Any,
-    last: Any,
-    leading: Any,
-    common: Any,
-    dense: Any,
-    sparse: Any,
-    first_tables: Any,
-    last_tables: Any,
+    stage,
+    stages,
+    layers,
+    first,
+    middle,
+    last,
+    leading,
+    common,
+    dense,
+    sparse,
+    first_tables,
+    last_tables,
 ) -> Any:
     """Parameters of one pipeline stage; each end holds an embedding table, tied or not.
 
@@ -134,7 +128,7 @@ def stage_parameters(
     return here * common + blocks * dense + (here - blocks) * sparse + end
 
 
-def first_sparse_stage(stages: Any, first: Any, middle: Any, leading: Any) -> Any:
+def first_sparse_stage(stages, first, middle, leading) -> Any:
     """First stage after stage 1 without leading dense layers, or the last stage.
 
     2 + ceil((leading - l_first) / l_middle), from 2 to p
@@ -150,17 +144,7 @@ def first_sparse_stage(stages: Any, first: Any, middle: Any, leading: Any) -> An
 
 
 def most_stage_parameters(
-    stages: Any,
-    layers: Any,
-    first: Any,
-    middle: Any,
-    last: Any,
-    leading: Any,
-    common: Any,
-    dense: Any,
-    sparse: Any,
-    first_tables: Any,
-    last_tables: Any,
+    stages, layers, first, middle, last, leading, common, dense, sparse, first_tables, last_tables
 ) -> Any:
     """Parameters of the largest stage: an end, the second or the first without dense layers.
 
@@ -183,7 +167,7 @@ def most_stage_parameters(
     return np.maximum(ends, between)
 
 
-def microbatches_of_stage(first: Any, depth: Any, slope: Any, stage: Any) -> Any:
+def microbatches_of_stage(first, depth, slope, stage) -> Any:
     """Micro-batches whose activations one stage holds at once.
 
     min(first, depth - slope (s - 1))
@@ -198,7 +182,7 @@ def microbatches_of_stage(first: Any, depth: Any, slope: Any, stage: Any) -> Any
     return np.minimum(first, depth - slope * (stage - 1))
 
 
-def kept_microbatches(flying: Any, may_fly: Any, ratio: Any) -> Any:
+def kept_microbatches(flying, may_fly, ratio) -> Any:
     """Peak number of micro-batches whose activations a stage keeps, where its chunks differ.
 
     max(ratio x flying, min(flying, ratio x may_fly)): few micro-batches are all kept
@@ -218,28 +202,28 @@ def kept_microbatches(flying: Any, may_fly: Any, ratio: Any) -> Any:
 
 
 def stage_memory(
-    stage: Any,
-    stages: Any,
-    layers: Any,
-    first: Any,
-    middle: Any,
-    last: Any,
-    leading: Any,
-    common: Any,
-    dense: Any,
-    sparse: Any,
-    routed: Any,
-    first_tables: Any,
-    last_tables: Any,
-    shared_bytes: Any,
-    routed_bytes: Any,
-    flying: Any,
-    depth: Any,
-    slope: Any,
-    ratio: Any,
-    activation: Any,
-    first_logits: Any,
-    last_logits: Any,
+    stage,
+    stages,
+    layers,
+    first,
+    middle,
+    last,
+    leading,
+    common,
+    dense,
+    sparse,
+    routed,
+    first_tables,
+    last_tables,
+    shared_bytes,
+    routed_bytes,
+    flying,
+    depth,
+    slope,
+    ratio,
+    activation,
+    first_logits,
+    last_logits,
 ) -> Any:
     """Stage-dependent memory of one GPU: model states, activations and logits.
 

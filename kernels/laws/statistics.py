@@ -15,7 +15,7 @@ from typing import Any
 from ..ops import np, where
 
 
-def normal_quantile(probability: Any) -> Any:
+def normal_quantile(probability) -> Any:
     """Value below which a standard normal variable lies with a given probability.
 
     x = Phi^-1(p): ratios of polynomials in 0.180625 - (p - 1/2)^2 or sqrt(-log(min(p, 1 - p)))
@@ -37,7 +37,7 @@ def normal_quantile(probability: Any) -> Any:
     return where(np.abs(deviation) <= 0.425, _quantile_in_middle(deviation), outer)
 
 
-def _quantile_in_middle(q: Any) -> Any:
+def _quantile_in_middle(q) -> Any:
     """Normal quantile for a probability within 0.425 of one half.
 
     q times a ratio of polynomials in r = 0.425^2 - q^2
@@ -58,7 +58,7 @@ def _quantile_in_middle(q: Any) -> Any:
     return q * a / b
 
 
-def _quantile_in_tail(r: Any) -> Any:
+def _quantile_in_tail(r) -> Any:
     """Size of the normal quantile for a tail between exp(-25) and 0.075.
 
     a ratio of polynomials in r
@@ -78,7 +78,7 @@ def _quantile_in_tail(r: Any) -> Any:
     return a / b
 
 
-def _quantile_far_out(r: Any) -> Any:
+def _quantile_far_out(r) -> Any:
     """Size of the normal quantile for a tail below exp(-25).
 
     a ratio of polynomials in r
@@ -98,7 +98,7 @@ def _quantile_far_out(r: Any) -> Any:
     return a / b
 
 
-def log_gamma(x: Any) -> Any:
+def log_gamma(x) -> Any:
     """Natural logarithm of the gamma function.
 
     log Gamma(x) = log(2 pi)/2 + (x - 1/2) log t - t + log(c0 + sum c_k / (x + k - 1)), t = x + 13/2
@@ -114,7 +114,7 @@ def log_gamma(x: Any) -> Any:
     return 0.9189385332046727 + (x - 0.5) * np.log(t) - t + np.log(_lanczos_series(x))
 
 
-def _lanczos_series(x: Any) -> Any:
+def _lanczos_series(x) -> Any:
     """The slowly varying factor of the gamma function.
 
     c0 + sum c_k / (x + k - 1)
@@ -128,7 +128,7 @@ def _lanczos_series(x: Any) -> Any:
     return series + 9.9843695780195716e-6 / (x + 6) + 1.5056327351493116e-7 / (x + 7)
 
 
-def expected_maximum(ranks: Any, groups: Any, spares: Any) -> Any:
+def expected_maximum(ranks, groups, spares) -> Any:
     """Expected maximum of many normal variables, the slowest groups left out.
 
     Phi^-1(q^(g / n)), at least 0, q = (g - 0.375) / (g + b + 0.25): the (b + 1)-th slowest of
@@ -148,7 +148,7 @@ def expected_maximum(ranks: Any, groups: Any, spares: Any) -> Any:
     return 0.0 - normal_quantile(np.minimum(tail, 0.5))  # not -0
 
 
-def expected_maximum_gumbel(ranks: Any, groups: Any, spares: Any) -> Any:
+def expected_maximum_gumbel(ranks, groups, spares) -> Any:
     """Expected maximum of many Gumbel variables, the slowest groups left out.
 
     sqrt(6)/pi (log(n (1 + b/g/2)) - H_b), at least 0; H_b = 1 + 1/2 + ... + 1/b, about
@@ -173,7 +173,7 @@ def expected_maximum_gumbel(ranks: Any, groups: Any, spares: Any) -> Any:
     return np.maximum(0.7796968012336761 * (np.log(middle) - left_out), 0.0)
 
 
-def poisson_probability(count: Any, mean: Any) -> Any:
+def poisson_probability(count, mean) -> Any:
     """Probability that a Poisson variable of positive mean equals a number.
 
     m^c e^-m / Gamma(c + 1), with Lanczos' gamma function in one exponential
@@ -211,7 +211,7 @@ def _gauss_rule() -> Any:
     )
 
 
-def _tail_ratio(count: Any, mean: Any) -> Any:
+def _tail_ratio(count, mean) -> Any:
     """Poisson probability of the tail away from the mean, over that of the number itself.
 
     P(N <= c) / P(N = c) where m >= c + 1, else P(N > c) / P(N = c)
@@ -243,7 +243,7 @@ def _tail_ratio(count: Any, mean: Any) -> Any:
     return where(low, ratio, mean / (count + 1) * series)
 
 
-def poisson_at_most(count: Any, mean: Any) -> Any:
+def poisson_at_most(count, mean) -> Any:
     """Probability that a Poisson variable is at most a number.
 
     Q(c + 1, m), the regularised incomplete gamma function; 1 for m = 0
@@ -262,7 +262,7 @@ def poisson_at_most(count: Any, mean: Any) -> Any:
     return where(never, few, where(m >= count + 1, tail, 1 - tail))
 
 
-def poisson_below(count: Any, mean: Any) -> Any:
+def poisson_below(count, mean) -> Any:
     """Probability that a Poisson variable is less than a number.
 
     Q(c, m), the regularised incomplete gamma function; 0 for c = 0; 1 for m = 0
@@ -282,7 +282,7 @@ def poisson_below(count: Any, mean: Any) -> Any:
     return where(count <= 0, 0.0, where(never, few, below))
 
 
-def poisson_excess(count: Any, mean: Any) -> Any:
+def poisson_excess(count, mean) -> Any:
     """Expected amount by which a Poisson variable exceeds a number.
 
     E[max(0, N - c)] = (m - c) P(N > c) + m P(N = c); m for c = 0
@@ -302,7 +302,7 @@ def poisson_excess(count: Any, mean: Any) -> Any:
     return where(never, few, np.maximum((m - count) * above + m * equal, 0.0))
 
 
-def erlang_carried(servers: Any, load: Any) -> Any:
+def erlang_carried(servers, load) -> Any:
     """Share of the calls that a loss system carries: 1 - Erlang's B.
 
     1 - B(n, a) = P(N < n) / P(N <= n), N Poisson of mean a; 1 for a = 0
@@ -325,7 +325,7 @@ def erlang_carried(servers: Any, load: Any) -> Any:
     return where(never, few, below / (below + more))
 
 
-def erlang_blocked(servers: Any, load: Any) -> Any:
+def erlang_blocked(servers, load) -> Any:
     """Share of the calls that a loss system turns away: Erlang's B.
 
     B(n, a) = P(N = n) / P(N <= n), N Poisson of mean a; 0 for a = 0, 1 without servers
@@ -345,7 +345,7 @@ def erlang_blocked(servers: Any, load: Any) -> Any:
     return where(never, where(servers <= 0, 1.0, where(servers <= 1, load, 0.0)), blocked)
 
 
-def poisson_truncated(count: Any, most: Any, mean: Any) -> Any:
+def poisson_truncated(count, most, mean) -> Any:
     """Probability that a Poisson variable is at most c, given that it is at most k.
 
     P(N <= c) / P(N <= k)

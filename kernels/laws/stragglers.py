@@ -16,7 +16,7 @@ from ..ops import np, where
 from .statistics import _gauss_rule
 
 
-def share_slow(mttf: Any, slow_time: Any) -> Any:
+def share_slow(mttf, slow_time) -> Any:
     """Steady-state share of slow nodes, each replaced some time after it becomes slow.
 
     T / (M + T), whatever the distributions of both times
@@ -34,7 +34,7 @@ def share_slow(mttf: Any, slow_time: Any) -> Any:
     return where(never, 0.0, 1 / (1 + where(never, 1.0, mttf) / slow_time))
 
 
-def share_slow_between_checks(mttf: Any, interval: Any) -> Any:
+def share_slow_between_checks(mttf, interval) -> Any:
     """Share of slow nodes at a time where regular checks replace all of them.
 
     1 - (1 - e^-x) / x, x = c / M; c / (2 M) where checks are frequent
@@ -53,7 +53,7 @@ def share_slow_between_checks(mttf: Any, interval: Any) -> Any:
     return where(x < 0.01, few, 1 + np.expm1(-some) / some)
 
 
-def no_slow_node(probability: Any, nodes: Any) -> Any:
+def no_slow_node(probability, nodes) -> Any:
     """Chance that none of a job's nodes is slow.
 
     (1 - p)^N
@@ -69,7 +69,7 @@ def no_slow_node(probability: Any, nodes: Any) -> Any:
     return where(all_slow, 0.0, sound)
 
 
-def longest_of_some(probability: Any, nodes: Any) -> Any:
+def longest_of_some(probability, nodes) -> Any:
     """Expected maximum of many variables that are exponential with some probability, else 0.
 
     sum over j to N of (1 - (1 - p)^j) / j, which is the integral of (1 - (1 - v)^N) / v up to p:
@@ -99,7 +99,7 @@ def longest_of_some(probability: Any, nodes: Any) -> Any:
     return total
 
 
-def longest_between_checks(late: Any, nodes: Any, mttf: Any, interval: Any) -> Any:
+def longest_between_checks(late, nodes, mttf, interval) -> Any:
     """Expected maximum of the exponential delays of nodes that stay slow until the next check.
 
     1/x times the integral, u from 0 to x, of L(k (1 - e^-u), N), x = c / M, L that of
@@ -130,7 +130,7 @@ def longest_between_checks(late: Any, nodes: Any, mttf: Any, interval: Any) -> A
     return where(never, 0.0, total)
 
 
-def _density_of_longest(at: Any, late: Any, nodes: Any, x: Any) -> Any:
+def _density_of_longest(at, late, nodes, x) -> Any:
     """Integrand of `longest_between_checks` at a time since the last check."""
     slow = -late * np.expm1(-at)
     some = slow > 0
@@ -139,12 +139,7 @@ def _density_of_longest(at: Any, late: Any, nodes: Any, x: Any) -> Any:
 
 
 def slowest_of_some_slow(
-    probability: Any,
-    sound: Any,
-    slowdown: Any,
-    jitter: Any,
-    all_deviation: Any,
-    slow_deviation: Any,
+    probability, sound, slowdown, jitter, all_deviation, slow_deviation
 ) -> Any:
     """Expected delay of the slowest rank with equally slow nodes and jitter.
 
@@ -173,9 +168,7 @@ def slowest_of_some_slow(
     return jitter * all_deviation + some * later
 
 
-def slowest_of_some_exponential(
-    longest: Any, slowdown: Any, jitter: Any, all_deviation: Any
-) -> Any:
+def slowest_of_some_exponential(longest, slowdown, jitter, all_deviation) -> Any:
     """Expected delay of the slowest rank with exponential delays of slow nodes and jitter.
 
     a + s L, a = sigma e_all, L the largest delay beyond that of jitter alone, in means
@@ -189,7 +182,7 @@ def slowest_of_some_exponential(
     return jitter * all_deviation + slowdown * longest
 
 
-def later_than_jitter(slowdown: Any, jitter: Any, all_deviation: Any, node_deviation: Any) -> Any:
+def later_than_jitter(slowdown, jitter, all_deviation, node_deviation) -> Any:
     """Probability that a slow node's delay exceeds that of the slowest rank by jitter alone.
 
     e^-x, x = sigma (e_all - e_node) / s, at least 0; the excess is exponential again

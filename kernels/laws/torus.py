@@ -29,7 +29,7 @@ from ..ops import np, where
 from .collectives import reduce_scatter_time
 
 
-def torus_ways(size: Any, second: Any, third: Any, ring_multiple: Any, dimensions: Any) -> Any:
+def torus_ways(size, second, third, ring_multiple, dimensions) -> Any:
     """Directions in which a chip sends along one dimension: 2 on a ring, 1 at the end of a line.
 
     2 where the size is a multiple of r, and, with links in three dimensions, all sizes are; else 1
@@ -53,7 +53,7 @@ def torus_ways(size: Any, second: Any, third: Any, ring_multiple: Any, dimension
     return where((np.floor(own) == own) & ((dimensions < 3) | cubes), 2.0, 1.0)
 
 
-def torus_extent(ranks: Any, stride: Any, inside: Any, size: Any) -> Any:
+def torus_extent(ranks, stride, inside, size) -> Any:
     """Ranks of a group along one dimension of a torus.
 
     min(s n, d p) / max(s, p), from 1 to the size d; p chips lie inside the dimension
@@ -69,7 +69,7 @@ def torus_extent(ranks: Any, stride: Any, inside: Any, size: Any) -> Any:
     return np.minimum(np.maximum(last / np.maximum(stride, inside), 1.0), size)
 
 
-def torus_step(stride: Any, inside: Any, size: Any) -> Any:
+def torus_step(stride, inside, size) -> Any:
     """Links between neighbours of a group along one dimension; as many groups share each link.
 
     s / p, from 1 to the size d
@@ -83,9 +83,7 @@ def torus_step(stride: Any, inside: Any, size: Any) -> Any:
     return np.minimum(np.maximum(stride / inside, 1.0), size)
 
 
-def _bandwidth_along(
-    ranks: Any, stride: Any, inside: Any, size: Any, ways: Any, link_bandwidth: Any
-) -> Any:
+def _bandwidth_along(ranks, stride, inside, size, ways, link_bandwidth) -> Any:
     """Contribution of one dimension to a group's bandwidth; 0 with one rank along it."""
     extent = torus_extent(ranks, stride, inside, size)
     step = torus_step(stride, inside, size)
@@ -93,17 +91,7 @@ def _bandwidth_along(
     return where(extent > 1, used / step, 0.0) * link_bandwidth
 
 
-def torus_bandwidth(
-    ranks: Any,
-    stride: Any,
-    x: Any,
-    y: Any,
-    z: Any,
-    x_ways: Any,
-    y_ways: Any,
-    z_ways: Any,
-    link_bandwidth: Any,
-) -> Any:
+def torus_bandwidth(ranks, stride, x, y, z, x_ways, y_ways, z_ways, link_bandwidth) -> Any:
     """Bandwidth of a chip in a gather or reduction that uses all its links at once.
 
     B = b (w_x / s_x + w_y / s_y + w_z / s_z) over dimensions with ranks of the group: w directions,
@@ -128,7 +116,7 @@ def torus_bandwidth(
     return where(total > 0, total, link_bandwidth)
 
 
-def _hops_along(ranks: Any, stride: Any, inside: Any, size: Any, ways: Any) -> Any:
+def _hops_along(ranks, stride, inside, size, ways) -> Any:
     """Links to the farthest rank of a group in one dimension."""
     extent = torus_extent(ranks, stride, inside, size)
     step = torus_step(stride, inside, size)
@@ -136,9 +124,7 @@ def _hops_along(ranks: Any, stride: Any, inside: Any, size: Any, ways: Any) -> A
     return step * where(ring & (ways > 1), extent / 2, extent - 1) * where(extent > 1, 1.0, 0.0)
 
 
-def torus_hops(
-    ranks: Any, stride: Any, x: Any, y: Any, z: Any, x_ways: Any, y_ways: Any, z_ways: Any
-) -> Any:
+def torus_hops(ranks, stride, x, y, z, x_ways, y_ways, z_ways) -> Any:
     """Links between the ranks of a group that are farthest apart.
 
     sum of s n / 2 over rings and s (n - 1) over lines: n ranks, s links apart
@@ -160,14 +146,14 @@ def torus_hops(
 
 
 def torus_reduce_scatter_time(
-    message_bytes: Any,
-    ranks: Any,
-    ranks_per_slice: Any,
-    hops: Any,
-    link_latency: Any,
-    bandwidth: Any,
-    outer_latency: Any,
-    outer_bandwidth: Any,
+    message_bytes,
+    ranks,
+    ranks_per_slice,
+    hops,
+    link_latency,
+    bandwidth,
+    outer_latency,
+    outer_bandwidth,
 ) -> Any:
     """Time of a reduce-scatter in each torus, then a ring reduce-scatter between tori per rank.
 
@@ -189,7 +175,7 @@ def torus_reduce_scatter_time(
     )
 
 
-def _load_along(ranks: Any, stride: Any, inside: Any, size: Any, ways: Any) -> Any:
+def _load_along(ranks, stride, inside, size, ways) -> Any:
     """Bytes through a dimension's busiest link per byte that a rank exchanges."""
     extent = torus_extent(ranks, stride, inside, size)
     step = torus_step(stride, inside, size)
@@ -197,7 +183,7 @@ def _load_along(ranks: Any, stride: Any, inside: Any, size: Any, ways: Any) -> A
     return step * where(extent > 1, where(ring, extent / 8, extent / 4), 0.0)
 
 
-def twisted_load(x: Any, y: Any, z: Any) -> Any:
+def twisted_load(x, y, z) -> Any:
     """Bytes through each link of a twisted torus per byte that a chip exchanges with all others.
 
     mean distance / 6: (7/8 n - 1 / 4n) / 6 for n x n x 2n, (35/32 n - 1 / 4n) / 6 for n x 2n x 2n
@@ -215,17 +201,7 @@ def twisted_load(x: Any, y: Any, z: Any) -> Any:
     return (far - 0.25 / size) / 6
 
 
-def torus_load(
-    ranks: Any,
-    stride: Any,
-    x: Any,
-    y: Any,
-    z: Any,
-    x_ways: Any,
-    y_ways: Any,
-    z_ways: Any,
-    twist: Any,
-) -> Any:
+def torus_load(ranks, stride, x, y, z, x_ways, y_ways, z_ways, twist) -> Any:
     """Bytes through the busiest link per byte that a rank exchanges with all of its group.
 
     max over dimensions of s n / 8 (ring of n ranks, s links apart) or s n / 4 (line), which is half
@@ -251,15 +227,15 @@ def torus_load(
 
 
 def torus_all_to_all_time(
-    message_bytes: Any,
-    ranks: Any,
-    ranks_per_slice: Any,
-    hops: Any,
-    load: Any,
-    link_latency: Any,
-    link_bandwidth: Any,
-    outer_latency: Any,
-    outer_bandwidth: Any,
+    message_bytes,
+    ranks,
+    ranks_per_slice,
+    hops,
+    load,
+    link_latency,
+    link_bandwidth,
+    outer_latency,
+    outer_bandwidth,
 ) -> Any:
     """Time of an all-to-all (1/n of a buffer to every other rank) along shortest paths.
 
@@ -281,7 +257,7 @@ def torus_all_to_all_time(
     return hops * link_latency + messages + np.maximum(inside, across)
 
 
-def neighbour_links(stride: Any, x: Any, y: Any) -> Any:
+def neighbour_links(stride, x, y) -> Any:
     """Links between neighbours of a group; as many groups share each link.
 
     s within x, s / x within y, s / (x y) beyond

@@ -218,7 +218,7 @@ MEANT: Mapping[str, str] = {
     "mtp": "prediction_layers",
 }
 # Of choices: the option's own word
-CHOSEN: Mapping[str, Mapping[str, str]] = {
+SYNONYMS: Mapping[str, Mapping[str, str]] = {
     "context_parallel_type": {
         "ring": "p2p",
         "ulysses": "a2a",
