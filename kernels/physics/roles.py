@@ -76,7 +76,6 @@ RATIOS_OF_PARTS = frozenset(
         "communication_fraction",
         "communication_overhead",
         "compute_inefficiency_overhead",
-        "raw_communication_fraction",
         "reliability_to_communication_ratio",
         "scaling_efficiency",
         "shared_step_time",
@@ -219,7 +218,7 @@ SYNONYMS: Mapping[str, str] = {
     "mtp": "prediction_layers",
 }
 # Of choices: the option's own word
-CHOSEN: Mapping[str, Mapping[str, str]] = {
+SYNONYMS: Mapping[str, Mapping[str, str]] = {
     "context_parallel_type": {
         "ring": "p2p",
         "ulysses": "a2a",
