@@ -202,7 +202,7 @@ EXCEEDED = {
 EFFICIENCIES = ("flops_efficiency", "gemm_efficiency", "attention_efficiency", "memory_efficiency")
 
 # Other words for quantities: a name, or words to search for
-SYNONYMS: Mapping[str, str] = {
+OTHER_NAMES: Mapping[str, str] = {
     "tp": "tensor_parallel",
     "pp": "pipeline_parallel",
     "dp": "data_parallel",
@@ -217,7 +217,7 @@ SYNONYMS: Mapping[str, str] = {
     "hsdp": "hybrid_sharding",
     "mtp": "prediction_layers",
 }
-# Of choices: the option's own word
+# Other words for the choices of an option
 SYNONYMS: Mapping[str, Mapping[str, str]] = {
     "context_parallel_type": {
         "ring": "p2p",
