@@ -35,7 +35,7 @@ INSTEAD = {
 OPTIONS = {"of", "at"}
 # Not clean yet
 UNCLEAN = (
-    "src/",
+
     "kernels/monte_carlo.py",
     "kernels/physics/memory/fullest_stage.py",
     "grid/run/cluster.py",

@@ -57,13 +57,13 @@ def read(function: Callable[..., Any]) -> Doc:
         raise ValueError(f"the docstring of {function.__name__} states no unit of its result")
     home = vars(sys.modules[function.__module__])
     described = _parameters(home.get("__doc__") or "") | _parameters(docstring(function))
-    taken = described and [n for n in inspect.signature(function).parameters if n in described]
+    named = described and [n for n in inspect.signature(function).parameters if n in described]
     flags = sections.get("Flags", "").strip()
     flags = str(home.get(flags, flags))  # several formulas may share a table
     return Doc(
         summary=summary.strip(),
         maths=maths.strip(),
-        parameters={name: described[name][0] for name in taken},
+        parameters={name: described[name][0] for name in named},
         unit=returns.group(1) if returns else inherited.unit,
         returns=returns.group(2) if returns else inherited.returns,
         flags={int(code): name for code, name in re.findall(r"(\d+) (\w+)", flags)}
@@ -71,7 +71,7 @@ def read(function: Callable[..., Any]) -> Doc:
         range=_one_line(sections.get("Range", "")),
         source=_one_line(sections.get("Source", "")) or inherited.source,
         example=sections.get("Example", ""),
-        meanings={name: described[name][1] for name in taken if described[name][1]},
+        meanings={name: described[name][1] for name in named if described[name][1]},
     )
 
 
