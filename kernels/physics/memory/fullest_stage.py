@@ -153,20 +153,12 @@ def fullest_stage(
         last keeps)
     """
     split = (held_layers, first_stage_held_layers, middle_stage_layers, last_stage_held_layers)
-    states = (
-        leading_held_dense_layers,
-        common_layer_parameters,
-        dense_layer_parameters,
-        expert_layer_parameters,
-        routed_layer_parameters,
-        first_stage_table_parameters,
-        last_stage_table_parameters,
-        shared_state_bytes,
-        routed_state_bytes,
-        microbatches_in_flight,
-        schedule_depth,
-        schedule_slope,
-    )
+    layers = (leading_held_dense_layers, common_layer_parameters, dense_layer_parameters)
+    experts = (expert_layer_parameters, routed_layer_parameters)
+    tables = (first_stage_table_parameters, last_stage_table_parameters)
+    state_bytes = (shared_state_bytes, routed_state_bytes)
+    in_flight = (microbatches_in_flight, schedule_depth, schedule_slope)
+    states = (*layers, *experts, *tables, *state_bytes, *in_flight)
     last_logits = where(pipeline_parallel > 1, logits_at_last, 1.0) * microbatch_logits
     ends = (logits_at_first * microbatch_logits, last_logits)
     ratios = (first_stage_kept_ratio, middle_stage_kept_ratio, last_stage_kept_ratio)

@@ -132,7 +132,7 @@ def best_layouts(
     plain = {name: axis for name, axis in axes.items() if name not in labelled}
     own = {name: spec["axes"][name] for name in plain}
     parts = [
-        sweep.replace(scenario={**spec["scenario"], **_said(labelled, place)}, axes=own)
+        sweep.replace(scenario={**spec["scenario"], **_axis_values(labelled, place)}, axes=own)
         for place in itertools.product(*(range(axis.size) for axis in labelled.values()))
     ]
     rows = [candidates(part, of, search, alone=not labelled) for part in parts]
@@ -292,7 +292,7 @@ def unsearched(scenario: Mapping[str, Any], of: str) -> dict[str, Any]:
 def point(sweep: Evaluation, at: Mapping[str, int] = MappingProxyType({})) -> dict[str, Any]:
     """The scenario of a sweep at the first point of its axes, but for those at another place."""
     axes = make_axes(sweep.graph, sweep.spec["axes"])
-    return {**sweep.spec["scenario"], **_said(axes, [at.get(name, 0) for name in axes])}
+    return {**sweep.spec["scenario"], **_axis_values(axes, [at.get(name, 0) for name in axes])}
 
 
 def _stated(spec: Mapping[str, Any]) -> set[str]:
@@ -414,13 +414,7 @@ def _tried(
 ) -> tuple[Array, Array, dict[str, Any]]:
     """Indices of the best layouts at each point, -1 where there are fewer; all reasons; memory."""
     points = math.prod(axis.size for axis in axes.values())
-    count = math.prod(map(len, tried.values()))
-    if points * count > MOST:
-        lists = ", ".join(f"{name} {len(row)}" for name, row in tried.items())
-        raise InputError(
-            f"{count:,} layouts ({lists}) at {points:,} points are more than {MOST:,}; state some "
-            "of these inputs"
-        )
+    _check_count(tried, points)
     read = dict.fromkeys([of, *(name for each in conditions for name in each.outputs)])
     sure = {} if HEADROOM in axes or not tried else {HEADROOM: True, **sweep.spec["scenario"]}
     both = {**axes, **{n: [*row] for n, row in tried.items()}}
@@ -434,9 +428,9 @@ def _tried(
         raise InputError(f"{of} does not depend on the layout; name another output")
     sizes = {axis.name: axis.size for axis in axes.values()} | {n: len(r) for n, r in tried.items()}
 
-    def spread(own: Any) -> Array:
-        missing = {n: k for n, k in sizes.items() if n not in own.dims}
-        array = own.expand_dims(missing).transpose(*whole).values
+    def spread(variable: Any) -> Array:
+        missing = {n: k for n, k in sizes.items() if n not in variable.dims}
+        array = variable.expand_dims(missing).transpose(*whole).values
         return np.broadcast_to(array, tuple(sizes.values())).reshape(points, -1)
 
     value, reason = spread(cube[of]), spread(cube[REASON])
@@ -445,9 +439,7 @@ def _tried(
         value = np.where(met(each, outs), value, np.nan)
     best = np.full((points, top), -1, np.int64)
     unlimited, margin = np.full((2, points), np.nan)
-    meant = cube[REASON].attrs
-    names = str(meant["flag_meanings"]).split()
-    full = np.atleast_1d(meant["flag_values"])[names.index(_NO_MEMORY)]
+    full = _code(cube[REASON].attrs, _NO_MEMORY)
     for k, row in enumerate(value):
         best[k] = _distinct(sign * np.where(reason[k] == 0, row, np.nan), top)
         unlimited[k] = sign * np.fmin.reduce(
@@ -466,6 +458,22 @@ def _tried(
         "nearest_memory_margin": (tuple(axes), margin.reshape(shape), nearest_about),
     }
     return best, reason, limits
+
+
+def _check_count(tried: Mapping[str, Sequence[Any]], points: int) -> None:
+    count = math.prod(map(len, tried.values()))
+    if points * count > MOST:
+        lists = ", ".join(f"{name} {len(row)}" for name, row in tried.items())
+        raise InputError(
+            f"{count:,} layouts ({lists}) at {points:,} points are more than {MOST:,}; state some "
+            "of these inputs"
+        )
+
+
+def _code(attrs: Mapping[str, Any], meaning: str) -> Any:
+    """The number that stands for a reason."""
+    names = str(attrs["flag_meanings"]).split()
+    return np.atleast_1d(attrs["flag_values"])[names.index(meaning)]
 
 
 def _distinct(row: Array, top: int) -> Array:
@@ -502,42 +510,27 @@ def _answers(
     outputs = list(dict.fromkeys([*_outputs(sweep, of), *read]))
     plan = sweep.with_outputs([of])._plan("numpy")
     layouts = [*itertools.product(*tried.values())]
-    found = {}
+    answers = {}
     for k, cell in enumerate(itertools.product(*map(range, sizes))):
-        here = {**spec["scenario"], **_said(axes, cell)}
-        for rank, at in enumerate(best[k].tolist()):
-            if at >= 0:
-                searched = dict(zip(tried, layouts[at], strict=True))
-                answer = Evaluation({**here, **searched}, {}, outputs)
-                own = interval(answer, None, Settings("numpy", threads=1))
-                own = own.assign(chances(answer.spec["scenario"], conditions))
-                found[k, rank] = {**layout_at(answer, [*OPEN, *names]), **searched}, own
-    dims = (*axes, RANK)
-    shape = (*sizes, best.shape[1])
-    variables: dict[str, Any] = {}
-    words = np.full((len(best), best.shape[1]), "", object)
-    for place, (layout, _) in found.items():
-        words[place] = text(layout)
-    about = {"long_name": "layout as evaluated, searched or stated", "units": "1"}
-    variables[WHOLE] = dims, words.astype(str).reshape(shape), about
-    for name in names:
-        kind = "number" if name in INPUTS and INPUTS[name].kind == "count" else "choice"
-        empty: Any = np.nan if kind == "number" else ""
-        held = np.full((len(best), best.shape[1]), empty, float if kind == "number" else object)
-        for place, (layout, _) in found.items():
-            held[place] = layout[name] if kind == "number" else label(layout[name])
-        made = held if kind == "number" else held.astype(str)
-        about = {"long_name": INPUTS[name].description, "units": INPUTS[name].unit}
-        variables[name] = dims, made.reshape(shape), about
-    for name in dict.fromkeys([of, *(str(n) for _, own in found.values() for n in own.data_vars)]):
-        held = np.full((len(best), best.shape[1]), np.nan)
-        about = attributes(plan, of) if name == of else {}
-        for place, (_, own) in found.items():
-            if name in own:
-                held[place], about = own[name].item(), own[name].attrs
-        if "flag_values" in about:
-            held = np.where(np.isnan(held), -1, held).astype(np.int8)
-        variables[name] = dims, held.reshape(shape), about
+        scenario = {**spec["scenario"], **_axis_values(axes, cell)}
+        for rank, index in enumerate(best[k].tolist()):
+            if index >= 0:
+                searched = dict(zip(tried, layouts[index], strict=True))
+                sought = Evaluation({**scenario, **searched}, {}, outputs)
+                answer = interval(sought, None, Settings("numpy", threads=1))
+                answer = answer.assign(chances(sought.spec["scenario"], conditions))
+                answers[k, rank] = {**layout_at(sought, [*OPEN, *names]), **searched}, answer
+    dims, shape = (*axes, RANK), (*sizes, best.shape[1])
+    cells = {place: layout for place, (layout, _) in answers.items()}
+    columns = _layout_columns(cells, names, best.shape)
+    columns |= _output_columns(
+        {place: answer for place, (_, answer) in answers.items()},
+        {of: attributes(plan, of)},
+        best.shape,
+    )
+    variables: dict[str, Any] = {
+        name: (dims, column.reshape(shape), about) for name, (column, about) in columns.items()
+    }
     variables[REASON] = tuple(axes), _commonest(best, reasons, sizes), attributes(plan, REASON)
     feasible = (reasons == 0).sum(axis=1).reshape(sizes)
     variables["feasible_layouts"] = tuple(axes), feasible, {"units": "1"}
@@ -554,6 +547,45 @@ def _answers(
     )
 
 
+def _layout_columns(
+    layouts: Mapping[tuple[int, int], Mapping[str, Any]],
+    names: Sequence[str],
+    shape: tuple[int, ...],
+) -> dict[str, tuple[Array, Mapping[str, Any]]]:
+    """Layouts as text, and their inputs, by point and rank; attributes of each."""
+    words = np.full(shape, "", object)
+    for place, layout in layouts.items():
+        words[place] = text(layout)
+    about = {"long_name": "layout as evaluated, searched or stated", "units": "1"}
+    columns: dict[str, tuple[Array, Mapping[str, Any]]] = {WHOLE: (words.astype(str), about)}
+    for name in names:
+        number = name in INPUTS and INPUTS[name].kind == "count"
+        column = np.full(shape, np.nan) if number else np.full(shape, "", object)
+        for place, layout in layouts.items():
+            column[place] = layout[name] if number else label(layout[name])
+        about = {"long_name": INPUTS[name].description, "units": INPUTS[name].unit}
+        columns[name] = column if number else column.astype(str), about
+    return columns
+
+
+def _output_columns(
+    answers: "Mapping[tuple[int, int], xarray.Dataset]",
+    attrs: Mapping[str, Mapping[str, Any]],
+    shape: tuple[int, ...],
+) -> dict[str, tuple[Array, Mapping[str, Any]]]:
+    """Outputs by point and rank, first those with attributes given; attributes of each."""
+    columns: dict[str, tuple[Array, Mapping[str, Any]]] = {}
+    for name in dict.fromkeys([*attrs, *(str(n) for row in answers.values() for n in row)]):
+        column, about = np.full(shape, np.nan), attrs.get(name, {})
+        for place, answer in answers.items():
+            if name in answer:
+                column[place], about = answer[name].item(), answer[name].attrs
+        if "flag_values" in about:
+            column = np.where(np.isnan(column), -1, column).astype(np.int8)
+        columns[name] = column, about
+    return columns
+
+
 def _counted(reasons: Array, about: Mapping[str, Any]) -> list[str]:
     """Reasons why layouts cannot run, with counts, most frequent first."""
     codes, counts = np.unique(reasons[reasons != 0], return_counts=True)
@@ -561,12 +593,12 @@ def _counted(reasons: Array, about: Mapping[str, Any]) -> list[str]:
     return [f"{counts[k]:,} {words[k]}" for k in np.argsort(-counts, kind="stable")]
 
 
-def _said(axes: Mapping[str, Axis], place: Sequence[int]) -> dict[str, Any]:
+def _axis_values(axes: Mapping[str, Axis], place: Sequence[int]) -> dict[str, Any]:
     """Values that all axes set at a point."""
-    said: dict[str, Any] = {}
+    axis_values: dict[str, Any] = {}
     for axis, k in zip(axes.values(), place, strict=True):
-        said |= auto.at(axis, k)
-    return said
+        axis_values |= auto.at(axis, k)
+    return axis_values
 
 
 def searched(found: "xarray.Dataset") -> str:

@@ -91,6 +91,21 @@ class Range:
         return np.full_like(value, self.last - self.first)
 
 
+def _check_over(over: Sequence[str], axes: Sequence[str]) -> None:
+    for name in over:
+        if name not in axes:
+            listed = ", ".join(axes) or "none"
+            raise InputError(f"over: {shown(name)} is not an axis; choose from {listed}")
+
+
+def _check_points(count: int) -> None:
+    if count > MOST_POINTS:
+        raise InputError(
+            f"the grid has {count:,} points; at most {MOST_POINTS:,} are optimised one "
+            "by one: shorten its axes, or make the inputs axes and leave search out"
+        )
+
+
 def optimize(
     spec: Mapping[str, Any],
     of: str,
@@ -104,11 +119,7 @@ def optimize(
     """The best values of inputs at every point; see `Sweep.best`."""
     import xarray
 
-    searched = spec["axes"].keys() - between.keys()
-    for name in over:
-        if name not in searched:
-            known = ", ".join(n for n in spec["axes"] if n in searched) or "none"
-            raise InputError(f"over: {shown(name)} is not an axis; choose from {known}")
+    _check_over(over, [name for name in spec["axes"] if name not in between])
     sign, graph = sign_of(sense), graph_of(spec["scenario"])
     check_quantity(graph, of)
     conditions = conditions_of(spec["scenario"], where)
@@ -117,19 +128,13 @@ def optimize(
     for span in ranges:
         problem = without(problem, span.name)
     search = Search(problem, of, ranges, conditions, sign, also, settings)
-    plan, dims = search.plan, search.dims
-    shape = plan.shape(dims)
-    if math.prod(shape) > MOST_POINTS:
-        raise InputError(
-            f"the grid has {math.prod(shape):,} points; at most {MOST_POINTS:,} are optimised one "
-            "by one: shorten its axes, or make the inputs axes and leave search out"
-        )
+    plan, dims, shape = search.plan, search.dims, search.plan.shape(search.dims)
+    _check_points(math.prod(shape))
     asked = dict.fromkeys([of, *(n for c in conditions for n in c.outputs), *also])
     shown_outputs = [name for name in asked if name not in (*search.near, *search.reason)]
     best_values = {span.name: np.full(shape, np.nan) for span in ranges}
     outputs = {name: nothing(plan, name, shape) for name in shown_outputs}
-    status = np.zeros(shape, np.int8)
-    reason = np.zeros(shape, np.int8)
+    status, reason = np.zeros((2, *shape), np.int8)
     near = np.full(shape, -1, np.int8)
     done = expected(math.prod(shape), "points")
     for point in np.ndindex(shape):

@@ -188,6 +188,19 @@ def _root(label: str) -> Array:
     return np.asarray(deviations[:, None] * axes * np.sqrt(np.maximum(sizes, 0)))
 
 
+def _links(label: Any, cell: Any) -> tuple[list[tuple[str, int, float]], int, float]:
+    """Inputs with their coefficients' places and derivatives, the number of these, and noise."""
+    if label != AUTO:
+        entry = record("calibration", label)
+        errors = entry.standard_errors
+        return [(name, place, 1.0) for place, name in enumerate(errors)], len(errors), entry.noise
+    posterior = pooled.posterior()
+    means, _ = posterior.at(cell)
+    settings = posterior.settings(cell)
+    links = [(one.input, one.place, float(one.value(means[one.place])[1])) for one in settings]
+    return links, len(means), posterior.noise(cell.software)
+
+
 def _side(
     scenario: Mapping[str, Any], names: Sequence[str], axes: Mapping[str, Axis]
 ) -> Side | None:
@@ -198,21 +211,13 @@ def _side(
         return None
     if label != AUTO and not entry.correlations:
         return None
-    said = stated_inputs(scenario)
-    cell = auto.cell_of(said)
-    posterior = pooled.posterior()
-    means, _ = posterior.at(cell)
-    if label == AUTO:
-        settings = posterior.settings(cell)
-        links = [(one.input, one.place, float(one.value(means[one.place])[1])) for one in settings]
-        noise = posterior.noise(cell.software)
-    else:
-        links = [(name, place, 1.0) for place, name in enumerate(entry.standard_errors)]
-        noise = entry.noise
+    inputs_stated = stated_inputs(scenario)
+    cell = auto.cell_of(inputs_stated)
+    links, count, noise = _links(label, cell)
     stated = {*scenario, *(name for axis in axes.values() for name in axis.inputs)}
     links = [link for link in links if link[0] not in stated]
     inputs = [*(name for name, *_ in links), _FACTOR]
-    measured = auto.measured_job(label, said)
+    measured = auto.measured_job(label, inputs_stated)
     factor = measured[_FACTOR] if measured else 1.0
     given = {_FACTOR: factor, **scenario}
     plan = Evaluation(given, axes, names)._plan("numpy")
@@ -235,7 +240,6 @@ def _side(
         return over_axes(cube[own] / cube[name]) if own else np.zeros((*sizes.values(),))
 
     slopes = {}
-    count = len(means) if label == AUTO else len(entry.standard_errors)
     for name in names:
         slopes[name] = np.zeros((count, *sizes.values()))
         for wrt, place, link in links:
@@ -243,7 +247,7 @@ def _side(
     return Side(
         label,
         cell,
-        measured or (auto.job_of(said), cell.name),
+        measured or (auto.job_of(inputs_stated), cell.name),
         bool(measured),
         noise,
         over_axes(cube[_STEP]),

@@ -211,8 +211,7 @@ def rank_inputs(
     named = _elasticities(point._plan("numpy"), of, wrt)
     inputs = list(named)
     judged = [NEAR] if REASON in point._plan("numpy").outputs else []
-    spec: Any = point.spec
-    priced = [MONEY] if of != MONEY and is_known(spec["scenario"], spec["axes"], [MONEY]) else []
+    priced = _priced(point, of)
     plan = point.with_outputs([of, *named.values(), *judged, *priced])._plan("numpy")
     (case,) = plan.cases
     problem, values = frozen(plan)
@@ -233,31 +232,18 @@ def rank_inputs(
             sizes = {name: np.where(code > 0, np.nan, row) for name, row in sizes.items()}
     rank = sorted(range(len(inputs)), key=lambda k: -_size(elasticity[inputs[k]]))
     names = [inputs[k] for k in rank]
-
-    def row(numbers: Sequence[float], meaning: str, attrs: Mapping[str, Any]) -> tuple[Any, ...]:
-        return "input", np.array(numbers, float), {**attrs, "long_name": meaning}
-
     why = meanings(attributes(plan, REASON), np.atleast_1d(reason))[0] if reason else ""
-    step = f"{STEP * 100:g} %, or the nearest valid whole number"
-    outcomes: dict[str, Any] = {}
-    for name, (base, *moved) in sizes.items():
-        about = attributes(plan, name)
-        unit = {"units": about["units"]}
-        ends = [moved[2 * k] for k in rank], [moved[2 * k + 1] for k in rank]
-        outcomes[name] = (), base, about
-        outcomes[f"{name}_below"] = row(ends[0], f"{name} at -{step}", unit)
-        outcomes[f"{name}_above"] = row(ends[1], f"{name} at +{step}", unit)
     return xarray.Dataset(
         {
-            "elasticity": row(
+            "elasticity": _row(
                 [elasticity[n] for n in names],
                 f"relative change of {of} over that of the input",
                 {"units": "1"},
             ),
-            "value": row([values[n] for n in names], "value of the input", {}),
-            "value_below": row([sides[n][0] for n in names], "smaller value of the input", {}),
-            "value_above": row([sides[n][1] for n in names], "larger value of the input", {}),
-            **outcomes,
+            "value": _row([values[n] for n in names], "value of the input", {}),
+            "value_below": _row([sides[n][0] for n in names], "smaller value of the input", {}),
+            "value_above": _row([sides[n][1] for n in names], "larger value of the input", {}),
+            **_outcomes(plan, sizes, rank),
         },
         {
             "input": names,
@@ -276,6 +262,31 @@ def rank_inputs(
             "fleetcube_near_memory_limit": int(near),
         },
     )
+
+
+def _priced(point: Evaluation, output: str) -> list[str]:
+    """The job's cost, if it is known and not the output itself."""
+    spec: Any = point.spec
+    known = output != MONEY and is_known(spec["scenario"], spec["axes"], [MONEY])
+    return [MONEY] if known else []
+
+
+def _row(numbers: Sequence[float], meaning: str, attrs: Mapping[str, Any]) -> tuple[Any, ...]:
+    return "input", np.array(numbers, float), {**attrs, "long_name": meaning}
+
+
+def _outcomes(plan: Plan, sizes: Mapping[str, Array], rank: Sequence[int]) -> dict[str, Any]:
+    """Outputs at the point, and with each input below and above its value there."""
+    step = f"{STEP * 100:g} %, or the nearest valid whole number"
+    outcomes: dict[str, Any] = {}
+    for name, (base, *moved) in sizes.items():
+        about = attributes(plan, name)
+        unit = {"units": about["units"]}
+        ends = [moved[2 * k] for k in rank], [moved[2 * k + 1] for k in rank]
+        outcomes[name] = (), base, about
+        outcomes[f"{name}_below"] = _row(ends[0], f"{name} at -{step}", unit)
+        outcomes[f"{name}_above"] = _row(ends[1], f"{name} at +{step}", unit)
+    return outcomes
 
 
 def _size(elasticity: float) -> float:

@@ -80,74 +80,97 @@ def wall(
     limits = conditions_of(scenario, where)
     price = None if day_price is None else _positive(_COST, day_price)
     sizes, step, last = _sizes(scenario, axes, between)
-    outputs = [
-        *_NEEDED,
-        *([] if phased else [_TOKENS]),
-        *(n for each in limits for n in each.outputs),
-    ]
-    priced = price is not None or is_known(scenario, {**axes, SIZE: [MOST]}, [_COST])
-    near = [NEAR] if not phased and is_known(scenario, {**axes, SIZE: [MOST]}, [NEAR]) else []
-    outputs = list(dict.fromkeys([*outputs, *([_COST] if priced else []), *near]))
-    engine = settings.engine
+    outputs = _outputs(scenario, axes, limits, price is not None)
     open_ = Evaluation(scenario, {**axes, CLUSTER: _axis(sizes, None)}, [TIME])
     best_at = _planned(open_, search)
     scenario = {HEADROOM: True, **scenario} if best_at else scenario  # as the search does
     able = np.empty(0) if best_at else _able(scenario, axes, sizes[0], step, last, settings)
-    found = _scan(scenario, axes, sizes, outputs, engine, None, best_at)
+    found = _scan(scenario, axes, sizes, outputs, settings.engine, None, best_at)
     runs = _runs(found, settings)
     if between is None and able.size and not runs.any():  # no doubling of one replica runs
         sizes = able[0] * 2.0 ** np.arange(math.floor(math.log2(MOST / able[0])) + 1)
-        found = _scan(scenario, axes, sizes, outputs, engine)
+        found = _scan(scenario, axes, sizes, outputs, settings.engine)
         runs = _runs(found, settings)
     if between is None and runs.any():
         sizes = sizes[runs.argmax() :]
         found = found.isel({SIZE: slice(int(runs.argmax()), None)})
     if batch is not None:
         best_at = _planned(open_.replace(axes={**axes, CLUSTER: _axis(sizes, batch)}), search)
-        found = _scan(scenario, axes, sizes, outputs, engine, batch, best_at)
+        found = _scan(scenario, axes, sizes, outputs, settings.engine, batch, best_at)
     runs = _runs(found, settings)
-    if not runs.any():
-        raise InputError(
-            f"none of {SIZE} = {sizes[0]:,.0f} to {sizes[-1]:,.0f}, each twice the one before, can "
-            f"be run ({_reason(found, 0)} at the first, {_reason(found, -1)} at the last); change "
-            "the layout, the batch or the range"
-        )
+    _check_runs(found, runs)
     times = np.where(runs, found[TIME].values, np.nan)
-    least = int(np.nanargmin(times))
     kept = runs & _kept(found, limits)
-    best = int(np.where(kept, times, np.inf).argmin())
-    at_best = {**scenario, **best_at[float(sizes[best])][1]} if best_at else scenario
+    least, best = int(np.nanargmin(times)), int(np.where(kept, times, np.inf).argmin())
+    at_best = {**scenario, **(best_at[float(sizes[best])][1] if best_at else {})}
     if best_at and batch is None:
         start, step, last = _sizes(at_best, axes, between)
         able = _able(at_best, axes, start[0], step, last, settings)
-    if batch is None and able.size <= TRIED:
-        tried = able
-    else:
+    tried = able
+    if batch is not None or able.size > TRIED:
         if not kept.any():
             raise InputError(_nearest_size(found, runs, limits))
-        near = able[(able >= sizes[best] / 2) & (able <= 2 * sizes[best])]
-        tried = np.union1d(near[:: math.ceil(near.size / TRIED) or 1], sizes[best])
+        tried = _sizes_near(able, sizes[best])
     if between is None:  # one more size shows that the job gets slower, or why it cannot run
         found, times = found.isel({SIZE: slice(0, least + 2)}), times[: least + 2]
         # Drop remarks about sizes that are not shown
         few = found[SIZE].values
-        found.attrs = _scan(scenario, axes, few, outputs, engine, batch, best_at).attrs
+        found.attrs = _scan(scenario, axes, few, outputs, settings.engine, batch, best_at).attrs
     found = _doubled(found, times)
     if batch is None and not phased:
         found = found.assign(_gain_ends(found, scenario, axes, best_at))
     found = found.set_coords(NEAR) if NEAR in found else found
     if batch is None:
         found = _fastest(found, at_best, axes, tried, settings, limits)
-    ends = _ended(found, limits, price) | _lost(found)  # slowing limits before ending ones
-    names = [*LOST, "layout", *(each.of for each in limits), *(["price"] if price else [])]
-    bound = [ends.get(name, (np.nan, "")) for name in names]
-    found = found.assign_coords(limit=names).assign(
-        binds_from=("limit", [at for at, _ in bound], {"units": "1"}),
-        why=("limit", [why for _, why in bound]),
-    )
+    found = _with_limits(found, limits, price)
     if batch is None:
         return found
     return found.assign(fastest_gpus=sizes[best], fastest_time=((), times[best], {"units": "s"}))
+
+
+def _outputs(
+    scenario: Mapping[str, Any],
+    axes: Mapping[str, Any],
+    conditions: Sequence[Target],
+    priced: bool,
+) -> list[str]:
+    """Outputs along the sizes."""
+    one_size, phased = {**axes, SIZE: [MOST]}, phases.names(scenario)
+    priced = priced or is_known(scenario, one_size, [_COST])
+    near = not phased and is_known(scenario, one_size, [NEAR])
+    names = [*_NEEDED, *([] if phased else [_TOKENS])]
+    names += [name for each in conditions for name in each.outputs]
+    names += [*([_COST] if priced else []), *([NEAR] if near else [])]
+    return list(dict.fromkeys(names))
+
+
+def _check_runs(curve: "xarray.Dataset", runs: Array) -> None:
+    if not runs.any():
+        sizes = curve[SIZE].values
+        raise InputError(
+            f"none of {SIZE} = {sizes[0]:,.0f} to {sizes[-1]:,.0f}, each twice the one before, can "
+            f"be run ({_reason(curve, 0)} at the first, {_reason(curve, -1)} at the last); change "
+            "the layout, the batch or the range"
+        )
+
+
+def _sizes_near(able: Array, best: float) -> Array:
+    """Sizes that can run between half and twice the best one, thinned out."""
+    near = able[(able >= best / 2) & (able <= 2 * best)]
+    return np.union1d(near[:: math.ceil(near.size / TRIED) or 1], best)
+
+
+def _with_limits(
+    curve: "xarray.Dataset", conditions: Sequence[Target], price: float | None
+) -> "xarray.Dataset":
+    """Add the size from which each limit binds, and why."""
+    ends = _ended(curve, conditions, price) | _lost(curve)  # slowing limits before ending ones
+    names = [*LOST, "layout", *(each.of for each in conditions), *(["price"] if price else [])]
+    bound = [ends.get(name, (np.nan, "")) for name in names]
+    return curve.assign_coords(limit=names).assign(
+        binds_from=("limit", [size for size, _ in bound], {"units": "1"}),
+        why=("limit", [why for _, why in bound]),
+    )
 
 
 def _one_point(spec: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -160,12 +160,7 @@ def fit_steps(
     rows do not determine the inputs, or are too few.
     """
     _check_fit(fit, table)
-    label = scenario.get("calibration", NONE)
-    if "jobs" in record("calibration", label).values:
-        raise InputError(
-            f"calibration = {str(label)!r} has factors of jobs, which the fit would not pass on; "
-            "leave it out of the spec"
-        )
+    _check_calibration(scenario.get("calibration", NONE))
     try:
         model = _Model(table, scenario, fit, of, most)
     except InputError as error:
@@ -212,6 +207,14 @@ def fit_steps(
         if of == STEP or follows_the_step(model, table, scenario, fit)
         else None,
     )
+
+
+def _check_calibration(label: Any) -> None:
+    if "jobs" in record("calibration", label).values:
+        raise InputError(
+            f"calibration = {str(label)!r} has factors of jobs, which the fit would not pass on; "
+            "leave it out of the spec"
+        )
 
 
 def _error_factor(residuals: Array, jacobian: Array, covariance: Array) -> float:

@@ -74,15 +74,14 @@ def update_steps(table: Table, scenario: Mapping[str, Any], of: str = STEP) -> U
     differ in software, GPU, precision or kind of layers."""
     try:
         check_rows(table)
-        cell = _cell(table, scenario)
-        network = network_of(scenario)
+        cell, network = _cell(table, scenario), network_of(scenario)
         jobs, job_of = _jobs(table, scenario)
     except InputError as error:
         raise with_notes(error, table) from None
     posterior = pooled.posterior()
     means, root = posterior.at(cell)
-    taken = {*scenario, *table.inputs, *network}
-    settings = [one for one in posterior.settings(cell) if one.input not in taken]
+    stated = {*scenario, *table.inputs, *network}
+    settings = [one for one in posterior.settings(cell) if one.input not in stated]
     kernels = record("calibration", scenario.get("calibration", AUTO)).kernels
     kernels = {one.input: kernels[one.input] for one in settings if one.input in kernels}
     settings = at_rates(settings, kernels)
@@ -95,23 +94,14 @@ def update_steps(table: Table, scenario: Mapping[str, Any], of: str = STEP) -> U
     before = steps.evaluate(start)[0]
     x, spread, noise = most_likely(steps.evaluate, start, root[places], expected, job_spread)
     residuals, slopes = steps.evaluate(x)
-    fit = [one.input for one in settings]
-    count = len(fit)
-    of_noise = half_of_noise(residuals, slopes @ spread, expected)
-
-    def error_factor(job: int | None = None) -> float:
-        """That of a new step of a job, or of another one, by the derivatives at the rows."""
-        of_new = np.zeros_like(slopes)
-        of_new[:, :count] = steps.sign * slopes[:, :count]
-        if job is not None:
-            of_new[:, count + job] = 1.0
-        variance = np.square(of_new @ spread).sum(axis=1).mean()
-        variance += job_spread**2 if job is None else 0.0
-        deviation = pooled.NORMAL * math.sqrt(variance)
-        return math.exp(math.hypot(deviation, of_noise))
-
+    fit, count = [one.input for one in settings], len(settings)
+    noise_width = half_of_noise(residuals, slopes @ spread, expected)
+    by_inputs = np.zeros_like(slopes)
+    by_inputs[:, :count] = steps.sign * slopes[:, :count]
     auto_width = posterior.width(cell, root, job_spread, expected)
-    own = [error_factor(k) for k in range(len(jobs))]
+    job_errors = [
+        _error_factor(by_inputs, spread, noise_width, count + k) for k in range(len(jobs))
+    ]
     factor = np.exp(x[count:])
     moved = np.linalg.norm(spread[:count], axis=1) / np.linalg.norm(root[places], axis=1)
     fitted = steps.model.measured * np.exp(residuals)
@@ -123,24 +113,35 @@ def update_steps(table: Table, scenario: Mapping[str, Any], of: str = STEP) -> U
         notes=(
             *table.notes,
             *_unexpected(before, auto_width * posterior.factor(cell)),
-            *_odd(residuals, steps.model.lines, math.log(max(own))),
+            *_odd(residuals, steps.model.lines, math.log(max(job_errors))),
         ),
         of=of,
         measured=steps.model.measured,
         fitted=fitted,
         lines=steps.model.lines,
         idle=tuple(n for n, column in zip(fit, slopes.T, strict=False) if not column.any()),
-        error_factor=error_factor(),
+        error_factor=_error_factor(by_inputs, spread, noise_width, None, job_spread),
         cell=cell,
         choices=choices,
         carried={name: value for name, value in network.items() if name not in fit},
         published=tuple(name for name, share in zip(fit, moved, strict=True) if share > MOVED),
-        jobs=tuple(map(Job, jobs, factor.tolist(), own)),
+        jobs=tuple(map(Job, jobs, factor.tolist(), job_errors)),
         by_values=steps.model.predict(inputs_at(settings, x[:count])[0]),
         noise=noise,
         digest=posterior.digest,
         kernels=kernels,
     )
+
+
+def _error_factor(
+    slopes: Array, spread: Array, noise_width: float, job: int | None, job_spread: float = 0.0
+) -> float:
+    """That of a new step of a job, by its column, or of another one, by derivatives at the rows."""
+    slopes = slopes.copy()
+    if job is not None:
+        slopes[:, job] = 1.0
+    variance = np.square(slopes @ spread).sum(axis=1).mean() + job_spread**2
+    return math.exp(math.hypot(pooled.NORMAL * math.sqrt(variance), noise_width))
 
 
 def inputs_at(settings: Sequence[pooled.Setting], x: Array) -> tuple[Array, Array]:

@@ -162,7 +162,7 @@ class Solver:
         problem = without(problem, unknown)
         axis = Axis(unknown, self.grid, numbers={unknown: self.grid})
         scan = Plan(replace(problem, axes=(*problem.axes, axis)), target.outputs, engine)
-        needed = {dim for of in target.outputs for dim in scan.dims[of]}
+        needed = {dim for name in target.outputs for dim in scan.dims[name]}
         if unknown not in needed:
             raise InputError(f"{target} does not depend on {unknown}; solve for another input")
         also = also_judged(problem, scan)
@@ -173,12 +173,11 @@ class Solver:
         self.unjudged = apart and not laid
         if runs:  # what a target does not depend on may decide whether a job can run
             judged = Plan(scan.problem, [*target.outputs, *also], engine)
-            known = [n for n in (REASON, *also) if n in judged.outputs]
-            needed |= {dim for name in known for dim in judged.dims[name]}
+            reasons = [n for n in (REASON, *also) if n in judged.outputs]
+            needed |= {dim for name in reasons for dim in judged.dims[name]}
         # Axes that matter to neither would only multiply the searches
-        problem = replace(
-            problem, axes=tuple(a for a in problem.axes if a.name in needed or _sets(a))
-        )
+        axes = tuple(a for a in problem.axes if a.name in needed or _sets(a))
+        problem = replace(problem, axes=axes)
         problem, self.extrapolation = extrapolation_error(problem, scan, [unknown], target.outputs)
         scanned = replace(problem, axes=(*problem.axes, axis))
         if self.extrapolation:
@@ -186,11 +185,8 @@ class Solver:
                 scanned, tables={**problem.tables, **self.extrapolation.along(scanned.axes)}
             )
         self.scan = Plan(scanned, target.outputs, engine)
-        self.slopes = {
-            of: name_of("d", of, unknown)
-            for of in target.outputs
-            if derivative(problem.graph, of) is None
-        }
+        underived = [n for n in target.outputs if derivative(problem.graph, n) is None]
+        self.slopes = {name: name_of("d", name, unknown) for name in underived}
         steps = STEPS[unknown][1] if unknown in STEPS else None
         self.steps = steps if steps in scan.cases[0].formulas else None
         outputs = [*target.outputs, *self.slopes.values()]
