@@ -97,8 +97,7 @@ def wall(
     if batch is not None:
         best_at = _planned(open_.replace(axes={**axes, CLUSTER: _axis(sizes, batch)}), search)
         found = _scan(scenario, axes, sizes, outputs, settings.engine, batch, best_at)
-    runs = _runs(found, settings)
-    _check_runs(found, runs)
+    runs = _checked_runs(found, settings)
     times = np.where(runs, found[TIME].values, np.nan)
     kept = runs & _kept(found, limits)
     least, best = int(np.nanargmin(times)), int(np.where(kept, times, np.inf).argmin())
@@ -144,7 +143,9 @@ def _outputs(
     return list(dict.fromkeys(names))
 
 
-def _check_runs(curve: "xarray.Dataset", runs: Array) -> None:
+def _checked_runs(curve: "xarray.Dataset", settings: Settings) -> Array:
+    """Which sizes run. Raises InputError if none does."""
+    runs = _runs(curve, settings)
     if not runs.any():
         sizes = curve[SIZE].values
         raise InputError(
@@ -152,6 +153,7 @@ def _check_runs(curve: "xarray.Dataset", runs: Array) -> None:
             f"be run ({_reason(curve, 0)} at the first, {_reason(curve, -1)} at the last); change "
             "the layout, the batch or the range"
         )
+    return runs
 
 
 def _sizes_near(able: Array, best: float) -> Array:
