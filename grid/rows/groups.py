@@ -155,13 +155,13 @@ class _Kind:
 def _members(
     kinds: Collection[_Kind], combination: Array | None, count: int, rows: int
 ) -> Iterator[Class]:
-    within, of = np.zeros(count, np.int64), np.zeros(count, np.int16)
+    within, class_of = np.zeros(count, np.int64), np.zeros(count, np.int16)
     for number, kind in enumerate(kinds):
         within[kind.members] = np.arange(len(kind.members))
-        of[kind.members] = number
+        class_of[kind.members] = number
     parts: list[Array | slice] = [slice(0, rows)]
     if len(kinds) > 1 and combination is not None:
-        owner = of[combination]
+        owner = class_of[combination]
         order = np.argsort(owner, kind="stable")
         parts = list(np.split(order, np.cumsum(np.bincount(owner))[:-1]))
     for kind, cut in zip(kinds, parts, strict=True):
@@ -173,8 +173,8 @@ def _members(
         }
         local = None if combination is None else within[combination[cut]]
         size = rows if isinstance(cut, slice) else len(cut)
-        said = frozenset(kind.fitted), tuple(kind.remarks), kind.notes
-        yield Class(kind.options, given, local, cut, size, kind.found, *said)
+        labels = frozenset(kind.fitted), tuple(kind.remarks), kind.notes
+        yield Class(kind.options, given, local, cut, size, kind.found, *labels)
 
 
 def _combined(parts: Iterable[tuple[Array, int]], rows: int) -> tuple[Array | None, list[int]]:
@@ -187,13 +187,13 @@ def _combined(parts: Iterable[tuple[Array, int]], rows: int) -> tuple[Array | No
         if whole is None:
             whole = np.zeros(rows, np.int64)
         if size * (count + 1) >= 2**62:
-            whole, found = pandas.factorize(whole)
-            size = len(found)
+            whole, distinct = pandas.factorize(whole)
+            size = len(distinct)
         whole = whole * (count + 1) + codes + 1
         size *= count + 1
     if whole is None:
         return None, [0] if rows else []
-    numbers, found = pandas.factorize(whole)  # in order of appearance
-    some = np.empty(len(found), np.int64)
+    numbers, distinct = pandas.factorize(whole)  # in order of appearance
+    some = np.empty(len(distinct), np.int64)
     some[numbers] = np.arange(rows)
-    return (None if len(found) == 1 else numbers), some.tolist()
+    return (None if len(distinct) == 1 else numbers), some.tolist()

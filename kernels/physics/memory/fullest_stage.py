@@ -294,8 +294,8 @@ def shared_state_bytes(
     Returns: [B] bytes of one parameter
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5
     """
-    held = parameter_copies * held_state_bytes / tensor_parallel
-    return held + parameter_copies * sharded_state_bytes / (tensor_parallel * gradient_ranks)
+    state = parameter_copies * held_state_bytes / tensor_parallel
+    return state + parameter_copies * sharded_state_bytes / (tensor_parallel * gradient_ranks)
 
 
 def routed_state_bytes(
@@ -314,6 +314,6 @@ def routed_state_bytes(
     Returns: [B] bytes of one parameter
     Source: Rajbhandari et al. 2022 (DeepSpeed-MoE), arXiv:2201.05596, section 5.1
     """
-    held = parameter_copies * held_state_bytes / tensor_parallel
-    held = held / expert_parallel * (tensor_parallel / expert_tensor_parallel)
-    return held + parameter_copies * sharded_state_bytes / (tensor_parallel * gradient_ranks)
+    state = parameter_copies * held_state_bytes / tensor_parallel
+    state = state / expert_parallel * (tensor_parallel / expert_tensor_parallel)
+    return state + parameter_copies * sharded_state_bytes / (tensor_parallel * gradient_ranks)

@@ -130,19 +130,21 @@ def best_layouts(
         if axis.size > 1 and (axis.records or "sequence_length" in axis.inputs)
     }
     plain = {name: axis for name, axis in axes.items() if name not in labelled}
-    own = {name: spec["axes"][name] for name in plain}
+    plain_axes = {name: spec["axes"][name] for name in plain}
     parts = [
-        sweep.replace(scenario={**spec["scenario"], **_axis_values(labelled, place)}, axes=own)
+        sweep.replace(
+            scenario={**spec["scenario"], **_axis_values(labelled, place)}, axes=plain_axes
+        )
         for place in itertools.product(*(range(axis.size) for axis in labelled.values()))
     ]
     rows = [candidates(part, of, search, alone=not labelled) for part in parts]
     names = [*dict.fromkeys(name for tried in rows for name in tried)]
-    found = []
+    answers = []
     for part, tried in zip(parts, rows, strict=True):
         best, reasons, limits = _tried(part, of, sign, plain, tried, conditions, k, settings)
         one = _answers(part, of, also, conditions, plain, tried, names, best, reasons)
-        found.append(one.assign(limits))
-    whole = _together(found, labelled, sweep, of) if labelled else found[0]
+        answers.append(one.assign(limits))
+    whole = _together(answers, labelled, sweep, of) if labelled else answers[0]
     whole.attrs[ASSUMED] = assumed(sweep, of, OPEN)
     return _with_front(whole) if points > 1 else whole
 
@@ -167,15 +169,15 @@ def _together(
     return parts[0].assign_coords(own).transpose(*axes, ...).assign_attrs(attrs)
 
 
-def _with_front(found: "xarray.Dataset") -> "xarray.Dataset":
+def _with_front(layouts: "xarray.Dataset") -> "xarray.Dataset":
     """Mark answers that no other beats in job time and cost: GPU hours, where no price is known."""
-    rank, reason = found.isel({RANK: 0}), found[REASON]
-    names = [ALWAYS[0], MONEY if MONEY in found else "gpu_hours"]
+    rank, reason = layouts.isel({RANK: 0}), layouts[REASON]
+    names = [ALWAYS[0], MONEY if MONEY in layouts else "gpu_hours"]
     pairs = np.stack([np.ravel(rank.get(name, reason * np.nan)) for name in names], axis=1)
-    beaten = [((pairs <= own).all(axis=1) & (pairs < own).any(axis=1)).any() for own in pairs]
+    beaten = [((pairs <= pair).all(axis=1) & (pairs < pair).any(axis=1)).any() for pair in pairs]
     front = (np.isfinite(pairs).all(axis=1) & ~np.array(beaten)).reshape(reason.shape)
     about = {"units": "1", "long_name": f"no other has less {' and '.join(names)}"}
-    return found.assign({FRONT: (reason.dims, front, about)})
+    return layouts.assign({FRONT: (reason.dims, front, about)})
 
 
 def by_phase(
@@ -311,8 +313,8 @@ class _Known:
 
     def most(self, name: str, unknown: float = 1.0) -> float:
         """The largest value at any point."""
-        found = [float(np.nanmax(row)) for row in self._rows(name) if not np.isnan(row).all()]
-        return max(found, default=unknown)
+        largest = [float(np.nanmax(row)) for row in self._rows(name) if not np.isnan(row).all()]
+        return max(largest, default=unknown)
 
     def divides(self, name: str, divisor: float) -> bool:
         """Whether any value is a multiple of `divisor`, or none is known."""
@@ -366,8 +368,8 @@ def _powers(most: float) -> list[float]:
     return [2.0**k for k in range(math.floor(math.log2(max(1.0, most))) + 1)]
 
 
-def _divisors(of: float, most: float) -> list[float]:
-    return [float(k) for k in range(1, int(min(of, most)) + 1) if of % k == 0]
+def _divisors(number: float, most: float) -> list[float]:
+    return [float(k) for k in range(1, int(min(number, most)) + 1) if number % k == 0]
 
 
 def fewest_tokens(layout: Mapping[str, Any]) -> float:
@@ -478,16 +480,16 @@ def _code(attrs: Mapping[str, Any], meaning: str) -> Any:
 
 def _distinct(row: Array, top: int) -> Array:
     """Indices of the smallest distinct numbers, the first of equal ones; -1 for none."""
-    found = np.full(top, -1, np.int64)
+    indices = np.full(top, -1, np.int64)
     left = np.where(np.isnan(row), np.inf, row)
     for k in range(top):
         least = left.min()
         if not math.isfinite(least):
             break
         same = left <= least + SAME * abs(least)
-        found[k] = same.argmax()
+        indices[k] = same.argmax()
         left = np.where(same, np.inf, left)
-    return found
+    return indices
 
 
 def _answers(
@@ -601,18 +603,18 @@ def _axis_values(axes: Mapping[str, Axis], place: Sequence[int]) -> dict[str, An
     return axis_values
 
 
-def searched(found: "xarray.Dataset") -> str:
+def searched(layouts: "xarray.Dataset") -> str:
     """How many layouts were tried, and how many can run."""
-    feasible = found["feasible_layouts"]
+    feasible = layouts["feasible_layouts"]
     ends = dict.fromkeys(f"{end.item():,}" for end in (feasible.min(), feasible.max()))
     most, each = ("up to ", " at each point") if feasible.ndim else ("", "")
-    tried = f"{most}{found.attrs['fleetcube_tried']:,} layouts{each}"
+    tried = f"{most}{layouts.attrs['fleetcube_tried']:,} layouts{each}"
     return f"tried {tried}; {' to '.join(ends)} can run"
 
 
-def check_finite(found: "xarray.Dataset", of: str) -> None:
+def check_finite(layouts: "xarray.Dataset", of: str) -> None:
     """Refuse a goal without a best: infinite in each layout that can run."""
-    if (count := int(found["feasible_layouts"].sum())) and not found[of].notnull().any():
+    if (count := int(layouts["feasible_layouts"].sum())) and not layouts[of].notnull().any():
         raise InputError(
             f"{of} is infinite in all {count:,} layouts that can run, as where failures leave no "
             "time for work (see goodput); change the scenario, or seek what is finite: step_time"
@@ -635,9 +637,9 @@ def _outputs(sweep: Evaluation, of: str) -> list[str]:
     return list(dict.fromkeys([of, *ALWAYS, *more]))
 
 
-def inputs_of(found: "xarray.Dataset") -> dict[str, Any]:
+def inputs_of(layouts: "xarray.Dataset") -> dict[str, Any]:
     """What was searched, at one answer, as a scenario writes it."""
-    return {n: _value(n, found[n].item()) for n in found.attrs["fleetcube_open"].split()}
+    return {n: _value(n, layouts[n].item()) for n in layouts.attrs["fleetcube_open"].split()}
 
 
 def in_command(value: Any) -> str:
@@ -645,11 +647,11 @@ def in_command(value: Any) -> str:
     return f"{value:.0f}" if isinstance(value, float) and value.is_integer() else label(value)
 
 
-def _value(name: str, told: Any) -> Any:
+def _value(name: str, stated: Any) -> Any:
     """A value of an open input as a spec writes it."""
     if not values.is_option(PHYSICS, name):
-        return float(told)
-    return patterns.choice(name, told)
+        return float(stated)
+    return patterns.choice(name, stated)
 
 
 def levers(
@@ -691,9 +693,9 @@ def is_lever(graph: Graph, name: str) -> bool:
     return plain == _GPUS or (kind_of(graph, plain) in _LEVERS and not is_built(graph, plain))
 
 
-def _change(own: "xarray.Dataset", name: str, end: str) -> str:
-    change = own[f"{name}_{end}"].item() - own[name].item()
-    factor, unit = scale(str(own[name].attrs["units"]), [change], name)
+def _change(lever: "xarray.Dataset", name: str, end: str) -> str:
+    change = lever[f"{name}_{end}"].item() - lever[name].item()
+    factor, unit = scale(str(lever[name].attrs["units"]), [change], name)
     return f"{name} {'+' * (change > 0)}{numbers([change / factor])[0]} {unit}".rstrip()
 
 

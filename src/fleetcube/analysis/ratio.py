@@ -88,7 +88,7 @@ def between(
     if first.source != AUTO:
         roots = [_root(first.source)] * 2
     same = (first.step[region] == second.step) & (first.job == second.job)  # one step, one noise
-    found = {}
+    ratios = {}
     for name in first.values:
         values = first.values[name][region], second.values[name]
         factors = first.by_factor[name][region], second.by_factor[name]
@@ -100,17 +100,17 @@ def between(
         noise = np.hypot(factors[0] * first.noise, factors[1] * second.noise)
         noise = np.where(same, abs(np.subtract(*factors)) * first.noise, noise) / math.sqrt(2)
         half = np.hypot(pooled.NORMAL * deviation, pooled.STUDENTS * noise)
-        known = ((half > 0) | same) & (half < _MOST)
+        usable = ((half > 0) | same) & (half < _MOST)
         for value, factor in zip(values, factors, strict=True):
             # without a factor, it is not of a training step: the posterior knows nothing of it
-            known &= (value > 0) & (value < math.inf) & (factor != 0)
-        if known.any():
-            half = np.where(known, half, math.nan)
-            ratio = np.where(known, values[1], math.nan) / np.where(known, values[0], 1.0)
+            usable &= (value > 0) & (value < math.inf) & (factor != 0)
+        if usable.any():
+            half = np.where(usable, half, math.nan)
+            ratio = np.where(usable, values[1], math.nan) / np.where(usable, values[0], 1.0)
             with np.errstate(divide="ignore", invalid="ignore"):  # no width is certainty
                 below = _ERFC(np.log(ratio) * pooled.NORMAL / half / math.sqrt(2)) / 2
-            found[name] = Ratio(ratio * np.exp(-half), ratio * np.exp(half), below)
-    return found
+            ratios[name] = Ratio(ratio * np.exp(-half), ratio * np.exp(half), below)
+    return ratios
 
 
 def base_of(sweep: Evaluation, relative_to: Any) -> dict[str, int]:
@@ -222,13 +222,13 @@ def _side(
     given = {_FACTOR: factor, **scenario}
     plan = Evaluation(given, axes, names)._plan("numpy")
     felt = {name: reached(plan, [name]) for name in names}
-    known = {
+    derivatives = {
         (name, wrt): name_of("d", name, wrt)
         for name in names
         if felt[name].isdisjoint(RATIOS_OF_PARTS)
         for wrt in felt[name].intersection(inputs)
     }
-    sweep = Evaluation(given, axes, [*dict.fromkeys([*names, _STEP, *known.values()])])
+    sweep = Evaluation(given, axes, [*dict.fromkeys([*names, _STEP, *derivatives.values()])])
     cube = sweep.evaluate(settings=Settings("numpy"))
     sizes = {axis.name: axis.size for axis in axes.values()}
 
@@ -236,8 +236,10 @@ def _side(
         return np.asarray(array.variable.set_dims(sizes).values)
 
     def slope(name: str, wrt: str) -> Any:
-        own = known.get((name, wrt))
-        return over_axes(cube[own] / cube[name]) if own else np.zeros((*sizes.values(),))
+        derivative = derivatives.get((name, wrt))
+        return (
+            over_axes(cube[derivative] / cube[name]) if derivative else np.zeros((*sizes.values(),))
+        )
 
     slopes = {}
     for name in names:

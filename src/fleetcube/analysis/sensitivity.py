@@ -51,8 +51,8 @@ def cut(sweep: Kind, at: Mapping[str, Any], free: Sequence[str] = ()) -> tuple[K
     spec: Any = sweep.spec
     for name in free:
         if name not in spec["axes"]:
-            known = ", ".join(spec["axes"]) or "none"
-            raise InputError(f"{name!r} is not an axis; choose from {known}")
+            axis_names = ", ".join(spec["axes"]) or "none"
+            raise InputError(f"{name!r} is not an axis; choose from {axis_names}")
     wanted = {n: without_unit(sweep.graph, n, value) for n, value in at.items() if n not in free}
     narrowed, _ = narrow(spec, [f"{name}={value}" for name, value in wanted.items()])
     axes = make_axes(sweep.graph, narrowed["axes"])
@@ -81,8 +81,8 @@ def check_levers(plan: Plan, of: Any, wrt: str | Sequence[str] | None) -> list[s
     if wrt is not None:
         return list(dict.fromkeys(check_inputs(plan, wrt)))
     reaching = reached(plan, [of])
-    known = [name for name, row in plan.graph.inputs.items() if row.kind != "option"]
-    felt = [name for name in known if name in reaching] + of_phases(plan, reaching)
+    input_names = [name for name, row in plan.graph.inputs.items() if row.kind != "option"]
+    felt = [name for name in input_names if name in reaching] + of_phases(plan, reaching)
     return felt + [n for n in plan.graph.quantities if n in reaching & given - {of}]
 
 
@@ -133,17 +133,17 @@ def among(
                 f"{nearest(name, [*inputs, *by_kind])}"
             )
     if wanted is None:
-        kept = [name for name in inputs if _may_change(plan, name)] or [*inputs]
+        candidates = [name for name in inputs if _may_change(plan, name)] or [*inputs]
     else:
         chosen = (
             {*plain.values()} if ALL in wanted else set().union(*(by_kind[kind] for kind in wanted))
         )
-        kept = [name for name in inputs if plain[name] in chosen]
-        if not kept:
+        candidates = [name for name in inputs if plain[name] in chosen]
+        if not candidates:
             raise InputError(f"no input of the kinds {', '.join(wanted)} matters here; name others")
-    gone = set().union(*(by_kind.get(name, ()) for name in without))
-    left = [name for name in kept if name not in without and plain[name] not in gone]
-    if kept and not left:
+    excluded = set().union(*(by_kind.get(name, ()) for name in without))
+    left = [name for name in candidates if name not in without and plain[name] not in excluded]
+    if candidates and not left:
         raise InputError("--without leaves no input; name fewer")
     return left
 
@@ -152,10 +152,10 @@ def _may_change(plan: Plan, name: str) -> bool:
     """Whether a person may choose an input or buy it: the cluster, its operation, the job."""
     kind = kind_of(plan.graph, name)
     if kind == GIVEN:
-        said = {own for axis in plan.axes for own in axis.inputs}
+        axis_inputs = {input_name for axis in plan.axes for input_name in axis.inputs}
         if plan.problem.phases:
-            said |= {*plan.problem.phases.inputs}
-        return without_phase(name) in plan.problem.stated | said | {*DECIDING}
+            axis_inputs |= {*plan.problem.phases.inputs}
+        return without_phase(name) in plan.problem.stated | axis_inputs | {*DECIDING}
     return kind != AS_IT_IS and not is_built(plan.graph, name)
 
 
@@ -176,7 +176,9 @@ def frozen(plan: Plan) -> tuple[Problem, dict[str, float]]:
     phases = plan.problem.phases
     if phases:  # one phase may imply an option that others do not
         rows = [dict(phase.options) for phase in choice.phases]
-        differ = [n for n, own in choice.options.items() if any(row[n] != own for row in rows)]
+        differ = [
+            n for n, chosen in choice.options.items() if any(row[n] != chosen for row in rows)
+        ]
         options = {name: tuple(row[name] for row in rows) for name in differ}
         phases = replace(phases, options={**phases.options, **options})
     fixed = dict(choice.options)
@@ -304,9 +306,9 @@ def _sides(plan: Plan, name: str, value: float) -> tuple[float, float]:
         return max(value * (1 - STEP), low), min(value * (1 + STEP), high)
     ends = []
     for side in ("below", "above"):
-        known = f"{name}_{side}" in case.formulas
-        known = known and np.isfinite(value)  # of all layers there are none more
-        step = plan.table(case, f"{name}_{side}").item() - value if known else 0.0
+        has_step = f"{name}_{side}" in case.formulas
+        has_step = has_step and np.isfinite(value)  # of all layers there are none more
+        step = plan.table(case, f"{name}_{side}").item() - value if has_step else 0.0
         times = round(STEP * value / abs(step)) if step else 1
         ends.append(value + max(1, times) * step)
     return ends[0], ends[1]

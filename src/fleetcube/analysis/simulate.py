@@ -263,9 +263,11 @@ def simulate_spec(
     several = points["drive_every"].reshape(*shape, parts).any(axis=-1)
     for k, name in enumerate(monte_carlo.DETAILS):
         if name in further:
-            held = several if name in OF_TIERS else np.True_
-            for at, of in enumerate((name, f"{name}_error"), len(monte_carlo.STATISTICS) + 2 * k):
-                statistics[of] = np.where(held, rows[:, at].reshape(shape), np.nan)
+            simulated = several if name in OF_TIERS else np.True_
+            for column, statistic in enumerate(
+                (name, f"{name}_error"), len(monte_carlo.STATISTICS) + 2 * k
+            ):
+                statistics[statistic] = np.where(simulated, rows[:, column].reshape(shape), np.nan)
     statistics["work"] = points["work"].reshape(*shape, parts).sum(axis=-1)
     for name in ("wall_time", "wall_time_p95"):
         statistics[name] += points["ready"].reshape(*shape, parts).sum(axis=-1)
@@ -286,11 +288,11 @@ def by_kind_and_tier(
     import xarray
 
     tables = []
-    for dim, found, count, lost in (
+    for dim, meanings, count, lost in (
         ("kind", OF_KINDS, "failures", "recovery_overhead"),
         ("tier", OF_TIERS, "tier_restarts", "tier_rework"),
     ):
-        names = [name for name in found if name.endswith(lost) and name in outcome]
+        names = [name for name in meanings if name.endswith(lost) and name in outcome]
         if not names:
             continue
         parts = [name.removesuffix(f"_{lost}") for name in names]
@@ -301,8 +303,8 @@ def by_kind_and_tier(
             "time_lost_error": [f"{name}_error" for name in names],
         }
         columns = {
-            column: xarray.concat([outcome[name] for name in of], dim, combine_attrs="drop")
-            for column, of in played.items()
+            column: xarray.concat([outcome[name] for name in sources], dim, combine_attrs="drop")
+            for column, sources in played.items()
         }
         if not phases.names(scenario):
             exact = Evaluation(scenario, axes, names).evaluate(settings=Settings("numpy"))
@@ -487,7 +489,7 @@ def _of_ages(values: Mapping[str, Array], steady_mtbf: Array) -> dict[str, Array
     ageing = np.where(values["aging_window"] > 0, 1 - steady, 0.0) / factor
     ageing = np.where((ageing > 1e-12) & (mtbf < np.inf), ageing, 0.0)
     changing = ageing > 0
-    ages = {name: np.where(changing, values[of], 0.0) for name, of in _AGE.items()}
+    ages = {name: np.where(changing, values[source], 0.0) for name, source in _AGE.items()}
     if "job_duration" not in values:
         window = values["aging_window"] * values["goodput"]
         usual = _long_job(**_parameters(values, of_job=False))
@@ -593,14 +595,14 @@ def _simulated(problem: Problem) -> Problem:
     tiered = "tiered" in _chosen(problem, "checkpoint_mode")
     late = "late" in _chosen(problem, "corruption_detection")
     elastic = "shrink" in _chosen(problem, "elastic")
-    for what, asked, beside, other in (
+    for feature, asked, other_feature, other in (
         ("corruption_probability", unreadable, "tiers of checkpoints", tiered),
         ("corruption_probability", unreadable, "elastic = 'shrink'", elastic),
         ("late detection of corruption", late, "elastic = 'shrink'", elastic),
         ("tiers of checkpoints", tiered, "elastic = 'shrink'", elastic),
     ):
         if asked and other:
-            raise InputError(f"{what} cannot be simulated with {beside}; remove one")
+            raise InputError(f"{feature} cannot be simulated with {other_feature}; remove one")
     kinds = "kinds" in _chosen(problem, "recovery_model")
     if kinds and problem.gives("recovery_time"):
         raise InputError(
@@ -641,12 +643,15 @@ def _dataset(
     about = {"long_name": "whether the point was simulated to its end", **codes}
     variables["outcome"] = (dims, verdicts, about)
     attributes = {**root_attributes(plan, spec), "fleetcube_engine": "monte carlo"}
-    left_out = [said for n, said in UNPLAYED.items() if plan.problem.most_together({n}) > 0]
+    left_out = [remark for n, remark in UNPLAYED.items() if plan.problem.most_together({n}) > 0]
     attributes = with_remarks(attributes, left_out)
     return xarray.Dataset(variables, coordinates(plan, dims), attributes)
 
 
 def _attributes(name: str) -> dict[str, str]:
-    of = name.removesuffix("_error")
-    unit, meaning = {**MEANING, **OF_KINDS, **OF_TIERS, **OF_SIZE}[of]
-    return {"units": unit, "long_name": meaning if of == name else f"standard error: {meaning}"}
+    statistic = name.removesuffix("_error")
+    unit, meaning = {**MEANING, **OF_KINDS, **OF_TIERS, **OF_SIZE}[statistic]
+    return {
+        "units": unit,
+        "long_name": meaning if statistic == name else f"standard error: {meaning}",
+    }

@@ -249,10 +249,10 @@ def follows_the_step(
         step = _Model(table, scenario, fit, STEP)
     except InputError:  # the step time needs more inputs
         return 0
-    own, other = model.jacobian(start), step.jacobian(start)
+    slopes, other = model.jacobian(start), step.jacobian(start)
     if step.lines != model.lines:
         return 0
-    return next((sign for sign in (1, -1) if np.allclose(own, sign * other, rtol=1e-6)), 0)
+    return next((sign for sign in (1, -1) if np.allclose(slopes, sign * other, rtol=1e-6)), 0)
 
 
 def _left_open(

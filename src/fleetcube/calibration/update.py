@@ -146,8 +146,8 @@ def _error_factor(
 
 def inputs_at(settings: Sequence[pooled.Setting], x: Array) -> tuple[Array, Array]:
     """The inputs [coefficient] at coefficients x before their links, and their derivatives."""
-    made = [one.value(value) for one, value in zip(settings, x, strict=True)]
-    return np.array([value for value, _ in made]), np.array([slope for _, slope in made])
+    pairs = [one.value(value) for one, value in zip(settings, x, strict=True)]
+    return np.array([value for value, _ in pairs]), np.array([slope for _, slope in pairs])
 
 
 def of_coefficients(settings: Sequence[pooled.Setting], x: Array, root: Array) -> dict[str, Any]:
@@ -186,15 +186,15 @@ class _Steps:
         none = f"{of} depends on no coefficient that is open; name what to fit to it: --fit INPUT"
         if not fit:
             raise InputError(none)
-        own = dict(scenario)
-        own |= {**choices, **dict(zip(fit, inputs_at(settings, means)[0].tolist(), strict=True))}
+        stated = dict(scenario)
+        stated |= {**choices, **dict(zip(fit, inputs_at(settings, means)[0].tolist(), strict=True))}
         try:
-            self.model = _Model(table, own, fit, of)
+            self.model = _Model(table, stated, fit, of)
         except InputError as error:
             raise with_notes(error, table) from None
         if not self.model.jacobian(inputs_at(settings, means)[0]).any():
             raise InputError(none)
-        self.sign = 1 if of == STEP else follows_the_step(self.model, table, own, fit)
+        self.sign = 1 if of == STEP else follows_the_step(self.model, table, stated, fit)
         if not self.sign:
             raise InputError(
                 f"{of} does not follow from the step's time alone; name what to fit: --fit INPUT"
@@ -239,8 +239,8 @@ def most_likely(
 
     def loss(errors: Array, u: Array) -> float:
         squares = np.log1p((errors / noise) ** 2 / FREEDOM).sum()
-        own = float((FREEDOM + 1) / 2 * squares + tied(u)[0])
-        return own if math.isfinite(own) else math.inf
+        misfit = float((FREEDOM + 1) / 2 * squares + tied(u)[0])
+        return misfit if math.isfinite(misfit) else math.inf
 
     def laplace() -> tuple[Array, Array, Array]:
         along = slopes @ prior
@@ -315,10 +315,10 @@ def _cell(table: Table, scenario: Mapping[str, Any]) -> pooled.Cell:
         stated = {n: v for n, v in zip(telling, row, strict=True) if v is not None}
         cells[auto.cell_of(stated_inputs({**scenario, **stated}))] = None
     first, *others = cells
-    for found in others:
+    for another in others:
         name, a, b = next(
             (name, a, b)
-            for (name, a), b in zip(asdict(first).items(), asdict(found).values(), strict=True)
+            for (name, a), b in zip(asdict(first).items(), asdict(another).values(), strict=True)
             if a != b
         )
         raise InputError(
@@ -358,8 +358,10 @@ def at_rates(
 def network_of(scenario: Mapping[str, Any]) -> Mapping[str, Any]:
     """The inputs of a scenario's calibration, if it is of the network alone."""
     label = scenario.get("calibration", AUTO)
-    known = record("calibration", label).values if label != AUTO else {"compute_model": "roofline"}
-    return {} if "compute_model" in known else known
+    coefficients = (
+        record("calibration", label).values if label != AUTO else {"compute_model": "roofline"}
+    )
+    return {} if "compute_model" in coefficients else coefficients
 
 
 def _unexpected(errors: Array, width: float) -> list[str]:

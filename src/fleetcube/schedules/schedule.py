@@ -200,14 +200,14 @@ def _time(name: str, value: Any) -> float:
     return float(value)
 
 
-def _each(name: str, value: Any, count: int, of: str) -> list[float]:
+def _each(name: str, value: Any, count: int, places: str) -> list[float]:
     """One time for each of `count`; a single number applies to all."""
     several = isinstance(value, Iterable) and not isinstance(value, str | bytes)
     times = [
         _time(name, time) for time in (value if several and np.ndim(value) else [value] * count)
     ]
     if len(times) != count:
-        raise InputError(f"{name} has {len(times)} times for {count} {of}; give one each")
+        raise InputError(f"{name} has {len(times)} times for {count} {places}; give one each")
     return times
 
 
@@ -274,11 +274,11 @@ def play(turns: Turns, costs: Costs, *, blocking: bool, steps: int = 1) -> list[
                 for kind, piece, microbatch in turn:
                     arrival = end
                     target = piece + {"F": 1, "W": 0}.get(kind, -1)
-                    there = home.get((target, microbatch), stage)
-                    if there != stage:
-                        lower = stage if kind == "F" else there
-                        boundary = lower if ring else min(stage, there)
-                        way = (boundary, there)
+                    target_stage = home.get((target, microbatch), stage)
+                    if target_stage != stage:
+                        lower = stage if kind == "F" else target_stage
+                        boundary = lower if ring else min(stage, target_stage)
+                        way = (boundary, target_stage)
                         arrival = link[way] = max(end, link[way]) + costs.sends[boundary]
                         if blocking:
                             clock[stage] = max(clock[stage], arrival)

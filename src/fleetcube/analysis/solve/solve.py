@@ -310,24 +310,24 @@ class Solver:
         reason[part] = np.where(none, 6, np.where(bad & found, 0, reason[part]))
         return root, nearest, reason
 
-    def _judge(self, tile: Region, at: Array) -> tuple[Array, Array]:
+    def _judge(self, tile: Region, values: Array) -> tuple[Array, Array]:
         """The excess over the target at some values, and whether these can run: NaN cannot."""
-        outs = self.evaluate(tile, np.where(np.isnan(at), 1.0, at), self.target.outputs)
+        outs = self.evaluate(tile, np.where(np.isnan(values), 1.0, values), self.target.outputs)
         level = self.target.level
         aim = outs[level] if isinstance(level, str) else level
-        return outs[self.target.of] - aim, self._runs(tile, at)
+        return outs[self.target.of] - aim, self._runs(tile, values)
 
     def _runs(self, tile: Region, at: Array) -> Array:
         outs = self.evaluate(tile, np.where(np.isnan(at), 1.0, at), self.reasons)
-        found = [~np.isnan(at), *(code == 0 for code in outs.values())]
-        return np.asarray(np.all(found, axis=0))
+        runs = [~np.isnan(at), *(code == 0 for code in outs.values())]
+        return np.asarray(np.all(runs, axis=0))
 
-    def _step(self, tile: Region, at: Array) -> Array:
+    def _step(self, tile: Region, values: Array) -> Array:
         """The step from one whole number to the next: whole replicas, and whole nodes."""
-        step = np.ones(at.shape)
+        step = np.ones(values.shape)
         if self.steps:
-            count = self.evaluate(tile, at, [self.steps])[self.steps]
-            step = np.where(np.isfinite(count) & (count > 0), np.rint(at / count), 1.0)
+            count = self.evaluate(tile, values, [self.steps])[self.steps]
+            step = np.where(np.isfinite(count) & (count > 0), np.rint(values / count), 1.0)
         step = np.where(np.isfinite(step), step, 1.0)
         return np.lcm(step.astype(np.int64), self.unit).astype(float)
 
