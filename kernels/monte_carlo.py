@@ -148,26 +148,13 @@ TRIAL = np.dtype(
 # Ends of the newest checkpoints: in a tier and safe, and of the copy to it and when that is safe
 TIER = np.dtype([(name, np.float64) for name in ("safe", "copy_end", "copy_safe")])
 WINDOW = np.dtype([(name, np.float64) for name in ("start", "end", "least_rate", "most_rate")])
+_MEANS = (
+    *("goodput", "checkpoint_overhead", "rework_overhead", "recovery_overhead", "failures"),
+    *("spare_shortage", "whole_cluster_probability", "wall_time"),
+)
 STATISTICS = (
-    "goodput",
-    "goodput_error",
-    "checkpoint_overhead",
-    "checkpoint_overhead_error",
-    "rework_overhead",
-    "rework_overhead_error",
-    "recovery_overhead",
-    "recovery_overhead_error",
-    "failures",
-    "failures_error",
-    "spare_shortage",
-    "spare_shortage_error",
-    "whole_cluster_probability",
-    "whole_cluster_probability_error",
-    "wall_time",
-    "wall_time_error",
-    "wall_time_p95",
-    "elastic_capacity",
-    "elastic_capacity_error",
+    *(f"{name}{end}" for name in _MEANS for end in ("", "_error")),
+    *("wall_time_p95", "elastic_capacity", "elastic_capacity_error"),
 )
 MOST_FAILURES = 1_000_000  # of one trial; a point that exceeds it in a trial is given up
 MOST_EVENTS = 10 * MOST_FAILURES  # of an elastic job, its checkpoints and repairs included
@@ -640,7 +627,7 @@ def trial(
 def _lose_work(
     job: Any, state: Any, run: Any, tiers: Any, life: Any, step: Any, steps: Any
 ) -> bool:
-    """Fall back to the last safe checkpoint at a failure; is it corruption found late?"""
+    """Fall back to the last safe checkpoint at a failure; is it corruption detected late?"""
     late = _is_late(job, state)
     gained = max(life - (0.0 if late else job.flush), 0.0) / step
     if tiers is not None and job.drive_every > 0:
@@ -724,7 +711,7 @@ def _spend(run: Any, kind: int, time: Any) -> None:
 
 @_inlined
 def _detect(job: Any, state: Any, run: Any, times: Any, shop: Shop, window: Any) -> Any:
-    """Lose work until corruption is found, whatever fails until then; time to the next failure."""
+    """Lose work until corruption is detected, whatever fails; time to the next failure then."""
     detection = run.now + job.latency
     life = _time_to_failure(state, job, run.log_scale, run.now, window)
     while life < detection - run.now and max(run.lost, run.failures) < MOST_FAILURES:
