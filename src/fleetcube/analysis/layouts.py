@@ -156,17 +156,17 @@ def _together(
     import xarray
 
     tried = max(part.attrs["fleetcube_tried"] for part in parts)
-    said = "\n".join(str(part.attrs.get(REMARKS, "")) for part in parts).splitlines()
+    remark_lines = "\n".join(str(part.attrs.get(REMARKS, "")) for part in parts).splitlines()
     parts = [part.drop_vars([n for n in part.coords if n not in part.dims]) for part in parts]
     for axis in reversed([*labelled.values()]):
         along = xarray.Variable(axis.name, axis.labels)
         rows = (parts[k : k + axis.size] for k in range(0, len(parts), axis.size))
         parts = [xarray.concat(row, along, combine_attrs="override") for row in rows]
     plan, axes = sweep.with_outputs([of])._plan("numpy"), make_axes(sweep.graph, sweep.spec["axes"])
-    own = {n: c for n, c in coordinates(plan, axes).items() if n not in parts[0].data_vars}
+    point_coords = {n: c for n, c in coordinates(plan, axes).items() if n not in parts[0].data_vars}
     attrs = {**root_attributes(plan, sweep._spec_of([of])), "fleetcube_tried": tried}
-    attrs[REMARKS] = "\n".join(filter(None, dict.fromkeys(said)))
-    return parts[0].assign_coords(own).transpose(*axes, ...).assign_attrs(attrs)
+    attrs[REMARKS] = "\n".join(filter(None, dict.fromkeys(remark_lines)))
+    return parts[0].assign_coords(point_coords).transpose(*axes, ...).assign_attrs(attrs)
 
 
 def _with_front(layouts: "xarray.Dataset") -> "xarray.Dataset":
@@ -236,7 +236,7 @@ def candidates(
     layout = [name for name in OPEN if name not in stated]
     named = [search] if isinstance(search, str) else search
     names = [n for name in named for n in (layout if name == LAYOUT else [name])]
-    found: dict[str, list[Any]] = {}
+    lists: dict[str, list[Any]] = {}
     for name in dict.fromkeys(names):
         if name in stated:
             raise InputError(f"{name} is stated by the spec; leave it out there, or here")
@@ -249,17 +249,17 @@ def candidates(
             row = [k for k in row if is_known({**spec["scenario"], name: k}, spec["axes"], [of])]
         row = framework.kept(plan.problem.records, name, row, known.divides_all)
         if len(row) > 1:
-            found[name] = row
-    framework.with_stages(plan.problem.records, found, spec["scenario"])
-    return found
+            lists[name] = row
+    framework.with_stages(plan.problem.records, lists, spec["scenario"])
+    return lists
 
 
 def layout_at(point: Evaluation, names: Sequence[str] = OPEN) -> dict[str, Any]:
     """The values of a layout's inputs at a point."""
     problem, numbers = frozen(point._plan("numpy"))
-    known = {**numbers, **problem.options}
-    known[patterns.RECOMPUTED] = patterns.policy(known)
-    return {name: known.get(name, INPUTS[name].default) for name in names}
+    scenario_values = {**numbers, **problem.options}
+    scenario_values[patterns.RECOMPUTED] = patterns.policy(scenario_values)
+    return {name: scenario_values.get(name, INPUTS[name].default) for name in names}
 
 
 def stated_and_free(
@@ -623,11 +623,11 @@ def check_finite(layouts: "xarray.Dataset", of: str) -> None:
 
 def _commonest(best: Array, reasons: Array, sizes: Sequence[int]) -> Array:
     """0 where any layout can run, else the reason that most candidates fail by."""
-    found = [
-        0 if own[0] >= 0 or (row == 0).any() else int(np.bincount(np.maximum(row, 0)).argmax())
-        for own, row in zip(best, reasons, strict=True)
+    commonest = [
+        0 if ranks[0] >= 0 or (row == 0).any() else int(np.bincount(np.maximum(row, 0)).argmax())
+        for ranks, row in zip(best, reasons, strict=True)
     ]
-    return np.array(found, np.int8).reshape(sizes)
+    return np.array(commonest, np.int8).reshape(sizes)
 
 
 def _outputs(sweep: Evaluation, of: str) -> list[str]:
@@ -660,28 +660,28 @@ def levers(
     """Gains from changing the cluster or its operation at a layout, largest first. Model, workload,
     software and layout are excluded. With a price, each states its effect on the job's cost. Also
     returns why more GPUs do not help, if so."""
-    found = rank_inputs(sweep, of, None, layout)
+    ranked = rank_inputs(sweep, of, None, layout)
     plan = sweep._plan("numpy")
-    base, sign = found[of].item(), sign_of(sense)
+    base, sign = ranked[of].item(), sign_of(sense)
     lines = {}
-    for name in found["input"].values.tolist():
-        own = found.sel(input=name)
+    for name in ranked["input"].values.tolist():
+        lever = ranked.sel(input=name)
         sides = {
-            end: sign * (own[f"{of}_{end}"].item() - base)
+            end: sign * (lever[f"{of}_{end}"].item() - base)
             for end in ("below", "above")
-            if math.isfinite(own[f"value_{end}"].item() * own[f"{of}_{end}"].item())
+            if math.isfinite(lever[f"value_{end}"].item() * lever[f"{of}_{end}"].item())
         }
         if not is_lever(sweep.graph, name) or not sides:
             continue
         end = min(sides, key=lambda side: sides[side])
         if sides[end] >= -FELT * abs(base):
             continue
-        moved, now = own[f"value_{end}"].item(), own["value"].item()
+        moved, now = lever[f"value_{end}"].item(), lever["value"].item()
         by = f"{moved / now - 1:+.0%}" if now else f"{now:g} -> {moved:g}"
-        told = [_change(own, name, end) for name in (of, MONEY) if name in found]
-        at = " (as calibrated)" if is_held(plan, name) else ""
-        lines[name] = sides[end], f"{name} {by}: {', '.join(dict.fromkeys(told))}{at}"
-    why = _no_lever(sweep, layout, of, sign, found)
+        changes = [_change(lever, name, end) for name in (of, MONEY) if name in ranked]
+        remark = " (as calibrated)" if is_held(plan, name) else ""
+        lines[name] = sides[end], f"{name} {by}: {', '.join(dict.fromkeys(changes))}{remark}"
+    why = _no_lever(sweep, layout, of, sign, ranked)
     if why:
         lines.pop(_GPUS, None)
     return [line for _, line in sorted(lines.values())], why
@@ -705,18 +705,20 @@ def _no_lever(
     """Why more GPUs would not improve an output; empty if they would, or are not an input."""
     if _GPUS not in found["input"].values:
         return ""
-    own = found.sel(input=_GPUS)
-    now, above = own["value"].item(), own["value_above"].item()
+    lever = found.sel(input=_GPUS)
+    now, above = lever["value"].item(), lever["value_above"].item()
     more = above if above > now else 2 * now
-    at = point(sweep) | {name: _value(name, told) for name, told in layout.items()} | {_GPUS: more}
-    if not is_known(at, {}, [of]):  # a job of one node needs no network
+    enlarged = (
+        point(sweep) | {name: _value(name, told) for name, told in layout.items()} | {_GPUS: more}
+    )
+    if not is_known(enlarged, {}, [of]):  # a job of one node needs no network
         return f"more GPUs than {now:g} need a fabric"
-    moved = Evaluation(at, {}, [of, REASON]).evaluate(settings=Settings("numpy"))
+    moved = Evaluation(enlarged, {}, [of, REASON]).evaluate(settings=Settings("numpy"))
     start = f"{_GPUS} {more / now - 1:+.0%}:"
     if moved[REASON].item():
         why = meanings(moved[REASON].attrs, moved[REASON].values.reshape(1))[0]
         change = "a larger batch or another layout" if "batch" in why else "another layout"
         return f"{more:,.0f} GPUs need {change} ({why}); plan {_GPUS}={more:.0f}"
-    if sign * (moved[of].item() - own[of].item()) >= -FELT * abs(own[of].item()):
-        return f"{start} not better in this layout ({_change(own, of, 'above')})"
+    if sign * (moved[of].item() - lever[of].item()) >= -FELT * abs(lever[of].item()):
+        return f"{start} not better in this layout ({_change(lever, of, 'above')})"
     return ""

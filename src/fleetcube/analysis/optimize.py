@@ -184,12 +184,12 @@ def _best_choices(
     chosen = each.isel({_CHOICE: xarray.DataArray(places, dims=rest)}).reset_coords(list(over))
     solved = (chosen["optimum_status"] == 0).values
     for name in over:
-        held = chosen[name].values
-        if held.dtype.kind in "iuf":
-            held = np.where(solved, held, np.nan)
+        column = chosen[name].values
+        if column.dtype.kind in "iuf":
+            column = np.where(solved, column, np.nan)
         else:
-            held = np.where(solved, np.vectorize(label, otypes=[object])(held), "").astype(str)
-        chosen[name] = (rest, held, optima[name].attrs)
+            column = np.where(solved, np.vectorize(label, otypes=[object])(column), "").astype(str)
+        chosen[name] = (rest, column, optima[name].attrs)
     along = [n for n, coord in optima.coords.items() if {*coord.dims} & {*over} and n not in over]
     others = [name for name in chosen.data_vars if name not in over]
     return chosen.drop_vars([n for n in along if n not in (REASON, NEAR)])[[*over, *others]]
@@ -266,13 +266,15 @@ class Search:
             free = self.extrapolation.free(region, free)
             names = [*names, *self.extrapolation.also(names)]
         outs: dict[str, Array] = {}
-        for own, group in by_dims(names, self.plan.out_dims).items():
-            cut = {dim: region[dim] for dim in own}
-            shape = extent(cut, own, own)
-            made = {name: np.empty(shape, dtype_of(self.plan.graph, name, float)) for name in group}
-            free_values = free if set(own) == set(region) else None
-            evaluate_block(self.plan, own, cut, made, self.threads, free_values)
-            outs |= {n: np.broadcast_to(out.reshape(-1), len(rows)) for n, out in made.items()}
+        for along, group in by_dims(names, self.plan.out_dims).items():
+            cut = {dim: region[dim] for dim in along}
+            shape = extent(cut, along, along)
+            arrays = {
+                name: np.empty(shape, dtype_of(self.plan.graph, name, float)) for name in group
+            }
+            free_values = free if set(along) == set(region) else None
+            evaluate_block(self.plan, along, cut, arrays, self.threads, free_values)
+            outs |= {n: np.broadcast_to(out.reshape(-1), len(rows)) for n, out in arrays.items()}
         if self.extrapolation:
             self.extrapolation.complete(outs, region, free)
         return outs
@@ -289,8 +291,8 @@ class Search:
         most = self.evaluate(
             point, self._values(np.zeros((1, len(self.ranges)))), [*limits.values()]
         )
-        held = [Target(n, "<=", by, "") for n, by in limits.items() if math.isfinite(most[by][0])]
-        return [*self.conditions, *held]
+        bounds = [Target(n, "<=", by, "") for n, by in limits.items() if math.isfinite(most[by][0])]
+        return [*self.conditions, *bounds]
 
     def best(self, point: tuple[int, ...]) -> "Array | Failure":
         """The best values at a point, or why there are none."""

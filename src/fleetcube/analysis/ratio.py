@@ -130,23 +130,23 @@ def relative(sweep: Evaluation, of: Any, values: Any, base: Mapping[str, int]) -
     """Ratios of outputs to those at a base, which lies at one point of some axes and moves along
     the others, with their intervals, and the probability that each output is below that there."""
     names = [n for n in asked_of(sweep._plan("numpy"), of) if {*base} & {*values[n].dims}]
-    known = _over_grid(sweep, names, base)
+    over_grid = _over_grid(sweep, names, base)
     axes = make_axes(sweep.graph, sweep.spec["axes"])
     at = point_of(sweep.graph, {name: axes[name].cut(np.array([k])) for name, k in base.items()})
-    found: dict[str, Any] = {}
+    ratios: dict[str, Any] = {}
     for name in names:
         own, label = values[name], f"{name}_ratio"
         ratio = own / own.isel(base, drop=True, missing_dims="ignore")
         about = {"units": "1", "long_name": f"{own.attrs['long_name']}, over that at {at}"}
-        found[label] = ratio = ratio.transpose(*own.dims).rename(label).assign_attrs(about)
-        if name in known:
-            rows = known[name].isel({dim: 0 for dim in axes if dim not in own.dims})
+        ratios[label] = ratio = ratio.transpose(*own.dims).rename(label).assign_attrs(about)
+        if name in over_grid:
+            rows = over_grid[name].isel({dim: 0 for dim in axes if dim not in own.dims})
             *pair, below = rows.transpose(..., *own.dims)
             for k, end in enumerate(SIDES):
-                found[f"{label}_{end}"] = end_of(ratio, pair, k, end)
+                ratios[f"{label}_{end}"] = end_of(ratio, pair, k, end)
             about = {"units": "1", "long_name": f"probability that it is below that at {at}"}
-            found[f"{name}{BELOW}"] = own.dims, below.where(ratio.notnull()).data, about
-    return found
+            ratios[f"{name}{BELOW}"] = own.dims, below.where(ratio.notnull()).data, about
+    return ratios
 
 
 def _over_grid(sweep: Evaluation, names: Sequence[str], base: Mapping[str, int]) -> dict[str, Any]:
@@ -155,26 +155,28 @@ def _over_grid(sweep: Evaluation, names: Sequence[str], base: Mapping[str, int])
     import xarray
 
     axes = make_axes(sweep.graph, sweep.spec["axes"])
-    told = [axis for axis in axes.values() if not _TELLING.isdisjoint(axis.inputs)]
+    telling_axes = [axis for axis in axes.values() if not _TELLING.isdisjoint(axis.inputs)]
     rest = {name: axis for name, axis in axes.items() if _TELLING.isdisjoint(axis.inputs)}
-    sizes = {axis.name: axis.size for axis in (*told, *rest.values())}
+    sizes = {axis.name: axis.size for axis in (*telling_axes, *rest.values())}
     memory.check(8 * len(pooled.posterior().coefficients) * len(names) * math.prod(sizes.values()))
     region = tuple(slice(base[n], base[n] + 1) if n in base else slice(None) for n in sizes)
     sides = {}
-    for place in np.ndindex(*(axis.size for axis in told)):
+    for place in np.ndindex(*(axis.size for axis in telling_axes)):
         scenario = dict(sweep.spec["scenario"])
-        for axis, k in zip(told, place, strict=True):
+        for axis, k in zip(telling_axes, place, strict=True):
             scenario |= auto.at(axis, k)
         sides[place] = side(scenario, names, rest)
-    found: dict[str, Array] = {}
+    ratios: dict[str, Array] = {}
     for place, own in sides.items():
-        there = sides[tuple(base.get(axis.name, k) for axis, k in zip(told, place, strict=True))]
-        for name, ratio in between(there, own, region[len(told) :]).items():
-            rows = found.setdefault(name, np.full((3, *sizes.values()), math.nan))
+        there = sides[
+            tuple(base.get(axis.name, k) for axis, k in zip(telling_axes, place, strict=True))
+        ]
+        for name, ratio in between(there, own, region[len(telling_axes) :]).items():
+            rows = ratios.setdefault(name, np.full((3, *sizes.values()), math.nan))
             rows[:, *place] = ratio.low, ratio.high, ratio.below
-    for rows in found.values():
+    for rows in ratios.values():
         rows[:, *region] = math.nan
-    return {name: xarray.DataArray(rows, dims=["", *sizes]) for name, rows in found.items()}
+    return {name: xarray.DataArray(rows, dims=["", *sizes]) for name, rows in ratios.items()}
 
 
 def _root(label: str) -> Array:

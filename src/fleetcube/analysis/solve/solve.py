@@ -111,9 +111,12 @@ def solve_spec(
     codes = {name: variables.pop(name) for name in search.judged}
     coords |= codes if settings.infeasible != "include" else {}
     attrs = root_attributes(plan, spec) | uncounted(plan, [unknown])
-    said = [f"not judged: whether a job runs at this {unknown}; no layout is given, see plan"]
-    said = [*remarks(problem, {unknown: answers[unknown]}), *(said if search.unjudged else [])]
-    attrs = with_remarks(attrs, said)
+    warnings = [f"not judged: whether a job runs at this {unknown}; no layout is given, see plan"]
+    warnings = [
+        *remarks(problem, {unknown: answers[unknown]}),
+        *(warnings if search.unjudged else []),
+    ]
+    attrs = with_remarks(attrs, warnings)
     return xarray.Dataset(variables, coords, attrs)
 
 
@@ -225,8 +228,8 @@ class Solver:
         root, nearest, met = solution.root, solution.nearest, solution.value
         reason = solution.reason
         if whole:
-            found, root = ~np.isnan(root), self._keeping(tile, self.whole(tile, root), root)
-            reason = np.where(found & np.isnan(root), 4, reason).astype(reason.dtype)
+            solved, root = ~np.isnan(root), self._keeping(tile, self.whole(tile, root), root)
+            reason = np.where(solved & np.isnan(root), 4, reason).astype(reason.dtype)
         if whole and not np.isnan(nearest).all():
             nearest = self.whole(tile, nearest)
         wanted = root
@@ -547,15 +550,15 @@ class Solver:
             share = (np.full(low.shape, 0.5), even, kink / (high - low))[step % 3]
             share = np.where((share > 0) & (share < 1), share, 0.5)
             place = low + (high - low) * share
-            at = self._value(place)
-            here = self._near(tile, at, exact=True)
-            crossed = dips & (here.gap * first <= 0)
-            bracket.replace(start, at, first, here.gap, crossed)
+            values = self._value(place)
+            near_values = self._near(tile, values, exact=True)
+            crossed = dips & (near_values.gap * first <= 0)
+            bracket.replace(start, values, first, near_values.gap, crossed)
             reason[crossed] = 0
-            before = here.slope * falls > 0
-            low, falls = put(low, place, before), put(falls, here.slope, before)
-            left, right = put(left, here.gap, before), put(right, here.gap, ~before)
-            high, rises = put(high, place, ~before), put(rises, here.slope, ~before)
+            before = near_values.slope * falls > 0
+            low, falls = put(low, place, before), put(falls, near_values.slope, before)
+            left, right = put(left, near_values.gap, before), put(right, near_values.gap, ~before)
+            high, rises = put(high, place, ~before), put(rises, near_values.slope, ~before)
 
     def whole(self, tile: Region, root: Array) -> Array:
         """The whole number next to a root that meets the target or comes closest; NaN if none."""
@@ -583,10 +586,10 @@ class Solver:
         for k in (side * k for k in range(1, MOST_STEPS) for side in (-1, 1)):
             if not broken.any():
                 break
-            at = near + k * step
-            inside = broken & (at >= self.grid[0]) & (at <= self.grid[-1])
-            kept = inside & self._meets(self._near(tile, np.where(inside, at, root)).excess)
-            near, broken = np.where(kept, at, near), broken & ~kept
+            neighbour = near + k * step
+            inside = broken & (neighbour >= self.grid[0]) & (neighbour <= self.grid[-1])
+            kept = inside & self._meets(self._near(tile, np.where(inside, neighbour, root)).excess)
+            near, broken = np.where(kept, neighbour, near), broken & ~kept
         return np.where(broken, np.nan, near)
 
 
