@@ -35,7 +35,6 @@ INSTEAD = {
 OPTIONS = {"of", "at"}
 # Not clean yet
 UNCLEAN = (
-
     "kernels/monte_carlo.py",
     "kernels/physics/memory/fullest_stage.py",
     "grid/run/cluster.py",
