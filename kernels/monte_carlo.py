@@ -598,7 +598,7 @@ def _steps(job: Any, tiered: bool) -> Any:
 @_compiled
 def trial(
     job: Any, state: Any, lost_nodes: Any, run: Any, tiers: Any = None, window: Any = None
-) -> bool:
+) -> Any:
     """Run one job to its end; False if it fails too often.
 
     `run` is a record of the type TRIAL, of zeros, and has the losses at the end. `lost_nodes` is a
@@ -624,9 +624,7 @@ def trial(
 
 
 @_inlined
-def _lose_work(
-    job: Any, state: Any, run: Any, tiers: Any, life: Any, step: Any, steps: Any
-) -> bool:
+def _lose_work(job: Any, state: Any, run: Any, tiers: Any, life: Any, step: Any, steps: Any) -> Any:
     """Fall back to the last safe checkpoint at a failure; is it corruption detected late?"""
     late = _is_late(job, state)
     gained = max(life - (0.0 if late else job.flush), 0.0) / step
@@ -649,7 +647,7 @@ def _lose_work(
 
 
 @_inlined
-def _is_late(job: Any, state: Any) -> bool:
+def _is_late(job: Any, state: Any) -> Any:
     return job.silent > 0 and uniform(state) < job.silent
 
 
@@ -758,7 +756,7 @@ def _repair(run: Any, times: Any, shop: Shop, count: int) -> None:
 
 
 @_inlined
-def _is_short(run: Any, times: Any, shop: Shop, count: int) -> bool:
+def _is_short(run: Any, times: Any, shop: Shop, count: int) -> Any:
     """Whether fewer spares are free than nodes are lost now."""
     if shop.crews > 0:
         return run.away + count > shop.spares
@@ -791,7 +789,7 @@ def _wait_for_nodes(state: Any, run: Any, times: Any, shop: Shop) -> Any:
 
 
 @_inlined
-def _restart_recovery(job: Any, state: Any, run: Any, tiers: Any) -> bool:
+def _restart_recovery(job: Any, state: Any, run: Any, tiers: Any) -> Any:
     """A failure strikes the recovery, which restarts, from the higher tier of the two."""
     late = _is_late(job, state)
     if tiers is not None and job.drive_every > 0:
@@ -899,7 +897,7 @@ def _look_at_repairs(job: Any, state: Any, run: Any, seats: Seats) -> None:
 
 
 @_inlined
-def _running(job: Any, run: Any, seats: Seats) -> int:
+def _running(job: Any, run: Any, seats: Seats) -> Any:
     """Replicas that run."""
     if job.packing > 0:
         occupied = len(seats.empty) - (run.lost - run.filled)

@@ -411,8 +411,7 @@ def _features(problem: Problem, added_up: bool) -> Features:
 
 def _needed(names: Mapping[str, Iterable[str]], features: Features) -> list[str]:
     """Names that the features of a problem need."""
-    present = features._asdict()
-    return [name for feature, row in names.items() if present[feature] for name in row]
+    return [name for feature, row in names.items() if getattr(features, feature) for name in row]
 
 
 def _of_case(case: Case, values: Mapping[str, Array], features: Features) -> dict[str, Array]:
