@@ -352,7 +352,7 @@ def run(quick: bool = False) -> Table:
     )
     notes = (
         "Rows with a measured number of seconds ran: processes of 1 to 256 threads, whose tasks "
-        "sleep, so that two cores hold many; the simulation beside them has the seconds of a task "
+        "sleep, so that two cores hold many; the simulation next to them has the seconds of a task "
         "that workers reported. In the first two rows client and scheduler, here one process, work "
         "for the share of the seconds that is given. All else is simulated from the CPU seconds "
         "measured in this run; a thread is lost every hundred days, and its work noticed after "

@@ -43,8 +43,8 @@ RECORDS = {
     "t4": "t4",
 }
 NOTE = (
-    "Bytes written over seconds, beside a fill of the same arrays on the device in the same rounds "
-    "and beside the bandwidth of the GPU's datasheet (its record in the catalog). Results on the "
+    "Bytes written over seconds, compared with a fill of the same arrays on the device in the same rounds "
+    "and with the bandwidth of the GPU's datasheet (its record in the catalog). Results on the "
     "host cross its bus as well; of float32 half as many bytes do."
 )
 

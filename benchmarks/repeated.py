@@ -1,4 +1,4 @@
-"""A sweep evaluated again and again, from a thousand points to thirty million, beside JAX alone."""
+"""A sweep evaluated again and again, from a thousand points to thirty million, next to JAX alone."""
 
 import time
 from collections.abc import Callable, Sequence

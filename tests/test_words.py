@@ -31,7 +31,7 @@ INSTEAD = {
     "gone": "the thing: missing",
     "put": "verb and object: write_lock",
 }
-# Options of the product, written by users: parameters of public functions and public fields
+# Options that users write, as parameters and fields
 OPTIONS = {"of", "at"}
 # Pattern: what to write instead. Strings, docstrings and comments of the product, and pages
 SENTENCES = {
@@ -43,8 +43,8 @@ SENTENCES = {
     r"\b(is|are|was|were) (said|told) (in|by|of|with|where)\b": "a verb with its agent",
 }
 
-# Pages that `python -m docs.make` writes whole
-GENERATED = ("claims.md", "frozen.md", "laws.md", "peers.md")
+# Pages that `python -m docs.make` writes whole, and the folder of those that the build writes
+GENERATED = ("claims.md", "frozen.md", "laws.md", "peers.md", "reference")
 
 
 def files(*rooms: str) -> list[Path]:
@@ -53,24 +53,25 @@ def files(*rooms: str) -> list[Path]:
 
 def pages() -> list[Path]:
     """README and the pages that people write."""
-    written = (path for path in sorted((ROOT / "docs").rglob("*.md")) if path.name not in GENERATED)
+    written = (p for p in sorted((ROOT / "docs").rglob("*.md")) if not {*p.parts} & {*GENERATED})
     return [ROOT / "README.md", *written]
 
 
-def bound(tree: ast.AST, owner: str = "") -> Iterator[tuple[int, str, bool]]:
-    """Line and name of what a tree binds; whether users write it: a public option or field."""
+def bound(tree: ast.AST, options: frozenset[str] = frozenset()) -> Iterator[tuple[int, str, bool]]:
+    """Line and name of what a tree binds; whether it may be an option that users write: a parameter
+    or a field, also where a function assigns its parameter anew."""
     for node in ast.iter_child_nodes(tree):
-        inside = owner
-        public = not owner.startswith("_")
+        inside, is_field = options, isinstance(tree, ast.AnnAssign | ast.ClassDef)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield node.lineno, node.name, isinstance(tree, ast.ClassDef) and public
-            inside = f"_{node.name}" if owner.startswith("_") else node.name
-        elif isinstance(node, ast.arg):
-            yield node.lineno, node.arg, public and owner != ""
+            yield node.lineno, node.name, is_field
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            inside = options | {arg.arg for arg in ast.walk(node.args) if isinstance(arg, ast.arg)}
+        if isinstance(node, ast.arg):
+            yield node.lineno, node.arg, True
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.lineno, node.id, isinstance(tree, ast.AnnAssign) and public
+            yield node.lineno, node.id, is_field or node.id in options
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            yield node.lineno, node.attr, public
+            yield node.lineno, node.attr, True
         elif isinstance(node, ast.alias) and node.asname:
             yield getattr(node, "lineno", 0), node.asname, False
         elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:

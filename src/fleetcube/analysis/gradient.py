@@ -81,11 +81,11 @@ def uncounted(plan: Plan, inputs: Sequence[str]) -> dict[str, str]:
         for name, (counting, remark) in UNCOUNTED.items()
         if name in map(without_phase, inputs) and counting not in used
     ]
-    lines += [f"{name}: {_HELD}" for name in inputs if is_held(plan, name)]
+    lines += [f"{name}: {_CONSTANT}" for name in inputs if is_held(plan, name)]
     return {"fleetcube_uncounted": "\n".join(lines)} if lines else {}
 
 
-_HELD = "efficiencies stay as calibrated here; a run with another value calibrates anew"
+_CONSTANT = "efficiencies stay as calibrated here; a run with another value calibrates anew"
 
 
 def is_held(plan: Plan, name: str) -> bool:

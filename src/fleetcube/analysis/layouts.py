@@ -198,40 +198,40 @@ def by_phase(
             f"phases are planned at one point; give one value of {', '.join(spec['axes'])}"
         )
     shared, tables = phases.split_phases(spec["scenario"])
-    found: dict[str, xarray.Dataset | None] = {}
-    made = []
+    answers: dict[str, xarray.Dataset | None] = {}
+    answered = []
     for name, table in zip(names, tables, strict=True):
         one = Evaluation(phases.single_phase(spec["scenario"], name), {}, [of])
-        found[name] = own = (
+        answers[name] = answer = (
             best_layouts(one, of, sense, search, (), (), 1, Settings())
             if candidates(one, of, search)
             else None
         )
-        if own is None:
-            made.append(table)
+        if answer is None:
+            answered.append(table)
             continue
-        if own[REASON].item():
+        if answer[REASON].item():
             raise InputError(
-                f"phase {name!r}: no layout can run ({own.attrs['fleetcube_infeasible']}); give "
+                f"phase {name!r}: no layout can run ({answer.attrs['fleetcube_infeasible']}); give "
                 "it more GPUs, or state less"
             )
-        made.append({**table, **inputs_of(own)})
-    job = with_phase_tables(shared, made)
-    known = _outputs(Evaluation(phases.single_phase(job, names[0]), {}, [of]), of)
+        answered.append({**table, **inputs_of(answer)})
+    job = with_phase_tables(shared, answered)
+    evaluable = _outputs(Evaluation(phases.single_phase(job, names[0]), {}, [of]), of)
     of_jobs = SUMS | MEANS.keys() | LARGEST
-    return found, sweep.replace(scenario=job, outputs=[n for n in known if n in of_jobs])
+    return answers, sweep.replace(scenario=job, outputs=[n for n in evaluable if n in of_jobs])
 
 
 def candidates(
     sweep: Evaluation, of: str, search: Search, alone: bool = True
 ) -> dict[str, list[Any]]:
     """Values to try of each open input: those that the spec leaves unset, or the inputs named.
-    Raises InputError for chips that are no slice, unless other answers stand beside."""
+    Raises InputError for chips that are no slice, unless other points have answers."""
     spec: Any = sweep.spec
     stated = _stated(spec)
     plan = sweep.with_outputs([of])._plan("numpy")
-    known = _Known(plan)
-    if alone and known.most(_TORUS) < 1:  # at no point
+    facts = _Facts(plan)
+    if alone and facts.most(_TORUS) < 1:  # at no point
         raise InputError(f"{plan.problem.notes[_TORUS]}; give {_GPUS} such a number")
     layout = [name for name in OPEN if name not in stated]
     named = [search] if isinstance(search, str) else search
@@ -240,14 +240,14 @@ def candidates(
     for name in dict.fromkeys(names):
         if name in stated:
             raise InputError(f"{name} is stated by the spec; leave it out there, or here")
-        row = _candidates(name, known)
+        row = _candidates(name, facts)
         if name in _OF_REPLICA:  # others do not divide the cluster
-            row = [k for k in row if known.divides(_GPUS, k)]
+            row = [k for k in row if facts.divides(_GPUS, k)]
         if name not in _CHOICES and values.is_option(
             plan.graph, name
         ):  # a precision needs its peak
             row = [k for k in row if is_known({**spec["scenario"], name: k}, spec["axes"], [of])]
-        row = framework.supported_values(plan.problem.records, name, row, known.divides_all)
+        row = framework.supported_values(plan.problem.records, name, row, facts.divides_all)
         if len(row) > 1:
             lists[name] = row
     framework.with_stages(plan.problem.records, lists, spec["scenario"])
@@ -282,7 +282,7 @@ def freed(scenario: Mapping[str, Any], of: str) -> Evaluation:
 
 
 def without_layout(scenario: Mapping[str, Any]) -> dict[str, Any]:
-    """What a scenario states beside what `plan` searches."""
+    """Inputs that a scenario states and `plan` does not search."""
     return {name: value for name, value in scenario.items() if name not in OPEN}
 
 
@@ -302,7 +302,7 @@ def _stated(spec: Mapping[str, Any]) -> set[str]:
     return {*spec["scenario"], *(name for axis in axes for name in axis.inputs)}
 
 
-class _Known:
+class _Facts:
     """The largest known values of a plan's inputs."""
 
     def __init__(self, plan: Plan) -> None:
@@ -330,33 +330,33 @@ class _Known:
         return {case.options.get(name) for case in self._plan.cases}
 
 
-def _candidates(name: str, known: _Known) -> list[Any]:
+def _candidates(name: str, facts: _Facts) -> list[Any]:
     """Values to try of an input. Raises InputError for one without candidates."""
-    gpus, layers = known.most("n_gpus"), known.most("layers", _MOST_STAGES)
+    gpus, layers = facts.most("n_gpus"), facts.most("layers", _MOST_STAGES)
     if name in _CHOICES:
         return [*_CHOICES[name]]
     if name == patterns.RECOMPUTED:
         words = _RECOMPUTED[False]
         for option in ("mixture_of_experts", "latent_attention"):
-            words = _RECOMPUTED[option] + words if True in known.options(option) else words
+            words = _RECOMPUTED[option] + words if True in facts.options(option) else words
         return [False, "selective", *dict.fromkeys(words), "full"]
     if name == "tensor_parallel":
-        joined = known.most("gpus_per_node", 8.0)
-        if True in known.options("scale_up_domain"):
-            joined = max(joined, known.most("gpus_per_domain", joined))
-        return _powers(min(joined, known.most("attention_heads", joined), gpus))
+        joined = facts.most("gpus_per_node", 8.0)
+        if True in facts.options("scale_up_domain"):
+            joined = max(joined, facts.most("gpus_per_domain", joined))
+        return _powers(min(joined, facts.most("attention_heads", joined), gpus))
     if name == "pipeline_parallel":
         most = min(_MOST_STAGES, layers, gpus)
         return sorted({*_powers(most), *_divisors(layers, most)})
     if name == "virtual_stages":
         return sorted({*_powers(_MOST_CHUNKS), *_divisors(layers, _MOST_CHUNKS), 3.0, 5.0, 6.0})
     if name == "context_parallel":
-        return _powers(min(known.most("sequence_length") / _SHORTEST, gpus))
+        return _powers(min(facts.most("sequence_length") / _SHORTEST, gpus))
     if name == "expert_parallel":
-        routed = True in known.options("mixture_of_experts")
-        return _powers(min(known.most("experts"), gpus, _MOST_EXPERT_RANKS)) if routed else [1.0]
+        routed = True in facts.options("mixture_of_experts")
+        return _powers(min(facts.most("experts"), gpus, _MOST_EXPERT_RANKS)) if routed else [1.0]
     if name == "micro_batch_size":
-        return _powers(min(_MOST_MICRO_BATCH, known.most("global_batch_size")))
+        return _powers(min(_MOST_MICRO_BATCH, facts.most("global_batch_size")))
     if values.is_option(PHYSICS, name):
         return [*INPUTS[name].choices]
     if name in INPUTS:
@@ -700,25 +700,25 @@ def _change(lever: "xarray.Dataset", name: str, end: str) -> str:
 
 
 def _no_lever(
-    sweep: Evaluation, layout: Mapping[str, Any], of: str, sign: float, found: "xarray.Dataset"
+    sweep: Evaluation, layout: Mapping[str, Any], output: str, sign: float, best: "xarray.Dataset"
 ) -> str:
     """Why more GPUs would not improve an output; empty if they would, or are not an input."""
-    if _GPUS not in found["input"].values:
+    if _GPUS not in best["input"].values:
         return ""
-    lever = found.sel(input=_GPUS)
+    lever = best.sel(input=_GPUS)
     now, above = lever["value"].item(), lever["value_above"].item()
     more = above if above > now else 2 * now
     enlarged = (
-        point(sweep) | {name: _value(name, told) for name, told in layout.items()} | {_GPUS: more}
+        point(sweep) | {name: _value(name, entry) for name, entry in layout.items()} | {_GPUS: more}
     )
-    if not is_known(enlarged, {}, [of]):  # a job of one node needs no network
+    if not is_known(enlarged, {}, [output]):  # a job of one node needs no network
         return f"more GPUs than {now:g} need a fabric"
-    moved = Evaluation(enlarged, {}, [of, REASON]).evaluate(settings=Settings("numpy"))
+    moved = Evaluation(enlarged, {}, [output, REASON]).evaluate(settings=Settings("numpy"))
     start = f"{_GPUS} {more / now - 1:+.0%}:"
     if moved[REASON].item():
         why = meanings(moved[REASON].attrs, moved[REASON].values.reshape(1))[0]
         change = "a larger batch or another layout" if "batch" in why else "another layout"
         return f"{more:,.0f} GPUs need {change} ({why}); plan {_GPUS}={more:.0f}"
-    if sign * (moved[of].item() - lever[of].item()) >= -FELT * abs(lever[of].item()):
-        return f"{start} not better in this layout ({_change(lever, of, 'above')})"
+    if sign * (moved[output].item() - lever[output].item()) >= -FELT * abs(lever[output].item()):
+        return f"{start} not better in this layout ({_change(lever, output, 'above')})"
     return ""

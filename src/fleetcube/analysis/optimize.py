@@ -282,7 +282,7 @@ class Search:
     def _rate(self, point: tuple[int, ...], rows: Array) -> tuple[Array, Array]:
         """The output to minimise, and the margin of each condition (below 0: violated)."""
         outs = self.evaluate(point, rows, self.rated)
-        excesses = [_kept(c, outs) for c in self._conditions(point)]
+        excesses = [_margin(c, outs) for c in self._conditions(point)]
         return self.sign * outs[self.of], np.array(excesses).reshape(len(excesses), len(rows))
 
     def _conditions(self, point: tuple[int, ...]) -> list[Target]:
@@ -349,9 +349,9 @@ class Search:
         # SLSQP's tolerance is absolute: scale the output to about 1
         scale = max(abs(float(self._rate(point, self._values(place[None, :]))[0][0])), 1e-300)
 
-        def at(p: Array) -> tuple[float, Array, Array, Array]:
+        def evaluated_at(p: Array) -> tuple[float, Array, Array, Array]:
             key = p.tobytes()
-            if key not in known:
+            if key not in cache:
                 value = self._values(p[None, :])
                 outs = self.evaluate(point, value, [*self.rated, *self.slopes.values()])
                 pace = np.array([span.slope(value[0, k]) for k, span in enumerate(self.ranges)])
@@ -360,28 +360,34 @@ class Search:
                     for y in self.rated
                 }
                 rows = [_kept_slope(c, outs, slopes) for c in conditions]
-                kept = [float(_kept(c, outs)[0]) for c in conditions]
+                margins = [float(_margin(c, outs)[0]) for c in conditions]
                 aim = self.sign * float(outs[self.of][0]) / scale
-                known[key] = (
+                cache[key] = (
                     aim,
                     self.sign * slopes[self.of] / scale,
-                    np.array(kept),
+                    np.array(margins),
                     np.array(rows),
                 )
-            return known[key]
+            return cache[key]
 
         # SLSQP requests value, gradient and conditions of one place in four calls
-        known: dict[bytes, tuple[float, Array, Array, Array]] = {}
+        cache: dict[bytes, tuple[float, Array, Array, Array]] = {}
         bounds = [
             (p, p) if fixed is not None and whole else (0.0, 1.0)
             for p, whole in zip(place, self.whole, strict=True)
         ]
         optimum = imported("scipy.optimize").minimize(
-            lambda p: at(p)[0],
+            lambda p: evaluated_at(p)[0],
             place,
-            jac=lambda p: at(p)[1],
+            jac=lambda p: evaluated_at(p)[1],
             bounds=bounds,
-            constraints=[{"type": "ineq", "fun": lambda p: at(p)[2], "jac": lambda p: at(p)[3]}]
+            constraints=[
+                {
+                    "type": "ineq",
+                    "fun": lambda p: evaluated_at(p)[2],
+                    "jac": lambda p: evaluated_at(p)[3],
+                }
+            ]
             if conditions
             else (),
             method="SLSQP",
@@ -396,7 +402,7 @@ class Search:
         radius = int(CANDIDATES ** (1 / len(self.counts)) / STARTS / 2)
         for left, k in zip(range(len(self.counts), 0, -1), self.counts, strict=True):
             span, few = self.ranges[k], (CANDIDATES / max(1, len(rows))) ** (1 / left)
-            made = []
+            neighbours = []
             for row, step in zip(rows, self._steps(point, rows, k), strict=True):
                 low, high = math.ceil(span.first / step), math.floor(span.last / step)
                 if high - low < few:
@@ -406,9 +412,9 @@ class Search:
                     powers = 2.0 ** np.arange(math.ceil(math.log2(max(span.first, 1))), 40)
                     near = np.unique(np.concatenate([around * step, powers]))
                     near = near[(near >= span.first) & (near <= span.last)]
-                made.append(np.repeat(row[None, :], len(near), axis=0))
-                made[-1][:, k] = near
-            rows = np.concatenate(made) if made else rows
+                neighbours.append(np.repeat(row[None, :], len(near), axis=0))
+                neighbours[-1][:, k] = near
+            rows = np.concatenate(neighbours) if neighbours else rows
         return rows
 
     def _every(self, point: tuple[int, ...]) -> Array:
@@ -453,12 +459,12 @@ class Search:
     def _steps(self, point: tuple[int, ...], rows: Array, k: int) -> Array:
         """The step from one valid whole number to the next, for each row."""
         steps = self.steps.get(self.ranges[k].name)
-        found = np.ones(len(rows))
+        lengths = np.ones(len(rows))
         for start in range(0, len(rows) if steps else 0, ROWS):
             part = rows[start : start + ROWS]
             ratio = part[:, k] / self.evaluate(point, part, [str(steps)])[str(steps)]
-            found[start : start + ROWS] = np.where(np.isfinite(ratio), np.rint(ratio), 1.0)
-        return np.lcm(np.maximum(found, 1.0).astype(np.int64), self.units[k]).astype(float)
+            lengths[start : start + ROWS] = np.where(np.isfinite(ratio), np.rint(ratio), 1.0)
+        return np.lcm(np.maximum(lengths, 1.0).astype(np.int64), self.units[k]).astype(float)
 
     def _choose(self, point: tuple[int, ...], tried: Array) -> Array | None:
         """The best row that meets every condition; None if none does."""
@@ -488,7 +494,7 @@ def _ancestors(plan: Plan, outputs: Sequence[str]) -> set[str]:
     return ancestors
 
 
-def _kept(condition: Target, outs: Mapping[str, Array]) -> Array:
+def _margin(condition: Target, outs: Mapping[str, Array]) -> Array:
     """The margin of a condition: relative, in logarithms where both sides are above 0."""
     value, aim = outs[condition.of], _aim(condition, outs)
     sign = 1.0 if condition.relation == "<=" else -1.0

@@ -132,20 +132,28 @@ def relative(sweep: Evaluation, of: Any, values: Any, base: Mapping[str, int]) -
     names = [n for n in asked_of(sweep._plan("numpy"), of) if {*base} & {*values[n].dims}]
     over_grid = _over_grid(sweep, names, base)
     axes = make_axes(sweep.graph, sweep.spec["axes"])
-    at = point_of(sweep.graph, {name: axes[name].cut(np.array([k])) for name, k in base.items()})
+    base_point = point_of(
+        sweep.graph, {name: axes[name].cut(np.array([k])) for name, k in base.items()}
+    )
     ratios: dict[str, Any] = {}
     for name in names:
-        own, label = values[name], f"{name}_ratio"
-        ratio = own / own.isel(base, drop=True, missing_dims="ignore")
-        about = {"units": "1", "long_name": f"{own.attrs['long_name']}, over that at {at}"}
-        ratios[label] = ratio = ratio.transpose(*own.dims).rename(label).assign_attrs(about)
+        numerator, label = values[name], f"{name}_ratio"
+        ratio = numerator / numerator.isel(base, drop=True, missing_dims="ignore")
+        about = {
+            "units": "1",
+            "long_name": f"{numerator.attrs['long_name']}, over that at {base_point}",
+        }
+        ratios[label] = ratio = ratio.transpose(*numerator.dims).rename(label).assign_attrs(about)
         if name in over_grid:
-            rows = over_grid[name].isel({dim: 0 for dim in axes if dim not in own.dims})
-            *pair, below = rows.transpose(..., *own.dims)
+            rows = over_grid[name].isel({dim: 0 for dim in axes if dim not in numerator.dims})
+            *pair, below = rows.transpose(..., *numerator.dims)
             for k, end in enumerate(SIDES):
                 ratios[f"{label}_{end}"] = end_of(ratio, pair, k, end)
-            about = {"units": "1", "long_name": f"probability that it is below that at {at}"}
-            ratios[f"{name}{BELOW}"] = own.dims, below.where(ratio.notnull()).data, about
+            about = {
+                "units": "1",
+                "long_name": f"probability that it is below that at {base_point}",
+            }
+            ratios[f"{name}{BELOW}"] = numerator.dims, below.where(ratio.notnull()).data, about
     return ratios
 
 
@@ -167,11 +175,11 @@ def _over_grid(sweep: Evaluation, names: Sequence[str], base: Mapping[str, int])
             scenario |= auto.values_at(axis, k)
         sides[place] = side(scenario, names, rest)
     ratios: dict[str, Array] = {}
-    for place, own in sides.items():
-        there = sides[
+    for place, compared in sides.items():
+        base_side = sides[
             tuple(base.get(axis.name, k) for axis, k in zip(telling_axes, place, strict=True))
         ]
-        for name, ratio in between(there, own, region[len(telling_axes) :]).items():
+        for name, ratio in between(base_side, compared, region[len(telling_axes) :]).items():
             rows = ratios.setdefault(name, np.full((3, *sizes.values()), math.nan))
             rows[:, *place] = ratio.low, ratio.high, ratio.below
     for rows in ratios.values():

@@ -269,8 +269,8 @@ def rank_inputs(
 def _priced(point: Evaluation, output: str) -> list[str]:
     """The job's cost, if it is known and not the output itself."""
     spec: Any = point.spec
-    known = output != MONEY and is_known(spec["scenario"], spec["axes"], [MONEY])
-    return [MONEY] if known else []
+    has_price = output != MONEY and is_known(spec["scenario"], spec["axes"], [MONEY])
+    return [MONEY] if has_price else []
 
 
 def _row(numbers: Sequence[float], meaning: str, attrs: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -43,8 +43,8 @@ _INPUTS = ("failure_shape", "spare_nodes", "repair_time", "corruption_probabilit
 
 _TIERED = (  # graph quantities of the tiers
     *(
-        f"{tier}_tier_{of}_time"
-        for of in ("stall", "flush")
+        f"{tier}_tier_{kind}_time"
+        for kind in ("stall", "flush")
         for tier in ("memory", "drive", "storage")
     ),
     *("memory_tier_share", "drive_tier_share", "drive_copy_every", "storage_copy_every"),
@@ -188,7 +188,7 @@ def simulate(
     repaired nodes are taken back as `elastic_growth` says. Failures strike the nodes that are
     there; those of idle nodes cost the job nothing, and those of switches cost it no node. The
     shares are those of a job at whatever speed: wall_time is work / (goodput elastic_capacity).
-    Tiers, unreadable checkpoints and corruption that is found late are refused beside it.
+    Tiers, unreadable checkpoints and corruption that is found late are refused with it.
 
     Returns a Dataset: goodput, checkpoint_overhead, rework_overhead and recovery_overhead, which
     add up to 1, failures, spare_shortage, whole_cluster_probability, wall_time, their standard

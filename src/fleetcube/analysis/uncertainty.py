@@ -243,12 +243,12 @@ def _check_smooth(graph: Graph, name: str, distribution: Distribution) -> None:
 class _Draws:
     """Statistics of outputs that share dimensions, over the draws."""
 
-    own: tuple[str, ...]
+    dims: tuple[str, ...]
     shares: Array
     rooms: stream.Rooms
 
     def part(self, plan: Plan, tile: Region) -> Statistics:
-        dims = [axis.name for axis in plan.axes if axis.name in (*self.own, DRAW)]
+        dims = [axis.name for axis in plan.axes if axis.name in (*self.dims, DRAW)]
         region = {**tile, DRAW: slice(0, plan.sizes[DRAW])}
         statistics: Statistics = {}
         for name, out in self.rooms.evaluate(plan, dims, region).items():
@@ -268,14 +268,14 @@ class _Draws:
 class _Slopes:
     """Statistics of outputs that share dimensions, from their slopes at the medians."""
 
-    own: tuple[str, ...]
+    dims: tuple[str, ...]
     shares: Array
     rooms: stream.Rooms
     slopes: Mapping[str, Mapping[str, str]]
-    known: Mapping[str, Distribution]
+    distributions: Mapping[str, Distribution]
 
     def part(self, plan: Plan, tile: Region) -> Statistics:
-        outs = self.rooms.evaluate(plan, self.own, tile)
+        outs = self.rooms.evaluate(plan, self.dims, tile)
         return {name: self._statistics(outs, name, row) for name, row in self.slopes.items()}
 
     def _statistics(
@@ -284,11 +284,11 @@ class _Slopes:
         """Quantiles, mean and deviation; lognormal if above 0 and all inputs multiply."""
         out, variance = outs[name], np.zeros_like(outs[name])
         for wrt, slope in row.items():
-            variance = variance + (outs[slope] * self.known[wrt].scale) ** 2
+            variance = variance + (outs[slope] * self.distributions[wrt].scale) ** 2
         deviation, z = np.sqrt(variance), normal_quantile(self.shares)
         values = out[..., None] + deviation[..., None] * z
         mean = out.copy()  # the room's array is refilled by the next tile
-        if row and all(self.known[wrt].multiplies for wrt in row):
+        if row and all(self.distributions[wrt].multiplies for wrt in row):
             above = out > 0
             # 1 and 0 elsewhere, so that the branch not taken neither divides nor overflows
             spread = np.where(above, deviation / np.where(above, out, 1.0), 0.0)

@@ -38,7 +38,7 @@ Evaluated = tuple[Array, Array]  # errors [row], their derivatives [row, coeffic
 
 @dataclass(frozen=True)
 class Job:
-    """What a job's steps have in common beside the coefficients: measured over computed time, and
+    """What a job's steps have in common besides the coefficients: measured over computed time, and
     the error factor of a new step. `of` has its cluster's labels and its model's shape."""
 
     of: Mapping[str, Any]
@@ -335,8 +335,8 @@ def _shown(value: Any) -> str:
 def without_own_steps(scenario: Mapping[str, Any]) -> dict[str, Any]:
     """A scenario without a calibration of steps, which a new one replaces; that of a network
     stays."""
-    kept = bool(network_of(scenario))
-    return {n: v for n, v in scenario.items() if kept or n != "calibration"}
+    has_network = bool(network_of(scenario))
+    return {n: v for n, v in scenario.items() if has_network or n != "calibration"}
 
 
 def at_rates(

@@ -7,7 +7,7 @@ import click
 
 from fleetcube.commands.shared import complete
 from fleetcube.commands.shared.changed import changed
-from fleetcube.commands.shared.listing import MEANT
+from fleetcube.commands.shared.listing import SYNONYMS
 from fleetcube.commands.shared.points import answer
 from fleetcube.commands.shared.progress import progress
 from fleetcube.commands.shared.table import to_file
@@ -62,7 +62,7 @@ def reduce(
     how, selectors = words[0], tuple(word for word in selectors if "=" in word)
     if how not in HOW:
         hint = nearest(how, HOW, f"choose one of {', '.join(HOW)}")
-        if how in MEANT["best"]:
+        if how in SYNONYMS["best"]:
             hint = "the point that has an extreme: see `fleetcube best`"
         raise InputError(f"HOW {how!r} is unknown; {hint}")
     if (how == "quantile") != (shares is not None):

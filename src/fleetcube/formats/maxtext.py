@@ -31,7 +31,7 @@ _NAMES = (
     r"|max_target_length|base_num_decoder_layers)"
 )
 _YAML = re.compile(rf"^{_NAMES}[ \t]*:", re.M)
-_OWN = re.compile(rf"(?:^|[\s\"'\\]){_NAMES}=", re.M)
+_ARGUMENT = re.compile(rf"(?:^|[\s\"'\\]){_NAMES}=", re.M)
 _FIELD = re.compile(r"([A-Za-z]\w{1,79})=(.*?);?", re.S)
 _OFF = ("false", "0", "0.0", "-1", "-1.0", "", "[]", "{}")
 # base.yml's model, and after how many of three doublings global_parameter_scale doubles each
@@ -78,12 +78,12 @@ _CORES = {"v4": 2, "v5p": 2}  # of a chip, which names count
 
 def recognizes(text: str) -> bool:
     """Whether a text holds fields of MaxText."""
-    return bool(_YAML.search(text) or _OWN.search(text))
+    return bool(_YAML.search(text) or _ARGUMENT.search(text))
 
 
 def read(text: str, path: str, given: Mapping[str, Any] = NOTHING) -> Job:
     """The job of a configuration or of a launch script. Raises InputError."""
-    if not _OWN.search(text):
+    if not _ARGUMENT.search(text):
         return job_from(flat(parsed(text, path, "yaml")), path, given)
     script = shell.read(text, path)
     ours = format_table()

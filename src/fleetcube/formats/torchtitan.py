@@ -24,7 +24,7 @@ from .trees import as_toml, flat, parsed
 
 NAME = "torchtitan"
 format_table = partial(table, "torchtitan")
-_OWN = re.compile(
+_FIELD = re.compile(
     r"^[ \t]*\[(model|training|parallelism|experimental|activation_checkpoint|optimizer|job)\]",
     re.M,
 )
@@ -56,13 +56,13 @@ _ENDS = ("embedding_split_layers", "loss_split_layers")
 
 def recognizes(text: str) -> bool:
     """Whether a text holds a job of torchtitan, and no spec."""
-    fields = len({*_OWN.findall(text)}) > 1 or bool(_FLAG.search(text))
+    fields = len({*_FIELD.findall(text)}) > 1 or bool(_FLAG.search(text))
     return fields and not has_tables(text)
 
 
 def read(text: str, path: str, given: Mapping[str, Any] = NOTHING) -> Job:
     """The job of a file, or of a launch script's flags. Raises InputError."""
-    if _OWN.search(text):
+    if _FIELD.search(text):
         return job_from(flat(parsed(text, path, "toml")), path, given)
     rows = [shell.options(words) for words in shell.read(text, path).commands]
     best = max(rows, key=lambda row: sum("." in name for name in row), default={})

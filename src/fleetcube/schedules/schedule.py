@@ -425,11 +425,11 @@ def _zb_v(stages: int, microbatches: int, times: Mapping[str, float]) -> Orders:
     plan.warm_up()
     for _ in range(2 * microbatches):
         for stage, leg in plan.backward_turns():
-            plan.put("B", stage, leg, fill=True)
+            plan.append_pass("B", stage, leg, fill=True)
         for stage in range(stages):
             forward = plan.forward_leg(stage)
             if forward is not None:
-                plan.put("F", stage, forward, fill=True)
+                plan.append_pass("F", stage, forward, fill=True)
     for stage in range(stages):
         while plan.waiting[stage]:
             plan.put_weight(stage)
@@ -478,7 +478,7 @@ def _dual(
         count[kind[0], way] += 1
         return kind, piece, first + count[kind[0], way] - 1
 
-    def put(kind: str, way: int) -> None:
+    def place(kind: str, way: int) -> None:
         turns.append((key(kind, way),))
         if kind == "B":
             waiting.append(("W", *turns[-1][0][1:]))
@@ -491,29 +491,29 @@ def _dual(
 
     after = stages - 1 - stage
     for _ in range(2 * after):
-        put("F", 0)
+        place("F", 0)
     for way in (0, 1) * (stage + 1):
-        put("F", way)
+        place("F", way)
     for _ in range(after):
-        put("B", 1)
+        place("B", 1)
         weight()
-        put("F", 1)
+        place("F", 1)
     for i in range(microbatches - 2 * stages + stage + 1):
         if i == 0 and after == 0:  # not overlapped, for a smaller bubble
-            put("F", 0)
-            put("BW", 1)
+            place("F", 0)
+            place("BW", 1)
         else:
             pair(0, 1)
         pair(1, 0)
     for _ in range(after):
-        put("BW", 1)
+        place("BW", 1)
         pair(1, 0)
     # From the middle of these, weight gradients are delayed
     for i in range(2 * (stage + 1)):
-        put("B" if i > stage else "BW", 1 - i % 2)
+        place("B" if i > stage else "BW", 1 - i % 2)
     for _ in range(after):
         weight()
-        put("B", 0)
+        place("B", 0)
     while waiting:
         weight()
     return turns
@@ -540,7 +540,7 @@ class _Folded:
             return None
         return self.end.get((kind, other, leg, self.count[kind, stage, leg]), math.inf)
 
-    def put(self, kind: str, stage: int, leg: int, *, fill: bool = False) -> None:
+    def append_pass(self, kind: str, stage: int, leg: int, *, fill: bool = False) -> None:
         """Append a pass, preceded by weight gradients that fit in the gap or must free its memory.
         One more precedes a gradient on its way down if its stage would otherwise idle the longest.
         """
@@ -578,7 +578,7 @@ class _Folded:
         """Forward passes until the first input gradient: required ones and those that fill gaps."""
         count, most = self.count, self.microbatches
         for stage in range(self.stages):
-            self.put("F", stage, 0)
+            self.append_pass("F", stage, 0)
         for stage in reversed(range(self.stages)):
             arrives = self.awaited("F", stage, 1)
             while (
@@ -588,8 +588,8 @@ class _Folded:
                 and count["F", stage, 0] < most
             ):
                 for above in range(stage + 1):
-                    self.put("F", above, 0)
-            self.put("F", stage, 1)
+                    self.append_pass("F", above, 0)
+            self.append_pass("F", stage, 1)
         leg = 0
         for stage in range(1, self.stages):
 
@@ -600,7 +600,7 @@ class _Folded:
             while behind():
                 for below in reversed(range(stage, self.stages)):
                     if count["F", below, leg] < most:
-                        self.put("F", below, leg)
+                        self.append_pass("F", below, leg)
                 leg = 1 - leg
 
     def backward_turns(self) -> list[tuple[int, int]]:

@@ -38,7 +38,7 @@ from fleetcube.kernels.graph.formulas import Graph
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.roles import ALSO_REASONS, NEAR, RUN_STEPS, STEPS
 
-from .bracket import Bracket, Near, Solution, box, put, within
+from .bracket import Bracket, Near, Solution, box, replaced, within
 from .running import Counts, bisected, nothing
 from .running import nearest as nearest_of
 from .scan import scan_values
@@ -122,19 +122,19 @@ def solve_spec(
 
 def _about(search: "Solver") -> dict[str, dict[str, Any]]:
     """Names and attributes of the answers."""
-    unknown, of, plan = search.unknown, search.target.of, search.plan
-    input_, output = attributes(plan, unknown), attributes(plan, of)
+    unknown, aim, plan = search.unknown, search.target.of, search.plan
+    input_, output = attributes(plan, unknown), attributes(plan, aim)
     near = "where there is no such value, "
     return {
         unknown: {**input_, "long_name": f"{unknown} at which {search.target}"},
-        of: output,
+        aim: output,
         "unsolved_reason": {"long_name": "why there is no such value", **flags(REASONS)},
-        CROSSINGS: {"units": "1", "long_name": f"times that {of} was seen to cross the target"},
+        CROSSINGS: {"units": "1", "long_name": f"times that {aim} was seen to cross the target"},
         NEXT: {**input_, "long_name": f"{unknown} below the next that meets the target"},
         f"nearest_{unknown}": {**input_, "long_name": f"{near}the nearest one of those scanned"},
-        f"nearest_{of}": {
+        f"nearest_{aim}": {
             **output,
-            "long_name": f"{near}the {of} that comes nearest to the target",
+            "long_name": f"{near}the {aim} that comes nearest to the target",
         },
         **{name: attributes(plan, name) for name in search.judged},
     }
@@ -208,15 +208,15 @@ class Solver:
         self.counts = Counts(problem, unknown)
 
     def evaluate(
-        self, tile: Region, at: Array, names: Sequence[str], threads: int = 1
+        self, tile: Region, values: Array, names: Sequence[str], threads: int = 1
     ) -> dict[str, Array]:
         """Outputs over a tile, at given values of the input."""
-        free = {self.unknown: at}
+        free = {self.unknown: values}
         if self.extrapolation:
             free = self.extrapolation.free(tile, free)
             names = [*names, *self.extrapolation.also(names)]
         flags = (REASON, *ALSO_REASONS)
-        outs = {name: np.empty(at.shape, np.int8 if name in flags else float) for name in names}
+        outs = {name: np.empty(values.shape, np.int8 if name in flags else float) for name in names}
         evaluate_block(self.plan, tuple(tile), tile, outs, threads, free)
         if self.extrapolation:
             self.extrapolation.complete(outs, tile, free)
@@ -224,7 +224,7 @@ class Solver:
 
     def answers(self, tile: Region, whole: bool) -> dict[str, Array]:
         """The answers of `solve` over a tile, by name."""
-        solution, of = self.roots(tile), self.target.of
+        solution, output = self.roots(tile), self.target.of
         root, nearest, met = solution.root, solution.nearest, solution.value
         reason = solution.reason
         if whole:
@@ -247,18 +247,18 @@ class Solver:
         self._fill(tile, nearest, near, ~np.isnan(nearest))
         return {
             self.unknown: root,
-            of: np.where(np.isnan(root), np.nan, met),
+            output: np.where(np.isnan(root), np.nan, met),
             "unsolved_reason": reason,
             CROSSINGS: np.maximum(solution.crossings, reason == 0),
             NEXT: np.where(above, solution.next_above, np.nan),
             f"nearest_{self.unknown}": nearest,
-            f"nearest_{of}": near,
+            f"nearest_{output}": near,
             **{name: np.where(np.isnan(wanted), -1, code) for name, code in judged.items()},
         }
 
-    def _rows(self, tile: Region, at: Array) -> list[Array] | None:
+    def _rows(self, tile: Region, values: Array) -> list[Array] | None:
         """Counts over a tile that can be laid out, increasing; None if unknown or many."""
-        step = self._step(tile, np.where(np.isnan(at), self.grid[-1], at))
+        step = self._step(tile, np.where(np.isnan(values), self.grid[-1], values))
         return self.counts.rows(tile, step, self.grid[0], self.grid[-1])
 
     def _first(
@@ -267,22 +267,22 @@ class Solver:
         """Of all counts that run, the first that meets an inequality; where the first of all does
         and the next comes closer to the limit, the last before the limit is crossed."""
         sign = 1.0 if self.target.relation == "<=" else -1.0
-        at, close = np.full(root.shape, np.nan), nothing(root.shape)
-        rising, seen, before = np.zeros((3, *root.shape))
+        first, close = np.full(root.shape, np.nan), nothing(root.shape)
+        rising, crossed, before = np.zeros((3, *root.shape))
         for row in rows:
             row = np.broadcast_to(row, root.shape)
             excess, runs = self._judge(tile, row)
             runs = runs & np.isfinite(excess)
             meets, worse = runs & self._meets(excess), sign * excess
             close.keep(row, np.abs(excess), runs)
-            on = np.where(seen == 1, ~np.isnan(at) & (worse > before), rising > 0) & meets
-            rising, seen = np.where(runs, on, rising), seen + runs
-            at = np.where(meets & (np.isnan(at) | on), row, at)
+            on = np.where(crossed == 1, ~np.isnan(first) & (worse > before), rising > 0) & meets
+            rising, crossed = np.where(runs, on, rising), crossed + runs
+            first = np.where(meets & (np.isnan(first) | on), row, first)
             before = np.where(runs, worse, before)
-        at[(rising > 0) & (reason == 5)] = np.nan  # no limit is crossed
-        none = np.isnan(at)
+        first[(rising > 0) & (reason == 5)] = np.nan  # no limit is crossed
+        none = np.isnan(first)
         reason = np.where(none, np.where(reason == 0, 6, reason), 0).astype(reason.dtype)
-        return at, np.where(none, close.at, np.nan), reason
+        return first, np.where(none, close.values, np.nan), reason
 
     def _running(
         self, tile: Region, root: Array, nearest: Array, reason: Array, whole: bool
@@ -294,23 +294,23 @@ class Solver:
         if not bad.any():
             return root, nearest, reason
         part = box(bad)
-        cut, at, bad, found = within(tile, part), asked[part], bad[part], solved[part]
-        rows = self._rows(cut, at) if whole else None
+        cut, values, bad, has_root = within(tile, part), asked[part], bad[part], solved[part]
+        rows = self._rows(cut, values) if whole else None
         equal = self.target.relation == "="
         if rows is None:
             tried = np.unique(np.rint(self.grid)) if whole else self.grid
-            every = [np.full(at.shape, value) for value in tried]
+            every = [np.full(values.shape, value) for value in tried]
             rows, few = [row for row in every if self._runs(cut, row).any()], True
         else:
             few = False
-        best, close = nearest_of(self._judge, cut, at, rows, self._meets, equal)
+        best, close = nearest_of(self._judge, cut, values, rows, self._meets, equal)
         if few and rows and not equal:
-            best.at = bisected(self._judge, cut, at, best, self._meets, whole)
-        none = bad & found & (np.isnan(best.at) | (equal & few))
+            best.values = bisected(self._judge, cut, values, best, self._meets, whole)
+        none = bad & has_root & (np.isnan(best.values) | (equal & few))
         root, nearest, reason = root.copy(), nearest.copy(), reason.copy()
-        root[part] = np.where(bad & found, np.where(none, np.nan, best.at), root[part])
-        nearest[part] = np.where(bad & (none | ~found), close.at, nearest[part])
-        reason[part] = np.where(none, 6, np.where(bad & found, 0, reason[part]))
+        root[part] = np.where(bad & has_root, np.where(none, np.nan, best.values), root[part])
+        nearest[part] = np.where(bad & (none | ~has_root), close.values, nearest[part])
+        reason[part] = np.where(none, 6, np.where(bad & has_root, 0, reason[part]))
         return root, nearest, reason
 
     def _judge(self, tile: Region, values: Array) -> tuple[Array, Array]:
@@ -320,9 +320,9 @@ class Solver:
         aim = outs[level] if isinstance(level, str) else level
         return outs[self.target.of] - aim, self._runs(tile, values)
 
-    def _runs(self, tile: Region, at: Array) -> Array:
-        outs = self.evaluate(tile, np.where(np.isnan(at), 1.0, at), self.reasons)
-        runs = [~np.isnan(at), *(code == 0 for code in outs.values())]
+    def _runs(self, tile: Region, inputs: Array) -> Array:
+        outs = self.evaluate(tile, np.where(np.isnan(inputs), 1.0, inputs), self.reasons)
+        runs = [~np.isnan(inputs), *(code == 0 for code in outs.values())]
         return np.asarray(np.all(runs, axis=0))
 
     def _step(self, tile: Region, values: Array) -> Array:
@@ -334,11 +334,11 @@ class Solver:
         step = np.where(np.isfinite(step), step, 1.0)
         return np.lcm(step.astype(np.int64), self.unit).astype(float)
 
-    def _fill(self, tile: Region, at: Array, outs: Array, where: Array) -> None:
+    def _fill(self, tile: Region, values: Array, outs: Array, where: Array) -> None:
         """Evaluate the output into `outs` where a condition holds."""
         if where.any():
-            part, of = box(where), self.target.of
-            new = self.evaluate(within(tile, part), at[part], [of])[of]
+            part, output = box(where), self.target.of
+            new = self.evaluate(within(tile, part), values[part], [output])[output]
             np.copyto(outs[part], new, where=where[part])
 
     def roots(self, tile: Region) -> Solution:
@@ -353,8 +353,8 @@ class Solver:
         # Interpolate the inverse function, place over gap, through its last points
         place = self._place(high)
         slope = (place - self._place(low)) / (last - before)
-        at, step = self._inside(place - last * slope, low, high, open_, 0)
-        at = put(at, high, np.isnan(before))  # undefined below, on the target here
+        values, step = self._inside(place - last * slope, low, high, open_, 0)
+        values = replaced(values, high, np.isnan(before))  # undefined below, on the target here
         for count in range(MOST_STEPS):
             left = np.count_nonzero(open_)
             if left == 0:
@@ -368,27 +368,29 @@ class Solver:
                 open_, over, spread, before, last = (
                     array[part] for array in (open_, over, spread, before, last)
                 )
-                place, slope, at, step = (array[part] for array in (place, slope, at, step))
-            here = self._near(tile, at)
-            size = np.abs(here.excess)
-            scale = here.size if np.all(here.size > 0) else put(spread, here.size, here.size > 0)
+                place, slope, values, step = (array[part] for array in (place, slope, values, step))
+            near = self._near(tile, values)
+            size = np.abs(near.excess)
+            scale = (
+                near.size if np.all(near.size > 0) else replaced(spread, near.size, near.size > 0)
+            )
             met = open_ & (size <= TIGHT * scale)
-            np.copyto(root, at, where=met)
-            np.copyto(value, here.value, where=met)
+            np.copyto(root, values, where=met)
+            np.copyto(value, near.value, where=met)
             open_ = open_ & ~met
-            same = (here.excess > 0) & over | (here.excess < 0) & ~over
-            low, high = put(low, at, same), put(at, high, same)
+            same = (near.excess > 0) & over | (near.excess < 0) & ~over
+            low, high = replaced(low, values, same), replaced(values, high, same)
             if count >= SOON:
                 # No float is left between the ends: solved, or the output jumps over the target
                 stuck = open_ & (high - low <= 4 * np.spacing(np.abs(high)))
                 np.copyto(root, high, where=stuck)
                 reason[stuck & (size > LOOSE * scale)] = 4
                 open_ = open_ & ~stuck
-            was, slope = slope, (step - place) / (here.gap - last)
-            bend = (slope - was) / (here.gap - before)
-            before, last, place = last, here.gap, step
+            was, slope = slope, (step - place) / (near.gap - last)
+            bend = (slope - was) / (near.gap - before)
+            before, last, place = last, near.gap, step
             step = step - last * (slope - before * bend)
-            at, step = self._inside(step, low, high, open_, count)
+            values, step = self._inside(step, low, high, open_, count)
         np.copyto(root, high, where=open_)
         return solution
 
@@ -398,32 +400,32 @@ class Solver:
         """A step's value and place; the middle if it leaves the bracket or the bracket stays wide.
         From SLACK steps on, a bracket as wide as bisection's SLACK steps earlier is halved: the
         search takes at most SLACK + 1 steps more than bisection."""
-        at = self._value(step)
-        good = (at > low) & (at < high)
+        values = self._value(step)
+        good = (values > low) & (values < high)
         if count >= SLACK:
             width = self.cells * 0.5 ** (count - SLACK)
             good &= high <= (low * math.exp(width) if self.log else low + width)
         if (good | ~open_).all():
-            return at, step
+            return values, step
         # Product of two roots: the product of the ends may overflow
         half = np.sqrt(low) * np.sqrt(high) if self.log else 0.5 * (low + high)
         half = np.where((half > low) & (half < high), half, 0.5 * (low + high))
-        return put(half, at, good), put(self._place(half), step, good)
+        return replaced(half, values, good), replaced(self._place(half), step, good)
 
-    def _near(self, tile: Region, at: Array, exact: bool = False) -> Near:
+    def _near(self, tile: Region, inputs: Array, exact: bool = False) -> Near:
         """The output relative to its target at some input values; `exact` adds the slope."""
-        of, level = self.target.of, self.target.level
+        output, level = self.target.of, self.target.level
         slopes = list(self.slopes.values()) if exact else []
-        outs = self.evaluate(tile, at, [*self.target.outputs, *slopes])
-        value = outs[of]
+        outs = self.evaluate(tile, inputs, [*self.target.outputs, *slopes])
+        value = outs[output]
         aim = outs[level] if isinstance(level, str) else np.full((), level)
         size = np.maximum(np.abs(aim), np.abs(value)) if isinstance(level, str) else np.abs(aim)
         slope = np.full((), np.nan)
         if exact:
             drift = outs[self.slopes[level]] if isinstance(level, str) else np.zeros(())
-            rise = outs[self.slopes[of]]
+            rise = outs[self.slopes[output]]
             slope = np.where(self._logs(value, aim), rise / value - drift / aim, rise - drift)
-            slope = slope * at if self.log else slope
+            slope = slope * inputs if self.log else slope
         return Near(value, value - aim, size, self._gap(value, aim), slope)
 
     def _logs(self, value: Array, aim: Array) -> Array:
@@ -448,13 +450,13 @@ class Solver:
         """Brackets of the first crossing along the range, and the scan's other findings."""
         shape = extent(tile, tuple(tile), tuple(tile))
         above, root = np.full(shape, np.nan), np.full(shape, np.nan)
-        at = np.full(shape, -1, np.int8)  # index of the value at or after the crossing
+        upper = np.full(shape, -1, np.int8)  # index of the value at or after the crossing
         crossings = np.zeros(shape, np.int8)
         up = down = np.zeros(shape, bool)
-        seen = []
+        excesses = []
         for k in range(len(self.grid)):
             value, aim = self._scanned(tile, k)
-            seen.append((value, aim))
+            excesses.append((value, aim))
             excess = value - aim
             zero, over, under = excess == 0, excess > 0, excess < 0
             turned = (up & under) | (down & over)  # not next to NaN
@@ -462,25 +464,29 @@ class Solver:
                 again = turned & (crossings > 0) & np.isnan(above)
                 above[again & self._meets(excess)] = self.grid[k - 1]
                 crossings += turned
-            np.copyto(at, k, where=(turned | zero) & (at < 0), casting="unsafe")
+            np.copyto(upper, k, where=(turned | zero) & (upper < 0), casting="unsafe")
             # A value on the target has no side: the next one is compared with the previous one
             up, down = over | (zero & up), under | (zero & down)
         left, right = np.full(shape, np.nan), np.full(shape, np.nan)
         for k in range(len(self.grid)):
-            if (here := at == k).any():
-                ends = (seen[j] for j in (max(k - 1, 0), k))
-                left[here], right[here] = (self._gap(v[here], a[here]) for v, a in ends)
+            if (is_bracket := upper == k).any():
+                ends = (excesses[j] for j in (max(k - 1, 0), k))
+                left[is_bracket], right[is_bracket] = (
+                    self._gap(v[is_bracket], a[is_bracket]) for v, a in ends
+                )
         # A line through an end on the target would lead there, past a smaller solution
         right = np.where(right == 0, -left, right)
-        low, high = np.array(self.grid[np.maximum(at - 1, 0)]), np.array(self.grid[at])
+        low, high = np.array(self.grid[np.maximum(upper - 1, 0)]), np.array(self.grid[upper])
         bracket = Bracket(low, high, left, right)
-        best, closest, lost = at.copy(), np.zeros(shape), at < 0
+        best, closest, lost = upper.copy(), np.zeros(shape), upper < 0
         if lost.any():
-            best[lost], closest[lost] = _closest([value[lost] - aim[lost] for value, aim in seen])
+            best[lost], closest[lost] = _closest(
+                [value[lost] - aim[lost] for value, aim in excesses]
+            )
         before = np.where(up, 1.0, np.where(down, -1.0, np.nan))
         reason = np.where(closest > 0, 1, 2).astype(np.int8)
         reason[np.isinf(closest) & np.isnan(before)] = 3
-        reason[at >= 0] = 0
+        reason[upper >= 0] = 0
         dips = (reason > 0) & (reason < 3) & (best > 0) & (best < len(self.grid) - 1)
         if self.slopes and dips.any():
             again = dips & self._meets(closest)  # its ends meet the target
@@ -506,13 +512,15 @@ class Solver:
         """The output and its target over a tile, at one value of the range."""
         region = {dim: tile.get(dim, slice(k, k + 1)) for dim in self.scan.sizes}
         outs: dict[str, Array] = {}
-        for of in self.target.outputs:
-            own = self.scan.out_dims[of]
-            out = np.empty(extent(region, own, own))
-            evaluate_block(self.scan, own, {dim: region[dim] for dim in own}, {of: out}, 1)
+        for output in self.target.outputs:
+            output_dims = self.scan.out_dims[output]
+            out = np.empty(extent(region, output_dims, output_dims))
+            evaluate_block(
+                self.scan, output_dims, {dim: region[dim] for dim in output_dims}, {output: out}, 1
+            )
             dims = tuple(self.scan.sizes)
             order = [dims.index(dim) for dim in (*tile, self.unknown)]
-            outs[of] = out.reshape(extent(region, own, dims)).transpose(order)[..., 0]
+            outs[output] = out.reshape(extent(region, output_dims, dims)).transpose(order)[..., 0]
         level, shape = self.target.level, extent(tile, tuple(tile), tuple(tile))
         aim = outs[level] if isinstance(level, str) else np.full((), level)
         return np.broadcast_to(outs[self.target.of], shape), np.broadcast_to(aim, shape)
@@ -556,9 +564,15 @@ class Solver:
             bracket.replace(start, values, first, near_values.gap, crossed)
             reason[crossed] = 0
             before = near_values.slope * falls > 0
-            low, falls = put(low, place, before), put(falls, near_values.slope, before)
-            left, right = put(left, near_values.gap, before), put(right, near_values.gap, ~before)
-            high, rises = put(high, place, ~before), put(rises, near_values.slope, ~before)
+            low, falls = replaced(low, place, before), replaced(falls, near_values.slope, before)
+            left, right = (
+                replaced(left, near_values.gap, before),
+                replaced(right, near_values.gap, ~before),
+            )
+            high, rises = (
+                replaced(high, place, ~before),
+                replaced(rises, near_values.slope, ~before),
+            )
 
     def whole(self, tile: Region, root: Array) -> Array:
         """The whole number next to a root that meets the target or comes closest; NaN if none."""
@@ -567,7 +581,7 @@ class Solver:
         high = np.ceil(root / step * (1 - ROUND)) * step
         first, last = self.grid[0], self.grid[-1]
         low, high = np.where(low < first, high, low), np.where(high > last, low, high)
-        below, above = (self._near(tile, at, exact=False).excess for at in (low, high))
+        below, above = (self._near(tile, values, exact=False).excess for values in (low, high))
         if self.target.relation == "=":
             lower = np.abs(below) <= np.abs(above)
         else:
@@ -588,8 +602,10 @@ class Solver:
                 break
             neighbour = near + k * step
             inside = broken & (neighbour >= self.grid[0]) & (neighbour <= self.grid[-1])
-            kept = inside & self._meets(self._near(tile, np.where(inside, neighbour, root)).excess)
-            near, broken = np.where(kept, neighbour, near), broken & ~kept
+            is_better = inside & self._meets(
+                self._near(tile, np.where(inside, neighbour, root)).excess
+            )
+            near, broken = np.where(is_better, neighbour, near), broken & ~is_better
         return np.where(broken, np.nan, near)
 
 

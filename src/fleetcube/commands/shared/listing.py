@@ -45,7 +45,7 @@ LISTING = {
 }
 
 
-MEANT = {  # words that are not commands -> commands that a user means by them
+SYNONYMS = {  # words that are not commands -> commands that a user means by them
     "init": ("new", "start", "create", "template"),
     "run": ("train", "evaluate", "eval", "sweep", "predict", "estimate"),
     "plan": ("train", "layout", "recommend", "advise", "size", "tune", "search"),
@@ -103,7 +103,7 @@ class Listed(click.Group):
         name = args[0]
         if name.startswith("-") or name in self.commands:
             return super().resolve_command(ctx, args)
-        fits = [command for command, words in MEANT.items() if name.lower() in words]
+        fits = [command for command, words in SYNONYMS.items() if name.lower() in words]
         fits += {".toml": ["run"], ".zarr": ["show"]}.get(name[-5:], [])
         if fits:
             means = " or ".join(f"`fleetcube {command}`" for command in fits)

@@ -9,12 +9,12 @@ from fleetcube.grid.progress import line, shown
 
 
 @contextmanager
-def progress(what: str) -> Iterator[None]:
+def progress(operation: str) -> Iterator[None]:
     """Show how far an operation is, until it ends."""
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         yield
         return
-    with shown(*line(f"{what} ")):
+    with shown(*line(f"{operation} ")):
         yield
 
 

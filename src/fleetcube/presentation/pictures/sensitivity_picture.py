@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _BLUE, _ORANGE = LINES[0], LINES[3]
 _SMOOTH = "inputs 10 % smaller and larger"
 _STEPPED = "whole numbers: the nearest valid ones below and above"
-_TOLD: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 8}
+_LABEL_STYLE: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 8}
 MOST_COLOURS = 7  # inputs with their own colour in a map; the others share one
 
 
@@ -49,7 +49,7 @@ def tornado(levers: "xarray.Dataset", output: str, path: Path, most: int = 15) -
             side = {"ha": "left" if right else "right", "xytext": (3 if right else -3, 0)}
             text = ", ".join(row["said"] for row in ends)
             tip = max((row["until"] for row in ends), key=lambda end: abs(end - ends[0]["from"]))
-            axes.annotate(text, (tip, inputs.index(name)), **side, **_TOLD)
+            axes.annotate(text, (tip, inputs.index(name)), **side, **_LABEL_STYLE)
         axes.margins(x=0.3)
         axes.set_yticks(range(len(inputs)), inputs)
         axes.set_title(change, fontsize=9)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _KINDS = ("tensor", "data", "expert", "pipeline", "context", "sites")
 _COLOURS = dict(zip(_KINDS, LINES, strict=True))
 _MOST = 12  # most boxes drawn for one tier
-_BESIDE = {"xytext": (3, 0), "textcoords": "offset points", "va": "center", "fontsize": 7.5}
+_RIGHT_LABEL = {"xytext": (3, 0), "textcoords": "offset points", "va": "center", "fontsize": 7.5}
 _GAP = 0.06  # between boxes, relative to the width of one
 
 
@@ -54,7 +54,7 @@ def topology(point: "xarray.Dataset", path: Path | None) -> Any:
         left.annotate("", (offset, each.tier + 0.42), (offset, -0.5), arrowprops=arrow)
         left.text(offset, -0.56, each.kind, ha="center", va="top", fontsize=8, color=colour)
         right.barh(-place, each.seconds, 0.5, color=colour)
-        right.annotate(duration(each.seconds, 2), (each.seconds, -place), **_BESIDE)
+        right.annotate(duration(each.seconds, 2), (each.seconds, -place), **_RIGHT_LABEL)
     right.set_yticks([-place for place in range(len(moving))], [each.kind for each in moving])
     right.set_xticks([])
     right.tick_params(axis="both", length=0, labelsize=8)
