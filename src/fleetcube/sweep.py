@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from fleetcube.grid.errors import InputError
+from fleetcube.grid.result import in_xarray
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.run.stream import cluster_of, mapping
@@ -74,6 +75,10 @@ class Sweep(Evaluation):
         from fleetcube.tables.html import sweep_html
 
         return sweep_html(self._plan(), self.spec)
+
+    def _answer(self, found: Any) -> Any:
+        """An answer as it is given: a Dataset, unless a command prints it."""
+        return in_xarray(found)
 
     def to_zarr(
         self,
@@ -245,7 +250,7 @@ class Sweep(Evaluation):
                 if conditions is not None or of in dependent:
                     sweep = narrowed(sweep, over)
             with mapping(sweep, asked) as (plan, map_):
-                return reduce(plan, self.spec, how, over, map_, asked._cores, of, q, conditions)
+                return self._answer(reduce(plan, self.spec, how, over, map_, asked._cores, of, q, conditions))
 
     def best(
         self,
@@ -518,7 +523,7 @@ class Sweep(Evaluation):
         from fleetcube.analysis.uncertainty import uncertainty
 
         with self._asked(settings) as asked:
-            return uncertainty(self._of(of), of, q, method, samples, seed, asked)
+            return self._answer(uncertainty(self._of(of), of, q, method, samples, seed, asked))
 
     def prediction_interval(
         self,
@@ -549,4 +554,14 @@ class Sweep(Evaluation):
         base = base_of(sweep, relative_to)
         with self._asked(settings) as asked:
             found = interval(sweep, of, asked)
-            return found.assign(relative(sweep, of, found, base)) if base else found
+            return self._answer(found.assign(relative(sweep, of, found, base)) if base else found)
+
+
+class Printed(Sweep):
+    """A sweep whose answers are for tables: without xarray, which takes longer to load than they."""
+
+    def evaluate(self, settings: Settings | None = None) -> Any:  # type: ignore[override]
+        return self._result(settings)
+
+    def _answer(self, found: Any) -> Any:
+        return found

@@ -15,6 +15,7 @@ import numpy as np
 from fleetcube.catalog import AUTO, pooled, record
 from fleetcube.grid.errors import InputError, check_texts, nearest
 from fleetcube.grid.plan import memory
+from fleetcube.grid.result import Variable, along
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.spec.axes import make_axes
@@ -136,24 +137,23 @@ def relative(sweep: Evaluation, of: Any, values: Any, base: Mapping[str, int]) -
     found: dict[str, Any] = {}
     for name in names:
         own, label = values[name], f"{name}_ratio"
-        ratio = own / own.isel(base, drop=True, missing_dims="ignore")
+        ratio = own / own.isel(base)
         about = {"units": "1", "long_name": f"{own.attrs['long_name']}, over that at {at}"}
-        found[label] = ratio = ratio.transpose(*own.dims).rename(label).assign_attrs(about)
+        found[label] = ratio = Variable(own.dims, ratio.values, about)
         if name in known:
             rows = known[name].isel({dim: 0 for dim in axes if dim not in own.dims})
-            *pair, below = rows.transpose(..., *own.dims)
+            turned = along(rows, ("", *own.dims))
+            *pair, below = (Variable(own.dims, part) for part in turned)
             for k, end in enumerate(SIDES):
-                found[f"{label}_{end}"] = end_of(ratio, pair, k, end)
+                found[f"{label}_{end}"] = end_of(label, ratio, pair, k, end)
             about = {"units": "1", "long_name": f"probability that it is below that at {at}"}
-            found[f"{name}{BELOW}"] = own.dims, below.where(ratio.notnull()).data, about
+            found[f"{name}{BELOW}"] = own.dims, below.where(ratio.notnull()).values, about
     return found
 
 
 def _over_grid(sweep: Evaluation, names: Sequence[str], base: Mapping[str, int]) -> dict[str, Any]:
     """Ends and probability of the ratio of each point of a sweep to its base; NaN at the base. Axes
     along which jobs, or what sets their coefficients, may differ are taken point by point."""
-    import xarray
-
     axes = make_axes(sweep.graph, sweep.spec["axes"])
     told = [axis for axis in axes.values() if not _TELLING.isdisjoint(axis.inputs)]
     rest = {name: axis for name, axis in axes.items() if _TELLING.isdisjoint(axis.inputs)}
@@ -174,7 +174,7 @@ def _over_grid(sweep: Evaluation, names: Sequence[str], base: Mapping[str, int])
             rows[:, *place] = ratio.low, ratio.high, ratio.below
     for rows in found.values():
         rows[:, *region] = math.nan
-    return {name: xarray.DataArray(rows, dims=["", *sizes]) for name, rows in found.items()}
+    return {name: Variable(["", *sizes], rows) for name, rows in found.items()}
 
 
 def _root(label: str) -> Array:
@@ -224,11 +224,11 @@ def _side(
         for wrt in felt[name].intersection(inputs)
     }
     sweep = Evaluation(given, axes, [*dict.fromkeys([*names, _STEP, *known.values()])])
-    cube = sweep.evaluate(settings=Settings("numpy"))
+    cube = sweep._result(Settings("numpy"))
     sizes = {axis.name: axis.size for axis in axes.values()}
 
     def over_axes(array: Any) -> Array:
-        return np.asarray(array.variable.set_dims(sizes).values)
+        return np.broadcast_to(along(array, sizes), (*sizes.values(),))
 
     def slope(name: str, wrt: str) -> Any:
         own = known.get((name, wrt))

@@ -5,6 +5,8 @@ import textwrap
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fleetcube.grid.plan.labels import DEFAULTS, PARTLY, REMARKS
 from fleetcube.grid.text import WIDTH
 from fleetcube.kernels.physics.roles import EFFICIENCIES, ENDING, FAILURES, RULES, TIME
@@ -14,24 +16,27 @@ from .tables import label
 if TYPE_CHECKING:
     import xarray
 
+    from fleetcube.grid.result import Result
+
 _SHORT = 86400.0  # seconds
 _ENDLESS = 300 * 365.25 * 86400  # seconds
 _MOST_LOOKED_AT = 1_000_000  # points
 _MEDIANS = "fleetcube_medians"
 
 
-def told(found: "xarray.Dataset", without: Collection[str] = ()) -> list[str]:
+def told(found: "Result | xarray.Dataset", without: Collection[str] = ()) -> list[str]:
     """Remarks on a table of results, a line each."""
     uncounted = str(found.attrs.get("fleetcube_uncounted", "")).splitlines()
     return [*uncounted, *_lasting(found), *_rare(found), *remarks(found.attrs, without)]
 
 
-def _lasting(found: "xarray.Dataset") -> list[str]:
+def _lasting(found: "Result | xarray.Dataset") -> list[str]:
     """Remarks on jobs of over 300 years, which numbers of days hide, and of less than a day."""
     times = found.get(TIME)
     if times is None or times.chunks is not None or times.size > _MOST_LOOKED_AT:
         return []
-    seconds = times.values.astype("m8[s]").astype(float) if times.dtype.kind == "m" else times
+    days = times.dtype.kind == "m"
+    seconds = times.values.astype("m8[s]").astype(float) if days else times.values
     short = 0.0 if ENDING in str(found.attrs.get("fleetcube_spec")) else _SHORT
     lines = []
     for odd, said in (
@@ -44,10 +49,10 @@ def _lasting(found: "xarray.Dataset") -> list[str]:
     return lines
 
 
-def _rare(found: "xarray.Dataset") -> list[str]:
+def _rare(found: "Result | xarray.Dataset") -> list[str]:
     """A remark on failures so rare that their number says little."""
     counts = found.get(FAILURES)
-    most = 1.0 if counts is None or counts.chunks is not None else float(counts.max())
+    most = 1.0 if counts is None or counts.chunks is not None else float(np.fmax.reduce(counts.values, axis=None))
     said = f"at most {most:.1g} failures expected: {100 * most:.1g} % chance of any"
     return [said] * (0 < most < 0.01)
 

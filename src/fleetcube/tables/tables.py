@@ -14,6 +14,7 @@ import numpy as np
 
 from fleetcube.grid.errors import EXTRA, InputError, check_path, nearest
 from fleetcube.grid.plan.labels import END_OF
+from fleetcube.grid.result import Result, along, in_memory
 from fleetcube.grid.spec import values
 from fleetcube.grid.spec.axes import PHASE
 from fleetcube.grid.spec.axis import Array
@@ -107,7 +108,7 @@ def cannot_run(one: Any) -> str:
 
 def wrong_points(cube: Any, left: bool) -> list[str]:
     """A line on layouts that cannot run: whether their values are `left` out."""
-    count = int((cube[REASON] > 0).sum()) if REASON in cube.coords else 0
+    count = int((cube[REASON].values > 0).sum()) if REASON in cube.coords else 0
     given = "beside them is what the formulas give; --infeasible exclude leaves it out"
     held = "what depends on them is left out" if left else given
     if not count:
@@ -116,19 +117,20 @@ def wrong_points(cube: Any, left: bool) -> list[str]:
     return [f"{count:,} of {cube[REASON].size:,} layouts cannot run: {held}{found}"]
 
 
-def table(cube: "xarray.Dataset") -> tuple[list[str], list[list[str]]]:
+def table(cube: "Result | xarray.Dataset") -> tuple[list[str], list[list[str]]]:
     """A small cube as text: headings with units, and one row for each point.
 
     A last column marks infeasible points, if there are any, and those within the model's error of
     the memory limit. Raises InputError for more than MOST_ROWS.
     """
     whole = cube
-    if REASON in cube.coords and (not cube.data_vars or (cube[REASON] != 0).any()):
+    if REASON in cube.coords and (not cube.data_vars or (cube[REASON].values != 0).any()):
         whole = cube.reset_coords(REASON)
-    if NEAR in cube.coords and (cube[NEAR] == 1).any():
+    if NEAR in cube.coords and (cube[NEAR].values == 1).any():
         whole = whole.reset_coords(NEAR)
     dims = _dims(whole)
     check_rows({dim: whole.sizes[dim] for dim in dims}, "cut axes (axis=value)")
+    whole = in_memory(whole)
     columns = []
     shown = [str(name) for name in whole.data_vars if END_OF not in whole[name].attrs]
     for name in [*_labelled(whole, dims), *shown]:
@@ -174,7 +176,7 @@ def started(cube: "xarray.Dataset") -> tuple["date | None", dict[str, Any]]:
     return dates.start_of(spec.get("scenario", {})), spec
 
 
-def _days(cube: "xarray.Dataset", dims: Sequence[str]) -> list[tuple[str, list[str]]]:
+def _days(cube: Result, dims: Sequence[str]) -> list[tuple[str, list[str]]]:
     """Columns of dates, the last with its interval."""
     made = dict(_dates(cube, dims))
     if spans := made.pop(_SPAN, None):
@@ -183,7 +185,7 @@ def _days(cube: "xarray.Dataset", dims: Sequence[str]) -> list[tuple[str, list[s
     return list(made.items())
 
 
-def _dates(cube: "xarray.Dataset", dims: Sequence[str]) -> list[tuple[str, list[str]]]:
+def _dates(cube: Result, dims: Sequence[str]) -> list[tuple[str, list[str]]]:
     """Columns of the jobs' end dates, if the spec states a start; for phases also start dates."""
     since, spec = started(cube)
     if since is None or str(cube.attrs.get("fleetcube_reduction", "")).startswith(_NO_TIMES):
@@ -197,9 +199,9 @@ def _dates(cube: "xarray.Dataset", dims: Sequence[str]) -> list[tuple[str, list[
     if one:
         if PHASE not in cube[TIME].dims or cube[PHASE].values.tolist() != one:
             return []  # earlier phases are missing here
-        before = times["ends on"].cumsum(PHASE, skipna=False) - times["ends on"]
+        before = times["ends on"].cumsum(PHASE) - times["ends on"]
         columns.append(("starts on", before, dates.begin))
-        times = {key: own.cumsum(PHASE, skipna=False) for key, own in times.items()}
+        times = {key: own.cumsum(PHASE) for key, own in times.items()}
     columns.append(("ends on", times.pop("ends on"), dates.end))
     columns += [(key, own, dates.end) for key, own in times.items()]
     made = {}
@@ -212,21 +214,19 @@ def _dates(cube: "xarray.Dataset", dims: Sequence[str]) -> list[tuple[str, list[
     return list(made.items())
 
 
-def _dims(cube: "xarray.Dataset") -> list[str]:
+def _dims(cube: "Result | xarray.Dataset") -> list[str]:
     """The axes that any variable has, in the order of the coordinates."""
     used = dict.fromkeys(str(dim) for array in cube.data_vars.values() for dim in array.dims)
     return [*(str(n) for n in cube.coords if n in used), *(n for n in used if n not in cube.coords)]
 
 
-def _labelled(cube: "xarray.Dataset", dims: Sequence[str]) -> list[str]:
+def _labelled(cube: "Result | xarray.Dataset", dims: Sequence[str]) -> list[str]:
     return [dim for dim in dims if dim in cube.coords]
 
 
-def _cells(cube: "xarray.Dataset", name: str, dims: Sequence[str]) -> Any:
+def _cells(cube: Result, name: str, dims: Sequence[str]) -> Any:
     """One value for each point of some axes, the last axis fastest."""
-    own = cube[name]
-    spread = own.expand_dims({dim: cube.sizes[dim] for dim in dims if dim not in own.dims})
-    return spread.transpose(*dims).values.reshape(-1)
+    return np.broadcast_to(along(cube[name], dims), [cube.sizes[d] for d in dims]).reshape(-1)
 
 
 def check_rows(sizes: Mapping[str, int], remedy: str) -> None:
@@ -330,7 +330,7 @@ def check_sheet(path: Path, sizes: Mapping[str, int]) -> None:
 
 
 def export(
-    cube: "xarray.Dataset", path: Path, whole: bool = False, overwrite: bool = False
+    cube: "Result | xarray.Dataset", path: Path, whole: bool = False, overwrite: bool = False
 ) -> None:
     """Write a cut of a cube as one of FORMATS, or as CSV to standard output ("-"). Of rows, those
     without a value that cannot run are left out.
@@ -342,13 +342,13 @@ def export(
     check_target(path, overwrite)
     check_sheet(path, {dim: cube.sizes[dim] for dim in _dims(cube)})
     if path == STDOUT:
-        table = _frame_for_people(cube.load(), whole).to_csv(index=False)
+        table = _frame_for_people(in_memory(cube), whole).to_csv(index=False)
         sys.stdout.write(visible(table) if sys.stdout.isatty() else table)
         sys.stdout.flush()
         return
     made = path.with_name(f"{path.stem}.{os.getpid()}{path.suffix}") if path.exists() else path
     try:
-        _write(cube.load(), made, whole)
+        _write(in_memory(cube), made, whole)
         if made != path:  # the old one stays until the new one is complete
             os.replace(made, path)
     except BaseException as error:
@@ -362,13 +362,13 @@ def export(
         raise
 
 
-def left_out(cube: "xarray.Dataset", path: Path) -> int:
+def left_out(cube: "Result | xarray.Dataset", path: Path) -> int:
     """Rows that a file of them leaves out."""
     grid = path.suffix.lower() in (".nc", ".json")
-    return 0 if grid or REASON not in cube else int(_blank(cube, _dims(cube)).sum())
+    return 0 if grid or REASON not in cube else int(_blank(in_memory(cube), _dims(cube)).sum())
 
 
-def _blank(cube: "xarray.Dataset", dims: Sequence[str]) -> Array:
+def _blank(cube: Result, dims: Sequence[str]) -> Array:
     """Which rows over some axes have no value because they cannot run."""
     size = math.prod(cube.sizes[dim] for dim in dims)
     if {*cube.data_vars} == {REASON} or REASON not in cube or {*cube[REASON].dims} - {*dims}:
@@ -381,27 +381,24 @@ def _blank(cube: "xarray.Dataset", dims: Sequence[str]) -> Array:
     return np.asarray(none)
 
 
-def _write(cube: "xarray.Dataset", path: Path, whole: bool) -> None:
+def _write(cube: Result, path: Path, whole: bool) -> None:
     ending = path.suffix.lower()
     if ending == ".nc":
-        plain = _with_counts(cube)
-        for variable in plain.variables.values():
-            variable.encoding = {}  # Zarr's chunks and codecs do not apply to netCDF
         path.write_bytes(bytes(4096))  # otherwise NetCDF reports a full disk as "Permission denied"
-        plain.to_netcdf(path)
+        _with_counts(cube.to_xarray()).to_netcdf(path)
     elif ending == ".json":
         path.write_text(
-            json.dumps(finite(_with_counts(cube).to_dict()), default=str), encoding="utf-8"
+            json.dumps(finite(_with_counts(cube.to_xarray()).to_dict()), default=str), encoding="utf-8"
         )
     elif ending == ".csv":
         _frame_for_people(cube, whole).to_csv(path, index=False)
     elif ending == ".xlsx":
         _write_sheet(_frame_for_people(cube, whole, guard=str), path)
     else:
-        _write_parquet(cube, path, whole)
+        _write_parquet(cube.to_xarray(), path, whole)
 
 
-def _told(cube: "xarray.Dataset", dims: Sequence[str], whole: bool) -> list[str]:
+def _told(cube: "Result | xarray.Dataset", dims: Sequence[str], whole: bool) -> list[str]:
     """Coordinates that are columns: axes, even if cut to one value, and those that explain a row.
     With `whole`, also the values that labels stand for."""
     axes = json.loads(cube.attrs.get("fleetcube_spec", "{}")).get("axes", {})
@@ -415,7 +412,7 @@ def _told(cube: "xarray.Dataset", dims: Sequence[str], whole: bool) -> list[str]
 
 
 def _frame_for_people(
-    cube: "xarray.Dataset", whole: bool, guard: Callable[[str], str] = guarded
+    cube: Result, whole: bool, guard: Callable[[str], str] = guarded
 ) -> Any:
     """One row for each point, flags in words."""
     import pandas
@@ -484,7 +481,7 @@ def _write_parquet(cube: "xarray.Dataset", path: Path, whole: bool) -> None:
     told = [str(name) for name in cube.coords] if whole else [*_told(cube, dims, False), REASON]
     more = (name for name in told if name not in dims and name in cube.coords)
     names = dict.fromkeys([*_labelled(cube, dims), *cube.data_vars, *more])
-    frame = frame[~_blank(cube, dims)]
+    frame = frame[~_blank(in_memory(cube), dims)]
     columns = {name: _whole(str(name), frame[name].to_numpy()) for name in names}
     table = pyarrow.Table.from_pandas(pandas.DataFrame(columns), preserve_index=False)
     fields = [f.with_metadata(_metadata(cube[f.name].attrs)) for f in table.schema]
