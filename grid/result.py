@@ -1,7 +1,7 @@
-"""A result: arrays with dimensions, units and attributes, named as xarray names them. xarray itself,
-which takes longer to load than most tables to compute, is made of it where Python gets it."""
+"""A result: arrays with dimensions, units and attributes, named as xarray names them. xarray, which
+takes longer to load than a table to compute, is made of it only where Python gets it."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -54,18 +54,37 @@ class Variable(NDArrayOperatorsMixin):
     def copy(self, data: Any) -> "Variable":
         return Variable(self.dims, data, self.attrs)
 
+    def isnull(self) -> "Variable":
+        return Variable(self.dims, np.isnan(self.values))
+
     def notnull(self) -> "Variable":
         return Variable(self.dims, ~np.isnan(self.values))
+
+    def min(self) -> Any:
+        return np.fmin.reduce(self.values, axis=None)
+
+    def max(self) -> Any:
+        return np.fmax.reduce(self.values, axis=None)
+
+    def median(self) -> Any:
+        known = self.values[~np.isnan(self.values)]
+        return np.median(known) if known.size else np.nan
+
+    def mean(self) -> Any:
+        known = self.values[~np.isnan(self.values)]
+        return np.mean(known) if known.size else np.nan
 
     def where(self, condition: "Variable") -> "Variable":
         """NaN where a condition is not met."""
         dims = dict.fromkeys((*self.dims, *condition.dims))
-        return Variable(dims, np.where(along(condition, dims), along(self, dims), np.nan))
+        kept = np.where(along(condition, dims), along(self, dims), np.nan)
+        return Variable(dims, kept, self.attrs)
 
     def cumsum(self, dim: str) -> "Variable":
         return Variable(self.dims, self.values.cumsum(self.dims.index(dim)), self.attrs)
 
     def isel(self, places: Mapping[str, Any]) -> "Variable":
+        """The part at some places of dimensions: one, a list, a slice or a mask."""
         values, dims = self.values, [*self.dims]
         for k in reversed(range(len(dims))):
             place = places.get(dims[k], slice(None))
@@ -83,14 +102,26 @@ def along(value: Any, dims: Iterable[str]) -> Any:
     return array[tuple(slice(None) if dim in value.dims else None for dim in dims)]
 
 
+def stacked(dim: str, parts: Sequence[Variable], attrs: Mapping[str, Any]) -> Variable:
+    """Variables along a new dimension, the first."""
+    dims = [*dict.fromkeys(own for part in parts for own in part.dims)]
+    rows = np.broadcast_arrays(*(along(part, dims) for part in parts))
+    return Variable([dim, *dims], np.stack(rows), attrs)
+
+
 def _variables(named: Mapping[str, Any]) -> dict[str, Variable]:
-    """Variables of (dimensions, values, attributes), or of what has these."""
-    return {
-        str(name): own if isinstance(own, Variable)
-        else Variable(*own) if isinstance(own, tuple)
-        else Variable(own.dims, own.values, own.attrs)
-        for name, own in named.items()
-    }  # fmt: skip
+    """Variables of (dimensions, values, attributes), of labels, or of xarray's variables."""
+    return {str(name): _variable(str(name), own) for name, own in named.items()}
+
+
+def _variable(name: str, own: Any) -> Variable:
+    if isinstance(own, Variable):
+        return own
+    if isinstance(own, tuple):
+        return Variable(*own)
+    if hasattr(own, "dims"):  # xarray's
+        return Variable(own.dims, own.values, own.attrs)
+    return Variable(name if np.ndim(own) else (), own)  # labels of an axis, or a number
 
 
 class Result:
@@ -128,8 +159,8 @@ class Result:
         coords = {n: own for n, own in self.coords.items() if {*own.dims} <= dims}
         return Result(chosen, coords, self.attrs)
 
-    def get(self, name: str) -> Variable | None:
-        return self[name] if name in self else None
+    def get(self, name: str, otherwise: Any = None) -> Any:
+        return self[name] if name in self else otherwise
 
     def assign(self, data_vars: Mapping[str, Any]) -> "Result":
         return Result({**self.data_vars, **_variables(data_vars)}, self.coords, self.attrs)
@@ -140,26 +171,39 @@ class Result:
     def assign_attrs(self, attrs: Mapping[Any, Any]) -> "Result":
         return Result(self.data_vars, self.coords, {**self.attrs, **attrs})
 
-    def drop_vars(self, names: Collection[str]) -> "Result":
-        data, coords = ({n: own for n, own in rows.items() if n not in names}
-                        for rows in (self.data_vars, self.coords))
+    def drop_vars(self, names: str | Collection[str]) -> "Result":
+        names = [names] if isinstance(names, str) else names
+        data, coords = (
+            {n: own for n, own in rows.items() if n not in names}
+            for rows in (self.data_vars, self.coords)
+        )
         return Result(data, coords, self.attrs)
 
-    def reset_coords(self, name: str) -> "Result":
-        """The same with a coordinate as a variable."""
-        return Result({**self.data_vars, name: self[name]}, self.drop_vars([name]).coords, self.attrs)
+    def reset_coords(self, names: str | Collection[str]) -> "Result":
+        """The same with some coordinates as variables."""
+        names = [names] if isinstance(names, str) else names
+        moved = {name: self.coords[name] for name in names}
+        return Result({**self.data_vars, **moved}, self.drop_vars(names).coords, self.attrs)
 
-    def isel(self, places: Mapping[str, Any]) -> "Result":
-        data, coords = ({n: own.isel(places) for n, own in rows.items()}
-                        for rows in (self.data_vars, self.coords))
+    def isel(self, places: Mapping[str, Any] = MappingProxyType({}), **more: Any) -> "Result":
+        places = {**places, **more}
+        data, coords = (
+            {n: own.isel(places) for n, own in rows.items()}
+            for rows in (self.data_vars, self.coords)
+        )
         return Result(data, coords, self.attrs)
+
+    def to_dict(self) -> dict[str, Any]:
+        return self.to_xarray().to_dict()
 
     def to_xarray(self) -> "xarray.Dataset":
         import xarray
 
         load_accessor()  # so that it has `.fleetcube`
-        data, coords = ({n: (own.dims, own.values, own.attrs) for n, own in rows.items()}
-                        for rows in (self.data_vars, self.coords))
+        data, coords = (
+            {n: (own.dims, own.values, own.attrs) for n, own in rows.items()}
+            for rows in (self.data_vars, self.coords)
+        )
         return xarray.Dataset(data, coords, self.attrs)
 
 

@@ -250,7 +250,9 @@ class Sweep(Evaluation):
                 if conditions is not None or of in dependent:
                     sweep = narrowed(sweep, over)
             with mapping(sweep, asked) as (plan, map_):
-                return self._answer(reduce(plan, self.spec, how, over, map_, asked._cores, of, q, conditions))
+                return self._answer(
+                    reduce(plan, self.spec, how, over, map_, asked._cores, of, q, conditions)
+                )
 
     def best(
         self,
@@ -309,7 +311,7 @@ class Sweep(Evaluation):
         from fleetcube.analysis.best import best
 
         with self._asked(settings) as asked:
-            return best(self, of, k, sense, over, search, where, also, asked)
+            return self._answer(best(self, of, k, sense, over, search, where, also, asked))
 
     def solve(
         self,
@@ -348,7 +350,9 @@ class Sweep(Evaluation):
 
         aim = read_target(self.graph, target)
         with self._asked(settings) as asked:
-            return solve_spec(self._spec_of(aim.outputs), unknown, aim, between, whole, asked)
+            return self._answer(
+                solve_spec(self._spec_of(aim.outputs), unknown, aim, between, whole, asked)
+            )
 
     def scaling_limit(
         self,
@@ -386,7 +390,9 @@ class Sweep(Evaluation):
         from fleetcube.analysis.wall import wall
 
         with self._asked(settings) as asked:
-            return wall(self.spec, between, batch_grows, where, day_price, asked, search)
+            return self._answer(
+                wall(self.spec, between, batch_grows, where, day_price, asked, search)
+            )
 
     def derivatives(
         self,
@@ -415,7 +421,7 @@ class Sweep(Evaluation):
         from fleetcube.analysis.gradient import derivatives
 
         with self._asked(settings) as asked:
-            return derivatives(self, of, wrt, kind, asked)
+            return self._answer(derivatives(self, of, wrt, kind, asked))
 
     def rank_inputs(
         self,
@@ -437,7 +443,7 @@ class Sweep(Evaluation):
         """
         from fleetcube.analysis.sensitivity import rank_inputs
 
-        return rank_inputs(self, of, wrt, at)
+        return self._answer(rank_inputs(self, of, wrt, at))
 
     def dominant_inputs(
         self,
@@ -459,7 +465,7 @@ class Sweep(Evaluation):
         from fleetcube.analysis.sensitivity import dominant_inputs
 
         with self._asked(settings) as asked:
-            return dominant_inputs(self, of, wrt, asked)
+            return self._answer(dominant_inputs(self, of, wrt, asked))
 
     def global_sensitivity(
         self,
@@ -489,7 +495,9 @@ class Sweep(Evaluation):
         from fleetcube.analysis.global_sensitivity import global_sensitivity
 
         with self._asked(settings) as asked:
-            return global_sensitivity(self, of, method, wrt, at, samples, spread, seed, asked)
+            return self._answer(
+                global_sensitivity(self, of, method, wrt, at, samples, spread, seed, asked)
+            )
 
     def uncertainty(
         self,
@@ -558,7 +566,7 @@ class Sweep(Evaluation):
 
 
 class Printed(Sweep):
-    """A sweep whose answers are for tables: without xarray, which takes longer to load than they."""
+    """A sweep whose answers are printed: results, without xarray."""
 
     def evaluate(self, settings: Settings | None = None) -> Any:  # type: ignore[override]
         return self._result(settings)

@@ -34,9 +34,7 @@ def is_predicted(plan: Plan) -> bool:
     return any(errors(plan, name) for name in stream.numeric(plan))
 
 
-def interval(
-    sweep: Evaluation, of: str | Sequence[str] | None, settings: Settings
-) -> Result:
+def interval(sweep: Evaluation, of: str | Sequence[str] | None, settings: Settings) -> Result:
     """Outputs with the ends of their intervals; see `Sweep.prediction_interval`."""
     plan = sweep._plan("numpy", settings._mask)
     names = asked_of(plan, of)

@@ -14,6 +14,7 @@ import numpy as np
 
 from fleetcube.grid.errors import InputError, shown
 from fleetcube.grid.reduce.kept import met
+from fleetcube.grid.result import Variable
 from fleetcube.grid.run.evaluation import Evaluation, is_known
 from fleetcube.grid.run.settings import Engine, Settings
 from fleetcube.grid.spec import values
@@ -324,7 +325,8 @@ def _gain_ends(
     said = dict(scenario)
     for axis in make_axes(PHYSICS, axes).values():
         said |= auto.at(axis, 0)
-    gains = found["doubling_gain"]
+    name = "doubling_gain"
+    gains = Variable(found[name].dims, found[name].values, found[name].attrs)
     runs = np.isfinite(found[TIME].values)
     at = [
         side({**said, **(best_at[n][1] if best_at else {}), SIZE: n}, [TIME]) if there else None
@@ -332,10 +334,12 @@ def _gain_ends(
     ]
     known = [None, *(between(a, b).get(TIME) for a, b in itertools.pairwise(at))]
     pair = [
-        gains.copy(data=[1 / (p.high if upper else p.low) if p else np.nan for p in known])
+        gains.copy([1 / (p.high if upper else p.low) if p else np.nan for p in known])
         for upper in (True, False)
     ]
-    return {f"{gains.name}_{name}": end_of(gains, pair, k, name) for k, name in enumerate(SIDES)}
+    ends = [end_of(name, gains, pair, k, end) for k, end in enumerate(SIDES)]
+    rows = zip(SIDES, ends, strict=True)
+    return {f"{name}_{end}": (own.dims, own.values, own.attrs) for end, own in rows}
 
 
 def _largest(lost: Array) -> list[str]:

@@ -17,8 +17,6 @@ from fleetcube.commands.table import print_foot, print_table, with_unit
 if TYPE_CHECKING:
     from datetime import date
 
-    import xarray
-
     from fleetcube.formats.field_table import Job
 
 _LEVERS = 5
@@ -85,7 +83,7 @@ def plan(
     from fleetcube.presentation.page.report import Question, report
     from fleetcube.scenario import phases
     from fleetcube.scenario.dates import NAME, start_of
-    from fleetcube.sweep import Sweep
+    from fleetcube.sweep import Printed
 
     if output is not None:
         check_target(output)
@@ -98,7 +96,7 @@ def plan(
     stays = [w for w in selectors if w.split("=")[0] not in {*problem["axes"], *options}]
     stays += [f"{name}={value}" for name, value in options.items()]
     since = start_of(problem["scenario"])
-    sweep = Sweep(problem["scenario"], problem["axes"], [of])
+    sweep = Printed(problem["scenario"], problem["axes"], [of])
     names = search.split(",")
     if sweep.points > 1 and not as_json and output is None and k > 0:
         k = 1  # no more are shown
@@ -125,7 +123,7 @@ def plan(
         said = searched(found)
         if output is not None:
             asked = Question(sweep, of, sense, names, where)
-            write(report(asked, found, spec, given=stays), output)
+            write(report(asked, found.to_xarray(), spec, given=stays), output)
     if as_json:
         say_json(found.to_dict())
         check_answered(found[of].notnull())
@@ -147,10 +145,10 @@ def plan(
 def _print_written(
     path: str,
     scenario: Mapping[str, Any],
-    found: "xarray.Dataset",
+    found: Any,
     framework: str,
     of: str,
-    more: Callable[[], "xarray.Dataset"],
+    more: Callable[[], Any],
 ) -> None:
     """Print the best layout of one point in a framework's words: what changes of its own file, or
     all of it. The framework may have no words for the very best: then the next that it has."""
@@ -179,16 +177,14 @@ def _print_written(
         raise InputError(refused)
 
 
-def _running(
-    found: "xarray.Dataset", of: str, more: Callable[[], "xarray.Dataset"]
-) -> Iterator["xarray.Dataset"]:
+def _running(found: Any, of: str, more: Callable[[], Any]) -> Iterator[Any]:
     """The best layout that can run, then the next ones, searched where they are asked for."""
     yield from _ranked(found.isel(rank=[0]), of)
     yield from _ranked(more(), of)
 
 
-def _ranked(found: "xarray.Dataset", of: str) -> Iterator["xarray.Dataset"]:
-    rows = found.squeeze(list(found["infeasible_reason"].dims), drop=True)
+def _ranked(found: Any, of: str) -> Iterator[Any]:
+    rows = found.isel(dict.fromkeys(found["infeasible_reason"].dims, 0))
     for rank in range(rows.sizes["rank"]):
         best = rows.isel(rank=rank)
         if best["infeasible_reason"].item() == 0 and best[of].notnull().item():
@@ -234,7 +230,7 @@ def _check_reached(sweep: Any, search: list[str], where: Sequence[str]) -> None:
 
 def _plan_stated(
     sweep: Any, of: str, sense: str, where: Sequence[str], since: "date | None"
-) -> "xarray.Dataset":
+) -> Any:
     """Print what a layout that leaves nothing open gives, and what the best one would."""
     from fleetcube.analysis.assumed import ASSUMED
     from fleetcube.analysis.layouts import WHOLE, stated_and_free, text
@@ -326,19 +322,18 @@ def _print_phases(
     print_foot(whole, open_)
 
 
-def _open(found: "xarray.Dataset") -> list[str]:
+def _open(found: Any) -> list[str]:
     return str(found.attrs["fleetcube_open"]).split()
 
 
-def _print_one(
-    sweep: Any, found: "xarray.Dataset", of: str, sense: str, since: "date | None"
-) -> None:
+def _print_one(sweep: Any, found: Any, of: str, sense: str, since: "date | None") -> None:
     """Print the best layout of one point with its intervals, the next ones, losses and levers."""
     from fleetcube.analysis.assumed import ASSUMED
     from fleetcube.analysis.layouts import FELT, WHOLE
+    from fleetcube.grid.result import Result
     from fleetcube.tables.tables import numbers, scale, table
 
-    point = found.squeeze(list(found["infeasible_reason"].dims), drop=True)
+    point = found.isel(dict.fromkeys(found["infeasible_reason"].dims, 0))
     if point["infeasible_reason"].item():
         margin = point["nearest_memory_margin"].item()
         near = f"; the nearest takes {1 - margin:.3g} times a GPU's memory" if margin < 1 else ""
@@ -360,10 +355,11 @@ def _print_one(
     shown = list(dict.fromkeys([of, "job_time", "memory_per_gpu"]))
     if len(labels) > 1:
         say("")
-        others = best[shown].isel(rank=slice(1, None)).assign_coords(rank=labels[1:])
+        along = "next layouts"
+        others: dict[str, Any] = {n: (along, best[n].values[1:], best[n].attrs) for n in shown}
         if chances := _chances(sweep, best, of, sense):
-            others["better"] = "rank", chances
-        print_table(*table(others.rename(rank="next layouts")))
+            others["better"] = along, chances
+        print_table(*table(Result(others, {along: labels[1:]})))
     say("")
     _print_limits(first)
     free, now = point["without_memory_limit"].item(), best[of].values[0]
@@ -375,7 +371,7 @@ def _print_one(
     _print_levers(sweep, layout, of, sense)
 
 
-def _chances(sweep: Any, best: "xarray.Dataset", of: str, sense: str) -> list[str]:
+def _chances(sweep: Any, best: Any, of: str, sense: str) -> list[str]:
     """How likely each of the next layouts is better than the first; empty where not known."""
     from fleetcube.analysis.layouts import inputs_of, point
     from fleetcube.analysis.ratio import between, side
@@ -391,7 +387,7 @@ def _chances(sweep: Any, best: "xarray.Dataset", of: str, sense: str) -> list[st
     return [chance(ratio.below if sense == "min" else 1 - ratio.below) for ratio in known]
 
 
-def _print_values(one: "xarray.Dataset", since: "date | None") -> None:
+def _print_values(one: Any, since: "date | None") -> None:
     """Print a job's results with intervals, and its end date; losses are printed elsewhere."""
     from fleetcube.grid.plan.labels import END_OF
     from fleetcube.kernels.physics.roles import LOSSES
@@ -428,7 +424,7 @@ def _print_levers(sweep: Any, layout: dict[str, Any], of: str, sense: str) -> No
     say_wrapped(no_lever)
 
 
-def _print_limits(best: "xarray.Dataset") -> None:
+def _print_limits(best: Any) -> None:
     """Print the three largest losses of the wall time."""
     from fleetcube.kernels.physics.roles import LOSSES
 
@@ -442,27 +438,35 @@ def _print_limits(best: "xarray.Dataset") -> None:
         say_wrapped(f"the wall time goes to: {said}")
 
 
-def _print_several(found: "xarray.Dataset", of: str, sense: str, where: Sequence[str]) -> None:
+def _print_several(found: Any, of: str, sense: str, where: Sequence[str]) -> None:
     """Print the best at each point, the best first, or why there is none, in one table."""
     import numpy as np
 
     from fleetcube.analysis.assumed import ASSUMED
     from fleetcube.analysis.layouts import FRONT, WHOLE
+    from fleetcube.grid.result import Result, Variable, along
     from fleetcube.tables.tables import meanings, table
 
-    best = found.isel(rank=0, drop=True)
+    best = found.isel(rank=0)
     axes = [str(name) for name in best["infeasible_reason"].dims]
-    rows = best.stack(row=axes).reset_index("row").reset_coords(axes)
-    value = rows[of].values
-    rows = rows.isel(row=np.argsort(-value if sense == "max" else value, kind="stable"))
+    shape = [best.sizes[axis] for axis in axes]
+    columns = {
+        name: Variable("row", np.broadcast_to(along(own, axes), shape).reshape(-1), own.attrs)
+        for name in [*best.data_vars, *axes]
+        if {*(own := best[name]).dims} <= {*axes}
+    }
+    value = columns[of].values
+    order = np.argsort(-value if sense == "max" else value, kind="stable")
+    rows = Result(columns).isel(row=order)
     reasons = rows["infeasible_reason"]
     why = np.array(meanings(reasons.attrs, reasons.values), object)
     none = rows[of].isnull().values
     why[none & (why == "feasible")] = (
         f"none keeps to {' and '.join(where)}" if where else f"{of} is infinite"
     )
-    rows["layout"] = "row", np.where(none, [f"- ({reason})" for reason in why], rows[WHOLE])
-    rows["front"] = "row", np.where(rows[FRONT], "*", "")
+    layout = np.where(none, [f"- ({reason})" for reason in why], rows[WHOLE].values)
+    rows = rows.assign({"layout": ("row", layout)})
+    rows = rows.assign({"front": ("row", np.where(rows[FRONT].values, "*", ""))})
     cost = "job_cost" if "job_cost" in best else "gpu_hours"
     ends = [f"{name}_{side}" for name in (of, "job_time") for side in ("low", "high")]
     names = [] if none.all() else [of, "job_time", cost, *ends, "front"]
@@ -475,7 +479,7 @@ def _print_several(found: "xarray.Dataset", of: str, sense: str, where: Sequence
         say("rows share model errors: differences between them are surer than the intervals")
 
 
-def _print_foot(found: "xarray.Dataset", said: str) -> None:
+def _print_foot(found: Any, said: str) -> None:
     """Print what was searched, and remarks."""
     say(said)
     best = found.isel(rank=0)

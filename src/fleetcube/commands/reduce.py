@@ -96,5 +96,6 @@ def _quantiles(
         numbers = [float(share) for share in shares.split(",")]
     except ValueError:
         raise InputError(f"-q {shares!r} is not a list of shares; write -q 0.1,0.5,0.9") from None
-    parts = [sweep.reduce("quantile", axes, of=of, q=q, where=where) for q in numbers]
+    answers = (sweep.reduce("quantile", axes, of=of, q=q, where=where) for q in numbers)
+    parts = [answer.to_xarray() for answer in answers]
     return xarray.concat(parts, xarray.Variable("quantile", numbers), combine_attrs="override")

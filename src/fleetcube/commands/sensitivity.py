@@ -90,9 +90,9 @@ def sensitivity(
         drawn, top = Path(tornado), asked["top"]
         with drawing(said):
             if drawn.suffix == SPEC:
-                write_spec(box_spec(tornado_boxes(ranking, of, top)), drawn)
+                write_spec(box_spec(tornado_boxes(ranking.to_xarray(), of, top)), drawn)
             else:
-                draw_tornado(ranking, of, drawn, top)
+                draw_tornado(ranking.to_xarray(), of, drawn, top)
         say(f"wrote {tornado}", err=_is_quiet(asked))
 
 
@@ -151,10 +151,11 @@ def dominant_inputs(
         )
     if not found["elasticity_median"].notnull().any():
         raise InputError("; ".join(filter(None, ["no point is left", left_out(sweep)])))
-    _told(found.sortby("share", ascending=False), of, asked, left, _print_cube)
+    order = found["share"].values.argsort(kind="stable")[::-1]
+    _told(found.isel(input=order), of, asked, left, _print_cube)
     if picture is not None:
         with drawing(said):
-            dominance_map(found, of, str(x), str(y), place, Path(picture))
+            dominance_map(found.to_xarray(), of, str(x), str(y), place, Path(picture))
         say(f"wrote {picture}", err=_is_quiet(asked))
 
 
@@ -219,7 +220,8 @@ def _told(
     """Print a ranking, or write it."""
     output, top = asked["output"], asked["top"]
     if output is not None:
-        write_table(ranking.drop_dims([dim for dim in ranking.dims if dim != "input"]), output)
+        rows = [n for n, own in ranking.data_vars.items() if {*own.dims} <= {"input"}]
+        write_table(ranking[rows], output)
     elif asked["as_json"]:
         say_json(_each(ranking, top))
     else:
@@ -391,9 +393,9 @@ def _print_cube(ranking: Any, of: str, top: int) -> None:
 
 def _each(ranking: Any, top: int) -> list[dict[str, Any]]:
     """The first `top` inputs as rows, by column."""
-    own = ranking.drop_dims([dim for dim in ranking.dims if dim != "input"]).isel(input=slice(top))
-    names = [n for n, variable in own.variables.items() if variable.dims == ("input",)]
-    return [{str(n): own[n].values[k].item() for n in names} for k in range(own.sizes["input"])]
+    columns = {n: own for n, own in ranking.variables.items() if own.dims == ("input",)}
+    first = range(ranking.sizes["input"])[:top]
+    return [{name: own.values[k].item() for name, own in columns.items()} for k in first]
 
 
 def _rest(ranking: Any, top: int) -> None:

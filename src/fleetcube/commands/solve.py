@@ -1,6 +1,6 @@
 """The command `fleetcube solve`."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,8 +12,6 @@ from fleetcube.commands.say import say, say_each
 from fleetcube.commands.table import print_foot, print_table, to_file, with_unit, write_table
 
 if TYPE_CHECKING:
-    import xarray
-
     from fleetcube.grid.run.settings import Engine, Infeasible
 
 
@@ -93,14 +91,14 @@ def solve(
     _check_solved(solutions, unknown)
 
 
-def _check_solved(solutions: "xarray.Dataset", unknown: str) -> None:
+def _check_solved(solutions: Any, unknown: str) -> None:
     """End with a status where no point is solved, nor meets the target everywhere."""
     reason = solutions["unsolved_reason"]
     everywhere = str(reason.attrs["flag_meanings"]).split().index("met_everywhere")
     check_answered(solutions[unknown].notnull() | (reason == everywhere))
 
 
-def _remarks(solutions: "xarray.Dataset", unknown: str, aim: str, of: str) -> list[str]:
+def _remarks(solutions: Any, unknown: str, aim: str, of: str) -> list[str]:
     """Remarks that a reader of the table needs."""
     from fleetcube.tables.tables import scale
 

@@ -3,21 +3,19 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from fleetcube.grid.plan.labels import attributes, dtype_of, root_attributes
+from fleetcube.grid.plan.labels import attributes, dtype_of, origin
 from fleetcube.grid.plan.plan import Plan
+from fleetcube.grid.result import Result
 from fleetcube.grid.spec import values
 from fleetcube.grid.spec.axis import Axis
 from fleetcube.kernels.graph.formulas import Graph
 
 from .table_notes import remarks, told
 from .tables import MOST_ROWS, label, numbers, scale, table
-
-if TYPE_CHECKING:
-    import xarray
 
 MOST_SHOWN = 200  # characters of a value of the scenario
 # No colours: text and lines are the notebook's, in light and dark themes
@@ -52,12 +50,12 @@ def sweep_html(plan: Plan, spec: Mapping[str, Any]) -> str:
             "Scenario", _SCENARIO, (_set(plan.graph, *entry) for entry in spec["scenario"].items())
         ),
         _section("Plan", _PLAN, _planned(plan)),
-        *_lines(remarks(root_attributes(plan, spec))),
+        *_lines(remarks(origin(plan, spec))),
     ]
     return _page(parts)
 
 
-def cube_html(cube: "xarray.Dataset") -> str:
+def cube_html(cube: Result) -> str:
     """A small cube as a table in convenient units, or how to cut a large one; and the foot."""
     points = math.prod(cube.sizes.values())
     if points > MOST_ROWS:

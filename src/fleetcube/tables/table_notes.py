@@ -5,8 +5,6 @@ import textwrap
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from fleetcube.grid.plan.labels import DEFAULTS, PARTLY, REMARKS
 from fleetcube.grid.text import WIDTH
 from fleetcube.kernels.physics.roles import EFFICIENCIES, ENDING, FAILURES, RULES, TIME
@@ -52,7 +50,7 @@ def _lasting(found: "Result | xarray.Dataset") -> list[str]:
 def _rare(found: "Result | xarray.Dataset") -> list[str]:
     """A remark on failures so rare that their number says little."""
     counts = found.get(FAILURES)
-    most = 1.0 if counts is None or counts.chunks is not None else float(np.fmax.reduce(counts.values, axis=None))
+    most = 1.0 if counts is None or counts.chunks is not None else float(counts.max())
     said = f"at most {most:.1g} failures expected: {100 * most:.1g} % chance of any"
     return [said] * (0 < most < 0.01)
 

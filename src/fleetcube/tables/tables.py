@@ -387,9 +387,8 @@ def _write(cube: Result, path: Path, whole: bool) -> None:
         path.write_bytes(bytes(4096))  # otherwise NetCDF reports a full disk as "Permission denied"
         _with_counts(cube.to_xarray()).to_netcdf(path)
     elif ending == ".json":
-        path.write_text(
-            json.dumps(finite(_with_counts(cube.to_xarray()).to_dict()), default=str), encoding="utf-8"
-        )
+        rows = finite(_with_counts(cube.to_xarray()).to_dict())
+        path.write_text(json.dumps(rows, default=str), encoding="utf-8")
     elif ending == ".csv":
         _frame_for_people(cube, whole).to_csv(path, index=False)
     elif ending == ".xlsx":
@@ -411,9 +410,7 @@ def _told(cube: "Result | xarray.Dataset", dims: Sequence[str], whole: bool) -> 
     return list(dict.fromkeys([*kept, *_labelled(cube, dims)]))
 
 
-def _frame_for_people(
-    cube: Result, whole: bool, guard: Callable[[str], str] = guarded
-) -> Any:
+def _frame_for_people(cube: Result, whole: bool, guard: Callable[[str], str] = guarded) -> Any:
     """One row for each point, flags in words."""
     import pandas
 
