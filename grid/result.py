@@ -51,6 +51,10 @@ class Variable(NDArrayOperatorsMixin):
     def data(self) -> Any:
         return self.values
 
+    @property
+    def parts(self) -> tuple[Any, Any, Any]:
+        return self.dims, self.values, self.attrs
+
     def copy(self, data: Any) -> "Variable":
         return Variable(self.dims, data, self.attrs)
 
@@ -160,7 +164,7 @@ class Result:
         return Result(chosen, coords, self.attrs)
 
     def get(self, name: str, otherwise: Any = None) -> Any:
-        return self[name] if name in self else otherwise
+        return self.variables.get(name, otherwise)
 
     def assign(self, data_vars: Mapping[str, Any]) -> "Result":
         return Result({**self.data_vars, **_variables(data_vars)}, self.coords, self.attrs)
@@ -193,6 +197,19 @@ class Result:
         )
         return Result(data, coords, self.attrs)
 
+    def rows(self, dims: Sequence[str], names: Iterable[str]) -> "Result":
+        """Some variables with one row for each point of some dimensions, the last fastest."""
+        shape = [self.sizes[dim] for dim in dims]
+        rows = {
+            name: (
+                "row",
+                np.broadcast_to(along(self[name], dims), shape).reshape(-1),
+                self[name].attrs,
+            )
+            for name in names
+        }
+        return Result(rows, {}, self.attrs)
+
     def to_dict(self) -> dict[str, Any]:
         return self.to_xarray().to_dict()
 
@@ -201,8 +218,7 @@ class Result:
 
         load_accessor()  # so that it has `.fleetcube`
         data, coords = (
-            {n: (own.dims, own.values, own.attrs) for n, own in rows.items()}
-            for rows in (self.data_vars, self.coords)
+            {n: own.parts for n, own in rows.items()} for rows in (self.data_vars, self.coords)
         )
         return xarray.Dataset(data, coords, self.attrs)
 
@@ -210,7 +226,3 @@ class Result:
 def in_memory(cube: Any) -> Result:
     """A result, or what a Dataset holds as one."""
     return cube if isinstance(cube, Result) else Result(cube.data_vars, cube.coords, cube.attrs)
-
-
-def in_xarray(found: Any) -> Any:
-    return found.to_xarray() if isinstance(found, Result) else found

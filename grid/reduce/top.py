@@ -11,7 +11,7 @@ from ...kernels.graph.roles import REASON
 from ..plan import tiles
 from ..plan.labels import coordinates, origin
 from ..plan.plan import Plan
-from ..result import Result, in_xarray
+from ..result import Result
 from ..run import stream
 from ..run.points import values_at
 from ..spec.axis import Array
@@ -139,12 +139,12 @@ class _Top(Fronts):
         return cell[keep], rank[keep], points[:, keep]
 
 
-def ordered(found: Any, of: str, k: int) -> Any:
+def ordered(found: Result, of: str, k: int) -> Result:
     """The k cells of a reduction with the smallest values, in order; for -k, the largest."""
-    dims = [str(dim) for dim in found[of].dims]
+    dims = found[of].dims
     if not dims:
         return found
-    rows = in_xarray(found).stack(row=dims).reset_index("row")
+    rows = found.rows(dims, [*dims, of])
     values = (1 if k > 0 else -1) * rows[of].values
     order = np.argsort(values, kind="stable")[: abs(k)]  # NaN last
-    return rows.isel(row=order[np.isfinite(values[order])]).reset_coords()[[*dims, of]]
+    return rows.isel(row=order[np.isfinite(values[order])])

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.result import in_xarray
+from fleetcube.grid.result import Result
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.run.stream import cluster_of, mapping
@@ -76,9 +76,8 @@ class Sweep(Evaluation):
 
         return sweep_html(self._plan(), self.spec)
 
-    def _answer(self, found: Any) -> Any:
-        """An answer as it is given: a Dataset, unless a command prints it."""
-        return in_xarray(found)
+    def _answer(self, found: Result) -> "xarray.Dataset":
+        return found.to_xarray()
 
     def to_zarr(
         self,
@@ -390,9 +389,7 @@ class Sweep(Evaluation):
         from fleetcube.analysis.wall import wall
 
         with self._asked(settings) as asked:
-            return self._answer(
-                wall(self.spec, between, batch_grows, where, day_price, asked, search)
-            )
+            return wall(self.spec, between, batch_grows, where, day_price, asked, search)
 
     def derivatives(
         self,
@@ -421,7 +418,7 @@ class Sweep(Evaluation):
         from fleetcube.analysis.gradient import derivatives
 
         with self._asked(settings) as asked:
-            return self._answer(derivatives(self, of, wrt, kind, asked))
+            return derivatives(self, of, wrt, kind, asked)
 
     def rank_inputs(
         self,

@@ -64,16 +64,18 @@ def interval(sweep: Evaluation, of: str | Sequence[str] | None, settings: Settin
         made.append(found)
     idle = [{*cube.attrs.get(UNUSED, "").split()} for cube in made]
     unused = " ".join(sorted(set.intersection(*idle)))
-    values.attrs = {name: text for name, text in values.attrs.items() if name != UNUSED}
+    attrs = {name: text for name, text in values.attrs.items() if name != UNUSED}
     axes = [axis.name for axis in plan.problem.axes]  # of the factor alone: values lack it
+    rest = {n: own for n, own in values.coords.items() if n not in axes}
+    axes = [*dict.fromkeys([*(dim for own in rest.values() for dim in own.dims), *axes])]
     coords = {n: cube[n] for n in axes for cube in made if n in cube.coords}
     variables = {
         f"{name}_{side}": end_of(name, values[name], pair, k, side)
         for name, pair in ends.items()
         for k, side in enumerate(SIDES)
     }
-    whole = values.assign_coords(coords).assign(variables)
-    return whole.assign_attrs({UNUSED: unused} if unused else {})
+    attrs |= {UNUSED: unused} if unused else {}
+    return Result({**values.data_vars, **variables}, {**rest, **coords}, attrs)
 
 
 def chances(scenario: Mapping[str, Any], conditions: Sequence[Any]) -> dict[str, Any]:

@@ -444,20 +444,13 @@ def _print_several(found: Any, of: str, sense: str, where: Sequence[str]) -> Non
 
     from fleetcube.analysis.assumed import ASSUMED
     from fleetcube.analysis.layouts import FRONT, WHOLE
-    from fleetcube.grid.result import Result, Variable, along
     from fleetcube.tables.tables import meanings, table
 
     best = found.isel(rank=0)
     axes = [str(name) for name in best["infeasible_reason"].dims]
-    shape = [best.sizes[axis] for axis in axes]
-    columns = {
-        name: Variable("row", np.broadcast_to(along(own, axes), shape).reshape(-1), own.attrs)
-        for name in [*best.data_vars, *axes]
-        if {*(own := best[name]).dims} <= {*axes}
-    }
-    value = columns[of].values
-    order = np.argsort(-value if sense == "max" else value, kind="stable")
-    rows = Result(columns).isel(row=order)
+    rows = best.rows(axes, [*axes, *best.data_vars])
+    value = rows[of].values
+    rows = rows.isel(row=np.argsort(-value if sense == "max" else value, kind="stable"))
     reasons = rows["infeasible_reason"]
     why = np.array(meanings(reasons.attrs, reasons.values), object)
     none = rows[of].isnull().values
