@@ -154,10 +154,10 @@ class Numpy:
 
 def _without_negative_zero(function: Callable[[Any, Any], Any], x: Any, y: Any) -> Any:
     """The function's values, 0 for -0: which of the two is larger depends on the processor."""
-    found = function(x, y)
-    if isinstance(found, np.floating | np.ndarray) and found.dtype.kind == "f":
-        found += 0.0
-    return found
+    values = function(x, y)
+    if isinstance(values, np.floating | np.ndarray) and values.dtype.kind == "f":
+        values += 0.0
+    return values
 
 
 def _on_any(name: str, x: Any) -> Any:

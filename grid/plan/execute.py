@@ -58,7 +58,7 @@ def evaluate_block(
             views = {name: out[cut] for name, out in outs.items()}
             piece = Piece(plan, case, threads)
             for name, array in (free or {}).items():
-                piece.kept[name] = np.ascontiguousarray(array[cut])
+                piece.cached[name] = np.ascontiguousarray(array[cut])
             piece.fill(dims, seen_from(runs, shared), views)
     if plan.mask:
         _mask(plan, dims, region, outs, threads, free)
@@ -75,12 +75,12 @@ def on_device(
     values = _on_device_arrays(plan, cases[0], dims, region, names)
     masked = [name for name in names if plan.mask and name in plan.layout_dependent]
     if masked:
-        own = plan.out_dims[REASON]
-        if len(plan.cases_of(own)) > 1:
+        reason_dims = plan.out_dims[REASON]
+        if len(plan.cases_of(reason_dims)) > 1:
             return None
-        inside = {dim: region[dim] for dim in own}
-        reason = _on_device_arrays(plan, cases[0], own, inside, [REASON])[REASON]
-        sizes = dict(zip(own, reason.shape, strict=True))
+        inside = {dim: region[dim] for dim in reason_dims}
+        reason = _on_device_arrays(plan, cases[0], reason_dims, inside, [REASON])[REASON]
+        sizes = dict(zip(reason_dims, reason.shape, strict=True))
         reason = reason.reshape(tuple(sizes.get(dim, 1) for dim in dims))
         for name in masked:
             values[name] = device.masked(values[name], reason)
@@ -118,8 +118,8 @@ def evaluate_together(plan: Plan, outs: Mapping[str, Array], threads: int) -> di
         if sum(step.nbytes for step in steps.values()) <= MOST_KEPT:
             plan.notes["program"] = program
     ordered = {name: shaped[name] for group in groups.values() for name in group}
-    found = jax_engine.evaluate(program[0], program[1], ordered)
-    arrays = {name: found[name].reshape(outs[name].shape) for name in outs}
+    results = jax_engine.evaluate(program[0], program[1], ordered)
+    arrays = {name: results[name].reshape(outs[name].shape) for name in outs}
     for dims, group in groups.items():
         if plan.mask:
             _mask(plan, dims, plan.whole(dims), {n: arrays[n] for n in group}, threads, None)
@@ -138,11 +138,18 @@ def _mask(
     masked = [name for name in outs if name in plan.layout_dependent]
     if not masked:
         return
-    own = plan.out_dims[REASON]
-    reason = np.empty(extent(region, own, own), np.int8)
-    values = free if own == dims else None  # free inputs have all dimensions: it reads none
-    evaluate_block(plan, own, {dim: region[dim] for dim in own}, {REASON: reason}, threads, values)
-    where = (reason != 0).reshape(extent(region, own, dims))
+    reason_dims = plan.out_dims[REASON]
+    reason = np.empty(extent(region, reason_dims, reason_dims), np.int8)
+    values = free if reason_dims == dims else None  # free inputs have all dimensions: it reads none
+    evaluate_block(
+        plan,
+        reason_dims,
+        {dim: region[dim] for dim in reason_dims},
+        {REASON: reason},
+        threads,
+        values,
+    )
+    where = (reason != 0).reshape(extent(region, reason_dims, dims))
     for name in masked:
         np.copyto(outs[name], -1 if outs[name].dtype == np.int8 else np.nan, where=where)
 
@@ -178,11 +185,11 @@ def evaluate_whole(
     calls, up to MOST_KEPT bytes besides its tables: small outputs, and the last step's operands.
     """
     compiled, size = False, 0
-    known: list[tuple[Any, FusedStep]] | None = plan.notes.get(dims)
+    cached: list[tuple[Any, FusedStep]] | None = plan.notes.get(dims)
     steps = []
-    for cut, step in known or _steps(plan, dims, list(outs), threads, keep):
+    for cut, step in cached or _steps(plan, dims, list(outs), threads, keep):
         compiled |= step.run({name: out[cut] for name, out in outs.items()}, threads)
-        if keep and known is None:
+        if keep and cached is None:
             steps.append((cut, step))
             size += step.nbytes
     if steps and plan.notes.get("kept", 0) + size <= MOST_KEPT:
@@ -215,7 +222,7 @@ class Piece:
 
     def __init__(self, plan: Grid, case: Case, threads: int) -> None:
         self.plan, self.case, self.threads = plan, case, threads
-        self.kept: dict[str, Array] = {}
+        self.cached: dict[str, Array] = {}
 
     def fill(self, dims: tuple[str, ...], region: Region, outs: Mapping[str, Array]) -> None:
         """Evaluate quantities over a region of some dimensions into arrays."""
@@ -263,27 +270,27 @@ class Piece:
         """Whether a quantity of fewer dimensions is evaluated first and read back. Only with numba:
         NumPy evaluates every formula over its own dimensions anyway, and XLA would round fused
         formulas differently."""
-        own = self.plan.dims[name]
-        if self.plan.engine != "numba" or own == dims:
+        its_dims = self.plan.dims[name]
+        if self.plan.engine != "numba" or its_dims == dims:
             return False
         if numba_engine.is_heavy(self.case.formulas[name]):
             return True
         # kernels already compute once per row what is constant along the last axis
-        smaller = math.prod(self.plan.sizes[dim] for dim in dims if dim not in own)
-        return dims[-1] in own and smaller > REUSE
+        smaller = math.prod(self.plan.sizes[dim] for dim in dims if dim not in its_dims)
+        return dims[-1] in its_dims and smaller > REUSE
 
     def _keep(self, dims: tuple[str, ...], region: Region, names: Sequence[str]) -> None:
         """Evaluate and cache quantities of fewer dimensions over the region's projection."""
-        missing = [name for name in names if name not in self.kept]
-        for own, group in by_dims(missing, self.plan.dims).items():
-            shadow = {dim: region[dim] for dim in own}
-            arrays = {name: np.empty(extent(region, own, own)) for name in group}
-            self.fill(own, shadow, arrays)
-            self.kept.update(arrays)
+        missing = [name for name in names if name not in self.cached]
+        for shared_dims, group in by_dims(missing, self.plan.dims).items():
+            shadow = {dim: region[dim] for dim in shared_dims}
+            arrays = {name: np.empty(extent(region, shared_dims, shared_dims)) for name in group}
+            self.fill(shared_dims, shadow, arrays)
+            self.cached.update(arrays)
 
     def _operand(self, name: str, dims: tuple[str, ...], region: Region) -> Array:
-        if name in self.kept:
-            return self.kept[name].reshape(extent(region, self.plan.dims[name], dims))
+        if name in self.cached:
+            return self.cached[name].reshape(extent(region, self.plan.dims[name], dims))
         table = self.plan.table(self.case, name)
         index = tuple(
             (region[axis.name] if size > 1 else slice(None)) if axis.name in dims else 0

@@ -32,7 +32,7 @@ MOST_KNOWN = 64  # cases up to which a structure is cached for other plans
 
 
 class Plan(Grid):
-    """What to evaluate, and how; caches its tables. Values of `free` come with each evaluation."""
+    """Outputs to evaluate, in steps; caches its tables. Each evaluation has values of `free`."""
 
     def __init__(
         self,
@@ -47,23 +47,23 @@ class Plan(Grid):
         check_engine(engine)
         self.problem, self.graph, self.mask = problem, problem.graph, mask
         chosen = choices(problem, free)
-        made = _structure(problem, chosen, tuple(outputs), mask, tuple(free))
-        self.structure, self.outputs = made, list(made.outputs)
+        shared = _structure(problem, chosen, tuple(outputs), mask, tuple(free))
+        self.structure, self.outputs = shared, list(shared.outputs)
         by_name = {axis.name: axis for axis in problem.axes}
-        self.axes = tuple(by_name[name] for name in made.axes)
-        self.layout_dependent = made.layout_dependent
+        self.axes = tuple(by_name[name] for name in shared.axes)
+        self.layout_dependent = shared.layout_dependent
         given = leaves(problem, chosen, self.axes, free)
         self.cases = [
             Case(choice.runs, row, values, fixed, choice.options)
             for choice, row, values, fixed in zip(
-                chosen, made.formulas, given, made.fixed, strict=True
+                chosen, shared.formulas, given, shared.fixed, strict=True
             )
         ]
         self.sizes = {axis.name: axis.size for axis in self.axes}
-        self.dims, self.out_dims, self.full = made.dims, made.out_dims, made.full
-        self.engine = pick_engine(engine, made.points, self.full)
-        self.most_table = largest_table(self.engine, made.formulas, self.full)
-        self.moving = made.moving
+        self.dims, self.out_dims, self.full = shared.dims, shared.out_dims, shared.full
+        self.engine = pick_engine(engine, shared.points, self.full)
+        self.most_table = largest_table(self.engine, shared.formulas, self.full)
+        self.moving = shared.moving
         self.notes: dict[Any, Any] = {}
 
     def groups(self) -> dict[tuple[str, ...], list[str]]:
@@ -123,16 +123,16 @@ class Structure:
     @functools.cached_property
     def read(self) -> list[frozenset[str]]:
         """By case, what its formulas read or are selected by."""
-        known: dict[int, frozenset[str]] = {}
+        names: dict[int, frozenset[str]] = {}
         for row in {id(row): row for row in self.formulas}.values():
-            own = [
+            parts = [
                 {*parameters(formula), option_of(self.graph, n) or n} for n, formula in row.items()
             ]
-            known[id(row)] = frozenset(map(without_phase, set[str]().union(*own)))
-        return [known[id(row)] for row in self.formulas]
+            names[id(row)] = frozenset(map(without_phase, set[str]().union(*parts)))
+        return [names[id(row)] for row in self.formulas]
 
 
-_known: Memo[Structure] = Memo(128)  # about 0.1 MB each
+_structures: Memo[Structure] = Memo(128)  # about 0.1 MB each
 
 
 def _structure(
@@ -145,7 +145,7 @@ def _structure(
     """The structure of a plan, cached from an earlier plan like it."""
 
     if len(chosen) > MOST_KNOWN:
-        return _made(problem, chosen, outputs, mask, free)
+        return _new_structure(problem, chosen, outputs, mask, free)
     axes = tuple(
         (
             axis.name,
@@ -166,13 +166,13 @@ def _structure(
     )
     tables = tuple((name, names) for name, (names, _) in problem.tables.items())
     key = (outputs, mask, free, axes, cases, tables, problem.graph)
-    if (made := _known.get(key)) is None:
-        made = _made(problem, chosen, outputs, mask, free)
-        _known.keep(key, made)
-    return made
+    if (structure := _structures.get(key)) is None:
+        structure = _new_structure(problem, chosen, outputs, mask, free)
+        _structures.keep(key, structure)
+    return structure
 
 
-def _made(
+def _new_structure(
     problem: Problem,
     chosen: Sequence[Choice],
     outputs: tuple[str, ...],
@@ -192,7 +192,7 @@ def _made(
                 raise InputError(
                     f"infeasible = 'exclude' cannot judge the layout: {error}"
                 ) from None
-    own = ordered(dims, axes)
+    dims_of = ordered(dims, axes)
     spread = out_dims(axes, dims, outputs, dependent if mask else ())
     sizes = {axis.name: axis.size for axis in axes}
 
@@ -201,7 +201,7 @@ def _made(
 
     moving = depending(formulas, on=free)
     fixed = {
-        id(row): Point({n: f for n, f in row.items() if not own[n] and n not in moving})
+        id(row): Point({n: f for n, f in row.items() if not dims_of[n] and n not in moving})
         for row in formulas
     }
     return Structure(
@@ -210,10 +210,10 @@ def _made(
         [fixed[id(row)] for row in formulas],
         tuple(sizes),
         dependent,
-        own,
+        dims_of,
         spread,
-        max(size(own[name]) for name in outputs),
-        [size(own[name]) for name in {name for row in formulas for name in row}],
+        max(size(dims_of[name]) for name in outputs),
+        [size(dims_of[name]) for name in {name for row in formulas for name in row}],
         moving,
         problem.graph,
     )

@@ -123,10 +123,10 @@ class Cluster:
         client = self.client
         mark.touch()
         try:
-            seen = _ask_workers(client, _sees, mark)
+            answers = _ask_workers(client, _sees, mark)
         finally:
             mark.unlink()
-        for worker, sees in seen.items():
+        for worker, sees in answers.items():
             if sees is not True:
                 raise InputError(
                     f"Dask worker {worker} does not see the folder {str(mark.parent)!r}, or cannot "

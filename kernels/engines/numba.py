@@ -33,7 +33,9 @@ from .lowering import LINE
 
 # Starting a row costs as much as repeating one operand at this many points, plus some per operand
 ROW_COST, OPERAND_COST = 16, 2
-KEPT = 256  # kernels in memory, 0.06 to 0.2 MB each; others are read from disk again, in 2 ms
+MOST_KERNELS = (
+    256  # kernels in memory, 0.06 to 0.2 MB each; others are read from disk again, in 2 ms
+)
 _compile_lock, _request_lock = threading.RLock(), threading.Lock()
 Key = tuple[Any, ...]  # the arguments of `_compiled`
 _ready: OrderedDict[Key, Any] = OrderedDict()  # compiled kernels, the last used at the end
@@ -71,7 +73,7 @@ def run(job: Job, threads: int) -> None:
 def run_if_compiled(job: Job, threads: int) -> bool:
     """Fill the job's outputs if the kernel is compiled already; returns whether it was."""
     call = _call(job)
-    kernel = _found(call.key)
+    kernel = _ready_kernel(call.key)
     if kernel is not None:
         _walk(call, kernel, threads)
     return kernel is not None
@@ -194,15 +196,15 @@ def _tasks(split: Split, threads: int) -> list[tuple[int, int, int, int]]:
 def _kernel(key: Key) -> Any:
     """A compiled kernel; one thread at a time compiles."""
     with _compile_lock:
-        kernel = _found(key)
+        kernel = _ready_kernel(key)
         if kernel is None:
             kernel = _ready[key] = _compiled(*key)
-            while len(_ready) > KEPT:
+            while len(_ready) > MOST_KERNELS:
                 _ready.popitem(last=False)  # freed once no thread runs it
         return kernel
 
 
-def _found(key: Key) -> Any:
+def _ready_kernel(key: Key) -> Any:
     kernel = _ready.get(key)
     with contextlib.suppress(KeyError):  # another thread may have dropped it
         _ready.move_to_end(key)
@@ -225,11 +227,11 @@ def _compiled(
     how = "read from the cache" if was_kept else "compiled"
     names, seconds = ", ".join(name for name, _ in outs), time.perf_counter() - begun
     log.info("kernel of %s %s in %.2f s", names, how, seconds)
-    own = loops.address() if " apply(" in source else 0
+    loop_table = loops.address() if " apply(" in source else 0
 
     def kernel(task: Sequence[int], given: Sequence[int]) -> None:
         room = np.empty(size + LINE)  # of this thread, from a line of the cache on
-        call(own, *task, *given, -(-room.ctypes.data // LINE) * LINE)
+        call(loop_table, *task, *given, -(-room.ctypes.data // LINE) * LINE)
 
     return kernel
 

@@ -55,7 +55,7 @@ class Point:
 
 
 def _on_arrays(formula: Function) -> Function:
-    """Run a `Made` formula on arrays, as it takes a scalar, a Python float, for a constant."""
+    """Run a `BuiltFormula` on arrays: it takes a scalar, a Python float, for a constant."""
 
     def call(*values: np.float64) -> Any:
         result = formula(*[np.array([value]) for value in values])

@@ -86,7 +86,7 @@ def compiled(program: Program) -> "Loaded":
     if any(f" {name}(" in text for name in LOOPS):
         scope |= intrinsics.called()
     signature = (types.float64,) * len(program.inputs)
-    code, _ = kernel_cache.kept(
+    code, _ = kernel_cache.cached_code(
         f"{signature}\n{text}\n{point_code.made_by()}",
         lambda: point_code.compiled(text, scope, signature),
     )

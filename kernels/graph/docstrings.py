@@ -79,12 +79,12 @@ def read(function: Callable[..., Any]) -> Doc:
 def source(function: Callable[..., Any]) -> str:
     """The Source line of any function, such as one that formulas of others call; empty without."""
     stated = getattr(function, "__stated__", None)
-    own = _one_line(_parts(docstring(function))[1].get("Source", ""))
-    return own or (source(stated) if stated else "")
+    line = _one_line(_parts(docstring(function))[1].get("Source", ""))
+    return line or (source(stated) if stated else "")
 
 
 def _parts(text: str) -> tuple[str, dict[str, str]]:
-    """What comes before the sections of a docstring, and the sections by heading."""
+    """The text before the sections of a docstring, and the sections by heading."""
     starts = list(_HEADING.finditer(text))
     ends = [*(match.start() for match in starts), len(text)]
     pieces = zip(starts, ends[1:], strict=True)

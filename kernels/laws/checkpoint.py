@@ -216,8 +216,8 @@ def expected_slowdown(interval: Any, write_time: Any, recovery_time: Any, mtbf: 
         >>> round(float(expected_slowdown(2276.839915, 30.0, 600.0, 86400.0)), 8)
         1.03397854
     """
-    kept = segment_efficiency(interval, write_time, mtbf) * useful_share(interval, write_time)
-    return np.exp(recovery_time / mtbf) / kept
+    useful = segment_efficiency(interval, write_time, mtbf) * useful_share(interval, write_time)
+    return np.exp(recovery_time / mtbf) / useful
 
 
 def observed_slowdown(
@@ -242,14 +242,14 @@ def observed_slowdown(
     """
     beyond = events - 0.5  # a - 1
     after = observed_time - recovery_time
-    known = after > interval + write_time
-    after = where(known, after, 2 * (interval + write_time))
+    bounded = after > interval + write_time
+    after = where(bounded, after, 2 * (interval + write_time))
     length = np.log1p(-(interval + write_time) / after)
     power = beyond * length
     mean = where(power != 0, np.expm1(-power) / where(power != 0, power, 1.0), -1.0)
-    share = np.log1p(-where(known, recovery_time / observed_time, 0.5))
+    share = np.log1p(-where(bounded, recovery_time / observed_time, 0.5))
     slowdown = observed_time * np.exp(-beyond * share) * length * mean / interval
-    return where(known, slowdown, np.inf)
+    return where(bounded, slowdown, np.inf)
 
 
 def first_order_waste(interval: Any, write_time: Any, recovery_time: Any, mtbf: Any) -> Any:
@@ -262,7 +262,7 @@ def first_order_waste(interval: Any, write_time: Any, recovery_time: Any, mtbf: 
         write_time [s]: time d for which one checkpoint stops training
         recovery_time [s]: time R from a failure until training resumes
         mtbf [s]: mean time M between failures
-    Returns: [1] share lost; above 1 where the first order says that nothing is left
+    Returns: [1] share lost; above 1 where the first order leaves nothing
     Source: Young 1974, CACM 17(9), with a recovery term
     Example:
         >>> round(float(first_order_waste(2276.839915, 30.0, 600.0, 86400.0)), 8)
@@ -296,8 +296,8 @@ def effective_training_time_ratio(
     """
     fails = mtbf < np.inf
     rework = where(fails, interval, 0.0) / (2 * where(fails, mtbf, 1.0))
-    kept = np.maximum(1 - restart_time / mtbf - rework, 0.0)
-    return kept * useful_share(interval, write_time)
+    progress = np.maximum(1 - restart_time / mtbf - rework, 0.0)
+    return progress * useful_share(interval, write_time)
 
 
 def rollback_time(interval: Any, write_time: Any, mtbf: Any, corruption_probability: Any) -> Any:

@@ -91,13 +91,13 @@ def interruption_delay(duration: Any, failure_rate: Any, graver_rate: Any, recov
         22(3), eq. 13 (g = 0)
     """
     more = growth(failure_rate * duration)
-    taken = duration * (1 + more) * (1 + recovering)
-    graver = graver_rate * taken
+    spent = duration * (1 + more) * (1 + recovering)
+    graver = graver_rate * spent
     y = np.minimum(graver, 0.03)
     less = 1 / 9 - y * (1 / 10 - y * (1 / 11 - y / 12))
     less = 1 / 5 - y * (1 / 6 - y * (1 / 7 - y * (1 / 8 - y * less)))
     less = -y * (1 / 2 - y * (1 / 3 - y * (1 / 4 - y * less)))  # log(1 + y) / y - 1
-    few = duration * (more + recovering * (1 + more)) + taken * less
+    few = duration * (more + recovering * (1 + more)) + spent * less
     often = np.log1p(graver) / where(graver_rate > 0, graver_rate, 1.0) - duration
     return where(graver < 0.03, few, often)
 
@@ -142,7 +142,7 @@ def equivalent_lost_work(
     """
     fails = where(mtbf < np.inf, interval < np.inf, False)
     mean = where(fails, mtbf, 1.0)
-    taken = where(fails, interval + write_time, 0.0)
-    spent = recovery_time + taken
-    lost = mean * (np.log1p(delay) - np.log1p(growth(taken / mean))) - recovery_time
+    redone = where(fails, interval + write_time, 0.0)
+    spent = recovery_time + redone
+    lost = mean * (np.log1p(delay) - np.log1p(growth(redone / mean))) - recovery_time
     return where(fails, where(lost > 1e-13 * spent, lost, 0.0), 0.0)

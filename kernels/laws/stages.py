@@ -80,9 +80,9 @@ def dense_layers_of_stage(
         >>> [float(dense_layers_of_stage(s, 4, 8, 2, 2, 2, 3)) for s in (1, 2, 3)]
         [2.0, 1.0, 0.0]
     """
-    here = layers_of_stage(stage, stages, layers, first, middle, last)
+    stage_layers = layers_of_stage(stage, stages, layers, first, middle, last)
     before = layers_before_stage(stage, stages, layers, first, middle, last)
-    return np.minimum(np.maximum(leading - before, 0.0), here)
+    return np.minimum(np.maximum(leading - before, 0.0), stage_layers)
 
 
 def _larger(stages: Any, layers: Any, first: Any, middle: Any, last: Any) -> Any:
@@ -150,9 +150,9 @@ def stage_parameters(
         [27.0, 20.0, 27.0]
     """
     split = (stage, stages, layers, first, middle, last)
-    here, blocks = layers_of_stage(*split), dense_layers_of_stage(*split, leading)
+    stage_layers, blocks = layers_of_stage(*split), dense_layers_of_stage(*split, leading)
     end = where(stage > 1, where(stage < stages, 0.0, last_tables), first_tables)
-    return here * common + blocks * dense + (here - blocks) * sparse + end
+    return stage_layers * common + blocks * dense + (stage_layers - blocks) * sparse + end
 
 
 def first_sparse_stage(stages: Any, first: Any, middle: Any, leading: Any) -> Any:
@@ -321,9 +321,11 @@ def stage_memory(
     split = (stage, stages, layers, first, middle, last)
     shared = stage_parameters(*split, leading, common, dense, sparse, first_tables, last_tables)
     experts = stage_parameters(*split, leading, 0.0, 0.0, routed, 0.0, 0.0)
-    held = microbatches_of_stage(flying, depth, slope, stage)
-    kept = layers_of_stage(*split) * kept_microbatches(held, depth - slope * (stage - 1), ratio)
+    flying_in_stage = microbatches_of_stage(flying, depth, slope, stage)
+    activations = layers_of_stage(*split) * kept_microbatches(
+        flying_in_stage, depth - slope * (stage - 1), ratio
+    )
     states = shared * shared_bytes + experts * routed_bytes
     before = where(stage > 1, 0.0, first_logits)
     logits = where(stage < stages, before, last_logits)
-    return states + kept * activation + logits
+    return states + activations * activation + logits

@@ -132,12 +132,12 @@ def longest_between_checks(late: Any, nodes: Any, mttf: Any, interval: Any) -> A
     return where(never, 0.0, total)
 
 
-def _density_of_longest(at: Any, late: Any, nodes: Any, x: Any) -> Any:
+def _density_of_longest(time: Any, late: Any, nodes: Any, x: Any) -> Any:
     """Integrand of `longest_between_checks` at a time since the last check."""
-    slow = -late * np.expm1(-at)
+    slow = -late * np.expm1(-time)
     some = slow > 0
     one_of_them = -np.expm1(nodes * np.log1p(-slow)) / where(some, slow, 1.0)
-    return where(some, one_of_them, nodes) * late * np.exp(-at) * (1 - at / x)
+    return where(some, one_of_them, nodes) * late * np.exp(-time) * (1 - time / x)
 
 
 def slowest_of_some_slow(

@@ -231,8 +231,8 @@ def crossed_tier(
     tier = where(_holds(leaf_gpus, span, job_gpus), 2.0, tier)
     tier = where(_holds(node_gpus, span, job_gpus), 1.0, tier)
     tier = where(ranks > 1, tier, 0.0)
-    known = span + job_gpus
-    return where(known == known, tier, np.nan)
+    operands = span + job_gpus
+    return where(operands == operands, tier, np.nan)
 
 
 def _holds(tier_gpus: Any, span: Any, job_gpus: Any) -> Any:
@@ -283,8 +283,10 @@ def distinct_groups(draws: Any, items: Any, groups: Any) -> Any:
     drawn = np.minimum(draws, items)
     whole = items + 0.5
     rest = whole - items / groups
-    held = whole - drawn
+    others = whole - drawn
     some = rest > drawn
     left = where(some, rest - drawn, 1.0)
-    log = rest * np.log(rest / left) - whole * np.log(whole / held) + drawn * np.log(left / held)
+    log = (
+        rest * np.log(rest / left) - whole * np.log(whole / others) + drawn * np.log(left / others)
+    )
     return groups * (1 - where(some, np.exp(log), 0.0))

@@ -30,9 +30,9 @@ def torus_ways(size: Any, second: Any, third: Any, ring_multiple: Any, dimension
         >>> float(torus_ways(16, 8, 1, 16, 2)), float(torus_ways(8, 16, 1, 16, 2))
         (2.0, 1.0)
     """
-    own, others = size / ring_multiple, (second / ring_multiple, third / ring_multiple)
+    rings, others = size / ring_multiple, (second / ring_multiple, third / ring_multiple)
     cubes = (np.floor(others[0]) == others[0]) & (np.floor(others[1]) == others[1])
-    return where((np.floor(own) == own) & ((dimensions < 3) | cubes), 2.0, 1.0)
+    return where((np.floor(rings) == rings) & ((dimensions < 3) | cubes), 2.0, 1.0)
 
 
 def torus_extent(ranks: Any, stride: Any, inside: Any, size: Any) -> Any:

@@ -1,7 +1,7 @@
 """A sweep: a scenario, its axes and the requested outputs, with every query it supports.
 
 Its values in memory are `Evaluation`'s. Every other method is a few lines that hand the sweep to
-the room that knows how. The room is imported only then: a script loads what it uses.
+its module, which is imported only then: a script loads the modules it uses.
 """
 
 import functools
@@ -44,7 +44,7 @@ class Sweep(Evaluation):
         settings: engine, threads, Dask cluster and the like, for all methods; each takes others
             for one call.
         graph: modules of formulas, or their names, to use in place of the physics (a module with
-            INPUTS) or beside it; they are imported.
+            INPUTS) or in addition to it; they are imported.
 
     Raises InputError (a ValueError) with a one-line message for unusable arguments.
 
@@ -94,7 +94,7 @@ class Sweep(Evaluation):
 
         Args:
             path: a folder, or a URL such as "s3://bucket/cubes/a.zarr". The cube appears there only
-                when it is complete; until then it is built beside it in `path` + ".partial", on an
+                when it is complete; until then it is built next to it in `path` + ".partial", on an
                 object store in its place, where every finished block survives a failure or a kill.
             overwrite: replace a cube that is there, once the new one is complete.
             resume: complete an unfinished cube to the same bytes, check a complete one and write
@@ -235,11 +235,11 @@ class Sweep(Evaluation):
 
         Returns a Dataset. Memory: a few blocks; for bounded searches, tables of 16 million points.
         """
-        from fleetcube.analysis.runs import judged, narrowed
+        from fleetcube.analysis.targets import judged, narrowed
         from fleetcube.grid.reduce.fold import reduce
 
         with self._asked(settings) as asked:
-            sweep, conditions = self._of(of), None
+            sweep, conditions = self._for_outputs(of), None
             if where is not None:
                 if of is None:
                     raise InputError("where is for one output; name it with of")
@@ -265,7 +265,7 @@ class Sweep(Evaluation):
         also: str | Sequence[str] | None = None,
         settings: Settings | None = None,
     ) -> "xarray.Dataset":
-        """The best of what can run: of the points of axes, of layouts, or of values in ranges.
+        """Find the best feasible points of axes, layouts, or values in ranges.
 
         Args:
             of: an output; of layouts and ranges job_time by default. Two or three outputs ask for
@@ -281,7 +281,7 @@ class Sweep(Evaluation):
                 ["layout", "precision"]: those. Ranges, {"n_gpus": [64, 16384]}: the values between,
                 whatever the sweep states of these inputs; counts come out whole.
             where: conditions on outputs, such as "job_time <= 60 d".
-            also: further outputs to give, beside one output; a front has `of` alone.
+            also: further outputs to return with one output; a front has `of` alone.
             settings: instead of the sweep's.
 
         Returns a Dataset over the axes that stay: `of` and the outputs of `where` and `also`, and
@@ -344,8 +344,8 @@ class Sweep(Evaluation):
         the range: `nearest_...` are then the value scanned, and the output there, that come
         nearest. Where the output jumps over the target, the value after the jump.
         """
-        from fleetcube.analysis.runs import read_target
         from fleetcube.analysis.solve.solve import solve_spec
+        from fleetcube.analysis.targets import read_target
 
         aim = read_target(self.graph, target)
         with self._asked(settings) as asked:
@@ -506,7 +506,7 @@ class Sweep(Evaluation):
         seed: int = 0,
         settings: Settings | None = None,
     ) -> "xarray.Dataset":
-        """What distributions in the scenario, and the error of a prediction, make of outputs.
+        """Propagate distributions in the scenario, and the error of a prediction, to outputs.
 
         Args:
             of: outputs; by default all that are numbers.
@@ -528,7 +528,9 @@ class Sweep(Evaluation):
         from fleetcube.analysis.uncertainty import uncertainty
 
         with self._asked(settings) as asked:
-            return self._answer(uncertainty(self._of(of), of, q, method, samples, seed, asked))
+            return self._answer(
+                uncertainty(self._for_outputs(of), of, q, method, samples, seed, asked)
+            )
 
     def prediction_interval(
         self,
@@ -555,11 +557,13 @@ class Sweep(Evaluation):
         from fleetcube.analysis.interval import interval
         from fleetcube.analysis.ratio import base_of, relative
 
-        sweep = self._of(of)
+        sweep = self._for_outputs(of)
         base = base_of(sweep, relative_to)
         with self._asked(settings) as asked:
-            found = interval(sweep, of, asked)
-            return self._answer(found.assign(relative(sweep, of, found, base)) if base else found)
+            intervals = interval(sweep, of, asked)
+            if base:
+                intervals = intervals.assign(relative(sweep, of, intervals, base))
+            return self._answer(intervals)
 
 
 class Printed(Sweep):
@@ -568,5 +572,5 @@ class Printed(Sweep):
     def evaluate(self, settings: Settings | None = None) -> Any:  # type: ignore[override]
         return self._result(settings)
 
-    def _answer(self, found: Any) -> Any:
-        return found
+    def _answer(self, answer: Any) -> Any:
+        return answer

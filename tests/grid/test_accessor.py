@@ -26,7 +26,7 @@ from fleetcube.kernels.calculus.derivatives import derivative
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
 from fleetcube.presentation.pictures import kinds
-from fleetcube.presentation.pictures.picture import looking
+from fleetcube.presentation.pictures.picture import picture_options
 from fleetcube.presentation.pictures.plot import plot
 
 from ..table import each
@@ -347,7 +347,7 @@ def test_pictures_are_those_of_the_command(tmp_path: Path) -> None:
     assert drawn(array) == same(plot, alone, "goodput", *map(str, alone["goodput"].dims), other)
     ratios = same(plot, cube, "job_time", gpus, None, other, "min")
     assert drawn(own, gpus, of="job_time", best="min") == ratios
-    with looking("Mine", (5, 4)):
+    with picture_options("Mine", (5, 4)):
         wide = same(kinds.losses, line, gpus, other)
     assert drawn(losses, gpus, title="Mine", size="5x4") == wide
     front = same(kinds.pareto, cube, "job_time", "goodput", other, best, gpus)
@@ -448,13 +448,13 @@ def test_what_cannot_be_used_is_refused_in_one_line(call: Any, rule: str) -> Non
 
 
 def test_cubes_without_units_or_reasons_and_units_from_files_are_refused() -> None:
-    with pytest.raises(InputError, match="states no unit; set its attribute units"):
+    with pytest.raises(InputError, match="has no unit; set its attribute units"):
         PLAIN["job_time"].drop_attrs().fleetcube.to_units("h")
     with pytest.raises(InputError, match="there is no infeasible_reason; add it"):
         PLAIN.drop_vars("infeasible_reason").fleetcube.feasible()
     silent = PLAIN.copy()
     silent["infeasible_reason"].attrs = {}
-    refused("does not say what its codes mean", silent.fleetcube.reasons)
+    refused("has no meanings of its codes", silent.fleetcube.reasons)
     hostile = PLAIN.copy()
     hostile["gpu_mttf"].attrs["units"] = "9**9**9**9"
     refused("no known unit", hostile.fleetcube.sel, gpu_mttf="5 h")

@@ -177,7 +177,7 @@ def test_a_record_counts_as_some_events_more() -> None:
     (whole,) = of("time,node\n", prior="mlsysim-reference=2").rates
     # 8 GPUs and 8 cards of a node, whose supplies do not stop it
     assert whole.seconds == pytest.approx(HOUR * (16_000 + 2 / (1 / 50_000 + 1 / 150_000)))
-    refused("states no MTTF", of, TABLE, prior="rsc-1-empirical=1")
+    refused("has no MTTF", of, TABLE, prior="rsc-1-empirical=1")
 
 
 def test_the_mean_time_is_of_the_inverse_gamma_distribution() -> None:
@@ -185,13 +185,15 @@ def test_the_mean_time_is_of_the_inverse_gamma_distribution() -> None:
     for events in (0, 1, 40, 419):
         law = distribution(PHYSICS, "gpu_mttf", {"events": events, "hours": "2.1e7 h"})
         known = stats.invgamma(events + 0.5, scale=2.1e7 * HOUR)
-        np.testing.assert_allclose(law.at(shares), known.ppf(shares), rtol=1e-9)
+        np.testing.assert_allclose(law.quantile(shares), known.ppf(shares), rtol=1e-9)
         assert law.median == pytest.approx(known.median(), rel=1e-9)
     # no event: by hand, the least mean time at 95 % is T / 1.92, and T / 3.0 by the rule of three
     zero = of("time,node\n", gpus=1)
     assert zero.rates[0].quantiles[0] == pytest.approx(1000 * HOUR / 1.9207, rel=1e-4)
     assert f"above {1000 / 2.9957:,.4g} GPU hours (rule of three)" in " ".join(zero.notes)
-    edge = distribution(PHYSICS, "gpu_mttf", {"events": 0, "hours": "1 h"}).at(np.array([0.0, 1.0]))
+    edge = distribution(PHYSICS, "gpu_mttf", {"events": 0, "hours": "1 h"}).quantile(
+        np.array([0.0, 1.0])
+    )
     assert edge[0] > 0
     assert edge[1] == math.inf
 
@@ -203,7 +205,7 @@ def test_nine_of_ten_intervals_hold_the_true_rate(events: float) -> None:
     rates = events * 3 ** draws.uniform(-0.5, 0.5, 4000)
     seen, which = np.unique(draws.poisson(rates), return_inverse=True)
     laws = [distribution(PHYSICS, "gpu_mttf", {"events": int(k), "hours": "1 s"}) for k in seen]
-    ends = np.array([law.at(np.array([0.05, 0.95])) for law in laws])[which]
+    ends = np.array([law.quantile(np.array([0.05, 0.95])) for law in laws])[which]
     inside = ((ends[:, 0] <= 1 / rates) & (1 / rates <= ends[:, 1])).mean()
     # 3 binomial deviations are 0.014. Few events are coarse counts, and then more are inside
     assert -0.014 < inside - 0.9 < (0.014 if events > 3 else 0.07)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import fleetcube
 from fleetcube import Settings, Sweep
 from fleetcube.kernels.calculus import derivatives
-from fleetcube.kernels.calculus.made import Partial
+from fleetcube.kernels.calculus.built import Partial
 from fleetcube.kernels.graph.formulas import parameters
 from fleetcube.kernels.laws import checkpoint, reliability, scaling
 from fleetcube.kernels.physics.inputs import INPUTS

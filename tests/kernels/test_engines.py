@@ -17,7 +17,7 @@ import pytest
 import fleetcube
 from fleetcube import Settings
 from fleetcube.kernels import elementary, ops
-from fleetcube.kernels.calculus.made import Chain
+from fleetcube.kernels.calculus.built import Chain
 from fleetcube.kernels.engines import javascript, kernel_cache, scalar, traceable
 from fleetcube.kernels.engines import jax as jax_engine
 from fleetcube.kernels.engines import numba as numba_engine

@@ -10,7 +10,7 @@ import pytest
 from scipy import special
 
 from fleetcube.kernels.calculus import derivatives
-from fleetcube.kernels.calculus.made import Chain, Partial, Renamed
+from fleetcube.kernels.calculus.built import Chain, Partial, Renamed
 from fleetcube.kernels.calculus.smooth import followed
 from fleetcube.kernels.engines import jax as jax_engine
 from fleetcube.kernels.engines.job import Job

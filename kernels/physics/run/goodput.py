@@ -131,8 +131,8 @@ def memory_tier_rework(
     Range: checkpoint_mode = tiered; first-order split between tiers; the sum is rework_overhead
     Source: Benoit et al. 2017, IEEE TC 66(7)
     """
-    own = _lost(memory_tier_share, checkpoint_interval, memory_tier_flush_time)
-    return _part(rework_overhead, own, tier_rework_time)
+    tier_rework = _lost(memory_tier_share, checkpoint_interval, memory_tier_flush_time)
+    return _part(rework_overhead, tier_rework, tier_rework_time)
 
 
 for _tier, _words in (("drive", "by local drives"), ("storage", "by storage")):
@@ -182,8 +182,8 @@ def in_process_recovery_overhead(
     """
     some = recovering_share > 0
     recovering = recovery_overhead - (1 - cluster_uptime)
-    own = recovering * -in_process_share * np.expm1(-in_process_recovery_time / cluster_mtbf)
-    return where(some, own / where(some, recovering_share, 1.0), 0.0)
+    in_process = recovering * -in_process_share * np.expm1(-in_process_recovery_time / cluster_mtbf)
+    return where(some, in_process / where(some, recovering_share, 1.0), 0.0)
 
 
 for _kind, _words in (
@@ -290,8 +290,8 @@ def exact_checkpoint_overhead(
     Returns: [1] share of the wall time
     Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
     """
-    kept = 1 - recovery_overhead - rework_overhead
-    return kept * stall_share(checkpoint_interval, checkpoint_stall_time)
+    left = 1 - recovery_overhead - rework_overhead
+    return left * stall_share(checkpoint_interval, checkpoint_stall_time)
 
 
 @alternative("checkpoint_overhead", goodput_model="first_order")
@@ -330,9 +330,9 @@ def exact_goodput(
         times in the first lifetime; give the MTBF at its age
     Source: Daly 2006, FGCS 22(3), eq. 13; Drenick 1960, J. SIAM 8(4)
     """
-    kept = segment_efficiency(checkpoint_interval, checkpoint_stall_time, cluster_mtbf)
+    efficiency = segment_efficiency(checkpoint_interval, checkpoint_stall_time, cluster_mtbf)
     useful = useful_share(checkpoint_interval, checkpoint_stall_time)
-    return cluster_uptime * np.exp(-restart_time / cluster_mtbf) * kept * useful
+    return cluster_uptime * np.exp(-restart_time / cluster_mtbf) * efficiency * useful
 
 
 @alternative("goodput", goodput_model="first_order")

@@ -275,8 +275,8 @@ def checked_slow_node_stops(
     """
     unchecked = slow_node_check_interval == np.inf
     interval = where(unchecked, 1.0, slow_node_check_interval)
-    found = -np.expm1(-awaited_nodes * (interval / slow_node_mttf))
-    stop = slow_node_check_time + slow_node_swap_time * found
+    slow_share = -np.expm1(-awaited_nodes * (interval / slow_node_mttf))
+    stop = slow_node_check_time + slow_node_swap_time * slow_share
     return where(unchecked, 0.0, stop / interval)
 
 

@@ -33,7 +33,7 @@ def moved_activation_offload_wait(
     """Time per step that layers wait for activations on their way to the host, or back.
 
     max(0, D - w F) + max(0, D - w (C - F)), w = 1 - 2 p / l, F = C / (3 f): a layer's activations
-    leave beside the next layers of the forward pass C / (3 f), and come back a layer early; C with
+    leave during the next layers of the forward pass C / (3 f), and come back a layer early; C with
     waits for other traffic, and as slow as held processors make it
 
     Returns: [s] waits of one step

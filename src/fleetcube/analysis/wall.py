@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fleetcube.grid.errors import InputError, shown
-from fleetcube.grid.reduce.kept import met
+from fleetcube.grid.reduce.filtered import met
 from fleetcube.grid.result import Variable
 from fleetcube.grid.run.evaluation import Evaluation, is_known
 from fleetcube.grid.run.settings import Engine, Settings
@@ -32,7 +32,7 @@ from .gradient import uncounted
 from .interval import SIDES, end_of
 from .layouts import WHOLE, best_layouts, candidates, check_finite, inputs_of
 from .ratio import between, side
-from .runs import Names, Target, conditions_of, whole_unit
+from .targets import Names, Target, conditions_of, whole_unit
 
 if TYPE_CHECKING:
     import xarray
@@ -158,7 +158,7 @@ def _one_point(spec: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]
     for name, axis in make_axes(graph_of(spec["scenario"]), axes).items():
         if axis.size > 1:
             raise InputError(f"{name} has several values; give one ({name}=value)")
-    if SIZE in phases.stated(scenario):
+    if SIZE in phases.stated_names(scenario):
         first = phases.names(scenario)[0]
         raise InputError(f"phases set {SIZE}, which is sought; ask for one: phase={first!r}")
     return scenario, axes
@@ -324,7 +324,7 @@ def _gain_ends(
     """Ends of the 90 % interval of what each doubling brought, where the ratio's is known."""
     said = dict(scenario)
     for axis in make_axes(PHYSICS, axes).values():
-        said |= auto.at(axis, 0)
+        said |= auto.values_at(axis, 0)
     name = "doubling_gain"
     gains = Variable(found[name].dims, found[name].values, found[name].attrs)
     runs = np.isfinite(found[TIME].values)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fleetcube.analysis.played import Pass, Played
+from fleetcube.analysis.simulated_step import Pass, SimulatedStep
 from fleetcube.grid.errors import InputError, nearest, shown
 from fleetcube.kernels.physics.inputs import INPUTS
 
@@ -24,7 +24,7 @@ Turn = tuple[Key, ...]  # one pass, or a forward and a backward pass that overla
 Turns = list[list[Turn]]
 
 
-class PlayedSchedule(Played):
+class PlayedSchedule(SimulatedStep):
     """Result of `simulate_schedule`: the times of one step, and when each stage computed what.
 
     `bubble_ratio` is the step time over the compute time of the busiest stage, minus 1, and so
@@ -40,10 +40,10 @@ class PlayedSchedule(Played):
     def plot(self, path: str | Path, **look: Any) -> Any:
         """Draw the schedule into a file (.png, .pdf, .svg) and return the figure. `look` takes
         `title`, `size` and `dpi`."""
-        from fleetcube.presentation.pictures.picture import looking
+        from fleetcube.presentation.pictures.picture import picture_options
         from fleetcube.presentation.pictures.schedule_picture import draw_schedule
 
-        with looking(**look):
+        with picture_options(**look):
             return draw_schedule(self, Path(path))
 
 
