@@ -19,8 +19,8 @@ class Variable(NDArrayOperatorsMixin):
 
     chunks = None  # in memory
 
-    def __init__(self, dims: str | Iterable[str], values: Any, attrs: Any = ()) -> None:
-        self.dims = (dims,) if isinstance(dims, str) else tuple(dims)
+    def __init__(self, dims: Any, values: Any, attrs: Any = ()) -> None:
+        self.dims: tuple[str, ...] = (dims,) if isinstance(dims, str) else tuple(dims)
         self.values = values if hasattr(values, "dtype") else np.asarray(values)
         self.attrs: dict[str, Any] = dict(attrs)
 

@@ -564,7 +564,7 @@ def _said(axes: Mapping[str, Axis], place: Sequence[int]) -> dict[str, Any]:
     return said
 
 
-def searched(found: Result) -> str:
+def searched(found: Any) -> str:
     """How many layouts were tried, and how many can run."""
     feasible = found["feasible_layouts"]
     ends = dict.fromkeys(f"{end.item():,}" for end in (feasible.min(), feasible.max()))
@@ -598,7 +598,7 @@ def _outputs(sweep: Evaluation, of: str) -> list[str]:
     return list(dict.fromkeys([of, *ALWAYS, *more]))
 
 
-def inputs_of(found: Result) -> dict[str, Any]:
+def inputs_of(found: Any) -> dict[str, Any]:
     """What was searched, at one answer, as a scenario writes it."""
     return {n: _value(n, found[n].item()) for n in found.attrs["fleetcube_open"].split()}
 

@@ -66,7 +66,7 @@ def values_of(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> Result:
     return cube if SERIAL in cube.coords else cube.assign({SERIAL: given(sweep, cube, SERIAL)})
 
 
-def step_parts(point: "Result | Mapping[str, Any]") -> Part:
+def step_parts(point: Mapping[str, Any] | Any) -> Part:
     """A step as nested parts at a point of `values_of`; each is the sum of its parts, none is 0."""
     ratio = point.get(RATIO, 1.0)
     point = {**{name: point[name] for name in (*_PARTS, SERIAL)}, RATIO: ratio}

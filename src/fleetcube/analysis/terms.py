@@ -85,7 +85,7 @@ def _shares(cube: Result, losses: Sequence[str]) -> dict[str, Variable]:
 def given(sweep: Evaluation, cube: Result, name: str) -> Variable:
     """The value of an input, along its axis if it has one."""
     if name in cube.coords:
-        return cube[name]
+        return cube.coords[name]
     constants = sweep._plan("numpy").problem.constants
     return Variable((), float(constants.get(name, INPUTS[name].default)))
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.result import Result
 
 KINDS = ("tensor", "context", "expert", "data", "pipeline")
 _SIZES = ("scale_up_gpus", "leaf_gpus", "pod_gpus", "site_gpus")
@@ -45,7 +44,7 @@ def names_of(spec: Mapping[str, Any]) -> list[str]:
     return [*NAMES, *(SITES if "site_bandwidth" in given else ())]
 
 
-def crossings(point: Result | Mapping[str, Any]) -> tuple[list[Tier], list[Crossing]]:
+def crossings(point: Mapping[str, Any] | Any) -> tuple[list[Tier], list[Crossing]]:
     """The tiers of a job's network, from the node up, and the traffic that crosses them. `point`
     has NAMES at one point, and SITES if there are several sites."""
     for name in NAMES:

@@ -3,19 +3,21 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fleetcube.grid.plan.labels import attributes, dtype_of, origin
 from fleetcube.grid.plan.plan import Plan
-from fleetcube.grid.result import Result
 from fleetcube.grid.spec import values
 from fleetcube.grid.spec.axis import Axis
 from fleetcube.kernels.graph.formulas import Graph
 
 from .table_notes import foot_lines, remarks
 from .tables import MOST_ROWS, label, numbers, scale, table
+
+if TYPE_CHECKING:
+    import xarray
 
 MOST_SHOWN = 200  # characters of a value of the scenario
 # No colours: text and lines are the notebook's, in light and dark themes
@@ -55,7 +57,7 @@ def sweep_html(plan: Plan, spec: Mapping[str, Any]) -> str:
     return _page(parts)
 
 
-def cube_html(cube: Result) -> str:
+def cube_html(cube: "xarray.Dataset") -> str:
     """A small cube as a table in convenient units, or how to cut a large one; and the foot."""
     points = math.prod(cube.sizes.values())
     if points > MOST_ROWS:

@@ -170,7 +170,7 @@ def estimate(shown: str, value: float, low: float, high: float) -> str:
     return f"{shown} +- {above}" if below == above else f"{shown} ({' to '.join(ends)})"
 
 
-def started(cube: "xarray.Dataset") -> tuple["date | None", dict[str, Any]]:
+def started(cube: "Result | xarray.Dataset") -> tuple["date | None", dict[str, Any]]:
     """The start date of a cube's jobs, if its spec has one; and the spec."""
     spec = json.loads(cube.attrs.get("fleetcube_spec", "{}"))
     return dates.start_of(spec.get("scenario", {})), spec
