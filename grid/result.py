@@ -48,18 +48,11 @@ class Variable(NDArrayOperatorsMixin):
         return bool(self.values)
 
     @property
-    def data(self) -> Any:
-        return self.values
-
-    @property
     def parts(self) -> tuple[Any, Any, Any]:
         return self.dims, self.values, self.attrs
 
     def copy(self, data: Any) -> "Variable":
         return Variable(self.dims, data, self.attrs)
-
-    def isnull(self) -> "Variable":
-        return Variable(self.dims, np.isnan(self.values))
 
     def notnull(self) -> "Variable":
         return Variable(self.dims, ~np.isnan(self.values))
@@ -70,13 +63,12 @@ class Variable(NDArrayOperatorsMixin):
     def max(self) -> Any:
         return np.fmax.reduce(self.values, axis=None)
 
-    def median(self) -> Any:
+    def median(self, function: Any = np.median) -> Any:
         known = self.values[~np.isnan(self.values)]
-        return np.median(known) if known.size else np.nan
+        return function(known) if known.size else np.nan
 
     def mean(self) -> Any:
-        known = self.values[~np.isnan(self.values)]
-        return np.mean(known) if known.size else np.nan
+        return self.median(np.mean)
 
     def where(self, condition: "Variable") -> "Variable":
         """NaN where a condition is not met."""
@@ -172,15 +164,10 @@ class Result:
     def assign_coords(self, coords: Mapping[str, Any]) -> "Result":
         return Result(self.data_vars, {**self.coords, **_variables(coords)}, self.attrs)
 
-    def assign_attrs(self, attrs: Mapping[Any, Any]) -> "Result":
-        return Result(self.data_vars, self.coords, {**self.attrs, **attrs})
-
     def drop_vars(self, names: str | Collection[str]) -> "Result":
         names = [names] if isinstance(names, str) else names
-        data, coords = (
-            {n: own for n, own in rows.items() if n not in names}
-            for rows in (self.data_vars, self.coords)
-        )
+        tables = self.data_vars, self.coords
+        data, coords = ({n: own for n, own in t.items() if n not in names} for t in tables)
         return Result(data, coords, self.attrs)
 
     def reset_coords(self, names: str | Collection[str]) -> "Result":
@@ -190,25 +177,15 @@ class Result:
         return Result({**self.data_vars, **moved}, self.drop_vars(names).coords, self.attrs)
 
     def isel(self, places: Mapping[str, Any] = MappingProxyType({}), **more: Any) -> "Result":
-        places = {**places, **more}
-        data, coords = (
-            {n: own.isel(places) for n, own in rows.items()}
-            for rows in (self.data_vars, self.coords)
-        )
+        tables, places = (self.data_vars, self.coords), {**places, **more}
+        data, coords = ({n: own.isel(places) for n, own in t.items()} for t in tables)
         return Result(data, coords, self.attrs)
 
     def rows(self, dims: Sequence[str], names: Iterable[str]) -> "Result":
         """Some variables with one row for each point of some dimensions, the last fastest."""
         shape = [self.sizes[dim] for dim in dims]
-        rows = {
-            name: (
-                "row",
-                np.broadcast_to(along(self[name], dims), shape).reshape(-1),
-                self[name].attrs,
-            )
-            for name in names
-        }
-        return Result(rows, {}, self.attrs)
+        cells = {n: np.broadcast_to(along(self[n], dims), shape).reshape(-1) for n in names}
+        return Result({n: ("row", row, self[n].attrs) for n, row in cells.items()}, {}, self.attrs)
 
     def to_dict(self) -> dict[str, Any]:
         return self.to_xarray().to_dict()
@@ -217,9 +194,8 @@ class Result:
         import xarray
 
         load_accessor()  # so that it has `.fleetcube`
-        data, coords = (
-            {n: own.parts for n, own in rows.items()} for rows in (self.data_vars, self.coords)
-        )
+        data = {name: own.parts for name, own in self.data_vars.items()}
+        coords = {name: own.parts for name, own in self.coords.items()}
         return xarray.Dataset(data, coords, self.attrs)
 
 

@@ -251,7 +251,7 @@ def _template(plan: Plan) -> tuple["xarray.Dataset", list[str]]:
     """A Dataset of a plan's outputs without values; names of coordinates that may be written to."""
     shapes = {name: plan.shape(plan.out_dims[name]) for name in plan.outputs}
     nothing = {name: np.broadcast_to(np.int8(0), shape) for name, shape in shapes.items()}
-    template = _labelled(plan, variables_of(plan, nothing)).to_xarray()
+    template = _labelled(plan, variables_of(plan, nothing), {}).to_xarray()
     coords = (name for name in template.coords if name not in template.dims)
     return template, [str(name) for name in coords if name not in plan.outputs]
 
@@ -260,8 +260,8 @@ def result(
     plan: Plan, variables: Mapping[str, Any], spec: Mapping[str, Any], engine: str | None = None
 ) -> Result:
     """Variables of a plan's outputs with coordinates (also the reason) and attributes."""
-    found = _labelled(plan, variables)
-    return found.assign_attrs({**origin(plan, spec), "fleetcube_engine": engine or plan.engine})
+    attrs = {**origin(plan, spec), "fleetcube_engine": engine or plan.engine}
+    return _labelled(plan, variables, attrs)
 
 
 def variables_of(plan: Plan, arrays: Mapping[str, Array]) -> dict[str, Any]:
@@ -272,8 +272,8 @@ def variables_of(plan: Plan, arrays: Mapping[str, Array]) -> dict[str, Any]:
     }
 
 
-def _labelled(plan: Plan, variables: Mapping[str, Any]) -> Result:
+def _labelled(plan: Plan, variables: Mapping[str, Any], attrs: Mapping[str, Any]) -> Result:
     data, coords = dict(variables), coordinates(plan)
     if REASON in data:
         coords[REASON] = data.pop(REASON)
-    return Result(data, coords)
+    return Result(data, coords, attrs)

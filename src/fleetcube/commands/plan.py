@@ -472,7 +472,7 @@ def _print_several(question: "Question", layouts: Any) -> None:
     rows = rows.isel(row=order)
     codes = rows["infeasible_reason"]
     reasons = np.array(meanings(codes.attrs, codes.values), object)
-    none = rows[goal].isnull().values
+    none = np.isnan(rows[goal].values)
     reasons[none & (reasons == "feasible")] = (
         f"none keeps to {' and '.join(where)}" if where else f"{goal} is infinite"
     )

@@ -73,7 +73,7 @@ def solve(
     columns = ("next_above", f"nearest_{unknown}", f"nearest_{aim.of}")
     marked = [name for name in ALSO_REASONS if name in solutions and (solutions[name] > 0).any()]
     solutions = solutions.reset_coords(marked)
-    empty = [name for name in columns if solutions[name].isnull().all()]
+    empty = [name for name in columns if not solutions[name].notnull().any()]
     solutions = solutions.drop_vars([*empty, *(["crossings"] if "next_above" in empty else [])])
     if solutions[unknown].size > 1 or f"nearest_{aim.of}" not in solutions:
         print_table(*table(solutions))
@@ -99,7 +99,7 @@ def _remarks(solutions: Any, unknown: str, aim: str, output: str) -> list[str]:
     names = str(reason.attrs["flag_meanings"]).split()
     everywhere = int((reason == names.index("met_everywhere")).sum())
     stuck = int((reason == names.index("none_can_run")).sum())
-    unsolved = int(solutions[unknown].isnull().sum()) - everywhere
+    unsolved = int((~solutions[unknown].notnull()).sum()) - everywhere
     if stuck:
         remarks.append(f"{stuck} of {reason.size} points: no {unknown} that meets {aim} can run")
     unsolved -= stuck
