@@ -64,8 +64,8 @@ class Variable(NDArrayOperatorsMixin):
         return np.fmax.reduce(self.values, axis=None)
 
     def median(self, function: Any = np.median) -> Any:
-        known = self.values[~np.isnan(self.values)]
-        return function(known) if known.size else np.nan
+        numbers = self.values[~np.isnan(self.values)]
+        return function(numbers) if numbers.size else np.nan
 
     def mean(self) -> Any:
         return self.median(np.mean)
@@ -73,8 +73,8 @@ class Variable(NDArrayOperatorsMixin):
     def where(self, condition: "Variable") -> "Variable":
         """NaN where a condition is not met."""
         dims = dict.fromkeys((*self.dims, *condition.dims))
-        kept = np.where(along(condition, dims), along(self, dims), np.nan)
-        return Variable(dims, kept, self.attrs)
+        chosen = np.where(along(condition, dims), along(self, dims), np.nan)
+        return Variable(dims, chosen, self.attrs)
 
     def cumsum(self, dim: str) -> "Variable":
         return Variable(self.dims, self.values.cumsum(self.dims.index(dim)), self.attrs)
@@ -100,24 +100,24 @@ def along(value: Any, dims: Iterable[str]) -> Any:
 
 def stacked(dim: str, parts: Sequence[Variable], attrs: Mapping[str, Any]) -> Variable:
     """Variables along a new dimension, the first."""
-    dims = [*dict.fromkeys(own for part in parts for own in part.dims)]
+    dims = [*dict.fromkeys(row for part in parts for row in part.dims)]
     rows = np.broadcast_arrays(*(along(part, dims) for part in parts))
     return Variable([dim, *dims], np.stack(rows), attrs)
 
 
 def _variables(named: Mapping[str, Any]) -> dict[str, Variable]:
     """Variables of (dimensions, values, attributes), of labels, or of xarray's variables."""
-    return {str(name): _variable(str(name), own) for name, own in named.items()}
+    return {str(name): _variable(str(name), row) for name, row in named.items()}
 
 
-def _variable(name: str, own: Any) -> Variable:
-    if isinstance(own, Variable):
-        return own
-    if isinstance(own, tuple):
-        return Variable(*own)
-    if hasattr(own, "dims"):  # xarray's
-        return Variable(own.dims, own.values, own.attrs)
-    return Variable(name if np.ndim(own) else (), own)  # labels of an axis, or a number
+def _variable(name: str, row: Any) -> Variable:
+    if isinstance(row, Variable):
+        return row
+    if isinstance(row, tuple):
+        return Variable(*row)
+    if hasattr(row, "dims"):  # xarray's
+        return Variable(row.dims, row.values, row.attrs)
+    return Variable(name if np.ndim(row) else (), row)  # labels of an axis, or a number
 
 
 class Result:
@@ -151,8 +151,8 @@ class Result:
         if isinstance(name, str):
             return self.data_vars[name] if name in self.data_vars else self.coords[name]
         chosen = {each: self.data_vars[each] for each in name}
-        dims = {dim for own in chosen.values() for dim in own.dims}
-        coords = {n: own for n, own in self.coords.items() if {*own.dims} <= dims}
+        dims = {dim for row in chosen.values() for dim in row.dims}
+        coords = {n: row for n, row in self.coords.items() if {*row.dims} <= dims}
         return Result(chosen, coords, self.attrs)
 
     def get(self, name: str, otherwise: Any = None) -> Any:
@@ -167,7 +167,7 @@ class Result:
     def drop_vars(self, names: str | Collection[str]) -> "Result":
         names = [names] if isinstance(names, str) else names
         tables = self.data_vars, self.coords
-        data, coords = ({n: own for n, own in t.items() if n not in names} for t in tables)
+        data, coords = ({n: row for n, row in t.items() if n not in names} for t in tables)
         return Result(data, coords, self.attrs)
 
     def reset_coords(self, names: str | Collection[str]) -> "Result":
@@ -178,7 +178,7 @@ class Result:
 
     def isel(self, places: Mapping[str, Any] = MappingProxyType({}), **more: Any) -> "Result":
         tables, places = (self.data_vars, self.coords), {**places, **more}
-        data, coords = ({n: own.isel(places) for n, own in t.items()} for t in tables)
+        data, coords = ({n: row.isel(places) for n, row in t.items()} for t in tables)
         return Result(data, coords, self.attrs)
 
     def rows(self, dims: Sequence[str], names: Iterable[str]) -> "Result":
@@ -191,11 +191,16 @@ class Result:
         return self.to_xarray().to_dict()
 
     def to_xarray(self) -> "xarray.Dataset":
+        import pandas
         import xarray
 
         load_accessor()  # so that it has `.fleetcube`
-        data = {name: own.parts for name, own in self.data_vars.items()}
-        coords = {name: own.parts for name, own in self.coords.items()}
+        data = {name: row.parts for name, row in self.data_vars.items()}
+        coords = {name: row.parts for name, row in self.coords.items()}
+        # as indexes: of arrays xarray asks whether they are Dask's, and imports it for that
+        for name, (dims, labels, attrs) in coords.items():
+            if dims == (name,) and labels.dtype.kind in "iuf":
+                coords[name] = dims, pandas.Index(labels), attrs
         return xarray.Dataset(data, coords, self.attrs)
 
 
