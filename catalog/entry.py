@@ -103,7 +103,7 @@ KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             *("flops_efficiency", "gemm_efficiency", "gemm_half_size"),
             *("attention_efficiency", "memory_efficiency", "layer_overhead_time"),
             *("straggler_slowdown", "serial_time_per_step", "error_factor"),
-            *("serial_fraction", "coherency", "jobs"),
+            *("serial_fraction", "jobs"),
         ),
     }
 )

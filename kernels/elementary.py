@@ -113,6 +113,13 @@ def _series(x: Any, coefficients: Sequence[float]) -> Any:
 FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     function.__name__[1:]: function for function in (_exp, _expm1, _log, _log1p, _log2)
 }
+# Functions of one number that processors have, by LLVM's names
+INSTRUCTIONS = {"abs": "fabs", "ceil": "ceil", "floor": "floor", "sqrt": "sqrt"}
+# Where functions are NaN below a number, or have no value below one: both numbers
+BOUNDS = {
+    **dict.fromkeys(("log", "log2", "sqrt"), (0.0, -math.inf)),
+    **{"log1p": (-1.0, -math.inf), "exp": (-math.inf, 0.0), "expm1": (-math.inf, -1.0)},
+}
 
 
 def _bits(x: Any) -> Any:
@@ -179,4 +186,4 @@ def _on_any(name: str, x: Any) -> Any:
 
 
 numpy: Any = Numpy()
-exp, expm1, log, log1p, log2 = (getattr(numpy, name) for name in FUNCTIONS)
+exp, log = numpy.exp, numpy.log

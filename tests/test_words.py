@@ -33,15 +33,6 @@ INSTEAD = {
 }
 # Options of the product, written by users: parameters of public functions and public fields
 OPTIONS = {"of", "at"}
-# Not clean yet
-UNCLEAN = (
-    "src/",
-    "kernels/monte_carlo.py",
-    "kernels/physics/memory/fullest_stage.py",
-    "grid/run/cluster.py",
-    "grid/rows/groups.py",
-)
-UNCLEAN_PAGES = ("README.md", "docs/", "src/")
 # Pattern: what to write instead. Strings, docstrings and comments of the product, and pages
 SENTENCES = {
     r"\bbeside\b": "next to, in addition to, besides or compared with",
@@ -64,10 +55,6 @@ def pages() -> list[Path]:
     """README and the pages that people write."""
     written = (path for path in sorted((ROOT / "docs").rglob("*.md")) if path.name not in GENERATED)
     return [ROOT / "README.md", *written]
-
-
-def is_clean(path: Path, unclean: tuple[str, ...]) -> bool:
-    return not path.relative_to(ROOT).as_posix().startswith(unclean)
 
 
 def bound(tree: ast.AST, owner: str = "") -> Iterator[tuple[int, str, bool]]:
@@ -116,16 +103,14 @@ def texts(path: Path) -> tuple[tuple[int, str], ...]:
 def test_identifiers_are_nouns_with_their_object(room: str) -> None:
     wrong = []
     for path in files(room):
-        if is_clean(path, UNCLEAN):
-            names = [*bound(parsed(path))]
-            if room != "benchmarks":  # whose modules are named after their commands
-                names.append((1, path.stem, False))
-            wrong += [
-                f"{path.relative_to(ROOT)}:{line}: {name}: name {INSTEAD[word]}"
-                for line, name, written in names
-                if (word := name.strip("_").lower()) in INSTEAD
-                and not (written and word in OPTIONS)
-            ]
+        names = [*bound(parsed(path))]
+        if room != "benchmarks":  # whose modules are named after their commands
+            names.append((1, path.stem, False))
+        wrong += [
+            f"{path.relative_to(ROOT)}:{line}: {name}: name {INSTEAD[word]}"
+            for line, name, written in names
+            if (word := name.strip("_").lower()) in INSTEAD and not (written and word in OPTIONS)
+        ]
     assert not wrong, "\n".join(["", *wrong])
 
 
@@ -133,10 +118,9 @@ def test_identifiers_are_nouns_with_their_object(room: str) -> None:
 def test_sentences_are_plain(pattern: str) -> None:
     wrong = []
     for path in [*files("kernels", "grid", "catalog", "src"), *pages()]:
-        if is_clean(path, UNCLEAN_PAGES):
-            wrong += [
-                f"{path.relative_to(ROOT)}:{line}: {match[0]}: write {SENTENCES[pattern]}"
-                for line, text in texts(path)
-                if (match := re.search(pattern, text))
-            ]
+        wrong += [
+            f"{path.relative_to(ROOT)}:{line}: {match[0]}: write {SENTENCES[pattern]}"
+            for line, text in texts(path)
+            if (match := re.search(pattern, text))
+        ]
     assert not wrong, "\n".join(["", *wrong])

@@ -79,27 +79,18 @@ def classes(
         affecting |= scenarios.AFFECTING
     fallback = {*defaults(graph), *scenario} - affecting  # a gap is a value like any other
     deciding = {name: row for name, row in cells.numbers.items() if name not in fallback}
-    parts = [(codes, len(found)) for codes, found in cells.choices.values()]
+    parts = [(codes, len(choices)) for codes, choices in cells.choices.values()]
     gaps = [np.isnan(column) for column in deciding.values()]
     parts += [(-gap.astype(np.int8), 1) for gap in gaps if gap.any()]
-    parts += [(codes, len(found)) for codes, found in by_value.values()]
+    parts += [(codes, len(distinct)) for codes, distinct in by_value.values()]
     combination, examples = _combined(parts, frame.rows)
     if by_value:
         scenarios.check_inferred(len(examples), by_value)
     kinds: dict[Any, _Kind] = {}
     for number, row in enumerate(examples):
-        own = dict(scenario)
-        for name, (codes, found) in cells.choices.items():
-            if codes[row] >= 0:
-                own[name] = found[codes[row]]
-        for name, column in deciding.items():
-            if not np.isnan(column[row]):  # any value would do
-                own[name] = float(column[row])
-        for name, (codes, told) in by_value.items():
-            if codes[row] >= 0:
-                own[name] = float(told[codes[row]])
+        row_values = _row_values(row, cells.choices, deciding, by_value)
         try:
-            problem = resolve(own, {})
+            problem = resolve({**scenario, **row_values}, {})
         except InputError as error:
             raise InputError(f"{frame.place(row)}: {error}") from None
         if problem.phases:
@@ -130,6 +121,23 @@ def classes(
     return list(_members(kinds.values(), combination, len(examples), frame.rows)) if kinds else []
 
 
+def _row_values(
+    row: int,
+    choices: Mapping[str, tuple[Array, list[Any]]],
+    numbers: Mapping[str, Array],
+    by_value: Mapping[str, tuple[Array, Array]],
+) -> dict[str, Any]:
+    """Values that the columns give a row."""
+    stated = {n: labels[codes[row]] for n, (codes, labels) in choices.items() if codes[row] >= 0}
+    for name, column in numbers.items():
+        if not np.isnan(column[row]):  # any value would do
+            stated[name] = float(column[row])
+    for name, (codes, distinct) in by_value.items():
+        if codes[row] >= 0:
+            stated[name] = float(distinct[codes[row]])
+    return stated
+
+
 @dataclass(frozen=True)
 class _Kind:
     """A class to which combinations are still being added."""
@@ -147,13 +155,13 @@ class _Kind:
 def _members(
     kinds: Collection[_Kind], combination: Array | None, count: int, rows: int
 ) -> Iterator[Class]:
-    within, kind_of = np.zeros(count, np.int64), np.zeros(count, np.int16)
+    within, class_of = np.zeros(count, np.int64), np.zeros(count, np.int16)
     for number, kind in enumerate(kinds):
         within[kind.members] = np.arange(len(kind.members))
-        kind_of[kind.members] = number
+        class_of[kind.members] = number
     parts: list[Array | slice] = [slice(0, rows)]
     if len(kinds) > 1 and combination is not None:
-        owner = kind_of[combination]
+        owner = class_of[combination]
         order = np.argsort(owner, kind="stable")
         parts = list(np.split(order, np.cumsum(np.bincount(owner))[:-1]))
     for kind, cut in zip(kinds, parts, strict=True):
@@ -165,8 +173,8 @@ def _members(
         }
         local = None if combination is None else within[combination[cut]]
         size = rows if isinstance(cut, slice) else len(cut)
-        fit = frozenset(kind.fitted), tuple(kind.remarks), kind.notes
-        yield Class(kind.options, given, local, cut, size, kind.inferred, *fit)
+        labels = frozenset(kind.fitted), tuple(kind.remarks), kind.notes
+        yield Class(kind.options, given, local, cut, size, kind.inferred, *labels)
 
 
 def _combined(parts: Iterable[tuple[Array, int]], rows: int) -> tuple[Array | None, list[int]]:

@@ -284,11 +284,11 @@ def _smaller(a: Range, b: Range) -> Range:
 def _rising(name: str) -> Callable[..., Range]:
     """The rule of an increasing function: NaN below its domain, and never below a floor."""
     function = getattr(elementary.numpy, name)
-    least, floor = _DOMAIN.get(name, (-np.inf, -np.inf))
+    least, floor = elementary.BOUNDS.get(name, (-np.inf, -np.inf))
 
     def rule(a: Range) -> Range:
         low, high = function(np.maximum(a.low, least)), function(np.maximum(a.high, least))
-        if name not in ("ceil", "floor", "sqrt"):
+        if name in LOOPS:
             loose = (a.low != a.high) & np.isfinite(low)
             low = np.where(loose, np.maximum(low - np.abs(low) * MARGIN - TINY, floor), low)
             low = np.where((a.low != a.high) & (low == np.inf), LARGE, low)
@@ -299,17 +299,9 @@ def _rising(name: str) -> Callable[..., Range]:
     return rule
 
 
-_DOMAIN = {
-    **dict.fromkeys(("log", "log2", "sqrt"), (0.0, -np.inf)),
-    "log1p": (-1.0, -np.inf),
-    "exp": (-np.inf, 0.0),
-    "expm1": (-np.inf, -1.0),
-}
 _RULES: dict[str, Callable[..., Range]] = {
-    "abs": _abs,
-    "maximum": _larger,
-    "minimum": _smaller,
-    **{name: _rising(name) for name in ("ceil", "floor", "sqrt", *LOOPS)},
+    **{name: _rising(name) for name in (*elementary.INSTRUCTIONS, *LOOPS)},
+    **{"abs": _abs, "maximum": _larger, "minimum": _smaller},
 }
 
 

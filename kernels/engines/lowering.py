@@ -10,7 +10,7 @@ import ast
 import struct
 from collections.abc import Iterator, Sequence
 
-from ..elementary import FRACTION, ONE, RAISED, TWO_TO_52, WIDTH
+from ..elementary import FRACTION, INSTRUCTIONS, ONE, RAISED, TWO_TO_52, WIDTH
 
 LINE = 64  # bytes of a cache line
 # Annotations of parameters: a pointer to numbers ends in *, one into the buffers in &
@@ -18,7 +18,6 @@ KINDS = {"word": "i64", "words": "i64*", "loops": "ptr", "room": "double&"}
 KINDS |= {"float64s": "double*", "float32s": "float*", "int8s": "i8*"}
 _NUMBERS = {"float64": "double", "float32": "float", "int8": "i8"}
 _BYTES = {"double": 8, "float": 4, "i8": 1}
-_UNARY = {"sqrt": "sqrt", "abs": "fabs", "floor": "floor", "ceil": "ceil"}
 _FIRST = {"maximum": "oge", "minimum": "ole"}
 _COMPUTED: dict[str, dict[type[ast.AST], str]] = {
     "double": {
@@ -33,11 +32,8 @@ _COMPUTED: dict[str, dict[type[ast.AST], str]] = {
 }
 _CONVERTED = {("i1", "double"): "uitofp", ("i1", "float"): "uitofp", ("i1", "i8"): "zext"}
 _CONVERTED |= {("double", "float"): "fptrunc", ("double", "i8"): "fptosi"}
-_LAST = """
-declare double @llvm.sqrt.f64(double)
-declare double @llvm.fabs.f64(double)
-declare double @llvm.floor.f64(double)
-declare double @llvm.ceil.f64(double)
+_DECLARED = [f"declare double @llvm.{name}.f64(double)" for name in INSTRUCTIONS.values()]
+_LAST = """\
 !0 = distinct !{!0}
 !1 = distinct !{!1, !0}
 !2 = !{!1}
@@ -50,7 +46,7 @@ Value = tuple[str, str]  # its kind, and its text
 def lowered(source: str) -> str:
     """A module of the functions of a source; `kernel` can be called from outside."""
     functions = ast.parse(source).body
-    return "\n".join([*(_Function(each).text for each in functions), _LAST])  # type: ignore[arg-type]
+    return "\n".join([*(_Function(each).text for each in functions), *_DECLARED, _LAST])  # type: ignore[arg-type]
 
 
 class _Function:
@@ -155,9 +151,9 @@ class _Function:
     def _called(self, name: str, nodes: Sequence[ast.expr]) -> Value:
         if name in _NUMBERS:
             return self._as(self._value(nodes[0]), _NUMBERS[name])
-        if name in _UNARY:
-            number = self._number(nodes[0])
-            return self._emitted("double", f"call double @llvm.{_UNARY[name]}.f64(double {number})")
+        if name in INSTRUCTIONS:
+            code = f"@llvm.{INSTRUCTIONS[name]}.f64(double {self._number(nodes[0])})"
+            return self._emitted("double", f"call double {code}")
         if name in ("pointer", "part"):
             table, place = self._value(nodes[0]), self._value(nodes[1])
             to = _NUMBERS[ast.unparse(nodes[2])]

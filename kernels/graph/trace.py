@@ -16,7 +16,7 @@ from .bind import Binding
 from .formulas import Function, parameters
 
 LOOPS = tuple(elementary.FUNCTIONS)  # slow: one loop each
-LIGHT = ("abs", "ceil", "floor", "maximum", "minimum", "sqrt")
+LIGHT = tuple(sorted((*elementary.INSTRUCTIONS, "maximum", "minimum")))
 
 
 @dataclass(frozen=True)

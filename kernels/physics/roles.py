@@ -76,7 +76,6 @@ RATIOS_OF_PARTS = frozenset(
         "communication_fraction",
         "communication_overhead",
         "compute_inefficiency_overhead",
-        "raw_communication_fraction",
         "reliability_to_communication_ratio",
         "scaling_efficiency",
         "shared_step_time",
@@ -203,7 +202,7 @@ EXCEEDED = {
 EFFICIENCIES = ("flops_efficiency", "gemm_efficiency", "attention_efficiency", "memory_efficiency")
 
 # Other words for quantities: a name, or words to search for
-SYNONYMS: Mapping[str, str] = {
+OTHER_NAMES: Mapping[str, str] = {
     "tp": "tensor_parallel",
     "pp": "pipeline_parallel",
     "dp": "data_parallel",
@@ -218,8 +217,8 @@ SYNONYMS: Mapping[str, str] = {
     "hsdp": "hybrid_sharding",
     "mtp": "prediction_layers",
 }
-# Of choices: the option's own word
-CHOSEN: Mapping[str, Mapping[str, str]] = {
+# Other words for the choices of an option
+SYNONYMS: Mapping[str, Mapping[str, str]] = {
     "context_parallel_type": {
         "ring": "p2p",
         "ulysses": "a2a",

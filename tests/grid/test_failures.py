@@ -284,15 +284,6 @@ def test_other_events_are_refused(name: str, spec: Any, said: str, tmp_path: Pat
             record("reliability", str(path))
 
 
-def test_a_rate_that_lets_no_interval_end_makes_the_slowdown_infinite() -> None:
-    """From recovery + interval + write = observed time on; 0 events are enough before it."""
-    law = fleetcube.laws.checkpoint.observed_slowdown
-    assert law(2.0, 0.5, 1.0, 3, 3.5) == math.inf
-    assert 1 < law(2.0, 0.5, 1.0, 3, 3.5001) < math.inf
-    assert 1 < law(2.0, 0.5, 1.0, 0, 3.5001) < math.inf
-    assert law(2.0, 0.5, 0.0, 0, 1e12) == pytest.approx(1.25)  # no failure: the write alone
-
-
 def test_a_script_gives_the_counts_of_parts(tmp_path: Path) -> None:
     log = written(tmp_path / "events.csv", "cause,count\nGPU,9\n")
     words = ["calibrate", str(log), "--gpus", "64", "--hours", "9 d", "--spec"]

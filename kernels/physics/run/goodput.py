@@ -27,69 +27,6 @@ def checkpoints_written(working_time, goodput, checkpoint_interval):
     return working_time * goodput / checkpoint_interval
 
 
-def drive_tier_overhead(
-    checkpoint_overhead,
-    memory_tier_stall_time,
-    drive_tier_stall_time,
-    storage_tier_stall_time,
-    drive_copy_every,
-    storage_copy_every,
-):
-    """Share of the wall time lost to stalls for checkpoints to local drives.
-
-    checkpoint_overhead x (d_2 / k_2) / (d_1 + d_2 / k_2 + d_3 / (k_2 k_3))
-
-    Returns: [1] share of the wall time
-    Range: checkpoint_mode = tiered
-    Source: Benoit et al. 2017, IEEE TC 66(7)
-    """
-    stalls = memory_tier_stall_time, drive_tier_stall_time, storage_tier_stall_time
-    *waits, total = _waits(*stalls, drive_copy_every, storage_copy_every)
-    return _part(checkpoint_overhead, waits[1], total)
-
-
-def storage_tier_overhead(
-    checkpoint_overhead,
-    memory_tier_stall_time,
-    drive_tier_stall_time,
-    storage_tier_stall_time,
-    drive_copy_every,
-    storage_copy_every,
-):
-    """Share of the wall time lost to stalls for checkpoints to remote storage.
-
-    checkpoint_overhead x d_3 / (k_2 k_3) / (d_1 + d_2 / k_2 + d_3 / (k_2 k_3))
-
-    Returns: [1] share of the wall time
-    Range: checkpoint_mode = tiered
-    Source: Benoit et al. 2017, IEEE TC 66(7)
-    """
-    stalls = memory_tier_stall_time, drive_tier_stall_time, storage_tier_stall_time
-    *waits, total = _waits(*stalls, drive_copy_every, storage_copy_every)
-    return _part(checkpoint_overhead, waits[2], total)
-
-
-def memory_tier_overhead(
-    checkpoint_overhead,
-    memory_tier_stall_time,
-    drive_tier_stall_time,
-    storage_tier_stall_time,
-    drive_copy_every,
-    storage_copy_every,
-):
-    """Share of the wall time lost to stalls for checkpoints to memory.
-
-    checkpoint_overhead x d_1 / (d_1 + d_2 / k_2 + d_3 / (k_2 k_3))
-
-    Returns: [1] share of the wall time
-    Range: checkpoint_mode = tiered
-    Source: Benoit et al. 2017, IEEE TC 66(7)
-    """
-    stalls = memory_tier_stall_time, drive_tier_stall_time, storage_tier_stall_time
-    *waits, total = _waits(*stalls, drive_copy_every, storage_copy_every)
-    return _part(checkpoint_overhead, waits[0], total)
-
-
 def tier_rework_time(
     memory_tier_share,
     drive_tier_share,
@@ -146,12 +83,6 @@ for _tier, _words in (("drive", "by local drives"), ("storage", "by storage")):
         },
         memory_tier_rework,
     )
-
-
-def _waits(memory, drive, storage, drive_every, storage_every):
-    """Stalls of each tier per checkpoint to memory, and their sum."""
-    drive, storage = drive / drive_every, storage / drive_every / storage_every
-    return memory, drive, storage, memory + drive + storage
 
 
 def _lost(share, interval, flush):

@@ -254,17 +254,6 @@ def request_kv_cache(
     return cache_bytes + linear_state_bytes
 
 
-def kv_cache_memory(serving_batch_size, request_kv_cache):
-    """KV cache of a whole batch when it ends, which the replica must hold.
-
-    b x cache of one request
-
-    Returns: [B] cache of one replica
-    Source: Kwon et al. 2023 (vLLM), arXiv:2309.06180, section 3
-    """
-    return serving_batch_size * request_kv_cache
-
-
 @alternative("kv_head_ranks", latent_attention=False)
 def shared_kv_head_ranks(attention_ranks, kv_heads):
     """GPUs over which the KV heads of a token are split.
@@ -414,22 +403,6 @@ def decode_attention_flops(layers, attention_heads, head_size, serving_batch_siz
         arXiv:2211.05102, section 2
     """
     return 4 * serving_batch_size * layers * attention_heads * head_size * decode_context
-
-
-def decode_flops(
-    active_matrix_parameters, vocab_size, hidden_size, serving_batch_size, decode_attention_flops
-):
-    """Operations of a replica's mean decode step: matrices of layers, logits and attention.
-
-    2 (N_matrices + V h) b + attention
-
-    Returns: [FLOP] operations
-    Range: states take less time than moving them, and are not counted
-    Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, appendix B; Pope et al. 2022,
-        arXiv:2211.05102, section 2
-    """
-    multiplied = active_matrix_parameters + vocab_size * hidden_size
-    return 2 * multiplied * serving_batch_size + decode_attention_flops
 
 
 row(
@@ -651,17 +624,6 @@ def prompt_flops_per_token(
     """
     logits = 2 * vocab_size * hidden_size / prompt_positions
     return 2 * active_matrix_parameters + logits + prompt_attention_flops_per_token
-
-
-def prefill_flops(prefill_tokens, prompt_flops_per_token):
-    """Operations of a batch's prefill.
-
-    tokens x operations
-
-    Returns: [FLOP] operations
-    Source: by definition
-    """
-    return prefill_tokens * prompt_flops_per_token
 
 
 def prefill_time(

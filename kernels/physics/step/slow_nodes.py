@@ -83,17 +83,6 @@ def checked_no_slow_node_probability(slow_node_mttf, awaited_nodes, slow_node_ch
     return 1 - share_slow_between_checks(first, slow_node_check_interval)
 
 
-def slow_nodes_at_a_time(slow_node_fraction, nodes):
-    """Mean number of slow nodes in the job.
-
-    p N
-
-    Returns: [1] nodes
-    Source: by definition
-    """
-    return slow_node_fraction * nodes
-
-
 @alternative("slow_ranks", slow_node_tail="fixed")
 def ranks_of_slow_nodes(slow_node_fraction, no_slow_node_probability, awaited_nodes, n_gpus):
     """Mean number of ranks on slow nodes, given that there are any.

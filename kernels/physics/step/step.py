@@ -405,24 +405,6 @@ def communication_fraction_of_shifted(exposed_communication_time, step_time, ste
     return exposed_communication_time * step_time_ratio / step_time
 
 
-@alternative("raw_communication_fraction", shifted_step_time=False)
-def raw_communication_fraction(communication_time, step_time):
-    """Communication time over step time, hidden communication included: can exceed 1.
-
-    communication / step
-
-    Returns: [1] communication over step time
-    Source: by definition
-    """
-    return communication_time / step_time
-
-
-@alternative("raw_communication_fraction", shifted_step_time=True)
-def raw_communication_fraction_of_shifted(communication_time, step_time, step_time_ratio):
-    """c f^e x communication / step: all parts scale alike"""
-    return communication_time * step_time_ratio / step_time
-
-
 @alternative("gradient_window", zero_stage=(0, 1))
 def last_backward_window(
     compute_time, exposed_layer_communication_time, recompute_flops_factor, num_microbatches

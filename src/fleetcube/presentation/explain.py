@@ -25,7 +25,7 @@ from fleetcube.kernels.graph.docstrings import Doc, read
 from fleetcube.kernels.graph.formulas import Function, Graph, Quantity, parameters
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import BY_TOPIC, INPUTS, TOPIC_OF
-from fleetcube.kernels.physics.roles import SYNONYMS
+from fleetcube.kernels.physics.roles import OTHER_NAMES
 from fleetcube.scenario import dates, patterns, user_records
 from fleetcube.tables.tables import cannot_run, label, memory_use, scale
 
@@ -69,7 +69,7 @@ def explain(name: str | None = None, graph: Any = (), **options: Any) -> Explana
     graph = graph_of(with_graph({}, graph))
     if options and name not in graph.quantities:
         raise InputError(f"{shown(name)} is not a quantity, whose formulas options choose")
-    written, name = name, SYNONYMS.get(name.lower(), name.lower())
+    written, name = name, OTHER_NAMES.get(name.lower(), name.lower())
     if name in graph.inputs:
         lines = _explain_input(graph, graph.inputs[name])
     elif name in graph.quantities:
