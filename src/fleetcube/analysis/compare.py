@@ -109,7 +109,7 @@ def compare(
     entries = dict.fromkeys([*flat[0], *flat[1]])
     differing = [n for n in entries if _comparable(flat[0].get(n)) != _comparable(flat[1].get(n))]
     remarks = _shared(pair[0], flat, differing, names)
-    changes = _changes(flat, differing, axes, of, _known(both[of]))
+    changes = _changes(flat, differing, axes, of, _both_finite(both[of]))
     moved = _inputs(pair, names, differing)
     points = cuts[0][1], cuts[1][1]
     attributes = with_remarks({**on_a}, remarks), with_remarks({**on_b}, remarks)
@@ -118,7 +118,7 @@ def compare(
     return Comparison(both, of, points, reasons, changes, moved, attributes, layouts, ratios)
 
 
-def _known(both: Variable) -> Variable:
+def _both_finite(both: Variable) -> Variable:
     """Where both scenarios have a value."""
     return Variable(both.dims[1:], ~np.isnan(both.values).any(axis=0))
 
@@ -162,7 +162,9 @@ def _outputs(pair: Sequence[Evaluation]) -> list[str]:
     shared = [name for name in plans[0].outputs if name in plans[1].outputs and name != REASON]
     numbers = [name for name in shared if values.unit_of(pair[0].graph, name) != "flag"]
     specs = [sweep.spec for sweep in pair]
-    more = [n for n in DECOMPOSED if all(is_known(s["scenario"], s["axes"], [n]) for s in specs)]
+    more = [
+        n for n in DECOMPOSED if all(is_both_finite(s["scenario"], s["axes"], [n]) for s in specs)
+    ]
     return list(dict.fromkeys([*more, *numbers]))
 
 
@@ -219,7 +221,7 @@ def _runnable(both: Result, reasons: Sequence[Any]) -> tuple[Result, tuple[str, 
             f"no point is feasible in both: infeasible are {causes[0] or 'none'} of A and "
             f"{causes[1] or 'none'} of B; choose other axes, or one point"
         )
-    return both.assign({name: own.where(good) for name, own in both.data_vars.items()}), causes
+    return both.assign({name: row.where(good) for name, row in both.data_vars.items()}), causes
 
 
 def _infeasible(reason: Variable | None) -> str:
@@ -262,7 +264,7 @@ def _flat(sweep: Evaluation, over: Sequence[str]) -> dict[str, Any]:
 def _with_layout(entries: dict[str, Any], over: Sequence[str]) -> tuple[dict[str, Any], str]:
     """Entries without a layout get the fastest one, with its description."""
     stated = over or entries.keys() & {*DEGREES, patterns.LAYOUT} or phases.names(entries)
-    if stated or not is_known(entries, {}, [USUAL]):
+    if stated or not is_both_finite(entries, {}, [USUAL]):
         return entries, ""
     try:
         point = Evaluation(entries, {}, [USUAL])

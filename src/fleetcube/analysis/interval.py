@@ -66,8 +66,9 @@ def interval(sweep: Evaluation, outputs: str | Sequence[str] | None, settings: S
     unused = " ".join(sorted(set.intersection(*idle)))
     attrs = {name: text for name, text in values.attrs.items() if name != UNUSED}
     axes = [axis.name for axis in plan.problem.axes]  # of the factor alone: values lack it
-    rest = {n: own for n, own in values.coords.items() if n not in axes}
-    axes = [*dict.fromkeys([*(dim for own in rest.values() for dim in own.dims), *axes])]
+    # as xarray orders them: first those that decide what runs
+    rest = {n: row for n, row in values.coords.items() if n not in axes}
+    axes = [*dict.fromkeys([*(dim for row in rest.values() for dim in row.dims), *axes])]
     coords = {n: cube[n] for n in axes for cube in cubes if n in cube.coords}
     variables = {
         f"{name}_{side}": end_of(name, values[name], pair, k, side)

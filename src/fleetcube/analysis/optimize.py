@@ -165,12 +165,12 @@ def optimize(
     return _best_choices(whole, of, search.sign, over) if over else whole
 
 
-def _best_choices(found: Result, of: str, sign: float, over: Sequence[str]) -> Result:
+def _best_choices(answers: Result, of: str, sign: float, over: Sequence[str]) -> Result:
     """The best answer along some axes, whose labels become variables; the first of equals. Without
     an answer, the status is that of the closest choices."""
     import xarray
 
-    optima = found.to_xarray()
+    optima = answers.to_xarray()
     each = optima.stack({_CHOICE: list(over)}).reset_index(_CHOICE)
     status = each["optimum_status"].transpose(..., _CHOICE).values
     value = sign * each[of].transpose(..., _CHOICE).values
