@@ -162,9 +162,7 @@ def _outputs(pair: Sequence[Evaluation]) -> list[str]:
     shared = [name for name in plans[0].outputs if name in plans[1].outputs and name != REASON]
     numbers = [name for name in shared if values.unit_of(pair[0].graph, name) != "flag"]
     specs = [sweep.spec for sweep in pair]
-    more = [
-        n for n in DECOMPOSED if all(is_both_finite(s["scenario"], s["axes"], [n]) for s in specs)
-    ]
+    more = [n for n in DECOMPOSED if all(is_known(s["scenario"], s["axes"], [n]) for s in specs)]
     return list(dict.fromkeys([*more, *numbers]))
 
 
@@ -202,8 +200,8 @@ def _values(
         name: stacked("scenario", [side[name] for side in sides], one.attrs)
         for name, one in sides[0].items()
     }
-    labels: dict[str, Any] = {"scenario": [*SIDES]}
-    labels |= {name: cube.coords[name] for name in pair[0]._sizes if name in cube.coords}
+    shared = {name: cube.coords[name] for name in pair[0]._sizes if name in cube.coords}
+    labels: dict[str, Any] = {**dict([*shared.items()][:1]), "scenario": [*SIDES], **shared}
     labels |= {f"{name}_term": row for name, row in apart.items() if row}
     both = _without_zeros(Result(joined, labels), [name for name, row in apart.items() if row])
     return *_runnable(both, reasons), (attributes[0], attributes[1])
@@ -264,7 +262,7 @@ def _flat(sweep: Evaluation, over: Sequence[str]) -> dict[str, Any]:
 def _with_layout(entries: dict[str, Any], over: Sequence[str]) -> tuple[dict[str, Any], str]:
     """Entries without a layout get the fastest one, with its description."""
     stated = over or entries.keys() & {*DEGREES, patterns.LAYOUT} or phases.names(entries)
-    if stated or not is_both_finite(entries, {}, [USUAL]):
+    if stated or not is_known(entries, {}, [USUAL]):
         return entries, ""
     try:
         point = Evaluation(entries, {}, [USUAL])
