@@ -121,20 +121,25 @@ def _variable(name: str, row: Any) -> Variable:
 
 
 class Result:
-    """Variables, coordinates and attributes."""
+    """Variables in order, some of them coordinates, and attributes."""
 
     def __init__(
         self,
-        data_vars: Mapping[str, Any],
-        coords: Mapping[str, Any] = MappingProxyType({}),
+        data_vars: Mapping[Any, Any],
+        coords: Mapping[str, Any] | Collection[str] = (),
         attrs: Mapping[Any, Any] = MappingProxyType({}),
     ) -> None:
-        self.data_vars, self.coords = _variables(data_vars), _variables(coords)
-        self.attrs = dict(attrs)
+        more = coords if isinstance(coords, Mapping) else {}  # else names
+        self.variables = _variables({**data_vars, **more})
+        self._names, self.attrs = {*coords}, dict(attrs)
 
     @property
-    def variables(self) -> dict[str, Variable]:
-        return {**self.data_vars, **self.coords}
+    def data_vars(self) -> dict[str, Variable]:
+        return {name: row for name, row in self.variables.items() if name not in self._names}
+
+    @property
+    def coords(self) -> dict[str, Variable]:
+        return {name: row for name, row in self.variables.items() if name in self._names}
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -144,13 +149,13 @@ class Result:
     dims = sizes
 
     def __contains__(self, name: object) -> bool:
-        return name in self.data_vars or name in self.coords
+        return name in self.variables
 
     def __getitem__(self, name: Any) -> Any:
         """A variable, or the result of a list of them with the coordinates along them."""
         if isinstance(name, str):
-            return self.data_vars[name] if name in self.data_vars else self.coords[name]
-        chosen = {each: self.data_vars[each] for each in name}
+            return self.variables[name]
+        chosen = {each: self.variables[each] for each in name}
         dims = {dim for row in chosen.values() for dim in row.dims}
         coords = {n: row for n, row in self.coords.items() if {*row.dims} <= dims}
         return Result(chosen, coords, self.attrs)
@@ -159,27 +164,25 @@ class Result:
         return self.variables.get(name, otherwise)
 
     def assign(self, data_vars: Mapping[str, Any]) -> "Result":
-        return Result({**self.data_vars, **_variables(data_vars)}, self.coords, self.attrs)
+        return Result({**self.variables, **data_vars}, self._names, self.attrs)
 
     def assign_coords(self, coords: Mapping[str, Any]) -> "Result":
-        return Result(self.data_vars, {**self.coords, **_variables(coords)}, self.attrs)
+        return Result({**self.variables, **coords}, self._names | {*coords}, self.attrs)
 
     def drop_vars(self, names: str | Collection[str]) -> "Result":
-        names = [names] if isinstance(names, str) else names
-        tables = self.data_vars, self.coords
-        data, coords = ({n: row for n, row in t.items() if n not in names} for t in tables)
-        return Result(data, coords, self.attrs)
+        dropped = {names} if isinstance(names, str) else {*names}
+        rows = {name: row for name, row in self.variables.items() if name not in dropped}
+        return Result(rows, self._names - dropped, self.attrs)
 
     def reset_coords(self, names: str | Collection[str]) -> "Result":
         """The same with some coordinates as variables."""
-        names = [names] if isinstance(names, str) else names
-        moved = {name: self.coords[name] for name in names}
-        return Result({**self.data_vars, **moved}, self.drop_vars(names).coords, self.attrs)
+        reset = {names} if isinstance(names, str) else {*names}
+        return Result(self.variables, self._names - reset, self.attrs)
 
     def isel(self, places: Mapping[str, Any] = MappingProxyType({}), **more: Any) -> "Result":
-        tables, places = (self.data_vars, self.coords), {**places, **more}
-        data, coords = ({n: row.isel(places) for n, row in t.items()} for t in tables)
-        return Result(data, coords, self.attrs)
+        places = {**places, **more}
+        rows = {name: row.isel(places) for name, row in self.variables.items()}
+        return Result(rows, self._names, self.attrs)
 
     def rows(self, dims: Sequence[str], names: Iterable[str]) -> "Result":
         """Some variables with one row for each point of some dimensions, the last fastest."""
@@ -206,4 +209,6 @@ class Result:
 
 def in_memory(cube: Any) -> Result:
     """A result, or what a Dataset holds as one."""
-    return cube if isinstance(cube, Result) else Result(cube.data_vars, cube.coords, cube.attrs)
+    if isinstance(cube, Result):
+        return cube
+    return Result(cube.variables, [str(name) for name in cube.coords], cube.attrs)

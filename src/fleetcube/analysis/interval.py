@@ -76,7 +76,7 @@ def interval(sweep: Evaluation, outputs: str | Sequence[str] | None, settings: S
         for k, side in enumerate(SIDES)
     }
     attrs |= {UNUSED: unused} if unused else {}
-    return Result({**values.data_vars, **variables}, {**rest, **coords}, attrs)
+    return Result(values.data_vars, {**rest, **coords}, attrs).assign(variables)
 
 
 def chances(scenario: Mapping[str, Any], conditions: Sequence[Any]) -> dict[str, Any]:
