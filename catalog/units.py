@@ -47,7 +47,10 @@ _HINTS = {
 USUAL: Mapping[str, Mapping[str, float]] = {
     "s": {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0},
     "B": {"B": 1.0, "MB": 1e6, "GB": 1e9, "TB": 1e12, "GiB": 2.0**30, "TiB": 2.0**40},
-    "B/s": {"MB/s": 1e6, "GB/s": 1e9, "TB/s": 1e12, "Gbit/s": 1.25e8, "Tbit/s": 1.25e11},
+    "B/s": {
+        **{"MB/s": 1e6, "GB/s": 1e9, "GiB/s": 2.0**30, "TB/s": 1e12},
+        **{"Gbit/s": 1.25e8, "Tbit/s": 1.25e11},
+    },
     "FLOP/s": {"GFLOP/s": 1e9, "TFLOP/s": 1e12, "PFLOP/s": 1e15},
     "W": {"W": 1.0, "kW": 1e3, "MW": 1e6},
     "kg/J": {"g/kWh": 2.7777777777777777e-10},

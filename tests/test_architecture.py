@@ -102,6 +102,7 @@ FLOORS = {
     ),
     "fleetcube.grid": (
         {"datasets", "errors", "progress", "text"},
+        {"result"},
         {"spec"},
         {"plan"},
         {"function", "run"},

@@ -14,7 +14,7 @@ from ...kernels.graph.bind import definitions
 from ...kernels.graph.docstrings import read
 from ...kernels.graph.formulas import Graph, parameters
 from ...kernels.graph.roles import REASON
-from ..datasets import load_accessor
+from ..result import Result
 from ..spec import graphs
 from ..spec.application import application
 from ..spec.axis import Array, Axis
@@ -149,22 +149,14 @@ def axis_attributes(plan: Plan, axis: Axis) -> dict[str, Any]:
     return {"long_name": f"{names} together" if axis.name not in axis.records else axis.name}
 
 
-def root_attributes(
-    plan: Plan, spec: Mapping[str, Any], varied: Collection[str] = ()
-) -> dict[str, Any]:
-    """Attributes of a Dataset that record its origin and allow recomputing it."""
-    load_accessor()  # so that the result has `.fleetcube`
-    return origin(plan, spec, None, varied)
-
-
 def origin(
     plan: Plan,
     spec: Mapping[str, Any],
-    stored_axes: Collection[str] | None,
+    stored_axes: Collection[str] | None = None,
     varied: Collection[str] = (),
 ) -> dict[str, Any]:
-    """A result's origin as attributes; needs no xarray. `kept` is as in `written`; `varied` are
-    inputs set outside the plan."""
+    """Attributes that record a result's origin and allow recomputing it. `kept` is as in `written`;
+    `varied` are inputs set outside the plan."""
     module = application(plan.graph)
     defaults, partly = module.defaults(plan, varied) if module else ({}, [])
     unused, lines = plan.unused(), remarks(plan)
@@ -225,7 +217,7 @@ def dataset(
         plan.notes["template"] = _shared(plan)
     template, rows = plan.notes["template"]
     if plan.notes.get("spec") is not spec:
-        plan.notes["attributes"] = root_attributes(plan, spec)
+        plan.notes["attributes"] = origin(plan, spec)
         plan.notes["spec"] = spec
     result: xarray.Dataset = template.copy()  # a fifth of the time of creating one
     variables = result.variables
@@ -257,30 +249,31 @@ def _shared(plan: Plan) -> tuple["xarray.Dataset", list[str]]:
 
 def _template(plan: Plan) -> tuple["xarray.Dataset", list[str]]:
     """A Dataset of a plan's outputs without values; names of coordinates that may be written to."""
-    variables: dict[str, Any] = {}
-    for name in plan.outputs:
-        nothing = np.broadcast_to(np.zeros((), np.int8), plan.shape(plan.out_dims[name]))
-        variables[name] = (*ordered(plan, plan.out_dims[name], nothing), attributes(plan, name))
-    template = _wrapped(plan, variables)
+    shapes = {name: plan.shape(plan.out_dims[name]) for name in plan.outputs}
+    nothing = {name: np.broadcast_to(np.int8(0), shape) for name, shape in shapes.items()}
+    template = _labelled(plan, variables_of(plan, nothing), {}).to_xarray()
     coords = (name for name in template.coords if name not in template.dims)
     return template, [str(name) for name in coords if name not in plan.outputs]
 
 
-def assemble(plan: Plan, variables: Mapping[str, Any], spec: Mapping[str, Any]) -> "xarray.Dataset":
-    """A Dataset of a plan's outputs with coordinates (also the reason) and attributes."""
-    return _wrapped(plan, variables).assign_attrs(root_attributes(plan, spec))
+def result(
+    plan: Plan, variables: Mapping[str, Any], spec: Mapping[str, Any], engine: str | None = None
+) -> Result:
+    """Variables of a plan's outputs with coordinates (also the reason) and attributes."""
+    attrs = {**origin(plan, spec), "fleetcube_engine": engine or plan.engine}
+    return _labelled(plan, variables, attrs)
 
 
-def _wrapped(plan: Plan, variables: Mapping[str, Any]) -> "xarray.Dataset":
-    import pandas
-    import xarray
+def variables_of(plan: Plan, arrays: Mapping[str, Array]) -> dict[str, Any]:
+    """Arrays, dimensions in the plan's order, as variables with axes in user order; not copied."""
+    return {
+        name: (*ordered(plan, plan.out_dims[name], array), attributes(plan, name))
+        for name, array in arrays.items()
+    }
 
-    data = dict(variables)
-    coords = coordinates(plan)
-    # as indexes: of arrays xarray asks whether they are pint's or Dask's, and imports both for that
-    for name, (dims, labels, attrs) in coords.items():
-        if name == dims and labels.dtype.kind in "iuf":
-            coords[name] = dims, pandas.Index(labels), attrs
+
+def _labelled(plan: Plan, variables: Mapping[str, Any], attrs: Mapping[str, Any]) -> Result:
+    data, coords = dict(variables), coordinates(plan)
     if REASON in data:
         coords[REASON] = data.pop(REASON)
-    return xarray.Dataset(data, coords)
+    return Result(data, coords, attrs)

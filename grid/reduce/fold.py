@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,17 +12,15 @@ from ...kernels.engines import on_device as device
 from ..errors import InputError
 from ..plan import memory, tiles
 from ..plan.engine import JAX
-from ..plan.labels import attributes, coordinates, ordered, root_attributes
+from ..plan.labels import attributes, coordinates, ordered, origin
 from ..plan.plan import Plan
 from ..plan.tiles import Region, extent
+from ..result import Result
 from ..run import stream
 from ..spec.axis import Array
 from .filtered import Condition, FilteredRoom
 from .quantile import quantiles
 from .search import search
-
-if TYPE_CHECKING:
-    import xarray
 
 Folded = dict[str, tuple[Array, ...]]
 
@@ -39,10 +37,8 @@ def reduce(
     of: str | None = None,
     q: float | None = None,
     where: Sequence[Condition] | None = None,
-) -> "xarray.Dataset":
+) -> Result:
     """See `Sweep.reduce`."""
-    import xarray
-
     if how not in HOW:
         raise InputError(f"how = {how!r} is unknown; choose one of {', '.join(HOW)}")
     axes = stream.check_over(plan, over)
@@ -67,8 +63,8 @@ def reduce(
             variables[name] = (*ordered(plan, dims_kept, reduced[name]), attrs)
     remaining = {dim for dims, *_ in variables.values() for dim in dims}
     kind = f"{how} {share:g}" if how == "quantile" else how
-    attrs = {**root_attributes(plan, spec), "fleetcube_reduction": f"{kind} over {', '.join(axes)}"}
-    return xarray.Dataset(variables, coordinates(plan, remaining), attrs)
+    attrs = {**origin(plan, spec), "fleetcube_reduction": f"{kind} over {', '.join(axes)}"}
+    return Result(variables, coordinates(plan, remaining), attrs)
 
 
 def _groups(

@@ -8,21 +8,19 @@ import bisect
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..errors import InputError, shown
 from ..plan import tiles
-from ..plan.labels import attributes, coordinates, root_attributes
+from ..plan.labels import attributes, coordinates, origin
 from ..plan.plan import Plan
 from ..plan.tiles import Region, extent
+from ..result import Result
 from ..run import stream
 from ..spec.axis import Array
 from .filtered import Condition, FilteredRoom
-
-if TYPE_CHECKING:
-    import xarray
 
 Points = tuple[Array, Array, Array]  # cells, ranks, and a row of values for each output
 
@@ -39,10 +37,8 @@ def pareto(
     map_: stream.Map,
     where: Sequence[Condition] | None = None,
     k: int | None = None,
-) -> "xarray.Dataset":
+) -> Result:
     """The points that no other beats, with their labels; see `Sweep.best`."""
-    import xarray
-
     if isinstance(outputs, str) or not 2 <= len(outputs) <= 3 or len(set(outputs)) < len(outputs):
         raise InputError(f"of = {shown(outputs)} is not a list of two or three outputs; give one")
     names = [stream.check_output(plan, name) for name in outputs]
@@ -53,8 +49,8 @@ def pareto(
     variables, labels, _, rank = front_columns(plan, work, scanned(plan, work, map_))
     goals = ", ".join(f"{sense} {name}" for name, sense in zip(names, senses, strict=True))
     summary = f"pareto ({goals}) over {', '.join(axes)}"
-    attrs = {**root_attributes(plan, spec), "fleetcube_reduction": summary}
-    whole = xarray.Dataset(variables, labels, attrs)
+    attrs = {**origin(plan, spec), "fleetcube_reduction": summary}
+    whole = Result(variables, labels, attrs)
     return whole if k is None else whole.isel(front=rank <= k)
 
 

@@ -3,14 +3,15 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...kernels.graph.roles import REASON
 from ..plan import tiles
-from ..plan.labels import coordinates, root_attributes
+from ..plan.labels import coordinates, origin
 from ..plan.plan import Plan
+from ..result import Result
 from ..run import stream
 from ..run.points import values_at
 from ..spec.axis import Array
@@ -20,9 +21,6 @@ from .search import NOWHERE, search
 from .winners import Winners
 
 RANK = "rank"
-
-if TYPE_CHECKING:
-    import xarray
 
 
 def top(
@@ -35,10 +33,8 @@ def top(
     where: Sequence[Condition],
     map_: stream.Map,
     threads: int,
-) -> "xarray.Dataset":
+) -> Result:
     """The k best points that meet conditions, along `rank`; see `Sweep.best`."""
-    import xarray
-
     stream.check_output(plan, output)
     names = list(plan.outputs)
     axes = stream.check_over(plan, over)
@@ -68,12 +64,13 @@ def top(
         return (*axes_kept, RANK), array, about
 
     summary = f"{k} of {sense} {output} over {', '.join(axes)}"
-    attrs = {**root_attributes(plan, spec), "fleetcube_reduction": summary}
+    attrs = {**origin(plan, spec), "fleetcube_reduction": summary}
     about = {"long_name": f"place among the {k} best", "units": "1"}
     coords = {name: gridded(column) for name, column in labels.items() if name not in axes_kept}
     coords |= {**stays, RANK: (RANK, np.arange(1, shape[-1] + 1), about)}
-    whole = xarray.Dataset({n: gridded(column) for n, column in variables.items()}, coords, attrs)
-    return whole.set_coords([name for name in (REASON, plan.graph.roles.near) if name in whole])
+    rows = {name: gridded(column) for name, column in variables.items()}
+    coords |= {n: rows.pop(n) for n in (REASON, plan.graph.roles.near) if n in rows}
+    return Result(rows, coords, attrs)
 
 
 @dataclass(frozen=True)
@@ -149,12 +146,12 @@ class _Top(Fronts):
         return cell[keep], rank[keep], points[:, keep]
 
 
-def ordered(reduced: "xarray.Dataset", output: str, k: int) -> "xarray.Dataset":
+def ordered(reduced: Result, output: str, k: int) -> Result:
     """The k cells of a reduction with the smallest values, in order; for -k, the largest."""
-    dims = [str(dim) for dim in reduced[output].dims]
+    dims = reduced[output].dims
     if not dims:
         return reduced
-    rows = reduced.stack(row=dims).reset_index("row")
+    rows = reduced.rows(dims, [*dims, output])
     values = (1 if k > 0 else -1) * rows[output].values
     order = np.argsort(values, kind="stable")[: abs(k)]  # NaN last
-    return rows.isel(row=order[np.isfinite(values[order])]).reset_coords()[[*dims, output]]
+    return rows.isel(row=order[np.isfinite(values[order])])

@@ -19,9 +19,10 @@ from ..errors import InputError
 from ..plan import memory, tiles
 from ..plan.engine import compiles
 from ..plan.execute import evaluate_block, evaluate_together, evaluate_whole, together
-from ..plan.labels import dataset, dtype_of
+from ..plan.labels import dataset, dtype_of, result, variables_of
 from ..plan.plan import Plan
 from ..progress import expected
+from ..result import Result
 from ..spec.application import application
 from ..spec.arguments import plain, scenario_and_axes, with_phase_tables
 from ..spec.axis import Array
@@ -161,7 +162,14 @@ class Evaluation:
         plan's; dimensions are in axis order. Raises InputError if the result exceeds memory.
         """
         with self._asked(settings) as asked:
-            return self._values(out, dtype, asked)
+            plan, arrays, used = self._values(out, dtype, asked)
+            return dataset(plan, arrays, self._spec, used)
+
+    def _result(self, settings: Settings | None = None, out: Any = None) -> Result:
+        """The same without xarray."""
+        with self._asked(settings) as asked:
+            plan, arrays, used = self._values(out, "float64", asked)
+            return result(plan, variables_of(plan, arrays), self._spec, used)
 
     @contextlib.contextmanager
     def _asked(self, settings: Settings | None) -> Iterator[Settings]:
@@ -171,8 +179,9 @@ class Evaluation:
             yield asked
 
     def _values(
-        self, out: "xarray.Dataset | None", dtype: str, settings: Settings
-    ) -> "xarray.Dataset":
+        self, out: Any, dtype: str, settings: Settings
+    ) -> tuple[Plan, Mapping[str, Array], str]:
+        """The plan that is evaluated, its outputs, and the engine that ran."""
         plan = self._plan(settings.engine, settings._mask)
         threads = settings._cores
         # by this sweep, or by one like it: what is compiled for that serves this one, too
@@ -187,7 +196,7 @@ class Evaluation:
             compiled = self._fill(plan, arrays, threads)
         self._evaluated.add(plan)
         used = "numpy" if plan.compiles_in_background and not compiled else plan.engine
-        return dataset(plan, arrays, self._spec, used)
+        return plan, arrays, used
 
     def _fill(self, plan: Plan, arrays: Mapping[str, Array], threads: int) -> bool:
         """Evaluate group by group; returns whether a kernel compiled in the background ran."""

@@ -29,6 +29,7 @@ from .slopes import (
     next_whole,
     previous_whole,
 )
+from .smooth import followed
 
 KINDS = ("d", "dln", "delta", "deltaln")
 _NAME = re.compile(rf"({'|'.join(KINDS)})_(\w+?)_\1_(\w+)")
@@ -123,8 +124,7 @@ def reaches(formulas: Mapping[str, Function], outputs: Iterable[str]) -> frozens
     names = set(outputs)
     for name in reversed(list(formulas)):
         if name in names:
-            formula = formulas[name]
-            names |= {p for p in parameters(formula) if partial(formula, p) != 0.0}
+            names |= followed(formulas[name])
     return frozenset(names)
 
 

@@ -10,16 +10,17 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fleetcube.grid.errors import InputError, nearest, shown
-from fleetcube.grid.plan.labels import REMARKS, attributes, coordinates, root_attributes
+from fleetcube.grid.plan.labels import REMARKS, attributes, coordinates, origin
 from fleetcube.grid.plan.plan import Plan
 from fleetcube.grid.reduce.filtered import met
 from fleetcube.grid.reduce.pareto import sign_of
 from fleetcube.grid.reduce.top import RANK
+from fleetcube.grid.result import Result, along, in_memory
 from fleetcube.grid.run.evaluation import Evaluation, is_known
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.spec import values
@@ -41,9 +42,6 @@ from .gradient import check_quantity, is_held, uncounted
 from .interval import chances, interval
 from .sensitivity import Kind, frozen, is_built, kind_of, rank_inputs
 from .targets import Target, conditions_of
-
-if TYPE_CHECKING:
-    import xarray
 
 Search = str | Sequence[str]
 MOST = 1 << 26  # layouts tried together
@@ -98,7 +96,7 @@ def best_layouts(
     also: Sequence[str],
     k: int,
     settings: Settings,
-) -> "xarray.Dataset":
+) -> Result:
     """The k best layouts at every point; see `Sweep.best`."""
     check_quantity(sweep.graph, of)
     for name in also:
@@ -150,26 +148,29 @@ def best_layouts(
 
 
 def _together(
-    parts: "list[xarray.Dataset]", labelled: Mapping[str, Axis], sweep: Evaluation, of: str
-) -> "xarray.Dataset":
-    """The answers of each label as one Dataset."""
+    parts: list[Result], labelled: Mapping[str, Axis], sweep: Evaluation, of: str
+) -> Result:
+    """The answers of each label as one result."""
     import xarray
 
     tried = max(part.attrs["fleetcube_tried"] for part in parts)
     remark_lines = "\n".join(str(part.attrs.get(REMARKS, "")) for part in parts).splitlines()
-    parts = [part.drop_vars([n for n in part.coords if n not in part.dims]) for part in parts]
+    bare = [part.drop_vars([n for n in part.coords if n not in part.dims]) for part in parts]
+    joined = [part.to_xarray() for part in bare]
     for axis in reversed([*labelled.values()]):
-        along = xarray.Variable(axis.name, axis.labels)
-        rows = (parts[k : k + axis.size] for k in range(0, len(parts), axis.size))
-        parts = [xarray.concat(row, along, combine_attrs="override") for row in rows]
+        labels = xarray.Variable(axis.name, axis.labels)
+        rows = [joined[k : k + axis.size] for k in range(0, len(joined), axis.size)]
+        joined = [xarray.concat(row, labels, combine_attrs="override") for row in rows]
     plan, axes = sweep.with_outputs([of])._plan("numpy"), make_axes(sweep.graph, sweep.spec["axes"])
-    point_coords = {n: c for n, c in coordinates(plan, axes).items() if n not in parts[0].data_vars}
-    attrs = {**root_attributes(plan, sweep._spec_of([of])), "fleetcube_tried": tried}
+    coords = coordinates(plan, axes)
+    point_coords = {n: row for n, row in coords.items() if n not in joined[0].data_vars}
+    attrs = {**origin(plan, sweep._spec_of([of])), "fleetcube_tried": tried}
     attrs[REMARKS] = "\n".join(filter(None, dict.fromkeys(remark_lines)))
-    return parts[0].assign_coords(point_coords).transpose(*axes, ...).assign_attrs(attrs)
+    whole = joined[0].assign_coords(point_coords).transpose(*axes, ...).assign_attrs(attrs)
+    return in_memory(whole)
 
 
-def _with_front(layouts: "xarray.Dataset") -> "xarray.Dataset":
+def _with_front(layouts: Result) -> Result:
     """Mark answers that no other beats in job time and cost: GPU hours, where no price is known."""
     rank, reason = layouts.isel({RANK: 0}), layouts[REASON]
     names = [ALWAYS[0], MONEY if MONEY in layouts else "gpu_hours"]
@@ -182,7 +183,7 @@ def _with_front(layouts: "xarray.Dataset") -> "xarray.Dataset":
 
 def by_phase(
     sweep: Kind, of: str, sense: str, search: Search
-) -> tuple[dict[str, "xarray.Dataset | None"], Kind]:
+) -> tuple[dict[str, Result | None], Kind]:
     """The best layout of each phase, None if nothing is open; and the job in them."""
     spec: Any = sweep.spec
     names = phases.names(spec["scenario"])
@@ -198,7 +199,7 @@ def by_phase(
             f"phases are planned at one point; give one value of {', '.join(spec['axes'])}"
         )
     shared, tables = phases.split_phases(spec["scenario"])
-    answers: dict[str, xarray.Dataset | None] = {}
+    answers: dict[str, Result | None] = {}
     answered = []
     for name, table in zip(names, tables, strict=True):
         one = Evaluation(phases.single_phase(spec["scenario"], name), {}, [of])
@@ -264,7 +265,7 @@ def layout_at(point: Evaluation, names: Sequence[str] = OPEN) -> dict[str, Any]:
 
 def stated_and_free(
     sweep: Kind, of: str, sense: str, where: Sequence[str]
-) -> "tuple[dict[str, Any], xarray.Dataset, xarray.Dataset]":
+) -> tuple[dict[str, Any], Result, Result]:
     """The layout that a spec of one point states, its values, and the best layout instead."""
     scenario = point(sweep)
     conditions = conditions_of(scenario, where)
@@ -421,19 +422,16 @@ def _tried(
     sure = {} if HEADROOM in axes or not tried else {HEADROOM: True, **sweep.spec["scenario"]}
     both = {**axes, **{n: [*row] for n, row in tried.items()}}
     grid = sweep.replace(scenario=sure or None, axes=both, outputs=[*read])
-    whole = [*axes, *tried]
     # compiling every combination of choices takes longer than NumPy does for all that are allowed
     how = replace(settings, engine="numpy") if settings.engine == "auto" else settings
     how = replace(how, infeasible="include")
-    cube = grid.evaluate(settings=how)
+    cube = grid._result(how)
     if REASON not in cube:
         raise InputError(f"{of} does not depend on the layout; name another output")
     sizes = {axis.name: axis.size for axis in axes.values()} | {n: len(r) for n, r in tried.items()}
 
     def spread(variable: Any) -> Array:
-        missing = {n: k for n, k in sizes.items() if n not in variable.dims}
-        array = variable.expand_dims(missing).transpose(*whole).values
-        return np.broadcast_to(array, tuple(sizes.values())).reshape(points, -1)
+        return np.broadcast_to(along(variable, sizes), tuple(sizes.values())).reshape(points, -1)
 
     value, reason = spread(cube[of]), spread(cube[REASON])
     outs = {name: spread(cube[name]) for name in read}
@@ -449,7 +447,7 @@ def _tried(
         )
     none = best[:, 0] < 0
     if (reason[none] == full).any():
-        free = spread(grid.with_outputs([_MARGIN]).evaluate(settings=how)[_MARGIN])
+        free = spread(grid.with_outputs([_MARGIN])._result(how)[_MARGIN])
         for k in np.flatnonzero(none).tolist():
             margin[k] = np.fmax.reduce(free[k], where=reason[k] == full, initial=np.nan)
     shape = [axis.size for axis in axes.values()]
@@ -502,10 +500,8 @@ def _answers(
     names: Sequence[str],
     best: Array,
     reasons: Array,
-) -> "xarray.Dataset":
+) -> Result:
     """Each answer evaluated as a separate sweep, with intervals; `names` are searched anywhere."""
-    import xarray
-
     spec: Any = sweep.spec
     sizes = [axis.size for axis in axes.values()]
     read = [*also, *(name for each in conditions for name in each.outputs)]
@@ -536,11 +532,11 @@ def _answers(
     variables[REASON] = tuple(axes), _commonest(best, reasons, sizes), attributes(plan, REASON)
     feasible = (reasons == 0).sum(axis=1).reshape(sizes)
     variables["feasible_layouts"] = tuple(axes), feasible, {"units": "1"}
-    return xarray.Dataset(
+    return Result(
         variables,
         {**coordinates(plan, axes), RANK: np.arange(1, best.shape[1] + 1)},
         {
-            **root_attributes(plan, sweep._spec_of([of])),
+            **origin(plan, sweep._spec_of([of])),
             **uncounted(plan, names),
             "fleetcube_tried": reasons.shape[1],
             "fleetcube_open": " ".join(names),
@@ -571,13 +567,13 @@ def _layout_columns(
 
 
 def _output_columns(
-    answers: "Mapping[tuple[int, int], xarray.Dataset]",
+    answers: Mapping[tuple[int, int], Result],
     attrs: Mapping[str, Mapping[str, Any]],
     shape: tuple[int, ...],
 ) -> dict[str, tuple[Array, Mapping[str, Any]]]:
     """Outputs by point and rank, first those with attributes given; attributes of each."""
     columns: dict[str, tuple[Array, Mapping[str, Any]]] = {}
-    for name in dict.fromkeys([*attrs, *(str(n) for row in answers.values() for n in row)]):
+    for name in dict.fromkeys([*attrs, *(n for row in answers.values() for n in row.data_vars)]):
         column, about = np.full(shape, np.nan), attrs.get(name, {})
         for place, answer in answers.items():
             if name in answer:
@@ -603,7 +599,7 @@ def _axis_values(axes: Mapping[str, Axis], place: Sequence[int]) -> dict[str, An
     return axis_values
 
 
-def searched(layouts: "xarray.Dataset") -> str:
+def searched(layouts: Any) -> str:
     """How many layouts were tried, and how many can run."""
     feasible = layouts["feasible_layouts"]
     ends = dict.fromkeys(f"{end.item():,}" for end in (feasible.min(), feasible.max()))
@@ -612,7 +608,7 @@ def searched(layouts: "xarray.Dataset") -> str:
     return f"tried {tried}; {' to '.join(ends)} can run"
 
 
-def check_finite(layouts: "xarray.Dataset", of: str) -> None:
+def check_finite(layouts: Result, of: str) -> None:
     """Refuse a goal without a best: infinite in each layout that can run."""
     if (count := int(layouts["feasible_layouts"].sum())) and not layouts[of].notnull().any():
         raise InputError(
@@ -637,7 +633,7 @@ def _outputs(sweep: Evaluation, of: str) -> list[str]:
     return list(dict.fromkeys([of, *ALWAYS, *more]))
 
 
-def inputs_of(layouts: "xarray.Dataset") -> dict[str, Any]:
+def inputs_of(layouts: Any) -> dict[str, Any]:
     """What was searched, at one answer, as a scenario writes it."""
     return {n: _value(n, layouts[n].item()) for n in layouts.attrs["fleetcube_open"].split()}
 
@@ -664,8 +660,8 @@ def levers(
     plan = sweep._plan("numpy")
     base, sign = ranked[of].item(), sign_of(sense)
     lines = {}
-    for name in ranked["input"].values.tolist():
-        lever = ranked.sel(input=name)
+    for k, name in enumerate(ranked["input"].values.tolist()):
+        lever = ranked.isel(input=k)
         sides = {
             end: sign * (lever[f"{of}_{end}"].item() - base)
             for end in ("below", "above")
@@ -693,19 +689,20 @@ def is_lever(graph: Graph, name: str) -> bool:
     return plain == _GPUS or (kind_of(graph, plain) in _LEVERS and not is_built(graph, plain))
 
 
-def _change(lever: "xarray.Dataset", name: str, end: str) -> str:
+def _change(lever: Result, name: str, end: str) -> str:
     change = lever[f"{name}_{end}"].item() - lever[name].item()
     factor, unit = scale(str(lever[name].attrs["units"]), [change], name)
     return f"{name} {'+' * (change > 0)}{numbers([change / factor])[0]} {unit}".rstrip()
 
 
 def _no_lever(
-    sweep: Evaluation, layout: Mapping[str, Any], output: str, sign: float, best: "xarray.Dataset"
+    sweep: Evaluation, layout: Mapping[str, Any], output: str, sign: float, best: Result
 ) -> str:
     """Why more GPUs would not improve an output; empty if they would, or are not an input."""
-    if _GPUS not in best["input"].values:
+    inputs = best["input"].values.tolist()
+    if _GPUS not in inputs:
         return ""
-    lever = best.sel(input=_GPUS)
+    lever = best.isel(input=inputs.index(_GPUS))
     now, above = lever["value"].item(), lever["value_above"].item()
     more = above if above > now else 2 * now
     enlarged = (
@@ -713,7 +710,7 @@ def _no_lever(
     )
     if not is_known(enlarged, {}, [output]):  # a job of one node needs no network
         return f"more GPUs than {now:g} need a fabric"
-    moved = Evaluation(enlarged, {}, [output, REASON]).evaluate(settings=Settings("numpy"))
+    moved = Evaluation(enlarged, {}, [output, REASON])._result(Settings("numpy"))
     start = f"{_GPUS} {more / now - 1:+.0%}:"
     if moved[REASON].item():
         why = meanings(moved[REASON].attrs, moved[REASON].values.reshape(1))[0]

@@ -11,7 +11,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -24,13 +24,14 @@ from fleetcube.grid.plan.labels import (
     dtype_of,
     flags,
     ordered,
-    root_attributes,
+    origin,
 )
 from fleetcube.grid.plan.plan import Plan
 from fleetcube.grid.plan.tiles import extent
 from fleetcube.grid.progress import expected
 from fleetcube.grid.reduce.pareto import sign_of
 from fleetcube.grid.reduce.winners import nothing
+from fleetcube.grid.result import Result, in_memory
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.spec import values
 from fleetcube.grid.spec.axis import Array, Axis
@@ -46,9 +47,6 @@ from .extrapolation import FACTOR, extrapolation_error, remarks, with_remarks
 from .gradient import check_quantity, uncounted
 from .solve.solve import check_free, without
 from .targets import Target, conditions_of, whole_unit
-
-if TYPE_CHECKING:
-    import xarray
 
 SAMPLES, STARTS = 256, 3  # Sobol points, and number of the best from which SLSQP starts
 CANDIDATES = 4096  # whole numbers tried around an optimum
@@ -115,10 +113,8 @@ def optimize(
     also: Sequence[str],
     over: Sequence[str],
     settings: Settings,
-) -> "xarray.Dataset":
+) -> Result:
     """The best values of inputs at every point; see `Sweep.best`."""
-    import xarray
-
     _check_over(over, [name for name in spec["axes"] if name not in between])
     sign, graph = sign_of(sense), graph_of(spec["scenario"])
     check_quantity(graph, of)
@@ -163,19 +159,18 @@ def optimize(
         coords[name] = (*ordered(plan, dims, reason), attributes(plan, name))
     for name in search.near:
         coords[name] = (*ordered(plan, dims, near), attributes(plan, name))
-    attrs = root_attributes(plan, spec) | uncounted(plan, list(between))
+    attrs = origin(plan, spec) | uncounted(plan, list(between))
     attrs = with_remarks(attrs, remarks(problem, best_values))
-    whole = xarray.Dataset(variables, coords, attrs)
+    whole = Result(variables, coords, attrs)
     return _best_choices(whole, of, search.sign, over) if over else whole
 
 
-def _best_choices(
-    optima: "xarray.Dataset", of: str, sign: float, over: Sequence[str]
-) -> "xarray.Dataset":
+def _best_choices(answers: Result, of: str, sign: float, over: Sequence[str]) -> Result:
     """The best answer along some axes, whose labels become variables; the first of equals. Without
     an answer, the status is that of the closest choices."""
     import xarray
 
+    optima = answers.to_xarray()
     each = optima.stack({_CHOICE: list(over)}).reset_index(_CHOICE)
     status = each["optimum_status"].transpose(..., _CHOICE).values
     value = sign * each[of].transpose(..., _CHOICE).values
@@ -192,7 +187,8 @@ def _best_choices(
         chosen[name] = (rest, column, optima[name].attrs)
     along = [n for n, coord in optima.coords.items() if {*coord.dims} & {*over} and n not in over]
     others = [name for name in chosen.data_vars if name not in over]
-    return chosen.drop_vars([n for n in along if n not in (REASON, NEAR)])[[*over, *others]]
+    dropped = [n for n in along if n not in (REASON, NEAR)]
+    return in_memory(chosen.drop_vars(dropped)[[*over, *others]])
 
 
 @dataclass(frozen=True)

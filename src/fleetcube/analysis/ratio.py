@@ -15,6 +15,7 @@ import numpy as np
 from fleetcube.catalog import AUTO, pooled, record
 from fleetcube.grid.errors import InputError, check_texts, nearest
 from fleetcube.grid.plan import memory
+from fleetcube.grid.result import Variable, along
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.spec.axes import make_axes
@@ -138,30 +139,29 @@ def relative(sweep: Evaluation, of: Any, values: Any, base: Mapping[str, int]) -
     ratios: dict[str, Any] = {}
     for name in names:
         numerator, label = values[name], f"{name}_ratio"
-        ratio = numerator / numerator.isel(base, drop=True, missing_dims="ignore")
+        ratio = numerator / numerator.isel(base)
         about = {
             "units": "1",
             "long_name": f"{numerator.attrs['long_name']}, over that at {base_point}",
         }
-        ratios[label] = ratio = ratio.transpose(*numerator.dims).rename(label).assign_attrs(about)
+        ratios[label] = ratio = Variable(numerator.dims, ratio.values, about)
         if name in over_grid:
             rows = over_grid[name].isel({dim: 0 for dim in axes if dim not in numerator.dims})
-            *pair, below = rows.transpose(..., *numerator.dims)
+            turned = along(rows, ("", *own.dims))
+            *pair, below = (Variable(numerator.dims, part) for part in turned)
             for k, end in enumerate(SIDES):
-                ratios[f"{label}_{end}"] = end_of(ratio, pair, k, end)
+                ratios[f"{label}_{end}"] = end_of(label, ratio, pair, k, end)
             about = {
                 "units": "1",
                 "long_name": f"probability that it is below that at {base_point}",
             }
-            ratios[f"{name}{BELOW}"] = numerator.dims, below.where(ratio.notnull()).data, about
+            ratios[f"{name}{BELOW}"] = numerator.dims, below.where(ratio.notnull()).values, about
     return ratios
 
 
 def _over_grid(sweep: Evaluation, names: Sequence[str], base: Mapping[str, int]) -> dict[str, Any]:
     """Ends and probability of the ratio of each point of a sweep to its base; NaN at the base. Axes
     along which jobs, or what sets their coefficients, may differ are taken point by point."""
-    import xarray
-
     axes = make_axes(sweep.graph, sweep.spec["axes"])
     telling_axes = [axis for axis in axes.values() if not _TELLING.isdisjoint(axis.inputs)]
     rest = {name: axis for name, axis in axes.items() if _TELLING.isdisjoint(axis.inputs)}
@@ -184,7 +184,7 @@ def _over_grid(sweep: Evaluation, names: Sequence[str], base: Mapping[str, int])
             rows[:, *place] = ratio.low, ratio.high, ratio.below
     for rows in ratios.values():
         rows[:, *region] = math.nan
-    return {name: xarray.DataArray(rows, dims=["", *sizes]) for name, rows in ratios.items()}
+    return {name: Variable(["", *sizes], rows) for name, rows in ratios.items()}
 
 
 def _root(label: str) -> Array:
@@ -239,11 +239,11 @@ def _side(
         for wrt in felt[name].intersection(inputs)
     }
     sweep = Evaluation(given, axes, [*dict.fromkeys([*names, _STEP, *derivatives.values()])])
-    cube = sweep.evaluate(settings=Settings("numpy"))
+    cube = sweep._result(Settings("numpy"))
     sizes = {axis.name: axis.size for axis in axes.values()}
 
     def over_axes(array: Any) -> Array:
-        return np.asarray(array.variable.set_dims(sizes).values)
+        return np.broadcast_to(along(array, sizes), (*sizes.values(),))
 
     def slope(name: str, wrt: str) -> Any:
         derivative = derivatives.get((name, wrt))

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -10,9 +10,10 @@ from fleetcube.grid.errors import InputError, nearest, shown
 from fleetcube.grid.plan import memory, tiles
 from fleetcube.grid.plan.cases import choices
 from fleetcube.grid.plan.execute import evaluate_block
-from fleetcube.grid.plan.labels import attributes, coordinates, ordered, root_attributes
+from fleetcube.grid.plan.labels import attributes, coordinates, ordered, origin
 from fleetcube.grid.plan.plan import Plan
 from fleetcube.grid.plan.tiles import Region
+from fleetcube.grid.result import Result
 from fleetcube.grid.run import stream
 from fleetcube.grid.run.evaluation import Evaluation, is_known
 from fleetcube.grid.run.settings import Settings
@@ -31,9 +32,6 @@ from fleetcube.tables.selectors import narrow, point_of
 from fleetcube.tables.tables import meanings
 
 from .gradient import check_inputs, check_quantity, derivative_of, of_phases, reached, uncounted
-
-if TYPE_CHECKING:
-    import xarray
 
 Kind = TypeVar("Kind", bound=Evaluation)
 
@@ -205,10 +203,8 @@ def outputs_at(
 
 def rank_inputs(
     sweep: Evaluation, of: str, wrt: str | Sequence[str] | None, at: Mapping[str, Any] | None
-) -> "xarray.Dataset":
+) -> Result:
     """Inputs ranked by their effect at one point; see `Sweep.rank_inputs`."""
-    import xarray
-
     point, point_text = cut(sweep.with_outputs([of]), at or {})
     named = _elasticities(point._plan("numpy"), of, wrt)
     inputs = list(named)
@@ -235,7 +231,7 @@ def rank_inputs(
     rank = sorted(range(len(inputs)), key=lambda k: -_size(elasticity[inputs[k]]))
     names = [inputs[k] for k in rank]
     why = meanings(attributes(plan, REASON), np.atleast_1d(reason))[0] if reason else ""
-    return xarray.Dataset(
+    return Result(
         {
             "elasticity": _row(
                 [elasticity[n] for n in names],
@@ -257,7 +253,7 @@ def rank_inputs(
             "topic": ("input", [kind_of(sweep.graph, n) for n in names]),
         },
         {
-            **root_attributes(plan, sweep.spec),
+            **origin(plan, sweep.spec),
             **uncounted(plan, inputs),
             "fleetcube_point": point_text,
             "fleetcube_infeasible": why,
@@ -316,10 +312,8 @@ def _sides(plan: Plan, name: str, value: float) -> tuple[float, float]:
 
 def dominant_inputs(
     sweep: Evaluation, of: str, wrt: str | Sequence[str] | None, settings: Settings
-) -> "xarray.Dataset":
+) -> Result:
     """Which input matters most at every point; see `Sweep.dominant_inputs`."""
-    import xarray
-
     settings = replace(settings, engine="numpy") if settings.engine == "auto" else settings
     named = _elasticities(sweep.with_outputs([of])._plan("numpy"), of, wrt)
     inputs, slopes = list(named), list(named.values())
@@ -348,7 +342,7 @@ def dominant_inputs(
     def row(numbers: Array, meaning: str) -> tuple[Any, ...]:
         return "input", numbers, {"units": "1", "long_name": meaning}
 
-    return xarray.Dataset(
+    return Result(
         {
             "dominant": (*ordered(plan, dims, lead), flags),
             "share": row(
@@ -366,7 +360,7 @@ def dominant_inputs(
             "input": inputs,
             "same_as": ("input", same, {"long_name": "first input of the same size everywhere"}),
         },
-        root_attributes(plan, sweep.spec) | uncounted(plan, inputs),
+        origin(plan, sweep.spec) | uncounted(plan, inputs),
     )
 
 
@@ -433,5 +427,5 @@ def _medians(sweep: Evaluation, names: Sequence[str], settings: Settings) -> Arr
         longest = max(axes, key=lambda name: axes[name].size)
         axes[longest] = axes[longest].cut(np.arange(0, axes[longest].size, 2))
     thin = sweep.replace(axes=axes)
-    cube = thin.evaluate(settings=replace(settings, engine="numpy"))
-    return np.array([cube[name].median(skipna=True).item() for name in names])
+    cube = thin._result(replace(settings, engine="numpy"))
+    return np.array([cube[name].median() for name in names])

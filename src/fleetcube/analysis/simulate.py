@@ -10,9 +10,10 @@ import numpy as np
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan import memory
 from fleetcube.grid.plan.grid import Case
-from fleetcube.grid.plan.labels import coordinates, flags, root_attributes
+from fleetcube.grid.plan.labels import coordinates, flags, origin
 from fleetcube.grid.plan.plan import Plan
 from fleetcube.grid.progress import expected
+from fleetcube.grid.result import Result
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings, check_settings
 from fleetcube.grid.spec.arguments import scenario_and_axes
@@ -635,18 +636,16 @@ def _dataset(
     verdicts: Array,
     spec: Mapping[str, Any],
 ) -> "xarray.Dataset":
-    import xarray
-
     variables: dict[str, Any] = {
         name: (dims, array, _attributes(name)) for name, array in statistics.items()
     }
     codes = flags({code: name for name, code in VERDICTS.items()})
     about = {"long_name": "whether the point was simulated to its end", **codes}
     variables["outcome"] = (dims, verdicts, about)
-    attributes = {**root_attributes(plan, spec), "fleetcube_engine": "monte carlo"}
+    attributes = {**origin(plan, spec), "fleetcube_engine": "monte carlo"}
     left_out = [remark for n, remark in UNPLAYED.items() if plan.problem.most_together({n}) > 0]
     attributes = with_remarks(attributes, left_out)
-    return xarray.Dataset(variables, coordinates(plan, dims), attributes)
+    return Result(variables, coordinates(plan, dims), attributes).to_xarray()
 
 
 def _attributes(name: str) -> dict[str, str]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from fleetcube.grid.errors import InputError, shown
 from fleetcube.grid.reduce.filtered import met
+from fleetcube.grid.result import Variable
 from fleetcube.grid.run.evaluation import Evaluation, is_known
 from fleetcube.grid.run.settings import Engine, Settings
 from fleetcube.grid.spec import values
@@ -349,7 +350,8 @@ def _gain_ends(
     stated = dict(scenario)
     for axis in make_axes(PHYSICS, axes).values():
         stated |= auto.values_at(axis, 0)
-    gains = curve["doubling_gain"]
+    name = "doubling_gain"
+    gains = Variable(curve[name].dims, curve[name].values, curve[name].attrs)
     runs = np.isfinite(curve[TIME].values)
     sides = [
         side({**stated, **(best_at[n][1] if best_at else {}), SIZE: n}, [TIME])
@@ -359,10 +361,12 @@ def _gain_ends(
     ]
     ratios = [None, *(between(a, b).get(TIME) for a, b in itertools.pairwise(sides))]
     pair = [
-        gains.copy(data=[1 / (p.high if upper else p.low) if p else np.nan for p in ratios])
+        gains.copy([1 / (p.high if upper else p.low) if p else np.nan for p in ratios])
         for upper in (True, False)
     ]
-    return {f"{gains.name}_{name}": end_of(gains, pair, k, name) for k, name in enumerate(SIDES)}
+    ends = [end_of(name, gains, pair, k, end) for k, end in enumerate(SIDES)]
+    rows = zip(SIDES, ends, strict=True)
+    return {f"{name}_{end}": own.parts for end, own in rows}
 
 
 def _largest(lost: Array) -> list[str]:

@@ -156,7 +156,7 @@ def _outputs(comparison: Any) -> None:
     from fleetcube.tables.tables import INTERVAL, counted
 
     rows, has_intervals = [], bool(comparison.ratios)
-    for name, variable in comparison.values.items():
+    for name, variable in comparison.values.data_vars.items():
         if str(name).endswith("_terms"):
             continue
         ratio = _ratio(variable)
@@ -193,8 +193,8 @@ def _terms(comparison: Any, name: str) -> None:
     over = _over(comparison)
     rows = []
     terms = comparison.values[f"{name}_terms"]
-    for term in terms[f"{name}_term"].values:
-        row = terms.sel({f"{name}_term": term}, drop=True)
+    for k, term in enumerate(comparison.values[f"{name}_term"].values):
+        row = terms.isel({f"{name}_term": k})
         ends = [_mean(row, side) for side in "ab"]
         share = f"{100 * (ends[1] - ends[0]) / whole:z.1f} %" if whole else "-"
         rows.append([str(term), *_row(ends, factor), share])
@@ -268,11 +268,11 @@ def _entry(graph: Any, name: str, value: Any) -> str:
 
 
 def _ratio(variable: Any) -> Any:
-    return variable.sel(scenario="b") / variable.sel(scenario="a")
+    return variable.isel({"scenario": 1}) / variable.isel({"scenario": 0})
 
 
 def _mean(variable: Any, side: str) -> float:
-    return float(variable.sel(scenario=side).mean())
+    return float(variable.isel({"scenario": "ab".index(side)}).mean())
 
 
 def _middle(row: Any) -> float:

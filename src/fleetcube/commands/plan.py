@@ -17,8 +17,6 @@ from fleetcube.grid.errors import InputError
 from fleetcube.kernels.physics.roles import LOSSES
 
 if TYPE_CHECKING:
-    import xarray
-
     from fleetcube.formats.field_table import Job
     from fleetcube.presentation.page.report import Question
 
@@ -77,7 +75,7 @@ def plan(
     from fleetcube.presentation.page.page import check_target
     from fleetcube.presentation.page.report import Question
     from fleetcube.scenario import phases
-    from fleetcube.sweep import Sweep
+    from fleetcube.sweep import Printed
 
     if output is not None:
         check_target(output)
@@ -88,7 +86,7 @@ def plan(
     if framework is not None:
         framework = problem["scenario"]["software"] = writer_of(framework).NAME
         given.append(f"software={framework}")
-    sweep, names = Sweep(problem["scenario"], problem["axes"], [objective]), search.split(",")
+    sweep, names = Printed(problem["scenario"], problem["axes"], [objective]), search.split(",")
     question = Question(sweep, objective, sense, names, where)
     if phases.names(problem["scenario"]):
         return _plan_phases(question, as_json, output, spec, given)
@@ -116,7 +114,7 @@ def _search(
     output: str | None,
     spec: str,
     given: Sequence[str],
-) -> "xarray.Dataset":
+) -> Any:
     """The best layouts, and their report; refuses conditions that none meets, but in JSON."""
     from fleetcube.analysis.layouts import check_finite
     from fleetcube.presentation.page.page import write
@@ -128,20 +126,17 @@ def _search(
             _check_reached(question)
             check_finite(layouts, question.of)
         if output is not None:
-            write(report(question, layouts, spec, given=given), output)
+            write(report(question, layouts.to_xarray(), spec, given=given), output)
     return layouts
 
 
-def _best(question: "Question", k: int) -> "xarray.Dataset":
+def _best(question: "Question", k: int) -> Any:
     sweep: Any = question.sweep
     how = {"sense": question.sense, "search": question.search, "where": question.where}
-    layouts: xarray.Dataset = sweep.best(question.of, k, **how)
-    return layouts
+    return sweep.best(question.of, k, **how)
 
 
-def _print(
-    question: "Question", layouts: "xarray.Dataset", spec: str, framework: str | None
-) -> None:
+def _print(question: "Question", layouts: Any, spec: str, framework: str | None) -> None:
     """Print the best layouts, and that of one point in a framework's words."""
     if question.sweep.points == 1:
         _print_one(question, layouts)
@@ -156,7 +151,7 @@ def _print(
 def _print_written(
     question: "Question",
     scenario: Mapping[str, Any],
-    layouts: "xarray.Dataset",
+    layouts: Any,
     spec: str,
     framework: str,
 ) -> None:
@@ -186,14 +181,14 @@ def _print_written(
         raise InputError(refusal)
 
 
-def _running(question: "Question", layouts: "xarray.Dataset") -> Iterator["xarray.Dataset"]:
+def _running(question: "Question", layouts: Any) -> Iterator[Any]:
     """The best layout that can run, then the next ones, searched only if they are asked for."""
     yield from _ranked(layouts.isel(rank=[0]), question.of)
     yield from _ranked(_best(question, _MOST_TRIED), question.of)
 
 
-def _ranked(layouts: "xarray.Dataset", goal: str) -> Iterator["xarray.Dataset"]:
-    rows = layouts.squeeze(list(layouts["infeasible_reason"].dims), drop=True)
+def _ranked(layouts: Any, goal: str) -> Iterator[Any]:
+    rows = layouts.isel(dict.fromkeys(layouts["infeasible_reason"].dims, 0))
     for rank in range(rows.sizes["rank"]):
         layout = rows.isel(rank=rank)
         if layout["infeasible_reason"].item() == 0 and layout[goal].notnull().item():
@@ -329,17 +324,17 @@ def _print_phases(best: Mapping[str, Any], job: Any, question: "Question") -> No
     print_foot(whole, searched)
 
 
-def _open(layouts: "xarray.Dataset") -> list[str]:
+def _open(layouts: Any) -> list[str]:
     return str(layouts.attrs["fleetcube_open"]).split()
 
 
-def _print_one(question: "Question", layouts: "xarray.Dataset") -> None:
+def _print_one(question: "Question", layouts: Any) -> None:
     """Print the best layout of one point with its intervals, the next ones, losses and levers."""
     from fleetcube.analysis.assumed import ASSUMED
     from fleetcube.analysis.layouts import WHOLE
 
     sweep, goal = question.sweep, question.of
-    point = layouts.squeeze(list(layouts["infeasible_reason"].dims), drop=True)
+    point = layouts.isel(dict.fromkeys(layouts["infeasible_reason"].dims, 0))
     if point["infeasible_reason"].item():
         _print_none(point, layouts.attrs)
         return
@@ -354,12 +349,12 @@ def _print_one(question: "Question", layouts: "xarray.Dataset") -> None:
         _print_next(question, ranked)
     say("")
     _print_limits(best)
-    _print_without_memory(point["without_memory_limit"].item(), best[goal])
+    _print_without_memory(point["without_memory_limit"].item(), best[goal], goal)
     layout = {name: ranked[name].values[0] for name in _open(layouts)}
     _print_levers(sweep, layout, goal, question.sense)
 
 
-def _print_none(point: "xarray.Dataset", attrs: Mapping[Any, Any]) -> None:
+def _print_none(point: Any, attrs: Mapping[Any, Any]) -> None:
     """Print why no layout can run, and how near the nearest comes."""
     margin = point["nearest_memory_margin"].item()
     near = f"; the nearest takes {1 - margin:.3g} times a GPU's memory" if margin < 1 else ""
@@ -368,33 +363,34 @@ def _print_none(point: "xarray.Dataset", attrs: Mapping[Any, Any]) -> None:
     say_wrapped(attrs.get("fleetcube_nearest", ""))
 
 
-def _print_next(question: "Question", ranked: "xarray.Dataset") -> None:
+def _print_next(question: "Question", ranked: Any) -> None:
     """Print the layouts after the best one."""
     from fleetcube.analysis.layouts import WHOLE
+    from fleetcube.grid.result import Result
     from fleetcube.tables.tables import table
 
     shown = list(dict.fromkeys([question.of, "job_time", "memory_per_gpu"]))
-    labels = ranked[WHOLE].values.tolist()
-    others = ranked[shown].isel(rank=slice(1, None)).assign_coords(rank=labels[1:])
+    dim, labels = "next layouts", ranked[WHOLE].values.tolist()
+    others: dict[str, Any] = {n: (dim, ranked[n].values[1:], ranked[n].attrs) for n in shown}
     if chances := _chances(question, ranked):
-        others["better"] = "rank", chances
+        others["better"] = dim, chances
     say("")
-    print_table(*table(others.rename(rank="next layouts")))
+    print_table(*table(Result(others, {dim: labels[1:]})))
 
 
-def _print_without_memory(free: float, best: "xarray.DataArray") -> None:
+def _print_without_memory(free: float, best: Any, goal: str) -> None:
     """Print what the best layout would give if memory were no limit, where that differs."""
     from fleetcube.analysis.layouts import FELT
     from fleetcube.tables.tables import numbers, scale
 
-    value, goal = best.item(), str(best.name)
+    value = best.item()
     if abs(free - value) > FELT * abs(value):
         factor, unit = scale(str(best.attrs["units"]), [value], goal)
         text = f"{numbers([free / factor])[0]} {unit}".rstrip()
         say(f"if memory were no limit: {goal} {text} ({free / value - 1:+.1%})")
 
 
-def _chances(question: "Question", ranked: "xarray.Dataset") -> list[str]:
+def _chances(question: "Question", ranked: Any) -> list[str]:
     """How likely each of the next layouts is better than the first; empty where one is unknown."""
     from fleetcube.analysis.layouts import inputs_of, point
     from fleetcube.analysis.ratio import between, side
@@ -410,7 +406,7 @@ def _chances(question: "Question", ranked: "xarray.Dataset") -> list[str]:
     return [chance(share if question.sense == "min" else 1 - share) for share in below]
 
 
-def _print_values(values: "xarray.Dataset", scenario: Mapping[str, Any]) -> None:
+def _print_values(values: Any, scenario: Mapping[str, Any]) -> None:
     """Print a job's results with intervals, and its end date; losses are printed elsewhere."""
     from fleetcube.grid.plan.labels import END_OF
     from fleetcube.scenario.dates import end, start_of
@@ -446,7 +442,7 @@ def _print_levers(sweep: Any, layout: dict[str, Any], goal: str, sense: str) -> 
     say_wrapped(no_lever)
 
 
-def _print_limits(best: "xarray.Dataset") -> None:
+def _print_limits(best: Any) -> None:
     """Print the three largest losses of the wall time."""
 
     shares = [(best[name].item(), name) for name in LOSSES if name in best]
@@ -459,7 +455,7 @@ def _print_limits(best: "xarray.Dataset") -> None:
         say_wrapped(f"the wall time goes to: {losses}")
 
 
-def _print_several(question: "Question", layouts: "xarray.Dataset") -> None:
+def _print_several(question: "Question", layouts: Any) -> None:
     """Print the best at each point, the best first, or why there is none, in one table."""
     import numpy as np
 
@@ -468,20 +464,21 @@ def _print_several(question: "Question", layouts: "xarray.Dataset") -> None:
     from fleetcube.tables.tables import meanings, table
 
     goal, where = question.of, question.where
-    best = layouts.isel(rank=0, drop=True)
+    best = layouts.isel(rank=0)
     axes = [str(name) for name in best["infeasible_reason"].dims]
-    rows = best.stack(row=axes).reset_index("row").reset_coords(axes)
+    rows = best.rows(axes, [*axes, *best.data_vars])
     value = rows[goal].values
     order = np.argsort(-value if question.sense == "max" else value, kind="stable")
     rows = rows.isel(row=order)
     codes = rows["infeasible_reason"]
     reasons = np.array(meanings(codes.attrs, codes.values), object)
-    none = rows[goal].isnull().values
+    none = np.isnan(rows[goal].values)
     reasons[none & (reasons == "feasible")] = (
         f"none keeps to {' and '.join(where)}" if where else f"{goal} is infinite"
     )
-    rows["layout"] = "row", np.where(none, [f"- ({reason})" for reason in reasons], rows[WHOLE])
-    rows["front"] = "row", np.where(rows[FRONT], "*", "")
+    layout = np.where(none, [f"- ({reason})" for reason in reasons], rows[WHOLE].values)
+    rows = rows.assign({"layout": ("row", layout)})
+    rows = rows.assign({"front": ("row", np.where(rows[FRONT].values, "*", ""))})
     cost = "job_cost" if "job_cost" in best else "gpu_hours"
     ends = [f"{name}_{side}" for name in (goal, "job_time") for side in ("low", "high")]
     names = [] if none.all() else [goal, "job_time", cost, *ends, "front"]
@@ -494,7 +491,7 @@ def _print_several(question: "Question", layouts: "xarray.Dataset") -> None:
         say("rows share model errors: differences between them are surer than the intervals")
 
 
-def _print_searched(layouts: "xarray.Dataset") -> None:
+def _print_searched(layouts: Any) -> None:
     """Print how many layouts were tried, how near memory is to its limit, and remarks."""
     from fleetcube.analysis.layouts import searched
 

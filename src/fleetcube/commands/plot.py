@@ -162,9 +162,9 @@ def _draw(cube: str, selectors: tuple[str, ...], asked: _Asked, path: Path) -> N
     if kind in of_specs:
         read, picture, boxes = of_specs[kind]
         if specified:
-            write_spec(box_spec(boxes(read())), path)
+            write_spec(box_spec(boxes(read().to_xarray())), path)
         else:
-            picture(read(), path)
+            picture(read().to_xarray(), path)
         return
     dataset = open_cube(cube)
     if REASON in asked.named and REASON in dataset.coords:

@@ -88,11 +88,13 @@ def reduce(
 def _quantiles(
     sweep: Any, output: str, axes: Sequence[str] | None, shares: str, where: Sequence[str] | None
 ) -> Any:
-    import xarray
+    from fleetcube.grid.errors import InputError
+    from fleetcube.grid.result import Result, stacked
 
     try:
         numbers = [float(share) for share in shares.split(",")]
     except ValueError:
         raise InputError(f"-q {shares!r} is not a list of shares; write -q 0.1,0.5,0.9") from None
     parts = [sweep.reduce("quantile", axes, of=output, q=q, where=where) for q in numbers]
-    return xarray.concat(parts, xarray.Variable("quantile", numbers), combine_attrs="override")
+    whole = stacked("quantile", [part[output] for part in parts], parts[0][output].attrs)
+    return Result({output: whole}, {**parts[0].coords, "quantile": numbers}, parts[0].attrs)

@@ -91,9 +91,9 @@ def sensitivity(
         drawn, top = Path(tornado), asked["top"]
         with drawing(look_options):
             if drawn.suffix == SPEC:
-                write_spec(box_spec(tornado_boxes(ranking, of, top)), drawn)
+                write_spec(box_spec(tornado_boxes(ranking.to_xarray(), of, top)), drawn)
             else:
-                draw_tornado(ranking, of, drawn, top)
+                draw_tornado(ranking.to_xarray(), of, drawn, top)
         say(f"wrote {tornado}", err=_is_quiet(asked))
 
 
@@ -150,10 +150,11 @@ def dominant_inputs(
         )
     if not dominance["elasticity_median"].notnull().any():
         raise InputError("; ".join(filter(None, ["no point is left", left_out(sweep)])))
-    _output_ranking(dominance.sortby("share", ascending=False), of, asked, left, _print_cube)
+    order = dominance["share"].values.argsort(kind="stable")[::-1]
+    _output_ranking(dominance.isel(input=order), of, asked, left, _print_cube)
     if picture is not None:
         with drawing(look_options):
-            dominance_map(dominance, of, str(x), str(y), place, Path(picture))
+            dominance_map(dominance.to_xarray(), of, str(x), str(y), place, Path(picture))
         say(f"wrote {picture}", err=_is_quiet(asked))
 
 
@@ -218,7 +219,8 @@ def _output_ranking(
     """Print a ranking, or write it."""
     output, top = asked["output"], asked["top"]
     if output is not None:
-        write_table(ranking.drop_dims([dim for dim in ranking.dims if dim != "input"]), output)
+        rows = [n for n, own in ranking.data_vars.items() if {*own.dims} <= {"input"}]
+        write_table(ranking[rows], output)
     else:
         printed(ranking, quantity, top)
         print_foot(ranking)
@@ -390,9 +392,9 @@ def _print_cube(ranking: Any, quantity: str, top: int) -> None:
 
 def _each(ranking: Any, top: int) -> list[dict[str, Any]]:
     """The first `top` inputs as rows, by column."""
-    rows = ranking.drop_dims([dim for dim in ranking.dims if dim != "input"]).isel(input=slice(top))
-    names = [n for n, variable in rows.variables.items() if variable.dims == ("input",)]
-    return [{str(n): rows[n].values[k].item() for n in names} for k in range(rows.sizes["input"])]
+    columns = {n: own for n, own in ranking.variables.items() if own.dims == ("input",)}
+    first = range(ranking.sizes["input"])[:top]
+    return [{name: own.values[k].item() for name, own in columns.items()} for k in first]
 
 
 def _rest(ranking: Any, top: int) -> None:

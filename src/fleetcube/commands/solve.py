@@ -1,6 +1,6 @@
 """The command `fleetcube solve`."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,8 +14,6 @@ from fleetcube.grid.errors import InputError
 from fleetcube.kernels.physics.roles import ALSO_REASONS
 
 if TYPE_CHECKING:
-    import xarray
-
     from fleetcube.grid.run.settings import Engine, Infeasible
 
 
@@ -75,7 +73,7 @@ def solve(
     columns = ("next_above", f"nearest_{unknown}", f"nearest_{aim.of}")
     marked = [name for name in ALSO_REASONS if name in solutions and (solutions[name] > 0).any()]
     solutions = solutions.reset_coords(marked)
-    empty = [name for name in columns if solutions[name].isnull().all()]
+    empty = [name for name in columns if not solutions[name].notnull().any()]
     solutions = solutions.drop_vars([*empty, *(["crossings"] if "next_above" in empty else [])])
     if solutions[unknown].size > 1 or f"nearest_{aim.of}" not in solutions:
         print_table(*table(solutions))
@@ -86,14 +84,14 @@ def solve(
     _check_solved(solutions, unknown)
 
 
-def _check_solved(solutions: "xarray.Dataset", unknown: str) -> None:
+def _check_solved(solutions: Any, unknown: str) -> None:
     """Exit with status 2 if no point is solved and none meets the target everywhere."""
     reason = solutions["unsolved_reason"]
     everywhere = str(reason.attrs["flag_meanings"]).split().index("met_everywhere")
     check_answered(solutions[unknown].notnull() | (reason == everywhere))
 
 
-def _remarks(solutions: "xarray.Dataset", unknown: str, aim: str, output: str) -> list[str]:
+def _remarks(solutions: Any, unknown: str, aim: str, output: str) -> list[str]:
     """Remarks on unsolved and infeasible points."""
     from fleetcube.tables.tables import scale
 
@@ -101,7 +99,7 @@ def _remarks(solutions: "xarray.Dataset", unknown: str, aim: str, output: str) -
     names = str(reason.attrs["flag_meanings"]).split()
     everywhere = int((reason == names.index("met_everywhere")).sum())
     stuck = int((reason == names.index("none_can_run")).sum())
-    unsolved = int(solutions[unknown].isnull().sum()) - everywhere
+    unsolved = int((~solutions[unknown].notnull()).sum()) - everywhere
     if stuck:
         remarks.append(f"{stuck} of {reason.size} points: no {unknown} that meets {aim} can run")
     unsolved -= stuck

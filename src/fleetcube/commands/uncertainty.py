@@ -110,16 +110,18 @@ def _shares(text: str) -> list[float]:
 
 def _print(spread: Any, name: str) -> None:
     """Print an output in a convenient unit: a row for each point, quantiles side by side."""
-    import xarray
-
+    from fleetcube.grid.result import Result, Variable
+    from fleetcube.kernels.graph.roles import REASON
     from fleetcube.tables.tables import scale, table
 
     factor, unit = scale(str(spread[name].attrs["units"]), spread[f"{name}_mean"].values, name)
     columns: dict[str, Any] = {
-        f"{100 * share:g} %": spread[name].isel(quantile=k, drop=True)
+        f"{100 * share:g} %": spread[name].isel({"quantile": k})
         for k, share in enumerate(spread["quantile"].values)
     }
     columns |= {"mean": spread[f"{name}_mean"], "std. dev.": spread[f"{name}_std"]}
-    scaled = {head: (values / factor).assign_attrs(units="1") for head, values in columns.items()}
+    about = {"units": "1"}
+    scaled = {n: Variable(own.dims, own.values / factor, about) for n, own in columns.items()}
     say(f"{name} [{unit}]" if unit else name)
-    print_table(*table(xarray.Dataset(scaled)))
+    judged = {n: own for n, own in spread.coords.items() if n == REASON and own.values.any()}
+    print_table(*table(Result({**judged, **scaled}, spread.coords)))

@@ -10,7 +10,7 @@ bisection, is replaced by a bisection step.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,10 +23,11 @@ from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan import memory, tiles
 from fleetcube.grid.plan.engine import JAX
 from fleetcube.grid.plan.execute import evaluate_block
-from fleetcube.grid.plan.labels import attributes, coordinates, flags, ordered, root_attributes
+from fleetcube.grid.plan.labels import attributes, coordinates, flags, ordered, origin
 from fleetcube.grid.plan.plan import Plan
 from fleetcube.grid.plan.tiles import Region, extent
 from fleetcube.grid.progress import expected
+from fleetcube.grid.result import Result
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.spec import values
 from fleetcube.grid.spec.axis import Array, Axis
@@ -42,9 +43,6 @@ from .bracket import Bracket, Near, Solution, box, replaced, within
 from .running import Counts, bisected, nothing
 from .running import nearest as nearest_of
 from .scan import scan_values
-
-if TYPE_CHECKING:
-    import xarray
 
 MOST_STEPS = 80  # of a search, and whole numbers on each side of two that break a bound
 SOON = 8  # steps before a bracket may have shrunk to two adjacent floats
@@ -73,10 +71,8 @@ def solve_spec(
     between: Sequence[Any] | None,
     whole: bool | None,
     settings: Settings,
-) -> "xarray.Dataset":
+) -> Result:
     """`Sweep.solve` for a spec."""
-    import xarray
-
     graph = graph_of(spec["scenario"])
     check_free(graph, unknown)
     problem = resolve(spec["scenario"], spec["axes"], (unknown,))
@@ -110,14 +106,14 @@ def solve_spec(
     coords = coordinates(plan, dims)
     codes = {name: variables.pop(name) for name in search.judged}
     coords |= codes if settings.infeasible != "include" else {}
-    attrs = root_attributes(plan, spec) | uncounted(plan, [unknown])
+    attrs = origin(plan, spec) | uncounted(plan, [unknown])
     warnings = [f"not judged: whether a job runs at this {unknown}; no layout is given, see plan"]
     warnings = [
         *remarks(problem, {unknown: answers[unknown]}),
         *(warnings if search.unjudged else []),
     ]
     attrs = with_remarks(attrs, warnings)
-    return xarray.Dataset(variables, coords, attrs)
+    return Result(variables, coords, attrs)
 
 
 def _about(search: "Solver") -> dict[str, dict[str, Any]]:

@@ -28,14 +28,14 @@ def traffic(path: str, selectors: Sequence[str]) -> Any:
     includes step time and memory with their intervals, if everything they need is given."""
     from fleetcube.analysis.traffic import TIMES, names_of
     from fleetcube.grid.run.settings import Settings
-    from fleetcube.sweep import Sweep
+    from fleetcube.sweep import Printed
 
     def values(spec: dict[str, Any]) -> Any:
         names = names_of(spec)
         try:
-            sweep = Sweep(spec["scenario"], spec["axes"], [*names, *TIMES, *MEMORY])
+            sweep = Printed(spec["scenario"], spec["axes"], [*names, *TIMES, *MEMORY])
         except InputError:  # a network may be described without compute
-            sweep = Sweep(spec["scenario"], spec["axes"], names)
+            sweep = Printed(spec["scenario"], spec["axes"], names)
         return sweep.evaluate(settings=Settings("numpy"))
 
     return _at_one_point(path, selectors, values)
@@ -57,9 +57,9 @@ def step(path: str, selectors: Sequence[str]) -> Any:
 
 def _values(spec: dict[str, Any], outputs: Sequence[str]) -> Any:
     from fleetcube.grid.run.settings import Settings
-    from fleetcube.sweep import Sweep
+    from fleetcube.sweep import Printed
 
-    return Sweep(spec["scenario"], spec["axes"], outputs).evaluate(settings=Settings("numpy"))
+    return Printed(spec["scenario"], spec["axes"], outputs).evaluate(settings=Settings("numpy"))
 
 
 def _at_one_point(path: str, selectors: Sequence[str], values_of: Callable[..., Any]) -> Any:
@@ -95,13 +95,13 @@ def changed(
     otherwise: Sequence[str] = (),
 ) -> Any:
     """The sweep of a spec with changed values and outputs; `otherwise` are its default outputs."""
-    from fleetcube.sweep import Sweep
+    from fleetcube.sweep import Printed
 
     spec = changed_spec(path, selectors)
     chosen = list(outputs) or spec["outputs"] or list(otherwise)
     if not chosen:
         raise InputError(f'{path!r} names no outputs; add to its top: outputs = ["job_time"]')
-    return Sweep(spec["scenario"], spec["axes"], chosen)
+    return Printed(spec["scenario"], spec["axes"], chosen)
 
 
 def changed_and_cut(

@@ -199,6 +199,8 @@ def _nearby(asked: Question, scenario: Mapping[str, Any]) -> list[tuple[dict[str
             )
         except InputError:  # such as a size that the machines cannot have
             continue
-        layouts = _winners(best, asked.of, {name: len(row) // 2 for name, row in sizes.items()})
+        layouts = _winners(
+            best.to_xarray(), asked.of, {name: len(row) // 2 for name, row in sizes.items()}
+        )
         rows += [row for row in layouts if row not in rows]
     return rows
