@@ -17,28 +17,6 @@ from fleetcube.scenario.patterns import choice, spelled_axis, spelled_rows
 from fleetcube.scenario.reading import as_it_was, resolve
 from fleetcube.scenario.remarks import defaults, remarks, unstated
 
-__all__ = [
-    "AFFECTING",
-    "CODE",
-    "INTERVAL",
-    "TEXT_AXES",
-    "TEXT_LISTS",
-    "as_it_was",
-    "check_inferred",
-    "choice",
-    "defaults",
-    "inferring_columns",
-    "label_of",
-    "read_spec",
-    "record_names",
-    "remarks",
-    "resolve",
-    "spelled_axis",
-    "spelled_rows",
-    "unstated",
-    "with_catalog",
-]
-
 TEXT_AXES = (PATTERN,)
 TEXT_LISTS = (NAME,)
 # They void totals, or imply no calibration
