@@ -164,7 +164,7 @@ def leaves(
     """Values of the given inputs in every case: rows along their axis, axes in memory order."""
     ones = (1,) * len(axes)
     shapes = {a.name: (*ones[:k], -1, *ones[k + 1 :]) for k, a in enumerate(axes)}
-    known = {**_constants(problem, free), **_in_phases(problem, free)}
+    known = single_values(problem, free)
     constants = dict(zip(known, np.array(list(known.values())).reshape(-1, *ones), strict=True))
     tables = {name: row for name, row in problem.tables.items() if name not in free}
     return [
@@ -173,6 +173,11 @@ def leaves(
         | {name: row.reshape(shapes[axis]) for name, (axis, row) in choice.rows.items()}
         for choice in choices
     ]
+
+
+def single_values(problem: Problem, free: Sequence[str]) -> dict[str, float]:
+    """Numbers with a single value, in all phases or in one."""
+    return {**_constants(problem, free), **_in_phases(problem, free)}
 
 
 def _table(

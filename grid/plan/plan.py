@@ -19,15 +19,17 @@ from ...kernels.engines.numpy import Point
 from ...kernels.graph.formulas import Graph, parameters
 from ...kernels.graph.roles import REASON
 from ..errors import InputError, nearest
+from ..spec.axis import Array
 from ..spec.memo import Memo
 from ..spec.problem import Problem
-from .cases import Choice, Formulas, choices, formulas_of, leaves
+from .cases import Choice, Formulas, choices, formulas_of, leaves, single_values
 from .dims import depending, differentiated, find_dims, option_of, ordered
 from .engine import check_engine, largest_table, pick_engine
 from .grid import Case, Grid, by_dims
 from .masking import layout_dependent, out_dims
 from .order import fastest_order
 
+MOST_REUSED = 1 << 22  # bytes of a sweep's quantities up to which another takes over its tables
 MOST_KNOWN = 64  # cases up to which a structure is cached for other plans
 
 
@@ -64,6 +66,7 @@ class Plan(Grid):
         self.engine = pick_engine(engine, made.points, self.full)
         self.most_table = largest_table(self.engine, made.formulas, self.full)
         self.moving = made.moving
+        self._free = tuple(free)
         self.notes: dict[Any, Any] = {}
 
     def groups(self) -> dict[tuple[str, ...], list[str]]:
@@ -95,6 +98,33 @@ class Plan(Grid):
         """Whether a quantity is evaluated once for the whole sweep, with NumPy."""
         return self.size(name) <= self.most_table and name not in self.moving
 
+    def table(self, case: Case, name: str) -> Array:
+        first = name in case.formulas and not self._tables
+        if first and self.structure.nbytes <= MOST_REUSED:
+            self._reuse()
+        return super().table(case, name)
+
+    def _reuse(self) -> None:
+        """Take over the tables of the last plan like this one that no other number reaches."""
+        numbers = self._numbers()
+        if (latest := _latest.get(self.structure)) is not None:
+            before, tables, points = latest
+            changed = frozenset(name for name, _ in numbers ^ before)
+            reached = _reached(self.structure, changed)
+            self._tables |= {k: v for k, v in tables.copy().items() if k[0] not in reached}
+            for key, values in points.copy().items():
+                self._points[key] = {n: v for n, v in values.items() if n not in reached}
+        _latest.keep(self.structure, (numbers, self._tables, self._points))
+
+    def _numbers(self) -> frozenset[tuple[str, Any]]:
+        """The bits of all numbers of the problem, by name."""
+        single = single_values(self.problem, self._free)
+        rows = [item for axis in self.problem.axes for item in axis.numbers.items()]
+        rows += [(name, array) for name, (_, array) in self.problem.tables.items()]
+        bits = np.array([*single.values()], np.float64).view(np.int64).tolist()
+        given = [(name, row.tobytes()) for name, row in rows]
+        return frozenset([*zip(single, bits, strict=True), *given])
+
 
 @dataclass(frozen=True, eq=False)
 class Structure:
@@ -116,6 +146,11 @@ class Structure:
     notes: dict[Any, Any] = field(default_factory=dict)
 
     @functools.cached_property
+    def nbytes(self) -> int:
+        """Memory of all quantities."""
+        return 8 * sum(self.points)
+
+    @functools.cached_property
     def used(self) -> frozenset[str]:
         """Inputs and quantities that formulas read or are selected by, and the outputs."""
         return frozenset(self.outputs).union(*{id(read): read for read in self.read}.values())
@@ -133,6 +168,14 @@ class Structure:
 
 
 _known: Memo[Structure] = Memo(128)  # about 0.1 MB each
+# By structure, the numbers, tables and points of the plan that was evaluated last
+_latest: Memo[tuple[frozenset[tuple[str, Any]], dict[Any, Array], dict[int, Any]]] = Memo(16)
+
+
+@functools.lru_cache(256)
+def _reached(structure: Structure, changed: frozenset[str]) -> frozenset[str]:
+    """Names that depend on some numbers, and these."""
+    return depending(structure.formulas, on=changed)
 
 
 def _structure(

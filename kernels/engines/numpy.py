@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from types import FunctionType
+from types import FunctionType, MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from ..graph.formulas import Function, parameters
 from . import cache_tiles
 from .job import Array, Job, pool, store
 
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 COPIED = 1 << 18  # points up to which a copy ends before another thread has woken up
 
 
@@ -45,12 +46,15 @@ class Point:
         read = {name for _, _, names in self._steps for name in names}
         self.operands = tuple(sorted(read - formulas.keys()))
 
-    def __call__(self, operands: Iterable[np.float64]) -> dict[str, np.float64]:
-        """All values by name; `operands` in the order of those names."""
-        values: dict[str, Any] = dict(zip(self.operands, operands, strict=True))
+    def __call__(
+        self, operands: Iterable[np.float64], known: Mapping[str, Any] = _NOTHING
+    ) -> dict[str, Any]:
+        """All values by name; `operands` in the order of those names. Those `known` stay."""
+        values: dict[str, Any] = {**known, **dict(zip(self.operands, operands, strict=True))}
         with np.errstate(all="ignore"):
             for name, formula, names in self._steps:
-                values[name] = np.float64(formula(*[values[n] for n in names]))
+                if name not in known:
+                    values[name] = np.float64(formula(*[values[n] for n in names]))
         return values
 
 
