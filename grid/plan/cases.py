@@ -115,7 +115,7 @@ def _in_phases(problem: Problem, free: Sequence[str]) -> dict[str, float]:
 
 def runs_of(axis: Axis) -> list[slice]:
     """Stretches of an axis with constant formulas and given inputs."""
-    unset = [np.isnan(row) for row in axis.numbers.values() if np.isnan(row).any()]
+    unset = axis.unset.values()
     if not axis.options and not unset:
         return [slice(0, axis.size)]
     keys = [
@@ -211,7 +211,7 @@ def _rows(axis: Axis, run: slice, free: Sequence[str]) -> dict[str, tuple[str, A
     return {
         name: (axis.name, row[run])
         for name, row in axis.numbers.items()
-        if name not in free and not np.isnan(row[run]).any()
+        if name not in free and not (name in axis.unset and axis.unset[name][run].any())
     }
 
 

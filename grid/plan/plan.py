@@ -9,7 +9,7 @@ import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -106,24 +106,22 @@ class Plan(Grid):
 
     def _reuse(self) -> None:
         """Take over the tables of the last plan like this one that no other number reaches."""
-        numbers = self._numbers()
-        if (latest := _latest.get(self.structure)) is not None:
-            before, tables, points = latest
-            changed = frozenset(name for name, _ in numbers ^ before)
-            reached = _reached(self.structure, changed)
-            self._tables |= {k: v for k, v in tables.copy().items() if k[0] not in reached}
-            for key, values in points.copy().items():
-                self._points[key] = {n: v for n, v in values.items() if n not in reached}
-        _latest.keep(self.structure, (numbers, self._tables, self._points))
-
-    def _numbers(self) -> frozenset[tuple[str, Any]]:
-        """The bits of all numbers of the problem, by name."""
         single = single_values(self.problem, self._free)
-        rows = [item for axis in self.problem.axes for item in axis.numbers.items()]
-        rows += [(name, array) for name, (_, array) in self.problem.tables.items()]
-        bits = np.array([*single.values()], np.float64).view(np.int64).tolist()
-        given = [(name, row.tobytes()) for name, row in rows]
-        return frozenset([*zip(single, bits, strict=True), *given])
+        bits = np.array([*single.values()], np.float64).view(np.int64)
+        arrays = [item for axis in self.problem.axes for item in axis.numbers.items()]
+        arrays += [(name, array) for name, (_, array) in self.problem.tables.items()]
+        rows = [(name, array.tobytes()) for name, array in arrays]
+        latest = _latest.get(self.structure)
+        if latest is not None and latest.names == [*single]:
+            changed = {latest.names[k] for k in np.flatnonzero(bits != latest.bits)}
+            changed |= {new[0] for new, old in zip(rows, latest.rows, strict=True) if new != old}
+            reached = _reached(self.structure, frozenset(changed))
+            tables = latest.tables.copy().items()
+            self._tables |= {key: table for key, table in tables if key[0] not in reached}
+            for key, values in latest.points.copy().items():
+                self._points[key] = {n: v for n, v in values.items() if n not in reached}
+        last = _Evaluated([*single], bits, rows, self._tables, self._points)
+        _latest.keep(self.structure, last)
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,8 +166,19 @@ class Structure:
 
 
 _known: Memo[Structure] = Memo(128)  # about 0.1 MB each
-# By structure, the numbers, tables and points of the plan that was evaluated last
-_latest: Memo[tuple[frozenset[tuple[str, Any]], dict[Any, Array], dict[int, Any]]] = Memo(16)
+
+
+class _Evaluated(NamedTuple):
+    """The numbers of a plan, to the bit, and what was computed of them."""
+
+    names: list[str]  # with a single value
+    bits: Array
+    rows: list[tuple[str, bytes]]
+    tables: dict[Any, Array]
+    points: dict[int, dict[str, Any]]
+
+
+_latest: Memo[_Evaluated] = Memo(16)  # by structure, of the plan that was evaluated last
 
 
 @functools.lru_cache(256)
@@ -193,7 +202,8 @@ def _structure(
         (
             axis.name,
             axis.size,
-            tuple((name, bool(np.isnan(row).any())) for name, row in axis.numbers.items()),
+            tuple(axis.numbers),
+            tuple(axis.unset),
             tuple(axis.options),
         )
         for axis in problem.axes

@@ -360,8 +360,7 @@ def _implying(graph: Graph) -> frozenset[str]:
 
 def _defaulted(graph: Graph, axis: Axis) -> Axis:
     numbers = dict(axis.numbers)
-    missing = {name: np.isnan(row) for name, row in axis.numbers.items() if np.isnan(row).any()}
-    for name, points in missing.items():
+    for name, points in axis.unset.items():
         default = graph.inputs[name].default if name in graph.inputs else None
         if default is not None and name not in _implying(graph):
             numbers[name] = np.where(points, default, numbers[name])
@@ -369,7 +368,7 @@ def _defaulted(graph: Graph, axis: Axis) -> Axis:
         name: np.array([choice is None for choice in row])
         for name, row in phases.implied_rows(axis).items()
     }
-    return replace(axis, numbers=numbers, defaults=missing | implied)
+    return replace(axis, numbers=numbers, defaults=axis.unset | implied)
 
 
 def _implied(

@@ -119,8 +119,7 @@ def _short_intervals(plan: Plan) -> Iterator[str]:
     """Where checkpoints follow within a time that their interval should exceed, a line each."""
     for (interval, time), line in EXCEEDED.items():
         least = math.inf
-        for name in (each for each in plan.dims if without_phase(each) == interval):
-            other = time + name.removeprefix(interval)  # of the same phase
+        for name, other in _in_same_phase(plan.structure, interval, time):
             for case in (c for c in plan.cases if {name, other} <= c.formulas.keys() | c.leaves):
                 if plan.is_table(name) and plan.is_table(other):
                     with np.errstate(all="ignore"):  # both may be infinite
@@ -128,6 +127,13 @@ def _short_intervals(plan: Plan) -> Iterator[str]:
                     least = float(np.fmin.reduce(share, axis=None, initial=least))
         if least <= 1:
             yield f"{interval} {line.format(least)}"
+
+
+@functools.lru_cache(256)
+def _in_same_phase(structure: Structure, one: str, other: str) -> list[tuple[str, str]]:
+    """The names of two quantities, in each phase that has the first."""
+    names = [name for name in structure.dims if without_phase(name) == one]
+    return [(name, other + name.removeprefix(one)) for name in names]
 
 
 def defaults(plan: Plan, varied: Collection[str]) -> tuple[dict[str, Any], list[str]]:
@@ -138,17 +144,19 @@ def defaults(plan: Plan, varied: Collection[str]) -> tuple[dict[str, Any], list[
     decided: dict[str, Any] = {}
     partly = []
     for name, beside in DECIDED.items():
-        if name in varied or (name in numbers and name not in open_):
+        stated = name in numbers and name not in open_
+        if stated or name in varied or name not in plan.structure.used:
             continue
-        axis, row = open_.get(name, ("", np.array([True])))
+        axis, array = open_.get(name, ("", np.array([True])))
+        row = array.tolist()
         points = [
             row[case.runs.get(axis, slice(None))] if name in read else row[:0]
             for case, read in zip(plan.cases, plan.structure.read, strict=True)
         ]
-        if any(map(np.any, points)) and (not beside or beside in numbers | plan.moving):
+        if any(map(any, points)) and (not beside or beside in numbers | plan.moving):
             declared = plan.graph.inputs.get(name)
             decided[name] = declared.default if declared else _same(plan, name, varied)
-            partly += [] if all(part.size and part.all() for part in points) else [name]
+            partly += [] if all(part and all(part) for part in points) else [name]
     return decided, partly
 
 
