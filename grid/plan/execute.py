@@ -2,6 +2,7 @@
 
 import functools
 import math
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -50,15 +51,16 @@ def evaluate_block(
     of `free`, the plan's free inputs, have the region's shape. Values depend only on the plan and
     these, not on the region, the threads, or previous evaluations.
     """
+    kept: dict[Any, Array] = {}
     for case in plan.cases_of(dims):
         runs = {dim: case.runs.get(dim, slice(0, plan.sizes[dim])) for dim in dims}
         shared = common(runs, region)
         if shared is not None:
             cut = inside(region, shared, dims)
             views = {name: out[cut] for name, out in outs.items()}
-            piece = Piece(plan, case, threads)
+            piece = Piece(plan, case, threads, kept)
             for name, array in (free or {}).items():
-                piece.kept[name] = np.ascontiguousarray(array[cut])
+                piece.kept[piece.key(name)] = np.ascontiguousarray(array[cut])
             piece.fill(dims, seen_from(runs, shared), views)
     if plan.mask:
         _mask(plan, dims, region, outs, threads, free)
@@ -198,9 +200,10 @@ def _steps(
 ) -> Iterator[tuple[Any, FusedStep]]:
     """The last step of each case, and the part of the outputs that it fills."""
     small = math.prod(plan.shape(dims)) * REUSE <= plan.full
+    kept: dict[Any, Array] = {}
     for case in plan.cases_of(dims):
         runs = {dim: case.runs.get(dim, slice(0, plan.sizes[dim])) for dim in dims}
-        step = Piece(plan, case, threads).last(dims, seen_from(runs, runs), names)
+        step = Piece(plan, case, threads, kept).last(dims, seen_from(runs, runs), names)
         if keep and small and step.formulas:
             arrays = {name: np.empty(extent(runs, dims, dims)) for name in names}
             step.run(arrays, threads)
@@ -213,9 +216,16 @@ def _steps(
 class Piece:
     """The share of one case in a block: cached results, and how to evaluate more."""
 
-    def __init__(self, plan: Grid, case: Case, threads: int) -> None:
+    def __init__(
+        self, plan: Grid, case: Case, threads: int, shared: dict[Any, Array] | None = None
+    ) -> None:
         self.plan, self.case, self.threads = plan, case, threads
-        self.kept: dict[str, Array] = {}
+        self.kept: ChainMap[Any, Array] = ChainMap({}, {} if shared is None else shared)
+
+    def key(self, name: str) -> tuple[Any, ...]:
+        """By what cases share a result: those that do not differ along its dimensions."""
+        dims = self.plan.dims[name]
+        return (name, *(run.start for dim, run in self.case.runs.items() if dim in dims))
 
     def fill(self, dims: tuple[str, ...], region: Region, outs: Mapping[str, Array]) -> None:
         """Evaluate quantities over a region of some dimensions into arrays."""
@@ -274,16 +284,18 @@ class Piece:
 
     def _keep(self, dims: tuple[str, ...], region: Region, names: Sequence[str]) -> None:
         """Evaluate and cache quantities of fewer dimensions over the region's projection."""
-        missing = [name for name in names if name not in self.kept]
+        missing = [name for name in names if self.key(name) not in self.kept]
         for own, group in by_dims(missing, self.plan.dims).items():
             shadow = {dim: region[dim] for dim in own}
             arrays = {name: np.empty(extent(region, own, own)) for name in group}
             self.fill(own, shadow, arrays)
-            self.kept.update(arrays)
+            alone, shared = self.kept.maps
+            held = alone if self.case.runs.keys() <= {*own} else shared
+            held.update({self.key(name): array for name, array in arrays.items()})
 
     def _operand(self, name: str, dims: tuple[str, ...], region: Region) -> Array:
-        if name in self.kept:
-            return self.kept[name].reshape(extent(region, self.plan.dims[name], dims))
+        if (kept := self.kept.get(self.key(name))) is not None:
+            return kept.reshape(extent(region, self.plan.dims[name], dims))
         table = self.plan.table(self.case, name)
         index = tuple(
             (region[axis.name] if size > 1 else slice(None)) if axis.name in dims else 0

@@ -5,6 +5,7 @@ a function of the previous results: `cases` (formulas), `dims`, `order` (of memo
 `engine` (and tables).
 """
 
+import copy
 import functools
 import math
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,7 @@ from ...kernels.engines.numpy import Point
 from ...kernels.graph.formulas import Graph, parameters
 from ...kernels.graph.roles import REASON
 from ..errors import InputError, nearest
-from ..spec.axis import Array
+from ..spec.axis import Array, phase_keys
 from ..spec.memo import Memo
 from ..spec.problem import Problem
 from .cases import Choice, Formulas, choices, formulas_of, leaves, single_values
@@ -48,17 +49,16 @@ class Plan(Grid):
         check_outputs(outputs, problem)
         check_engine(engine)
         self.problem, self.graph, self.mask = problem, problem.graph, mask
-        chosen = choices(problem, free)
-        made = _structure(problem, chosen, tuple(outputs), mask, tuple(free))
+        made = _structure(problem, tuple(outputs), mask, tuple(free))
         self.structure, self.outputs = made, list(made.outputs)
         by_name = {axis.name: axis for axis in problem.axes}
         self.axes = tuple(by_name[name] for name in made.axes)
         self.layout_dependent = made.layout_dependent
-        given = leaves(problem, chosen, self.axes, free)
+        given = leaves(problem, made.choices, self.axes, free)
         self.cases = [
             Case(choice.runs, row, values, fixed, choice.options)
             for choice, row, values, fixed in zip(
-                chosen, made.formulas, given, made.fixed, strict=True
+                made.choices, made.formulas, given, made.fixed, strict=True
             )
         ]
         self.sizes = {axis.name: axis.size for axis in self.axes}
@@ -68,6 +68,13 @@ class Plan(Grid):
         self.moving = made.moving
         self._free = tuple(free)
         self.notes: dict[Any, Any] = {}
+
+    def with_engine(self, engine: str) -> "Plan":
+        """The same for another engine, with tables that both share."""
+        made = copy.copy(self)
+        made.engine, made.notes = engine, {}
+        made.most_table = largest_table(engine, self.structure.formulas, self.full)
+        return made
 
     def groups(self) -> dict[tuple[str, ...], list[str]]:
         """Outputs by their dimensions, in memory order."""
@@ -131,6 +138,7 @@ class Structure:
     """
 
     outputs: tuple[str, ...]
+    choices: Sequence[Choice]
     formulas: Sequence[Formulas]  # by case
     fixed: Sequence[Point]  # by case, those without dimensions
     axes: tuple[str, ...]  # in memory order
@@ -188,40 +196,26 @@ def _reached(structure: Structure, changed: frozenset[str]) -> frozenset[str]:
 
 
 def _structure(
-    problem: Problem,
-    chosen: Sequence[Choice],
-    outputs: tuple[str, ...],
-    mask: bool,
-    free: tuple[str, ...],
+    problem: Problem, outputs: tuple[str, ...], mask: bool, free: tuple[str, ...]
 ) -> Structure:
     """The structure of a plan, cached from an earlier plan like it."""
-
-    if len(chosen) > MOST_KNOWN:
-        return _made(problem, chosen, outputs, mask, free)
+    phases = problem.phases
     axes = tuple(
         (
-            axis.name,
-            axis.size,
-            tuple(axis.numbers),
-            tuple(axis.unset),
-            tuple(axis.options),
+            *(axis.name, axis.size, tuple(axis.numbers), tuple(axis.options.items())),
+            tuple((name, points.tobytes()) for name, points in axis.unset.items()),
         )
-        for axis in problem.axes
+        for axis in (*problem.axes, *([phases] if phases else []))
     )
-    cases = tuple(
-        (
-            tuple((name, run.start, run.stop) for name, run in choice.runs.items()),
-            tuple(choice.options.items()),
-            choice.given,
-            choice.phases,
-        )
-        for choice in chosen
-    )
+    given = tuple(problem.constants), tuple(phase_keys(phases)), problem.phased
     tables = tuple((name, names) for name, (names, _) in problem.tables.items())
-    key = (outputs, mask, free, axes, cases, tables, problem.graph)
+    options = tuple(problem.options.items())
+    key = (outputs, mask, free, axes, given, options, tables, problem.graph)
     if (made := _known.get(key)) is None:
+        chosen = choices(problem, free)
         made = _made(problem, chosen, outputs, mask, free)
-        _known.keep(key, made)
+        if len(chosen) <= MOST_KNOWN:
+            _known.keep(key, made)
     return made
 
 
@@ -259,6 +253,7 @@ def _made(
     }
     return Structure(
         outputs,
+        chosen,
         formulas,
         [fixed[id(row)] for row in formulas],
         tuple(sizes),

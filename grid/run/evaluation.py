@@ -213,7 +213,7 @@ class Evaluation:
             return plan  # compiled already, or a copy of tables
         key = ("compiling", plan.mask)
         if key not in self._plans:
-            compiling = Plan(self._problem, self._outputs, "numba", plan.mask)
+            compiling = plan.with_engine("numba")
             compiling.compiles_in_background = True
             self._plans[key] = compiling
         return self._plans[key]

@@ -81,9 +81,9 @@ def _choose(condition: Any, if_true: Any, if_false: Any) -> Any:
 
 def run(job: Job, threads: int) -> None:
     """Fill the job's outputs, tile by tile."""
-    if not job.formulas and math.prod(job.shape) <= COPIED:
-        for name, out in job.outs.items():
-            store(out, job.operands[name])
+    size = math.prod(job.shape)
+    if size <= (cache_tiles.NUMPY_TILE if job.formulas else COPIED):
+        _fill(job.formulas, job.operands, job.outs)
         return
     grid_tiles = cache_tiles.tiles(job.shape, cache_tiles.NUMPY_TILE)
     pool(threads).each(lambda tile: _run_tile(job, tile), grid_tiles)
@@ -91,9 +91,15 @@ def run(job: Job, threads: int) -> None:
 
 def _run_tile(job: Job, tile: tuple[slice, ...]) -> None:
     operands = {name: part(array, tile) for name, array in job.operands.items()}
-    values = {**operands, **evaluate(job.formulas, operands)}
-    for name, out in job.outs.items():
-        store(out[tile], values[name])
+    _fill(job.formulas, operands, {name: out[tile] for name, out in job.outs.items()})
+
+
+def _fill(
+    formulas: Mapping[str, Function], operands: Mapping[str, Array], outs: Mapping[str, Array]
+) -> None:
+    values = {**operands, **evaluate(formulas, operands)} if formulas else operands
+    for name, out in outs.items():
+        store(out, values[name])
 
 
 def part(array: Array, tile: tuple[slice, ...]) -> Array:
