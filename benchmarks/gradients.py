@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from fleetcube.analysis.gradient import continuous, derivative_of
-from fleetcube.analysis.runs import read_target
 from fleetcube.analysis.solve.solve import Solver, solve_spec
+from fleetcube.analysis.targets import read_target
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.spec.axes import coupled_axis
 from fleetcube.kernels.physics.graph import PHYSICS

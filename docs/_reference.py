@@ -22,7 +22,7 @@ from docs import checks
 from docs._formulas import symbol, typeset
 from docs.symbols import elsewhere, symbols
 from fleetcube import laws
-from fleetcube.analysis.played import Pass
+from fleetcube.analysis.simulated_step import Pass
 from fleetcube.catalog import KINDS, kind
 from fleetcube.catalog.units import spelling
 from fleetcube.cli import cli
@@ -539,7 +539,7 @@ RETURNED = (
     (
         "What simulate_schedule returns",
         "A ``PlayedSchedule`` of passes.",
-        ("fleetcube.schedules.schedule.PlayedSchedule", "fleetcube.analysis.played.Pass"),
+        ("fleetcube.schedules.schedule.PlayedSchedule", "fleetcube.analysis.simulated_step.Pass"),
     ),
     (
         "cube.fleetcube",

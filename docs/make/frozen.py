@@ -18,7 +18,7 @@ from typing import Any
 import fleetcube
 from fleetcube import Settings
 from fleetcube.calibration import measured_rows
-from fleetcube.calibration.cells import checked
+from fleetcube.calibration.csv_columns import checked
 from fleetcube.catalog import AUTO, pooled
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.run.evaluation import Evaluation

@@ -28,7 +28,7 @@ from fleetcube.calibration.steps import (
 from fleetcube.catalog import NONE
 from fleetcube.catalog import pooled as posteriors
 from fleetcube.kernels.physics.inputs import INPUTS
-from fleetcube.scenario.auto import cell_of
+from fleetcube.scenario.auto import posterior_cell
 
 from . import all_reduces
 from .labels import STACK_BY_GROUP, calibration_for
@@ -135,7 +135,7 @@ class Set:
         """Upper bounds of coefficients: the link's data sheet, the rate of kernels alone."""
         kernel = self.start["attention_kernel"]
         inputs = {**self.rows[0].inputs, "attention_kernel": kernel}
-        cell = replace(cell_of(inputs), software=self.stack)
+        cell = replace(posterior_cell(inputs), software=self.stack)
         shares = posteriors.posterior().ceilings(cell)
         return {
             "gemm_efficiency": shares["gemm"],

@@ -1,6 +1,5 @@
-"""Memory for results: how much is free, and fresh arrays whose pages are mapped."""
+"""Memory for results: how much is free, and arrays whose pages are mapped."""
 
-import ctypes
 import functools
 import math
 import os
@@ -12,12 +11,12 @@ from ...kernels.engines import cgroup
 from ...kernels.engines.job import pool
 from ..errors import InputError
 from ..spec.axis import Array
+from .freed import PAGE, POPULATE_WRITE, FreedMemory, madvise
 
-LINE = 64  # bytes of a cache line
-PAGE = 4096
+REUSED = "FLEETCUBE_REUSED_BYTES"  # environment: most bytes of freed results kept, 0 for none
 WORTH = 1 << 24  # bytes from which pages are mapped before writing
 SMALL = 1 << 23  # bytes of a result up to which free memory is not queried
-_POPULATE_WRITE = 23  # MADV_POPULATE_WRITE, Linux 5.14
+LEAST_KEPT = 1 << 28  # bytes of freed results kept by default, where the system cannot take them
 
 
 def available() -> float:
@@ -40,6 +39,8 @@ def _of_machine() -> float:
 
 def check(size: float, advice: str = "reduce over more axes or shorten one") -> None:
     """Raise InputError for a result that does not fit into free memory."""
+    if size > 0.9 * available():
+        freed_memory().clear()
     free = available()
     if size > 0.9 * free:
         raise InputError(
@@ -61,29 +62,28 @@ def allocate(shape: tuple[int, ...], dtype: Any, threads: int) -> Array:
     mapped one by one under a kernel's output streams cost more than in bulk: measured 10.2 against
     8.9 GB/s into fresh float64 arrays on two cores."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
-    raw = np.empty(size + LINE, np.uint8)
-    skip = -raw.ctypes.data % LINE
-    if size >= WORTH and (populate := _populate()):
+    raw = freed_memory().array(size)
+    if size >= WORTH and (advise := madvise()):
         # one large piece per thread: with smaller ones they wait for each other (decision 2)
-        cuts = [size * k // threads for k in range(threads + 1)]
-        base = raw.ctypes.data
-        pool(threads).each(lambda k: populate(base + cuts[k], base + cuts[k + 1]), range(threads))
-    array: Array = raw[skip : skip + size].view(dtype).reshape(shape)
+        start = raw.ctypes.data
+        cuts = [(start + size * k // threads) // PAGE * PAGE for k in range(threads + 1)]
+        cuts[0] = -(-start // PAGE) * PAGE
+        pool(threads).each(lambda k: advise(cuts[k], cuts[k + 1], POPULATE_WRITE), range(threads))
+    array: Array = raw.view(dtype).reshape(shape)
     return array
 
 
 @functools.cache
-def _populate() -> Any:
-    """A function that maps the pages between two addresses; None if the system has none."""
+def freed_memory() -> FreedMemory:
+    """Memory of freed results: by default a quarter of what is free, where the system may take it
+    back. Raises InputError for a setting that is no number of bytes."""
+    text = os.environ.get(REUSED)
+    if text is None:
+        return FreedMemory(max(LEAST_KEPT, available() / 4) if madvise() else LEAST_KEPT)
     try:
-        madvise = ctypes.CDLL(None, use_errno=True).madvise
-    except (OSError, AttributeError, TypeError):  # TypeError: Windows
-        return None
-    madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-
-    def populate(start: int, stop: int) -> None:
-        start, stop = -(-start // PAGE) * PAGE, stop // PAGE * PAGE
-        if stop > start:
-            madvise(start, stop - start, _POPULATE_WRITE)  # best effort: a write also maps them
-
-    return populate if os.uname().sysname == "Linux" else None
+        most = float(text)
+    except ValueError:
+        most = math.nan
+    if not most >= 0:
+        raise InputError(f"{REUSED} = {text!r} is no number of bytes; give 0 to keep none")
+    return FreedMemory(most)

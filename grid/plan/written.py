@@ -87,10 +87,10 @@ def _digest(row: Any) -> str:
     return hashlib.sha256(json.dumps(row.tolist()).encode()).hexdigest()
 
 
-def as_it_was(spec: Mapping[str, Any]) -> dict[str, Any]:
+def result_scenario(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The scenario of a result's spec, stating what it meant when it was written."""
     module = application(graph_of(spec["scenario"]))
-    made: dict[str, Any] = module.as_it_was(spec) if module else dict(spec["scenario"])
+    made: dict[str, Any] = module.result_scenario(spec) if module else dict(spec["scenario"])
     return made
 
 

@@ -70,7 +70,7 @@ class Evaluation:
         if isinstance(axes, dict):
             axes = {name: plain(graph, name, entry) for name, entry in axes.items()}
             if module := application(graph):
-                scenario, axes = module.with_catalog(scenario, axes)
+                scenario, axes = module.add_user_records(scenario, axes)
         self._spec = {"outputs": outputs, "scenario": scenario, "axes": axes}
         self._problem = resolve(scenario, axes)
         self._outputs = outputs

@@ -9,7 +9,6 @@ import numpy as np
 
 from ...kernels.engines.job import threads_for
 from ...kernels.graph.roles import REASON
-from ..errors import InputError
 from ..plan import memory
 from ..plan.engine import JAX
 from ..plan.execute import Piece
@@ -161,9 +160,6 @@ def _evaluate(plan: Plan, case: Case, places: Places, outs: Outs, engine: str) -
 
 def _room(dtypes: Mapping[str, Any], shape: tuple[int, ...]) -> dict[str, Array]:
     size = sum(math.prod(shape) * dtype.itemsize for dtype in dtypes.values())
-    if size > 1 << 26 and size > 0.9 * memory.available():
-        raise InputError(
-            f"the slice takes {memory.human(size)} and {memory.human(memory.available())} of "
-            "memory are free; take a smaller one, or reduce blocks (Sweep.reduce, Sweep.lazy)"
-        )
+    if size > memory.SMALL:
+        memory.check(size, "take a smaller slice, or reduce blocks (Sweep.reduce, Sweep.lazy)")
     return {name: np.empty(shape, dtype) for name, dtype in dtypes.items()}

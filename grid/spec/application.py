@@ -1,8 +1,8 @@
 """What the engine asks the module that knows the labels, texts and results of a graph.
 
     resolve(graph, scenario, axes, free)  the `Problem` of a scenario
-    with_catalog(scenario, axes)          both, with what files that they name hold
-    as_it_was(spec)                       the scenario of a result, stating what it meant then
+    add_user_records(scenario, axes)      both, with the records of the files that they name
+    result_scenario(spec)                 the scenario of a result, with the defaults of its time
     choice(name, value)                   a choice of an option as its table spells it
     read_spec(path, inputs)               the tables of a file that a sweep is read from
     record_names(kind, labels)            the full names of labels' records

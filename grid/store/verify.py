@@ -12,7 +12,7 @@ from ..errors import InputError
 from ..plan.execute import evaluate_block
 from ..plan.fingerprint import asked, difference
 from ..plan.plan import Plan
-from ..plan.written import as_it_was, restored
+from ..plan.written import restored, result_scenario
 from ..progress import expected
 from ..run.evaluation import Evaluation
 from .cube import as_sealed, damage, opened, reading, spec_of
@@ -120,7 +120,7 @@ def _planned_again(
             report.problems.append(str(error))
             return None
         try:
-            sweep = Evaluation(as_it_was({**spec, "axes": axes}), axes, spec["outputs"])
+            sweep = Evaluation(result_scenario({**spec, "axes": axes}), axes, spec["outputs"])
             writer = Writer(sweep._plan(engine, mask), {**spec, "axes": axes}, dtype, {}, chunks)
         except InputError as error:
             report.notes.append(f"no samples: the cube's spec is now refused ({error})")

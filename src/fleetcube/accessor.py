@@ -19,13 +19,13 @@ _Cube = TypeVar("_Cube", xarray.Dataset, xarray.DataArray)
 _VALUES = "values of the array"  # name in a Dataset: the array may have none, or that of its axis
 
 
-def _taken(given: Any, found: Mapping[Any, Any], **how: Any) -> Any:
+def _selected(given: Any, places: Mapping[Any, Any], **how: Any) -> Any:
     from fleetcube.grid.errors import InputError, shown  # lazily: registering imports nothing
 
     try:
-        return given.sel(found, **how)
+        return given.sel(places, **how)
     except KeyError:
-        asked = ", ".join(f"{name} = {shown(value)}" for name, value in found.items())
+        asked = ", ".join(f"{name} = {shown(value)}" for name, value in places.items())
         raise InputError(
             f"{asked} is not on its axis; give one of its labels, or for numbers "
             'method="nearest" and a wider tolerance'
@@ -66,9 +66,9 @@ class Accessor(Generic[_Cube]):
 
     def reasons(self) -> dict[str, int]:
         """Count the feasible points, and the infeasible ones by reason."""
-        from fleetcube.tables.arrays import counted
+        from fleetcube.tables.arrays import count_reasons
 
-        return counted(self._cube)
+        return count_reasons(self._cube)
 
     def sel(
         self,
@@ -87,16 +87,16 @@ class Accessor(Generic[_Cube]):
         from fleetcube.tables.arrays import distance, located, missing
 
         asked = {**(indexers or {}), **axes}
-        found = {name: located(self._cube, name, value) for name, value in asked.items()}
+        places = {name: located(self._cube, name, value) for name, value in asked.items()}
         if method is None:
-            missing(self._cube, asked, found)
-        within = distance(self._cube, found, tolerance)
+            missing(self._cube, asked, places)
+        within = distance(self._cube, places, tolerance)
         given: Any = self._given  # mypy cannot type either kind
         if method is not None:  # names have no nearest neighbour
-            named = {axis: v for axis, v in found.items() if self._cube[axis].dtype.kind in "OUT"}
-            given = _taken(given, named, drop=drop)
-            found = {axis: value for axis, value in found.items() if axis not in named}
-        part: _Cube = _taken(given, found, method=method, tolerance=within, drop=drop)
+            named = {axis: v for axis, v in places.items() if self._cube[axis].dtype.kind in "OUT"}
+            given = _selected(given, named, drop=drop)
+            places = {axis: value for axis, value in places.items() if axis not in named}
+        part: _Cube = _selected(given, places, method=method, tolerance=within, drop=drop)
         return part
 
     def to_timedelta(self, names: str | Sequence[str] | None = None) -> _Cube:
@@ -182,8 +182,8 @@ class DataArrayAccessor(Accessor[xarray.DataArray]):
         """Names as they are in the Dataset; an axis as an array is also its own coordinate."""
         given = self._given
         keys = [self._key if name == given.name else name for name in names]
-        own = given.name in given.coords and given.identical(given.coords[given.name])
-        return [*keys, str(given.name)] if own and self._key in keys else keys
+        is_coordinate = given.name in given.coords and given.identical(given.coords[given.name])
+        return [*keys, str(given.name)] if is_coordinate and self._key in keys else keys
 
     def explain(self, name: str | None = None) -> "Explanation":
         """Explain a name, by default the array's, as `fleetcube.explain` does.
@@ -210,8 +210,8 @@ class DataArrayAccessor(Accessor[xarray.DataArray]):
 
         Rounded to a nanosecond; NaT if infinite, NaN or over 292 years, which an axis may not have.
         """
-        own: Any = self._given.name
-        return super().to_timedelta([own] if names is None else names)
+        array_name: Any = self._given.name
+        return super().to_timedelta([array_name] if names is None else names)
 
     @property
     def plot(self) -> "Pictures":
@@ -229,7 +229,7 @@ def _explained(name: Any, cube: xarray.Dataset) -> "Explanation":
     if name not in cube.variables or name in known_names(graph) or is_quantity(graph, name):
         return explain(name, graph=graph)
     about = cube.variables[name].attrs
-    meaning = about.get("long_name", "It states no meaning.")
+    meaning = about.get("long_name", "Its attributes give no meaning.")
     return Explanation(f"{name} [{about.get('units', '1')}]\n\n{meaning}")
 
 
@@ -249,8 +249,8 @@ class Pictures:
     out.
     """
 
-    def __init__(self, cube: xarray.Dataset, own: str | None) -> None:
-        self._cube, self._own = cube, own
+    def __init__(self, cube: xarray.Dataset, default_variable: str | None) -> None:
+        self._cube, self._default_variable = cube, default_variable
 
     def __call__(
         self,
@@ -296,7 +296,7 @@ class Pictures:
         """The variable and the axes to draw, with defaults filled in."""
         from fleetcube.grid.errors import InputError
 
-        name = of or self._own
+        name = of or self._default_variable
         if name is None and len(self._cube.data_vars) == 1:
             (name,) = map(str, self._cube.data_vars)
         if name is None:

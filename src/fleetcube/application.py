@@ -1,6 +1,6 @@
-"""What the engine asks of training jobs; the physics' graph names this module.
+"""Functions that the engine calls for training jobs; the physics' graph names this module.
 
-`grid/spec/application.py` says what each is.
+`grid/spec/application.py` documents each.
 """
 
 from collections.abc import Mapping
@@ -11,11 +11,11 @@ from fleetcube.kernels.physics.roles import WHOLES
 from fleetcube.scenario import auto
 from fleetcube.scenario.auto import FACTOR as INTERVAL
 from fleetcube.scenario.auto import check_inferred, inferring_columns
-from fleetcube.scenario.own_records import NAME, label_of, record_names, with_catalog
 from fleetcube.scenario.patterns import NAME as PATTERN
 from fleetcube.scenario.patterns import choice, spelled_axis, spelled_rows
-from fleetcube.scenario.reading import as_it_was, resolve
+from fleetcube.scenario.reading import resolve, result_scenario
 from fleetcube.scenario.remarks import defaults, remarks, unstated
+from fleetcube.scenario.user_records import NAME, add_user_records, label_of, record_names
 
 __all__ = [
     "AFFECTING",
@@ -23,7 +23,7 @@ __all__ = [
     "INTERVAL",
     "TEXT_AXES",
     "TEXT_LISTS",
-    "as_it_was",
+    "add_user_records",
     "check_inferred",
     "choice",
     "defaults",
@@ -33,19 +33,19 @@ __all__ = [
     "record_names",
     "remarks",
     "resolve",
+    "result_scenario",
     "spelled_axis",
     "spelled_rows",
     "unstated",
-    "with_catalog",
 ]
 
 TEXT_AXES = (PATTERN,)
 TEXT_LISTS = (NAME,)
 # They void totals, or imply no calibration
-AFFECTING = auto.OWN.union(*WHOLES.values())
+AFFECTING = auto.COMPUTE.union(*WHOLES.values())
 _ROLES = ("failures", "learning", "model", "run")
 _SCENARIO = (
-    *("auto", "framework", "hardware", "own_records", "patterns", "phases", "precedence"),
+    *("auto", "framework", "hardware", "user_records", "patterns", "phases", "precedence"),
     *("reading", "remarks"),
 )
 CODE = (

@@ -244,7 +244,7 @@ def _evaluated(
 ) -> None:
     """Print a sweep's values as a table if small, else as CSV, or write them to a file."""
     from fleetcube.analysis.interval import is_predicted
-    from fleetcube.analysis.runs import also_judged
+    from fleetcube.analysis.targets import other_reasons
     from fleetcube.grid.run.stream import user_sizes
     from fleetcube.tables.tables import check_rows, check_sheet, table, wrong_points
 
@@ -256,7 +256,7 @@ def _evaluated(
         check_sheet(Path(output), user_sizes(plan, dims))
     if interval is None:  # CSV columns stay fixed, because programs read them
         interval = bool(relative_to) or (output is None and is_predicted(plan))
-    also = also_judged(sweep._problem, plan) if settings.infeasible != "include" else []
+    also = other_reasons(sweep._problem, plan) if settings.infeasible != "include" else []
     sweep = sweep.with_outputs(list(dict.fromkeys([*sweep._outputs, *also]))) if also else sweep
     compute = sweep.prediction_interval if interval else sweep.evaluate
     values = compute(settings=settings, **({"relative_to": relative_to} if interval else {}))

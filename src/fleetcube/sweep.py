@@ -1,7 +1,7 @@
 """A sweep: a scenario, its axes and the requested outputs, with every query it supports.
 
 Its values in memory are `Evaluation`'s. Every other method is a few lines that hand the sweep to
-the room that knows how. The room is imported only then: a script loads what it uses.
+its module, which is imported only then: a script loads the modules it uses.
 """
 
 import functools
@@ -43,7 +43,7 @@ class Sweep(Evaluation):
         settings: engine, threads, Dask cluster and the like, for all methods; each takes others
             for one call.
         graph: modules of formulas, or their names, to use in place of the physics (a module with
-            INPUTS) or beside it; they are imported.
+            INPUTS) or in addition to it; they are imported.
 
     Raises InputError (a ValueError) with a one-line message for unusable arguments.
 
@@ -90,7 +90,7 @@ class Sweep(Evaluation):
 
         Args:
             path: a folder, or a URL such as "s3://bucket/cubes/a.zarr". The cube appears there only
-                when it is complete; until then it is built beside it in `path` + ".partial", on an
+                when it is complete; until then it is built next to it in `path` + ".partial", on an
                 object store in its place, where every finished block survives a failure or a kill.
             overwrite: replace a cube that is there, once the new one is complete.
             resume: complete an unfinished cube to the same bytes, check a complete one and write
@@ -231,7 +231,7 @@ class Sweep(Evaluation):
 
         Returns a Dataset. Memory: a few blocks; for bounded searches, tables of 16 million points.
         """
-        from fleetcube.analysis.runs import judged, narrowed
+        from fleetcube.analysis.targets import judged, narrowed
         from fleetcube.grid.reduce.fold import reduce
 
         with self._asked(settings) as asked:
@@ -259,7 +259,7 @@ class Sweep(Evaluation):
         also: str | Sequence[str] | None = None,
         settings: Settings | None = None,
     ) -> "xarray.Dataset":
-        """The best of what can run: of the points of axes, of layouts, or of values in ranges.
+        """Find the best feasible points of axes, layouts, or values in ranges.
 
         Args:
             of: an output; of layouts and ranges job_time by default. Two or three outputs ask for
@@ -275,7 +275,7 @@ class Sweep(Evaluation):
                 ["layout", "precision"]: those. Ranges, {"n_gpus": [64, 16384]}: the values between,
                 whatever the sweep states of these inputs; counts come out whole.
             where: conditions on outputs, such as "job_time <= 60 d".
-            also: further outputs to give, beside one output; a front has `of` alone.
+            also: further outputs to return with one output; a front has `of` alone.
             settings: instead of the sweep's.
 
         Returns a Dataset over the axes that stay: `of` and the outputs of `where` and `also`, and
@@ -338,8 +338,8 @@ class Sweep(Evaluation):
         the range: `nearest_...` are then the value scanned, and the output there, that come
         nearest. Where the output jumps over the target, the value after the jump.
         """
-        from fleetcube.analysis.runs import read_target
         from fleetcube.analysis.solve.solve import solve_spec
+        from fleetcube.analysis.targets import read_target
 
         aim = read_target(self.graph, target)
         with self._asked(settings) as asked:
@@ -496,7 +496,7 @@ class Sweep(Evaluation):
         seed: int = 0,
         settings: Settings | None = None,
     ) -> "xarray.Dataset":
-        """What distributions in the scenario, and the error of a prediction, make of outputs.
+        """Propagate distributions in the scenario, and the error of a prediction, to outputs.
 
         Args:
             of: outputs; by default all that are numbers.
@@ -548,5 +548,5 @@ class Sweep(Evaluation):
         sweep = self._of(of)
         base = base_of(sweep, relative_to)
         with self._asked(settings) as asked:
-            found = interval(sweep, of, asked)
-            return found.assign(relative(sweep, of, found, base)) if base else found
+            intervals = interval(sweep, of, asked)
+            return intervals.assign(relative(sweep, of, intervals, base)) if base else intervals

@@ -230,7 +230,7 @@ def test_a_log_of_failures_becomes_a_record(folder: Path) -> None:
     told = json.loads(fleetcube(*asked, "--json", folder=folder).stdout)
     assert told["gpu_mttf"]["events"] == 40
     for words, arguments in (
-        ("does not say how many GPUs", asked[:2]),
+        ("has no number of GPUs", asked[:2]),
         ("go together", asked[:4]),
         ('--hours = "5"', [*asked[:5], "5"]),
         ("write RECORD=N", [*asked, "--prior", "rsc-1"]),

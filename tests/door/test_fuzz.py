@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import fleetcube
 from fleetcube import InputError, Settings, Sweep
-from fleetcube.analysis.runs import read_target
+from fleetcube.analysis.targets import read_target
 from fleetcube.calibration.measurements import read_records
 from fleetcube.calibration.nccl import parse_log
 from fleetcube.calibration.steps import parse_table

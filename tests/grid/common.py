@@ -51,7 +51,7 @@ def ratios(a: dict[str, Any], b: dict[str, Any], names: list[str]) -> dict[str, 
 
 def steps_file(path: Path, fit: Update) -> Path:
     """The calibration file of a user's steps, as `calibrate` writes it."""
-    about = calibration_file.own_words(fit, "steps.csv", "Training steps")
+    about = calibration_file.about_file(fit, "steps.csv", "Training steps")
     values, jobs = calibration_file.step_values(fit), calibration_file.jobs_of(fit)
     quality = calibration_file.about_fit(fit)
     content = calibration_file.text(about, values, fit.standard_errors, quality, jobs=jobs)

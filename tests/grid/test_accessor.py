@@ -448,13 +448,13 @@ def test_what_cannot_be_used_is_refused_in_one_line(call: Any, rule: str) -> Non
 
 
 def test_cubes_without_units_or_reasons_and_units_from_files_are_refused() -> None:
-    with pytest.raises(InputError, match="states no unit; set its attribute units"):
+    with pytest.raises(InputError, match="has no unit; set its attribute units"):
         PLAIN["job_time"].drop_attrs().fleetcube.to_units("h")
     with pytest.raises(InputError, match="there is no infeasible_reason; add it"):
         PLAIN.drop_vars("infeasible_reason").fleetcube.feasible()
     silent = PLAIN.copy()
     silent["infeasible_reason"].attrs = {}
-    refused("does not say what its codes mean", silent.fleetcube.reasons)
+    refused("has no meanings of its codes", silent.fleetcube.reasons)
     hostile = PLAIN.copy()
     hostile["gpu_mttf"].attrs["units"] = "9**9**9**9"
     refused("no known unit", hostile.fleetcube.sel, gpu_mttf="5 h")

@@ -22,7 +22,7 @@ from fleetcube.analysis.optimize import Range, Search
 from fleetcube.calibration.predict import evaluate
 from fleetcube.catalog import CatalogError, kind, pooled
 from fleetcube.cli import cli
-from fleetcube.grid.plan.written import as_it_was
+from fleetcube.grid.plan.written import result_scenario
 from fleetcube.grid.spec.problem import resolve
 from fleetcube.grid.store.verify import verify
 from fleetcube.kernels.physics.roles import MEMORY
@@ -341,7 +341,7 @@ def test_auto_is_the_default_where_a_shape_is_known(changed: dict[str, Any], sam
     spec = json.loads(cube.attrs["fleetcube_spec"])
     assert spec["scenario"].get("calibration", "none") == same_as
     assert ("fleetcube_remarks" in cube.attrs) == (same_as == "auto")
-    again = Sweep(as_it_was(spec), spec["axes"], TIMES).evaluate(settings=Settings("numpy"))
+    again = Sweep(result_scenario(spec), spec["axes"], TIMES).evaluate(settings=Settings("numpy"))
     assert again.step_time_high == cube.step_time_high
 
 

@@ -250,7 +250,7 @@ def test_a_ratio_is_known_better_than_either_side() -> None:
     random = np.random.default_rng(12)
     posterior = pooled.posterior()
     other = {**PLANNED, "pipeline_parallel": 8, "micro_batch_size": 2}
-    cell = auto.cell_of(stated_inputs(PLANNED))
+    cell = auto.posterior_cell(stated_inputs(PLANNED))
     means, root = posterior.at(cell)
     draws = 400
     x = means[:, None] + root @ random.standard_normal((root.shape[1], draws))

@@ -91,7 +91,7 @@ def test_causes_are_ranked_by_the_deviations_that_they_need() -> None:
     rank = [cause.deviations for cause in found.causes]
     assert rank == sorted(rank)
     (gemm,) = (cause for cause in found.causes if cause.name == "gemm_efficiency")
-    posterior, cell = pooled.posterior(), auto.cell_of(stated_inputs(job))
+    posterior, cell = pooled.posterior(), auto.posterior_cell(stated_inputs(job))
     ceiling = posterior.ceilings(cell)["gemm"]
     root = posterior.at(cell)[1][list(posterior.coefficients).index("gemm_efficiency")]
     odds = [share / (ceiling - share) for share in (gemm.now, gemm.needed)]

@@ -177,7 +177,7 @@ def test_a_record_counts_as_some_events_more() -> None:
     (whole,) = of("time,node\n", prior="mlsysim-reference=2").rates
     # 8 GPUs and 8 cards of a node, whose supplies do not stop it
     assert whole.seconds == pytest.approx(HOUR * (16_000 + 2 / (1 / 50_000 + 1 / 150_000)))
-    refused("states no MTTF", of, TABLE, prior="rsc-1-empirical=1")
+    refused("has no MTTF", of, TABLE, prior="rsc-1-empirical=1")
 
 
 def test_the_mean_time_is_of_the_inverse_gamma_distribution() -> None:

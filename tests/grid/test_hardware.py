@@ -71,7 +71,7 @@ def test_slices_of_many_chips_are_found_among_the_published_ones(
     for chip in ("tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e", "tpu-7x"):
         sheet = catalog.record("gpu", chip).values
         kind = sheet["slice_shapes"], sheet["largest_slice"]
-        sizes = {n for n in range(1, int(kind[1]) + 1) if hardware._of(kind[0], n)}
+        sizes = {n for n in range(1, int(kind[1]) + 1) if hardware._published_shapes(kind[0], n)}
         for chips in draw.integers(1, 40 * kind[1], 50).tolist():
             chips = chips // 64 * 64 or chips
             fewest = -(-chips // int(kind[1]))

@@ -18,7 +18,7 @@ from fleetcube.analysis.gradient import uncounted
 from fleetcube.grid.plan.labels import remarks
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.roles import FIRST, LARGEST, LEAST, MEANS, OF_WHOLES, SUMS
-from fleetcube.scenario.phases import one
+from fleetcube.scenario.phases import single_phase
 
 from .common import on_h100, refused
 
@@ -259,7 +259,7 @@ ONE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({}, {"n_gpus": [8192, 16384]}, "as n_gpus__ramp"),
     ({}, {"pipeline_schedule__main": ["1f1b", "zb_h1"]}, "takes one name"),
     ({}, {"phase": ["ramp", "long"], "n_gpus__long": [8192]}, "of a phase of a whole job"),
-    ({"training_tokens": 15.57e12}, {"training_tokens__main": [1e12]}, "leave that out"),
+    ({"training_tokens": 15.57e12}, {"training_tokens__main": [1e12]}, "leave it out"),
 ]
 
 
@@ -285,10 +285,10 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
     ([TOKENS, TOKENS], {"training_tokens": "3T"}, "add up to 2e+12"),
     ([TOKENS, TOKENS], {"job_duration": "3 d"}, "job_duration adds up over phases"),
     ([TOKENS, {**TOKENS, "reliability": "llama-3-405b-run"}], {}, "names no reliability"),
-    ([{**TOKENS, "name": "all"}], {}, "phase = all tells all phases apart"),
+    ([{**TOKENS, "name": "all"}], {}, "phase = all selects every phase"),
     ([{**TOKENS, "name": "to 8K"}, {**TOKENS, "name": "to-8K"}], {}, "both 'to_8K'"),
     ([{**TOKENS, "name": "a"}], {"n_gpus__b": 8}, "n_gpus__b is of no phase"),
-    ([{**TOKENS, "earlier_tokens": 1e9}], {}, "say those before the first in [scenario]"),
+    ([{**TOKENS, "earlier_tokens": 1e9}], {}, "give those before the first in [scenario]"),
     ([{**TOKENS, "recompute": None}], {"recompute": "full"}, "None is no value; leave it out; off"),
     ([{**TOKENS, "gpu_mttf": None}], {}, "gpu_mttf = None is no value; leave it out"),
     ([TOKENS] * 65, {}, "65 phases are more than 64"),
@@ -344,7 +344,7 @@ def test_laws_of_the_batch_see_the_tokens_of_phases_before(law: str) -> None:
         settings=Settings("numpy")
     )
     assert each["trained_tokens"].values.tolist() == [17e12, 3e12]
-    own = Sweep(one({**earlier, "phase": parts}, "c"), {}, outputs).evaluate(
+    own = Sweep(single_phase({**earlier, "phase": parts}, "c"), {}, outputs).evaluate(
         settings=Settings("numpy")
     )
     for name in outputs:

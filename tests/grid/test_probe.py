@@ -157,7 +157,7 @@ def test_a_share_ends_at_one_and_steps_are_fitted_there() -> None:
 
 def test_kernels_as_published_change_nothing() -> None:
     """A GPU whose kernels reach the published shares has auto's coefficients."""
-    posterior, cell = pooled.posterior(), auto.cell_of(stated_inputs(JOB))
+    posterior, cell = pooled.posterior(), auto.posterior_cell(stated_inputs(JOB))
     ceilings = posterior.ceilings(cell)
     large = {"m": 8192, "n": 8192, "k": 8192, "count": 1, "precision": "bf16"}
     attention = {"heads": 8, "length": 16384, "width": 128, "kernel": "cudnn"}

@@ -162,7 +162,7 @@ def test_an_axis_of_the_interval_alone_is_told_and_one_without_labels_is_refused
     axes = {"error_factor": [1.1, 2.0], "n_gpus": [1024, 2048]}
     one = fleetcube.Sweep({**job, "error_factor": 1.1}, {"n_gpus": [1024, 2048]}, ["job_time"])
     cube = one.evaluate()
-    with pytest.raises(InputError, match="does not tell its points of 'n_gpus'"):
+    with pytest.raises(InputError, match="has no labels of 'n_gpus'"):
         cube.isel(n_gpus=[1, 0]).drop_vars("n_gpus").fleetcube.prediction_interval()
     rest = {k: v for k, v in job.items() if k != "n_gpus"}
     both = fleetcube.Sweep(rest, axes, ["job_time"]).evaluate()

@@ -28,7 +28,7 @@ def scenario_at(sweep: Sweep, place: dict[str, int]) -> dict[str, Any]:
     axes = make_axes(sweep.graph, sweep.spec["axes"])
     said = dict(sweep.spec["scenario"])
     for name, k in place.items():
-        said |= auto.at(axes[name], k)
+        said |= auto.values_at(axes[name], k)
     return said
 
 
@@ -113,7 +113,7 @@ def test_points_are_as_likely_better_as_in_draws_of_all_at_once() -> None:
     """Coefficients drawn once for all points, noise at each; the job's factor is common to all."""
     random = np.random.default_rng(7)
     posterior = pooled.posterior()
-    cell = auto.cell_of(stated_inputs(JOB))
+    cell = auto.posterior_cell(stated_inputs(JOB))
     means, root = posterior.at(cell)
     draws = 400
     x = means[:, None] + root @ random.standard_normal((root.shape[1], draws))

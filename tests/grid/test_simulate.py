@@ -20,7 +20,7 @@ from fleetcube.analysis.simulate import VARIABLES
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan import memory
 from fleetcube.kernels import monte_carlo
-from fleetcube.scenario.phases import one
+from fleetcube.scenario.phases import single_phase
 
 from ..laws.failures.reliability import elastic_progress
 from .common import Patch, cases, refused
@@ -343,7 +343,7 @@ def test_phases_of_a_job_add_up() -> None:
     assert whole.goodput.dims == ("gpu_mttf",)
     each = []
     for own in phases:
-        alone = one({**shared, "phase": phases}, own["name"])
+        alone = single_phase({**shared, "phase": phases}, own["name"])
         steps = fleetcube.evaluate(["training_steps", "step_time"], **alone)
         useful = float(steps.training_steps * steps.step_time)
         each.append(fleetcube.simulate(trials=50, **alone, job_duration=useful))

@@ -9,8 +9,8 @@ import scipy.optimize
 
 import fleetcube
 from fleetcube import Settings
-from fleetcube.analysis.runs import read_target
 from fleetcube.analysis.solve.solve import SLACK, Solver
+from fleetcube.analysis.targets import read_target
 from fleetcube.kernels.physics.graph import PHYSICS
 
 from ..draws import generator, scaled

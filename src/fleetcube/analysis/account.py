@@ -1,4 +1,4 @@
-"""The memory of a GPU as an account, component by component and tensor by tensor."""
+"""Split the memory of a GPU into components and tensors."""
 
 import json
 from collections.abc import Mapping
@@ -24,44 +24,44 @@ Row = tuple[str, float, str]
 
 
 def rows(point: Any) -> list[Row]:
-    """Lines of the account at one point with NEEDED: name, bytes and what makes it smaller, the
+    """Lines of the account at one point with NEEDED: name, bytes and inputs that reduce it,
     largest first. They add up to `memory_per_gpu`."""
     if several := [str(dim) for dim in point[WHOLE].dims]:
         raise InputError(f"an account is of one point; cut the axes: {', '.join(several)}=value")
-    found = {name: float(point[name]) for name in NEEDED if name in point}
-    kept = found[ACTIVATIONS] - found[LOGITS]
-    lines = [(what, found[name], how) for name, (what, how) in PARTS.items()]
-    beside = found[WHOLE] - kept - sum(size for _, size, _ in lines)
-    lines.append((RESERVED[0], beside, RESERVED[1]))
-    layers = kept / found[STAYS] if found[STAYS] > 0 else 0.0  # times micro-batches in flight
-    tokens, plain = layers * found[TOKENS], {} if found[LATENTS] else WITHOUT_LATENTS
+    values = {name: float(point[name]) for name in NEEDED if name in point}
+    stored = values[ACTIVATIONS] - values[LOGITS]
+    lines = [(part, values[name], how) for name, (part, how) in PARTS.items()]
+    reserved = values[WHOLE] - stored - sum(size for _, size, _ in lines)
+    lines.append((RESERVED[0], reserved, RESERVED[1]))
+    layers = stored / values[STAYS] if values[STAYS] > 0 else 0.0  # times micro-batches in flight
+    tokens, plain = layers * values[TOKENS], {} if values[LATENTS] else WITHOUT_LATENTS
     tensors = [
-        (what, tokens * found[name], plain.get(name, how)) for name, (what, how) in TENSORS.items()
+        (part, tokens * values[name], plain.get(name, how)) for name, (part, how) in TENSORS.items()
     ]
-    moved = layers * found[MOVED]
-    rest = kept + moved - sum(size for _, size, _ in tensors)
+    moved = layers * values[MOVED]
+    rest = stored + moved - sum(size for _, size, _ in tensors)
     lines += tensors
     lines.append(("computed again" if rest < 0 else "states of linear attention", rest, ""))
     lines.append(("on the host", -moved, ""))
-    some = [line for line in lines if abs(line[1]) > 1e-9 * found[WHOLE]]
+    some = [line for line in lines if abs(line[1]) > 1e-9 * values[WHOLE]]
     return sorted(some, key=lambda line: -line[1])
 
 
 def _had(how: str, attrs: Mapping[Any, Any]) -> str:
-    """Of what makes a line smaller, what the software of a point has."""
+    """The inputs that reduce a line and that the software of a point supports."""
     entries = json.loads(attrs.get("fleetcube_catalog", "[]"))
     rows = [entry["values"].get("has", {}) for entry in entries if entry["kind"] == framework.KIND]
-    kept = []
+    parts = []
     for part in how.split(", "):
         name, _, choice = part.partition(" = ")
         words = [{*map(label, row[name])} for row in rows if name in row]
-        if not choice or all(own & {choice, "modules"} for own in words):
-            kept.append(part)
-    return ", ".join(kept)
+        if not choice or all(choices & {choice, "modules"} for choices in words):
+            parts.append(part)
+    return ", ".join(parts)
 
 
 def table(point: Any) -> tuple[list[str], list[list[str]]]:
     """The account as text: headings, and a row for each line and for their sum."""
-    told = [[what, f"{size / 1e9:.2f}", _had(how, point.attrs)] for what, size, how in rows(point)]
+    lines = [[part, f"{size / 1e9:.2f}", _had(how, point.attrs)] for part, size, how in rows(point)]
     whole = ["all", f"{float(point[WHOLE]) / 1e9:.2f}", ""]
-    return ["memory of a GPU", "GB", "made smaller by"], [*told, whole]
+    return ["memory of a GPU", "GB", "made smaller by"], [*lines, whole]

@@ -1,4 +1,4 @@
-"""What decides an answer and is not stated: of a model's record, by default, of software's own."""
+"""Unstated inputs that decide an answer: from a model's record, defaults, or software."""
 
 from collections.abc import Collection
 
@@ -15,29 +15,29 @@ from fleetcube.tables.tables import label, numbers, scale
 ASSUMED = "fleetcube_assumed"  # the attribute that holds the line
 
 
-def assumed(sweep: Evaluation, of: str, layout: Collection[str]) -> str:
+def assumed(sweep: Evaluation, output: str, layout: Collection[str]) -> str:
     """Inputs that an output reads and a spec leaves open, with values and sources, in one line;
     without those of the layout. Empty if there are none."""
-    plan = sweep.with_outputs([of])._plan("numpy")
+    plan = sweep.with_outputs([output])._plan("numpy")
     axes = make_axes(plan.graph, sweep.spec["axes"]).values()
     stated = {*layout, *sweep.spec["scenario"], *(name for axis in axes for name in axis.inputs)}
     read = frozenset[str]().union(*plan.structure.read)
     parts: dict[str, list[str]] = {}
     for name in (name for name in DECIDING if name in read and name not in stated):
-        known = {float(v) for case in plan.cases for v in np.ravel(case.leaves.get(name, []))}
+        used = {float(v) for case in plan.cases for v in np.ravel(case.leaves.get(name, []))}
         by = [record for record in plan.problem.records if name in record.values]
-        if not known or any(record.kind != "model" for record in by):
+        if not used or any(record.kind != "model" for record in by):
             continue  # storage is named for its bandwidth
-        value = _shown(name, known.pop()) if len(known) == 1 else "of each"
+        value = _shown(name, used.pop()) if len(used) == 1 else "of each"
         parts.setdefault("models" if len(by) > 1 else by[0].label if by else "default", []).append(
             f"{name} {value}"
         )
     for record in (each for each in plan.problem.records if each.kind == framework.KIND):
-        for name, own in record.values.get("own", {}).items():
+        for name, choice in record.values.get("own", {}).items():
             if name not in stated:
-                parts.setdefault(record.label, []).append(f"{name} {label(own)}")
-    said = "; ".join(f"{', '.join(row)} ({source})" for source, row in parts.items())
-    return f"assumed: {said}" if said else ""
+                parts.setdefault(record.label, []).append(f"{name} {label(choice)}")
+    text = "; ".join(f"{', '.join(row)} ({source})" for source, row in parts.items())
+    return f"assumed: {text}" if text else ""
 
 
 def _shown(name: str, value: float) -> str:

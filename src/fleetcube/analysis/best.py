@@ -1,4 +1,4 @@
-"""The best points of a grid, the best layouts, the best values in ranges: one question."""
+"""Find the best points of a grid, the best layouts, or the best values in ranges."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from fleetcube.scenario import phases
 from .layouts import ALWAYS, best_layouts, by_phase, point
 from .nearest import NEAREST, nearest, nearest_of_grid, nearest_of_ranges
 from .optimize import NONE_RUNS, optimize
-from .runs import Kind, Names, judged, narrowed, with_headroom
+from .targets import Kind, Names, judged, narrowed, with_headroom
 
 if TYPE_CHECKING:
     import xarray
@@ -30,7 +30,7 @@ Search = Names | Mapping[str, Sequence[Any]]
 
 def best(
     sweep: Kind,
-    of: str | Sequence[str] | None,
+    outputs: str | Sequence[str] | None,
     k: int | None,
     sense: str | Sequence[str],
     over: Names | None,
@@ -39,58 +39,58 @@ def best(
     also: Names | None,
     settings: Settings,
 ) -> "xarray.Dataset":
-    """The best there is; see `Sweep.best`."""
+    """See `Sweep.best`."""
     k = None if k is None else check_count("k", k)
     over = None if over is None else [*dict.fromkeys(check_texts("over", over))]
     where, also = check_texts("where", where), check_texts("also", also)
     if search is None:
-        found = _of_grid(sweep, of, k, sense, over, where, also, settings)
-        first, way = (row if isinstance(row, str) else row[0] for row in (of or "", sense))
-        if settings._answers_run and not found[first].notnull().any():
-            found.attrs[NEAREST] = nearest_of_grid(sweep, first, way, bool(where))
-        return found
+        answer = _best_on_grid(sweep, outputs, k, sense, over, where, also, settings)
+        first, way = (row if isinstance(row, str) else row[0] for row in (outputs or "", sense))
+        if settings._answers_run and not answer[first].notnull().any():
+            answer.attrs[NEAREST] = nearest_of_grid(sweep, first, way, bool(where))
+        return answer
     if not isinstance(search, Mapping):
         search = check_texts("search", search)
     if not search:
         raise InputError("search is empty; name inputs, or {input: [first, last]}")
-    of = ALWAYS[0] if of is None else of
+    outputs = ALWAYS[0] if outputs is None else outputs
     if not settings._answers_run and not isinstance(search, Mapping):
         raise InputError("a layout that cannot run is never the best; leave infeasible out")
-    if not isinstance(of, str) or not isinstance(sense, str):
+    if not isinstance(outputs, str) or not isinstance(sense, str):
         raise InputError("a front is searched over axes alone; leave search out, or name one of")
     if isinstance(search, Mapping):
         if k is not None:
             raise InputError(f"k = {k}: a search of ranges has one answer; leave k out")
         sure = with_headroom(sweep, search) if settings._answers_run else sweep
-        spec = sure._spec_of([of])
-        found = optimize(spec, of, sense, search, where, also, over or (), settings)
-        if settings._answers_run and (found["optimum_status"] == NONE_RUNS).all():
-            found.attrs[NEAREST] = nearest_of_ranges(sure, of, search)
-        return found
+        spec = sure._spec_of([outputs])
+        answer = optimize(spec, outputs, sense, search, where, also, over or (), settings)
+        if settings._answers_run and (answer["optimum_status"] == NONE_RUNS).all():
+            answer.attrs[NEAREST] = nearest_of_ranges(sure, outputs, search)
+        return answer
     if over:
         raise InputError("over is for axes; layouts are searched at each point: leave it out")
     if not phases.names(sweep.spec["scenario"]):
-        found = best_layouts(sweep, of, sense, search, where, also, k or 1, settings)
-        if found[REASON].all():
-            found.attrs[NEAREST] = nearest(point(sweep), of, search)
-        return found if k is not None else found.isel({RANK: 0}).drop_vars(RANK)
+        answer = best_layouts(sweep, outputs, sense, search, where, also, k or 1, settings)
+        if answer[REASON].all():
+            answer.attrs[NEAREST] = nearest(point(sweep), outputs, search)
+        return answer if k is not None else answer.isel({RANK: 0}).drop_vars(RANK)
     if k is not None or where or also:
         raise InputError("each phase has one best layout; leave out k, where and also")
-    return _of_phases(by_phase(sweep, of, sense, search)[0])
+    return _phase_layouts(by_phase(sweep, outputs, sense, search)[0])
 
 
-def _of_phases(found: "Mapping[str, xarray.Dataset | None]") -> "xarray.Dataset":
-    """The layouts of phases along `phase`; those that leave nothing open have none."""
+def _phase_layouts(layouts: "Mapping[str, xarray.Dataset | None]") -> "xarray.Dataset":
+    """The layouts of phases along `phase`; phases that leave nothing open have none."""
     import xarray
 
-    some = {n: own.isel({RANK: 0}).drop_vars(RANK) for n, own in found.items() if own is not None}
+    some = {n: one.isel({RANK: 0}).drop_vars(RANK) for n, one in layouts.items() if one is not None}
     together = xarray.concat([*some.values()], "phase", combine_attrs="drop_conflicts")
     return together.assign_coords(phase=[*some])
 
 
-def _of_grid(
+def _best_on_grid(
     sweep: Evaluation,
-    of: str | Sequence[str] | None,
+    outputs: str | Sequence[str] | None,
     k: int | None,
     sense: str | Sequence[str],
     over: Sequence[str] | None,
@@ -99,9 +99,9 @@ def _of_grid(
     settings: Settings,
 ) -> "xarray.Dataset":
     """The best points, or the fronts, over axes."""
-    if of is None:
+    if outputs is None:
         raise InputError("of is missing; name an output, or search='layout'")
-    names = check_texts("of", of)
+    names = check_texts("of", outputs)
     spec: Any = sweep.spec
     if settings.infeasible is None and is_known(spec["scenario"], spec["axes"], [REASON]):
         settings = replace(settings, infeasible="exclude")
@@ -110,10 +110,10 @@ def _of_grid(
         sweep = with_headroom(sweep, searched)
     asked = [*names, *also]
     moved, conditions = judged(sweep, asked, where, settings, settings._answers_run)
-    # none depends on the layout, so that what cannot run is left out by its reason
+    # no name depends on the layout, so that infeasible points are left out by their reason
     apart = settings._mask and not {*names} & {*moved._plan(settings.engine, True).layout_dependent}
     some = narrowed(moved, over) if settings._mask else moved
-    if not isinstance(of, str):
+    if not isinstance(outputs, str):
         if also:
             raise InputError(
                 f"also = {shown(also)} is for one output; add it to of, or leave it out"
@@ -134,32 +134,32 @@ def _of_grid(
     if k is None and not conditions and not apart and some is moved:
         near = moved._with_memory_margin
         with stream.mapping(near, settings) as (plan, map_):
-            found = _winner(near, plan, of, str(sense), over, map_, settings)
-        if not (sign * found[of] == math.inf).any():  # no cell has only the worst there is
-            return found
+            winner = _winner(near, plan, outputs, str(sense), over, map_, settings)
+        if not (sign * winner[outputs] == math.inf).any():  # no cell has only the worst there is
+            return winner
     with stream.mapping(some, settings) as (plan, map_):
         cores = settings._cores
-        ranked = top(plan, moved.spec, of, k or 1, str(sense), over, conditions, map_, cores)
+        ranked = top(plan, moved.spec, outputs, k or 1, str(sense), over, conditions, map_, cores)
     return ranked if k is not None else ranked.isel({RANK: 0}).drop_vars(RANK)
 
 
 def _winner(
     sweep: Evaluation,
     plan: Any,
-    of: str,
+    output: str,
     sense: str,
     over: Sequence[str] | None,
     map_: stream.Map,
     settings: Settings,
 ) -> "xarray.Dataset":
-    """The best point of each cell of the axes that stay, searched where bounds allow."""
+    """The best point of each cell of the remaining axes, searched if bounds allow."""
     import xarray
 
     axes = stream.check_over(plan, over)
-    name = stream.check_output(plan, of)
+    name = stream.check_output(plan, output)
     variables, labels = winners(plan, sense, name, axes, map_, settings._cores)
     remaining = {dim for dims, *_ in [*variables.values(), *labels.values()] for dim in dims}
-    said = f"{sense} {of} over {', '.join(axes)}"
-    attrs = {**root_attributes(plan, sweep.spec), "fleetcube_reduction": said}
-    found = xarray.Dataset(variables, coordinates(plan, remaining) | labels, attrs)
-    return found.set_coords(NEAR) if NEAR in found else found
+    reduction = f"{sense} {output} over {', '.join(axes)}"
+    attrs = {**root_attributes(plan, sweep.spec), "fleetcube_reduction": reduction}
+    cube = xarray.Dataset(variables, coordinates(plan, remaining) | labels, attrs)
+    return cube.set_coords(NEAR) if NEAR in cube else cube

@@ -37,24 +37,24 @@ class Candidate:
 def calibrations(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> list[Candidate]:
     """Calibrations of the catalog for a job, auto first, then by similarity of their steps. The
     scenario's own calibration is ignored; axes are cut in the middle. Raises InputError."""
-    said = {name: value for name, value in scenario.items() if name != _KIND}
+    stated = {name: value for name, value in scenario.items() if name != _KIND}
     for axis in make_axes(
         PHYSICS, {name: row for name, row in axes.items() if name != _KIND}
     ).values():
-        said |= auto.at(axis, axis.size // 2)
-    said.pop(_KIND, None)
-    own = auto.cell_of(stated_inputs(said))
+        stated |= auto.values_at(axis, axis.size // 2)
+    stated.pop(_KIND, None)
+    job = auto.posterior_cell(stated_inputs(stated))
     fitted = {label: cell for label in kind(_KIND) if (cell := auto.fitted_to(label))}
-    cube = Evaluation(said, {_KIND: [AUTO, *fitted]}, _TIMES).evaluate(settings=Settings("numpy"))
-    remarks = resolve({**said, _KIND: AUTO}, {}).remarks
-    found = []
+    cube = Evaluation(stated, {_KIND: [AUTO, *fitted]}, _TIMES).evaluate(settings=Settings("numpy"))
+    remarks = resolve({**stated, _KIND: AUTO}, {}).remarks
+    candidates = []
     for k, label in enumerate([AUTO, *fitted]):
         middle, low, high = (float(cube[name].values[k]) for name in _TIMES)
-        near = auto.differences(fitted[label], own) if label in fitted else auto.nearest(own)
+        near = auto.differences(fitted[label], job) if label in fitted else auto.nearest(job)
         differs = tuple(near)
         why = "; ".join(text.removeprefix("calibration auto: ") for text in remarks)
         if label in fitted:
             title = kind(_KIND)[label].title
             why = f"{title}; other {', '.join(differs)}" if differs else title
-        found.append(Candidate(label, middle, low, high, differs, why))
-    return sorted(found, key=lambda each: (each.label != AUTO, each.distance))
+        candidates.append(Candidate(label, middle, low, high, differs, why))
+    return sorted(candidates, key=lambda each: (each.label != AUTO, each.distance))

@@ -1,4 +1,4 @@
-"""Compare two scenarios: what changes, by how much, and because of which term."""
+"""Compare two scenarios: outputs that change, by how much, and because of which term."""
 
 import functools
 import math
@@ -21,7 +21,7 @@ from fleetcube.grid.spec.axis import Axis
 from fleetcube.grid.spec.content import content_of
 from fleetcube.kernels.graph.formulas import Graph
 from fleetcube.kernels.graph.roles import REASON
-from fleetcube.scenario import dates, hardware, own_records, patterns, phases
+from fleetcube.scenario import dates, hardware, patterns, phases, user_records
 from fleetcube.tables.tables import meanings
 
 from .extrapolation import with_remarks
@@ -62,7 +62,7 @@ class Comparison:
     `values` has each output over `scenario` (a, b) and the axes, and, for each decomposed quantity,
     `<name>_terms` over `<name>_term` as well. `changes` are the effects on `of` of the entries that
     differ; `inputs` are the numbers behind labels and defaults that differ: name, value in A, value
-    in B. `layouts` are those that were searched, where a side states none. `ratios` are intervals
+    in B. `layouts` are those that were searched if a side has none. `ratios` are intervals
     of B / A at a point, where known. `attributes` are those of each side's evaluation.
     """
 
@@ -91,25 +91,25 @@ def compare(
     both. `at` gives values of inputs, and of axes that only one has; other axes are cut in the
     middle, except those of `over`, which both have with the same points. The terms of step_time
     (s), job_time (s) and job_cost (USD) add up to the whole, as do their differences. At a point,
-    a side that states no degree of parallelism gets its fastest layout, which is then compared.
+    a side without a degree of parallelism gets its fastest layout, which is then compared.
     """
     _check_axes(a, b, at or {}, over)
     cuts = []
-    for sweep in (a, b):  # at what each has of `at`
+    for sweep in (a, b):  # at those entries of `at` that it has
         inputs = {*sweep._sizes, *values.known_names(sweep.graph)}
         place = {name: value for name, value in (at or {}).items() if name in inputs}
         cuts.append(cut(sweep, place, over))
     axes = {name: _axis(a, name) for name in over}
-    sides = [_planned(_flat(sweep, over), over) for sweep, _ in cuts]
+    sides = [_with_layout(_flat(sweep, over), over) for sweep, _ in cuts]
     flat, layouts = (sides[0][0], sides[1][0]), (sides[0][1], sides[1][1])
     outputs = a.spec["outputs"], b.spec["outputs"]
     pair = tuple(Evaluation(flat[k], axes, outputs[k]) for k in range(2))
     names = _outputs(pair)
-    of = _attributed(of, names, pair)
+    of = _choose_quantity(of, names, pair)
     names = list(dict.fromkeys([*names, of]))
     both, reasons, (on_a, on_b) = _values(pair, names)
     entries = dict.fromkeys([*flat[0], *flat[1]])
-    differing = [n for n in entries if _meant(flat[0].get(n)) != _meant(flat[1].get(n))]
+    differing = [n for n in entries if _comparable(flat[0].get(n)) != _comparable(flat[1].get(n))]
     remarks = _shared(pair[0], flat, differing, names)
     changes = _changes(flat, differing, axes, of, both[of].notnull().all("scenario"))
     moved = _inputs(pair, names, differing)
@@ -123,26 +123,28 @@ def compare(
 def _shared(
     a: Evaluation, flat: Sequence[Mapping[str, Any]], differing: Sequence[str], names: Sequence[str]
 ) -> list[str]:
-    """Remarks on what outputs read, and both state alike for different GPUs or nodes."""
-    kinds = [(kind, own[kind]) for own in flat for kind in differing if kind in {*KINDS} & {*own}]
+    """Remarks on inputs in use that both state alike for different GPUs or nodes."""
+    kinds = [(kind, row[kind]) for row in flat for kind in differing if kind in {*KINDS} & {*row}]
     notes = hardware.shared(kinds, {*flat[0]} & {*flat[1]} - {*differing})
     read = a.with_outputs(names)._plan("numpy").structure.used
     return [line for name, line in notes.items() if name in read]
 
 
-def _check_axes(a: Evaluation, b: Evaluation, at: Mapping[str, Any], over: Sequence[str]) -> None:
-    known = [*a._sizes, *b._sizes, *values.known_names(a.graph)]
-    for name in at:
-        if name not in known:
-            raise InputError(f"{name!r} is not an input or an axis; {nearest(name, known)}")
+def _check_axes(
+    a: Evaluation, b: Evaluation, place: Mapping[str, Any], over: Sequence[str]
+) -> None:
+    choices = [*a._sizes, *b._sizes, *values.known_names(a.graph)]
+    for name in place:
+        if name not in choices:
+            raise InputError(f"{name!r} is not an input or an axis; {nearest(name, choices)}")
     both = [name for name in a._sizes if name in b._sizes]
     for name in over:
         if name not in both:
             raise InputError(
                 f"{name!r} is not an axis of both specs; choose from {', '.join(both) or 'none'}"
             )
-        if name in at:
-            raise InputError(f"{name} is both cut at {at[name]} and kept whole; choose one")
+        if name in place:
+            raise InputError(f"{name} is both cut at {place[name]} and kept whole; choose one")
         if content_of(_axis(a, name)) != content_of(_axis(b, name)):
             raise InputError(f"the specs have different points along {name}; give both the same")
 
@@ -161,16 +163,16 @@ def _outputs(pair: Sequence[Evaluation]) -> list[str]:
     return list(dict.fromkeys([*more, *numbers]))
 
 
-def _attributed(of: str | None, names: Sequence[str], pair: Sequence[Evaluation]) -> str:
-    if of is None:
+def _choose_quantity(quantity: str | None, names: Sequence[str], pair: Sequence[Evaluation]) -> str:
+    if quantity is None:
         if not names:
             raise InputError("the specs share no numeric output; give both the same one")
         return USUAL if USUAL in names else names[0]
     for sweep in pair:
-        plan = sweep.with_outputs([of])._plan("numpy")
+        plan = sweep.with_outputs([quantity])._plan("numpy")
         if values.unit_of(plan.graph, plan.outputs[0]) == "flag":
-            raise InputError(f"{of} is a flag; name a numeric output")
-    return of
+            raise InputError(f"{quantity} is a flag; name a numeric output")
+    return quantity
 
 
 def _values(
@@ -209,7 +211,7 @@ def _side_by_side(sides: Sequence["xarray.DataArray"]) -> "xarray.DataArray":
 def _runnable(
     both: "xarray.Dataset", reasons: Sequence[Any]
 ) -> tuple["xarray.Dataset", tuple[str, str]]:
-    """NaN along axes where either is infeasible, and why or how often each is."""
+    """Mask points infeasible in either with NaN, and give why or how often each is."""
     causes = (_infeasible(reasons[0]), _infeasible(reasons[1]))
     runs = [(r == 0).reset_coords(drop=True) for r in reasons if r is not None and r.ndim]
     if not runs:
@@ -234,44 +236,44 @@ def _infeasible(reason: "xarray.DataArray | None") -> str:
 
 
 def _without_zeros(both: "xarray.Dataset", apart: Sequence[str]) -> "xarray.Dataset":
-    for of in apart:
-        dim = f"{of}_term"
-        sizes = abs(both[f"{of}_terms"]) > SMALLEST * abs(both[of])
-        kept = sizes.any([d for d in sizes.dims if d != dim]).values
-        both = both.isel({dim: np.flatnonzero(kept)})
+    for quantity in apart:
+        dim = f"{quantity}_term"
+        sizes = abs(both[f"{quantity}_terms"]) > SMALLEST * abs(both[quantity])
+        nonzero = sizes.any([d for d in sizes.dims if d != dim]).values
+        both = both.isel({dim: np.flatnonzero(nonzero)})
     return both
 
 
 def _flat(sweep: Evaluation, over: Sequence[str]) -> dict[str, Any]:
     """A scenario's entries at a point, including its axes' values; numbers in base units."""
     spec: Any = sweep.spec
-    apart = (dates.NAME, own_records.NAME)  # own labels carry their records
+    apart = (dates.NAME, user_records.NAME)  # own labels carry their records
     stated = {name: value for name, value in spec["scenario"].items() if name not in apart}
     entries = {name: _entry(sweep.graph, name, value) for name, value in stated.items()}
     for name in spec["axes"]:
         if name in over:
-            for own in _axis(sweep, name).inputs:
-                entries.pop(own, None)
+            for key in _axis(sweep, name).inputs:
+                entries.pop(key, None)
             continue
         axis = _axis(sweep, name)
-        numbers = {own: float(row[0]) for own, row in axis.numbers.items()}
-        entries |= {own: value for own, value in numbers.items() if not math.isnan(value)}
-        entries |= {own: row[0] for own, row in {**axis.options, **axis.records}.items()}
+        numbers = {key: float(row[0]) for key, row in axis.numbers.items()}
+        entries |= {key: value for key, value in numbers.items() if not math.isnan(value)}
+        entries |= {key: row[0] for key, row in {**axis.options, **axis.records}.items()}
     return entries
 
 
-def _planned(entries: dict[str, Any], over: Sequence[str]) -> tuple[dict[str, Any], str]:
-    """The entries with the fastest layout, and this in words, if they state nothing of it."""
+def _with_layout(entries: dict[str, Any], over: Sequence[str]) -> tuple[dict[str, Any], str]:
+    """Entries without a layout get the fastest one, with its description."""
     stated = over or entries.keys() & {*DEGREES, patterns.LAYOUT} or phases.names(entries)
     if stated or not is_known(entries, {}, [USUAL]):
         return entries, ""
     try:
         point = Evaluation(entries, {}, [USUAL])
-        found = best_layouts(point, USUAL, "min", LAYOUT, (), (), 1, Settings())
+        best = best_layouts(point, USUAL, "min", LAYOUT, (), (), 1, Settings())
     except InputError:  # no layout depends on the scenario, or too many do
         return entries, ""
-    layout = str(found[WHOLE].item())
-    return ({**entries, **inputs_of(found)}, layout) if layout else (entries, "")
+    layout = str(best[WHOLE].item())
+    return ({**entries, **inputs_of(best)}, layout) if layout else (entries, "")
 
 
 def _entry(graph: Graph, name: str, value: Any) -> Any:
@@ -282,18 +284,18 @@ def _entry(graph: Graph, name: str, value: Any) -> Any:
     return patterns.choice(name, value) if is_option else values.number(graph, name, value)
 
 
-def _meant(value: Any) -> Any:
+def _comparable(value: Any) -> Any:
     """An entry, and the record of an own label: the same label may mean another in each."""
     if not isinstance(value, FileLabel):
         return value
-    return value, value.record.digest, [*map(_meant, value.record.values.values())]
+    return value, value.record.digest, [*map(_comparable, value.record.values.values())]
 
 
 def _changes(
     flat: tuple[dict[str, Any], dict[str, Any]],
     names: Sequence[str],
     axes: Mapping[str, Any],
-    of: str,
+    quantity: str,
     good: "xarray.DataArray",
 ) -> tuple[Change, ...]:
     """The effect on a quantity of each entry that differs, where both scenarios are `good`."""
@@ -308,10 +310,10 @@ def _changes(
         entries = {n: entry for n, entry in flat[0].items() if n not in changed}
         entries |= {n: entry for n, entry in flat[1].items() if n in changed}
         try:
-            cube = Evaluation(entries, axes, [of]).evaluate(settings=Settings("numpy"))
+            cube = Evaluation(entries, axes, [quantity]).evaluate(settings=Settings("numpy"))
         except InputError:
             return np.nan
-        return cube[of].reset_coords(drop=True)
+        return cube[quantity].reset_coords(drop=True)
 
     with np.errstate(all="ignore"):
         # `good` becomes 1, or NaN where it is false
@@ -346,13 +348,13 @@ def _plain(value: Any) -> Any:
 
 
 def _inputs(
-    pair: Sequence[Evaluation], of: Sequence[str], stated: Sequence[str]
+    pair: Sequence[Evaluation], outputs: Sequence[str], stated: Sequence[str]
 ) -> tuple[tuple[str, float, float], ...]:
     """Numbers in use that differ because labels or defaults, not scenarios, set them."""
     used: dict[str, None] = {}
-    plans: list[Plan] = [sweep.with_outputs(of)._plan("numpy") for sweep in pair]
+    plans: list[Plan] = [sweep.with_outputs(outputs)._plan("numpy") for sweep in pair]
     for plan in plans:
-        for name in of:
+        for name in outputs:
             used |= dict.fromkeys(check_levers(plan, name, None))
     differing = []
     for name in used:

@@ -1,4 +1,4 @@
-"""Is a measured step what its job should reach, what would explain it, and what would mend it."""
+"""Compare a measured step with its prediction, explain it, and suggest changes."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -35,13 +35,13 @@ from .layouts import (
     point,
     unsearched,
 )
-from .runs import Target
 from .sensitivity import frozen
 from .solve.solve import solve_spec
 from .step_parts import Part, step_parts, values_of
+from .targets import Target
 
 STEP, MFU = "step_time", "mfu"
-# What may be measured of a step: of twice the time, half of these
+# Rates that may be measured: half as high if a step takes twice the time
 RATES = (MFU, "hfu", "model_flops_per_gpu", "tokens_per_second")
 # Inputs that slow a step when they are worse than assumed
 SUSPECTS = (
@@ -51,7 +51,7 @@ SUSPECTS = (
     *("data_parallel_overlap", "expert_parallel_overlap", "serial_time_per_step"),
 )
 _ALL = Settings("numpy", "include")
-# Deviations assumed: of what auto did not find, of what adds to 0, of a step without interval
+# Assumed deviations: of inputs that auto did not infer, of added times, of a step without interval
 _ASSUMED, _ADDED, _PART = 0.5, 0.1, 0.2
 _COUNTING, _COUNTED = "flops_counting", (MFU, "model_flops_per_gpu")
 _ALIKE = 0.03  # of a count of operations or a shortest time, below which two are the same
@@ -63,17 +63,17 @@ _FEWEST_PARTS = 1e-3  # of a step, below which a part is not named
 
 @dataclass(frozen=True)
 class Cause:
-    """What, alone, would explain a measured step: its value now, the one needed, how unlikely."""
+    """An input that alone would explain a step: its value, the one needed, how unlikely."""
 
     name: str
     now: float
     needed: float
-    deviations: float  # between the two, of what is known of it
+    deviations: float  # between the two, in those of the input
 
 
 @dataclass(frozen=True)
 class Change:
-    """Other inputs of the layout: what they give as a share of the step, and the memory."""
+    """Other inputs of the layout: the step with them as a share of now, and the memory."""
 
     inputs: Mapping[str, Any]
     step_ratio: float
@@ -94,7 +94,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A measured step beside what is predicted [s], causes and changes, unless it is impossible."""
+    """A measured step compared with its prediction [s], with causes and changes if possible."""
 
     measured: float
     predicted: float
@@ -106,7 +106,7 @@ class Diagnosis:
     published: tuple[Published, ...]
     reason: str  # why the job cannot run; empty where it can
     impossible: str  # why no such step is; empty where one may be
-    counting: str  # what is to ask about how operations were counted; empty where all is clear
+    counting: str  # a question on how operations were counted; empty if that is clear
     parts: tuple[Cause, ...] = ()
     causes: tuple[Cause, ...] = ()
     changes: tuple[Change, ...] = ()
@@ -118,11 +118,11 @@ class Diagnosis:
 
     @property
     def inside(self) -> bool:
-        """Whether the measured step is inside the predicted interval."""
+        """True if the measured step is inside the predicted interval."""
         return self.low <= self.measured <= self.high
 
     def possible(self, change: Change) -> bool:
-        """Whether a change, as much faster than measured as than predicted, keeps below peak."""
+        """True if a change that helps the measured step as the predicted one stays below peak."""
         return self.mfu / change.step_ratio <= 1
 
 
@@ -137,19 +137,19 @@ def diagnose(sweep: Evaluation, **measured: Any) -> Diagnosis:
 
     Raises InputError.
     """
-    name, rate, given = _one(measured)
+    name, rate, given = _measured(measured)
     _check_point(sweep)
     scenario = point(sweep)
-    of = [STEP, MFU, "hfu", rate, "memory_per_gpu", "memory_margin", REASON]
-    told = interval(Evaluation(scenario, {}, [*dict.fromkeys(of)]), None, Settings("numpy"))
-    now = {name: told[name].item() for name in told.variables}
+    names = [STEP, MFU, "hfu", rate, "memory_per_gpu", "memory_margin", REASON]
+    cube = interval(Evaluation(scenario, {}, [*dict.fromkeys(names)]), None, Settings("numpy"))
+    now = {name: cube[name].item() for name in cube.variables}
     step = now[STEP]
     if not 0 < step < math.inf:
         raise InputError(f"{STEP} is {step:g} here; change the scenario")
     time = given[STEP] if name == STEP else step * now[name] / given[name]
-    why = meanings(told[REASON].attrs, np.atleast_1d(now[REASON]))[0] if now[REASON] > 0 else ""
+    why = meanings(cube[REASON].attrs, np.atleast_1d(now[REASON]))[0] if now[REASON] > 0 else ""
     printed = now[MFU] * (given[rate] / now[rate]) * (time / step)
-    found = Diagnosis(
+    diagnosis = Diagnosis(
         measured=time,
         predicted=step,
         low=now.get(f"{STEP}_low", math.nan),
@@ -162,18 +162,18 @@ def diagnose(sweep: Evaluation, **measured: Any) -> Diagnosis:
         impossible=_impossible(scenario, time, now["hfu"] * step),
         counting=_counting(scenario, rate, now[MFU], printed),
     )
-    if found.impossible:
-        return found
+    if diagnosis.impossible:
+        return diagnosis
     layout, best = _best(scenario, step)
-    width = math.log(found.high / step) / pooled.NORMAL if found.high > step else _PART
+    width = math.log(diagnosis.high / step) / pooled.NORMAL if diagnosis.high > step else _PART
     changes = _changes(scenario, step)
-    if best is not None and not found.possible(best):
+    if best is not None and not diagnosis.possible(best):
         layout, best = "", None
     return replace(
-        found,
+        diagnosis,
         parts=_parts(scenario, time - step, width),
         causes=_causes(scenario, time, step),
-        changes=tuple(change for change in changes if found.possible(change)),
+        changes=tuple(change for change in changes if diagnosis.possible(change)),
         best=best,
         best_layout=layout,
     )
@@ -183,30 +183,30 @@ def _check_point(sweep: Evaluation) -> None:
     """Refuse several steps."""
     plan = sweep.with_outputs([STEP])._plan("numpy")
     for axis in (dim for dim in plan.out_dims[STEP] if plan.sizes[dim] > 1):
-        raise InputError(f"{axis} has {plan.sizes[axis]} values; say at which it was measured")
+        raise InputError(f"{axis} has {plan.sizes[axis]} values; give the measured one")
 
 
-def _one(measured: Mapping[str, Any]) -> tuple[str, str, dict[str, float]]:
-    """What was measured, a rate that was printed with it, or it again, and both in base units."""
-    known, rows = (STEP, *RATES), {}
+def _measured(measured: Mapping[str, Any]) -> tuple[str, str, dict[str, float]]:
+    """Name of the measured value, the rate printed with it (or itself), and both in base units."""
+    names, rows = (STEP, *RATES), {}
     if len(measured) != 1 and {*measured} not in ({STEP, each} for each in _COUNTED):
-        raise InputError(f"give one measured value: {', '.join(known)}")
+        raise InputError(f"give one measured value: {', '.join(names)}")
     for name, given in measured.items():
-        if name not in known:
-            raise InputError(f"{name} is not measured of a step; {nearest(name, known, known[0])}")
+        if name not in names:
+            raise InputError(f"{name} is not measured of a step; {nearest(name, names, names[0])}")
         rows[name] = values.number(PHYSICS, name, given)
         if not 0 < rows[name] < math.inf or (name in RATES[:2] and rows[name] > 1):
-            said = f"{name} = {given} is no measured value"
-            raise InputError(f"{said}; give it above 0, shares up to 1")
+            text = f"{name} = {given} is no measured value"
+            raise InputError(f"{text}; give it above 0, shares up to 1")
     rate = next((name for name in rows if name != STEP), STEP)
     return STEP if STEP in rows else rate, rate, rows
 
 
 def _impossible(scenario: Mapping[str, Any], time: float, at_peak: float) -> str:
-    """Why a step cannot take a time, and what may be wrong; `at_peak` is that of operations."""
+    """Why a step cannot take a time, and likely errors; `at_peak`: its operations' time at peak."""
     plan = Evaluation(scenario, {}, ["compute_time", *_TRAFFIC])._plan("numpy")
     options, numbers = plan.cases[0].options, frozen(plan)[1]
-    cell = auto.cell_of(stated_inputs(scenario))
+    cell = auto.posterior_cell(stated_inputs(scenario))
     rows = [INPUTS[n] for n in (*SUSPECTS, "gemm_half_size") if n in plan.structure.used]
     best = {row.name: row.high if row.high == 1 else row.low for row in rows if row.unit != "B/s"}
     rates = {f"{k}_efficiency": share for k, share in pooled.posterior().ceilings(cell).items()}
@@ -216,38 +216,38 @@ def _impossible(scenario: Mapping[str, Any], time: float, at_peak: float) -> str
     shortest = {"its operations at the peak of its GPUs": at_peak}
     shortest["its kernels at the highest rates known"] = fast["compute_time"].item()
     shortest |= {f"{name} at the bandwidths stated": fast[name].item() for name in _TRAFFIC}
-    over = {what: least / time - _ALIKE * (least != at_peak) for what, least in shortest.items()}
-    if not (what := next((what for what, times in over.items() if times > 1), "")):
+    over = {cause: least / time - _ALIKE * (least != at_peak) for cause, least in shortest.items()}
+    if not (cause := next((cause for cause, times in over.items() if times > 1), "")):
         return ""
-    times = shortest[what] / time
+    times = shortest[cause] / time
     work = {"n_gpus": times, "global_batch_size": 1 / times}
     stated = [f"{n} {in_command(options[n])}" for n in ("recompute", "precision")]
     stated += [f"{n} {numbers[n]:,.0f} (alone: {numbers[n] * k:,.1f})" for n, k in work.items()]
     return (
-        f"{what} would take {shortest[what]:.4g} s; not as it ran, or not as measured, is one of "
+        f"{cause} would take {shortest[cause]:.4g} s; not as it ran, or not as measured, is one of "
         f"{', '.join(stated)}, sequence, model, GPU, links and the measured value"
     )
 
 
 def _counting(scenario: Mapping[str, Any], rate: str, mfu: float, printed: float) -> str:
-    """What to ask where a rate as printed is another share of peak than by our count."""
+    """A question if a printed rate is another share of peak than by our count."""
     if rate not in _COUNTED or abs(printed / mfu - 1) <= _ALIKE:
         return ""
     ways, free = INPUTS[_COUNTING].choices, {n: v for n, v in scenario.items() if n != _COUNTING}
-    found = Evaluation(free, {_COUNTING: [*ways]}, [MFU, "hfu"]).evaluate(settings=_ALL)
-    rows = [(f"{_COUNTING} = {way}", found[MFU].values[k]) for k, way in enumerate(ways)]
-    rows.append(("recomputation as well", found["hfu"].max().item()))
+    cube = Evaluation(free, {_COUNTING: [*ways]}, [MFU, "hfu"]).evaluate(settings=_ALL)
+    rows = [(f"{_COUNTING} = {way}", cube[MFU].values[k]) for k, way in enumerate(ways)]
+    rows.append(("recomputation as well", cube["hfu"].max().item()))
     tried = {f"{k:g} x {way}": k * count for k in (1, 2, 0.5) for way, count in rows}
-    like = " or ".join(said for said, count in tried.items() if abs(printed / count - 1) <= _ALIKE)
+    like = " or ".join(text for text, count in tried.items() if abs(printed / count - 1) <= _ALIKE)
     asked = f"how were operations counted? {rate} is {printed / mfu:.3g} times ours, like "
     return asked + (like or "no usual count: an input may not be as it ran")
 
 
 def _parts(scenario: Mapping[str, Any], gap: float, deviation: float) -> tuple[Cause, ...]:
-    """The smallest parts of the step, and what each would take if it alone made the gap."""
+    """The smallest parts of the step, and the time of each if it alone caused the gap."""
     whole = step_parts(values_of(scenario, {}))
     rows = [
-        Cause(part.name, now, now + gap, _apart(now, now + gap, deviation))
+        Cause(part.name, now, now + gap, _deviations(now, now + gap, deviation))
         for part in _leaves(whole)
         if (now := part.seconds) > max(_FEWEST_PARTS * whole.seconds, -gap) and part.name != _LEAST
     ]
@@ -258,7 +258,7 @@ def _leaves(part: Part) -> list[Part]:
     return [leaf for each in part.parts for leaf in _leaves(each)] if part.parts else [part]
 
 
-def _apart(now: float, needed: float, deviation: float, is_share: bool = False) -> float:
+def _deviations(now: float, needed: float, deviation: float, is_share: bool = False) -> float:
     """Deviations between two values, in log odds of a share, else in logarithms."""
     ends = np.clip([now, needed], 1e-9, 1 - 1e-9 if is_share else math.inf)
     return float(abs(np.diff(np.log(ends / (1 - ends) if is_share else ends))[0])) / deviation
@@ -268,14 +268,14 @@ def _causes(scenario: Mapping[str, Any], time: float, step: float) -> tuple[Caus
     """Values of single inputs at which the step takes the measured time, the likeliest first."""
     plan = Evaluation(scenario, {}, [STEP])._plan("numpy")
     numbers = frozen(plan)[1]
-    known: dict[str, tuple[float, float, bool]] = {}
+    widths: dict[str, tuple[float, float, bool]] = {}
     if plan.problem.found:
-        posterior, cell = pooled.posterior(), auto.cell_of(stated_inputs(scenario))
+        posterior, cell = pooled.posterior(), auto.posterior_cell(stated_inputs(scenario))
         deviations = np.linalg.norm(posterior.at(cell)[1], axis=1).tolist()
-        known = {
+        widths = {
             s.input: (s.scale, deviations[s.place], s.is_share) for s in posterior.settings(cell)
         }
-    found = []
+    causes = []
     for name in (name for name in SUSPECTS if name in plan.structure.used):
         spec = {"scenario": scenario, "axes": {}, "outputs": [STEP]}
         needed = solve_spec(spec, name, Target(STEP, "=", time, "s"), None, False, _ALL)[
@@ -284,16 +284,16 @@ def _causes(scenario: Mapping[str, Any], time: float, step: float) -> tuple[Caus
         if math.isfinite(needed):
             now, row = numbers[name], INPUTS[name]
             assumed = (1.0, _ASSUMED, row.high == 1) if now else (1.0, _ADDED, False)
-            scale, width, is_share = known.get(name, assumed)
+            scale, width, is_share = widths.get(name, assumed)
             base = 0.0 if now else step if row.unit == "s" else 1.0
-            apart = _apart((base + now) / scale, (base + needed) / scale, width, is_share)
-            found.append(Cause(name, now, needed, apart))
-    return tuple(sorted(found, key=lambda each: each.deviations))
+            apart = _deviations((base + now) / scale, (base + needed) / scale, width, is_share)
+            causes.append(Cause(name, now, needed, apart))
+    return tuple(sorted(causes, key=lambda each: each.deviations))
 
 
 def _changes(scenario: Mapping[str, Any], step: float, most: int = 3) -> tuple[Change, ...]:
-    """The changes of one input of the layout that bring most, of those that run."""
-    found = []
+    """The feasible changes of one layout input that save most."""
+    changes = []
     for name in OPEN:
         free = {key: value for key, value in scenario.items() if key != name}
         try:
@@ -303,8 +303,8 @@ def _changes(scenario: Mapping[str, Any], step: float, most: int = 3) -> tuple[C
             continue
         change = _change(best, step)
         if change is not None and change.step_ratio < 1 - _FELT:
-            found.append(change)
-    return tuple(sorted(found, key=lambda change: change.step_ratio)[:most])
+            changes.append(change)
+    return tuple(sorted(changes, key=lambda change: change.step_ratio)[:most])
 
 
 def _best(scenario: Mapping[str, Any], step: float) -> tuple[str, Change | None]:
@@ -318,10 +318,10 @@ def _best(scenario: Mapping[str, Any], step: float) -> tuple[str, Change | None]
 
 
 def _change(best: Any, step: float) -> Change | None:
-    own = best.isel(rank=0).squeeze(drop=True)
-    if own[REASON].item() or not own[STEP].notnull().item():
+    layout = best.isel(rank=0).squeeze(drop=True)
+    if layout[REASON].item() or not layout[STEP].notnull().item():
         return None
-    return Change(inputs_of(own), own[STEP].item() / step, own["memory_per_gpu"].item())
+    return Change(inputs_of(layout), layout[STEP].item() / step, layout["memory_per_gpu"].item())
 
 
 def _published(scenario: Mapping[str, Any], most: int = 3) -> tuple[Published, ...]:
@@ -336,20 +336,20 @@ def _published(scenario: Mapping[str, Any], most: int = 3) -> tuple[Published, .
         narrow = len({str(each.get("precision", "bf16")) for each in precisions}) > 1
         return abs(math.log(size / mine)) + abs(math.log(more)) / 4 + narrow
 
-    known = [pair for pair in zip(alike, sizes, strict=True) if pair[1] > 0 and mine > 0]
-    chosen = sorted(known, key=distance)[:most]
+    comparable = [pair for pair in zip(alike, sizes, strict=True) if pair[1] > 0 and mine > 0]
+    chosen = sorted(comparable, key=distance)[:most]
     ideal = predicted([((MFU, STEP), row.inputs) for row, _ in chosen])
     return tuple(
         Published(row.id, row.source, model, _gpus(row.inputs), size, mfu)
-        for (row, size), told in zip(chosen, ideal, strict=True)
-        if not isinstance(told, str)
-        for model, mfu in [(str(row.inputs.get("model", "")), told[0] * told[1] / row.measured)]
+        for (row, size), ours in zip(chosen, ideal, strict=True)
+        if not isinstance(ours, str)
+        for model, mfu in [(str(row.inputs.get("model", "")), ours[0] * ours[1] / row.measured)]
     )
 
 
 def _kind(inputs: Mapping[str, Any]) -> tuple[str, bool]:
     """GPU, and whether layers have experts."""
-    cell = auto.cell_of(stated_inputs(inputs))
+    cell = auto.posterior_cell(stated_inputs(inputs))
     return cell.gpu, cell.layers != "dense"
 
 
@@ -358,5 +358,5 @@ def _gpus(inputs: Mapping[str, Any]) -> float:
 
 
 def _sizes(all_inputs: Sequence[Mapping[str, Any]]) -> list[float]:
-    told = predicted([(("parameters",), inputs) for inputs in all_inputs])
-    return [0.0 if isinstance(each, str) else each[0] for each in told]
+    counts = predicted([(("parameters",), inputs) for inputs in all_inputs])
+    return [0.0 if isinstance(each, str) else each[0] for each in counts]

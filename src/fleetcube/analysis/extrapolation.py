@@ -68,18 +68,18 @@ class ExtrapolationError:
         for name in outs.keys() & self.through.keys():
             input_, by_factor = self.through[name]
             low, high = auto.span(input_) or (0.0, math.inf)
-            at = free[input_]
-            side = np.where(at > high, 1.0, np.where(at < low, -1.0, 0.0))
-            slope = free[FACTOR] * rate * side / (math.log(10) * at)
+            size = free[input_]
+            side = np.where(size > high, 1.0, np.where(size < low, -1.0, 0.0))
+            slope = free[FACTOR] * rate * side / (math.log(10) * size)
             outs[name] = outs[name] + outs[by_factor] * slope.reshape(outs[name].shape)
 
 
 def extrapolation_error(
     problem: Problem, plan: Plan, free: Sequence[str], outputs: Iterable[str]
 ) -> tuple[Problem, ExtrapolationError | None]:
-    """How free sizes widen the interval (None: not at all); the problem without its factor."""
+    """The problem without its error factor, and how free sizes widen it (None: not at all)."""
     sizes = tuple(name for name in free if auto.span(name))
-    reading = [of for of in outputs if FACTOR in reached(plan, [of])]
+    reading = [out for out in outputs if FACTOR in reached(plan, [out])]
     if not (sizes and reading and problem.per_decade) or FACTOR not in problem.found.difference(
         free
     ):
@@ -94,7 +94,9 @@ def extrapolation_error(
     else:
         names, array = (), np.array(problem.constants[FACTOR])
     through = {
-        name_of("d", of, name): (name, name_of("d", of, FACTOR)) for of in reading for name in sizes
+        name_of("d", out, name): (name, name_of("d", out, FACTOR))
+        for out in reading
+        for name in sizes
     }
     axes = tuple(auto.without(axis, [FACTOR]) for axis in problem.axes)
     rest = {name: row for name, row in problem.tables.items() if name != FACTOR}
@@ -105,30 +107,30 @@ def extrapolation_error(
 
 
 def remarks(problem: Problem, answers: Mapping[str, Array]) -> list[str]:
-    """Where answers are outside the published steps, a line each."""
+    """Remarks on answers outside the published steps, a line each."""
     if problem.per_decade is None or FACTOR not in problem.found:
         return []
-    found = [line for name, at in answers.items() for line in auto.outside(name, at.reshape(-1))]
-    if found and _by_phase(problem):
-        found.append(
+    lines = [line for name, row in answers.items() for line in auto.outside(name, row.reshape(-1))]
+    if lines and _by_phase(problem):
+        lines.append(
             "the interval is not widened for the value found, as it differs by phase: "
             "evaluate that value"
         )
-    return found
+    return lines
 
 
 def with_remarks(attrs: dict[str, Any], lines: Sequence[str]) -> dict[str, Any]:
-    known = attrs.get(REMARKS, "").splitlines()
-    return {**attrs, REMARKS: "\n".join([*known, *lines])} if lines else attrs
+    earlier = attrs.get(REMARKS, "").splitlines()
+    return {**attrs, REMARKS: "\n".join([*earlier, *lines])} if lines else attrs
 
 
 def _by_phase(problem: Problem) -> bool:
-    own = problem.phases.numbers if problem.phases else {}
-    return FACTOR in {*own, *problem.phased}
+    phase_numbers = problem.phases.numbers if problem.phases else {}
+    return FACTOR in {*phase_numbers, *problem.phased}
 
 
 def _over(region: Region, row: Row) -> Array:
-    """Numbers over a region, with a size of 1 where they are constant."""
+    """Numbers over a region, with a size of 1 along dimensions they lack."""
     names, array = row
     order = [dim for dim in region if dim in names]
     cut = array.transpose([names.index(dim) for dim in order])[tuple(region[dim] for dim in order)]

@@ -40,10 +40,10 @@ Model = Callable[[Array], Array]  # a quantity at rows of points between 0 and 1
 
 def global_sensitivity(
     sweep: Evaluation,
-    of: str,
+    output: str,
     method: str,
     wrt: str | Sequence[str] | None,
-    at: Mapping[str, Any] | None,
+    place: Mapping[str, Any] | None,
     samples: int,
     spread: float,
     seed: int,
@@ -56,27 +56,29 @@ def global_sensitivity(
         raise InputError(f"method = {method!r} is unknown; choose one of {', '.join(METHODS)}")
     _check(samples, spread)
     check_count("seed", seed, 0)
-    point, point_text = cut(sweep.with_outputs([of]), at or {})
+    point, point_text = cut(sweep.with_outputs([output]), place or {})
     plan = point._plan("numpy")
     problem, values = frozen(plan)
-    inputs = check_levers(plan, of, wrt)
+    inputs = check_levers(plan, output, wrt)
     ranges = _ranges(
         sweep.graph, inputs, values, plan.problem.distributions, spread, wrt is not None
     )
     if not ranges:
-        raise InputError(f"{of} depends on no number that could vary here; name another quantity")
+        raise InputError(
+            f"{output} depends on no number that could vary here; name another quantity"
+        )
 
     def model(rows: Array) -> Array:
         drawn = zip(ranges.items(), rows.T, strict=True)
         columns = {name: distribution.at(column) for (name, distribution), column in drawn}
-        return outputs_at(problem, columns, of, settings)
+        return outputs_at(problem, columns, output, settings)
 
     work = _sobol if method == "sobol" else _morris
-    indices, count = work(model, ranges, of, samples, seed)
+    indices, count = work(model, ranges, output, samples, seed)
     key = next(iter(indices)) if method == "morris" else "total"
     rank = np.argsort(-indices[key], kind="stable")
     names = [list(ranges)[k] for k in rank]
-    unit = "1" if method == "sobol" else attributes(plan, of)["units"]
+    unit = "1" if method == "sobol" else attributes(plan, output)["units"]
     variables: dict[str, Any] = {
         name: ("input", numbers[rank], {"units": unit, "long_name": _MEANING[name]})
         for name, numbers in indices.items()
@@ -122,7 +124,7 @@ def _ranges(
     graph: Graph,
     inputs: Sequence[str],
     values: Mapping[str, float],
-    known: Ranges,
+    distributions: Ranges,
     spread: float,
     by_user: bool,
 ) -> dict[str, Distribution]:
@@ -132,8 +134,8 @@ def _ranges(
         value = values[name]
         plain = without_phase(name)
         high = graph.inputs[plain].high if plain in graph.inputs else math.inf
-        if name in known:
-            ranges[name] = known[name]
+        if name in distributions:
+            ranges[name] = distributions[name]
         elif not is_whole(graph, name) and 0 < value < math.inf:
             ends = (value * (1 - spread), min(value * (1 + spread), high))
             ranges[name] = Distribution("uniform", ends)
@@ -149,20 +151,20 @@ def _end(distribution: Distribution, name: str, share: float) -> float:
     return float(distribution.at(np.array([share]))[0])
 
 
-def _checked(of: str, out: Array) -> Array:
+def _checked(output: str, out: Array) -> Array:
     """The values; refused if SALib cannot analyse them."""
     wrong = int((~np.isfinite(out)).sum())
     if wrong:
         raise InputError(
-            f"{of} is not finite at {wrong:,} of {out.size:,} samples; narrow the ranges"
+            f"{output} is not finite at {wrong:,} of {out.size:,} samples; narrow the ranges"
         )
     if out.min() == out.max():
-        raise InputError(f"{of} is the same at all samples; widen the ranges, or name others")
+        raise InputError(f"{output} is the same at all samples; widen the ranges, or name others")
     return out
 
 
 def _sobol(
-    model: Model, ranges: Ranges, of: str, samples: int, seed: int
+    model: Model, ranges: Ranges, output: str, samples: int, seed: int
 ) -> tuple[dict[str, Array], int]:
     """Sobol indices (Saltelli et al. 2010) from base points and points with one input changed."""
     inputs = len(ranges)
@@ -191,7 +193,7 @@ def _sobol(
     resamples = int(np.clip(RESAMPLED // (base * inputs), 10, 100))
     analysis = analyze(
         _salib_problem(ranges),
-        _checked(of, out.reshape(-1)),
+        _checked(output, out.reshape(-1)),
         calc_second_order=False,
         num_resamples=resamples,
         seed=seed + 1,  # SALib treats 0 as no seed, and would draw differently at every call
@@ -202,7 +204,7 @@ def _sobol(
 
 
 def _morris(
-    model: Model, ranges: Ranges, of: str, samples: int, seed: int
+    model: Model, ranges: Ranges, output: str, samples: int, seed: int
 ) -> tuple[dict[str, Array], int]:
     """Elementary effects (Morris 1991), per width of the range of each input."""
     inputs = len(ranges)
@@ -223,7 +225,7 @@ def _morris(
         out[start : start + PIECE] = model(rows)
         done(len(rows))
     analysis = analyze.analyze(
-        problem, points, _checked(of, out), num_levels=LEVELS, num_resamples=100, seed=seed
+        problem, points, _checked(output, out), num_levels=LEVELS, num_resamples=100, seed=seed
     )
     named = {"effect": "mu_star", "effect_error": "mu_star_conf", "mean_effect": "mu"}
     named["effect_std"] = "sigma"

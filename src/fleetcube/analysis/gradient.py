@@ -20,7 +20,7 @@ from fleetcube.kernels.graph.bind import definitions
 from fleetcube.kernels.graph.formulas import Graph, parameters
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.roles import UNCOUNTED
-from fleetcube.scenario.auto import TOLD_BY
+from fleetcube.scenario.auto import CELL_INPUTS
 
 if TYPE_CHECKING:
     import xarray
@@ -29,10 +29,10 @@ KINDS_OF = ("gradient", "elasticity")
 
 
 def named_derivatives(
-    sweep: Evaluation, of: Any, wrt: Any, elasticity: bool
+    sweep: Evaluation, names: Any, wrt: Any, elasticity: bool
 ) -> list[list[Derivative]]:
     """The derivatives of outputs (rows) by inputs (columns), by default by all continuous ones."""
-    outputs = [check_quantity(sweep.graph, name) for name in check_texts("of", of)]
+    outputs = [check_quantity(sweep.graph, name) for name in check_texts("of", names)]
     if not outputs:
         raise InputError("of = [] is empty; name a quantity")
     plan = sweep.with_outputs(outputs)._plan()
@@ -75,10 +75,10 @@ def reached(plan: Plan, outputs: Sequence[str]) -> frozenset[str]:
 def uncounted(plan: Plan, inputs: Sequence[str]) -> dict[str, str]:
     """An attribute with the effects of inputs that no formula in use counts; empty if none."""
     formulas = {formula for case in plan.cases for formula in case.formulas.values()}
-    used = {own.__name__ for formula in formulas for own in definitions(formula)}
+    used = {definition.__name__ for formula in formulas for definition in definitions(formula)}
     lines = [
-        f"{name}: {said}"
-        for name, (counting, said) in UNCOUNTED.items()
+        f"{name}: {remark}"
+        for name, (counting, remark) in UNCOUNTED.items()
         if name in map(without_phase, inputs) and counting not in used
     ]
     lines += [f"{name}: {_HELD}" for name in inputs if is_held(plan, name)]
@@ -89,17 +89,17 @@ _HELD = "efficiencies stay as calibrated here; a run with another value calibrat
 
 
 def is_held(plan: Plan, name: str) -> bool:
-    """Whether auto's coefficients, held constant, would change with the input."""
-    return bool(plan.problem.found) and without_phase(name) in TOLD_BY
+    """True if calibration "auto" would pick other coefficients if this input changed."""
+    return bool(plan.problem.found) and without_phase(name) in CELL_INPUTS
 
 
 def check_quantity(graph: Graph, name: Any) -> str:
     """The name of a quantity, checked to have a derivative."""
-    if not isinstance(name, str) or (known := graph.get(name)) is None:
+    if not isinstance(name, str) or (quantity := graph.get(name)) is None:
         raise InputError(
             f"of = {shown(name)} is not a quantity; {nearest(str(name), graph.quantities)}"
         )
-    if known.unit == "flag":
+    if quantity.unit == "flag":
         raise InputError(f"of = {name!r} is a flag, which has no derivative; name a number")
     return name
 
@@ -122,23 +122,23 @@ def _check_input(plan: Plan, name: Any) -> str:
     return name
 
 
-def derivative_of(graph: Graph, of: str, wrt: str, elasticity: bool) -> Derivative:
+def derivative_of(graph: Graph, output: str, wrt: str, elasticity: bool) -> Derivative:
     """The derivative by an input; for a whole-numbered one the difference between neighbours."""
     kind = ("delta" if is_whole(graph, wrt) else "d") + ("ln" if elasticity else "")
-    found = derivative(graph, name_of(kind, of, wrt))
-    assert found is not None  # both are checked by whoever asks
-    return found
+    slope = derivative(graph, name_of(kind, output, wrt))
+    assert slope is not None  # both are checked by whoever asks
+    return slope
 
 
 def derivatives(
-    sweep: Evaluation, of: Any, wrt: Any, kind: str, settings: Settings
+    sweep: Evaluation, names: Any, wrt: Any, kind: str, settings: Settings
 ) -> "xarray.DataArray":
     """Derivatives by (output, input, axes of any of them); see `Sweep.derivatives`."""
     import xarray
 
     if kind not in KINDS_OF:
         raise InputError(f"kind = {shown(kind)} is unknown; choose one of {', '.join(KINDS_OF)}")
-    rows = named_derivatives(sweep, of, wrt, kind == "elasticity")
+    rows = named_derivatives(sweep, names, wrt, kind == "elasticity")
     flat = [slope.name for row in rows for slope in row]
     sweep = sweep.with_outputs(flat)
     plan = sweep._plan(settings.engine, False)
@@ -153,20 +153,22 @@ def derivatives(
     }
     # Evaluated in place if it has every dimension, else into a separate array and broadcast
     views: dict[str, Any] = {}
-    for name, own in plan.out_dims.items():
-        direct = name in targets and set(own) == wanted
+    for name, varying in plan.out_dims.items():
+        direct = name in targets and set(varying) == wanted
         empty = (
             targets[name]
             if direct
-            else np.empty(plan.shape(own), dtype_of(plan.graph, name, float))
+            else np.empty(plan.shape(varying), dtype_of(plan.graph, name, float))
         )
-        views[name] = (own, empty)
+        views[name] = (varying, empty)
     out = xarray.Dataset(views)
     result = sweep.evaluate(out, settings=replace(settings, infeasible="include"))
     for name, target in targets.items():
-        own, values = views[name]
+        varying, values = views[name]
         if values is not target:
-            target[...] = values.reshape([plan.sizes[dim] if dim in own else 1 for dim in order])
+            target[...] = values.reshape(
+                [plan.sizes[dim] if dim in varying else 1 for dim in order]
+            )
     coords: dict[str, Any] = coordinates(plan, wanted)
     coords["output"] = [row[0].of for row in rows]
     coords["input"] = [slope.wrt for slope in rows[0]]
@@ -180,5 +182,5 @@ def derivatives(
         coords[REASON] = result.coords[REASON].variable
     # Filled in memory order, returned in the order of the axes
     turned = array.transpose([0, 1, *(2 + order.index(dim) for dim in dims)])
-    found = xarray.DataArray(turned, coords, ("output", "input", *dims), kind, result.attrs)
-    return found.isel(output=0) if isinstance(of, str) else found
+    labelled = xarray.DataArray(turned, coords, ("output", "input", *dims), kind, result.attrs)
+    return labelled.isel(output=0) if isinstance(names, str) else labelled

@@ -32,45 +32,45 @@ _PLACES = np.linspace(-1.0, 1.0, 5)
 
 
 def is_predicted(plan: Plan) -> bool:
-    """Whether the interval of a prediction affects any of the outputs."""
+    """True if the interval of a prediction affects any of the outputs."""
     return any(errors(plan, name) for name in stream.numeric(plan))
 
 
 def interval(
-    sweep: Evaluation, of: str | Sequence[str] | None, settings: Settings
+    sweep: Evaluation, outputs: str | Sequence[str] | None, settings: Settings
 ) -> "xarray.Dataset":
     """Outputs with the ends of their intervals; see `Sweep.prediction_interval`."""
     plan = sweep._plan("numpy", settings._mask)
-    names = asked_of(plan, of)
-    values = (sweep if of is None else sweep.with_outputs(names)).evaluate(settings=settings)
+    names = asked_of(plan, outputs)
+    values = (sweep if outputs is None else sweep.with_outputs(names)).evaluate(settings=settings)
     uncertain = [name for name in names if reached(plan, [name]) & {*plan.problem.distributions}]
     drawn = [name for name in uncertain if name != FAILURES]
     left = [name for name in names if name not in uncertain]
     moved = [name for name in left if errors(plan, name)]
     bounded = [name for name in left if name in ENDS]
     ends: dict[str, tuple[Any, Any]] = {}
-    made = [values]
+    cubes = [values]
     if drawn:
         tails = ((1 - SHARE) / 2, (1 + SHARE) / 2)
-        found = uncertainty(sweep, drawn, tails, "sampled", SAMPLES, 0, settings)
-        ends |= {n: (found[n].isel(quantile=0), found[n].isel(quantile=1)) for n in drawn}
-        made.append(found)
+        part = uncertainty(sweep, drawn, tails, "sampled", SAMPLES, 0, settings)
+        ends |= {n: (part[n].isel(quantile=0), part[n].isel(quantile=1)) for n in drawn}
+        cubes.append(part)
     if moved:
         low, high = _moved(sweep, plan, moved, settings)
         ends |= {name: (low[name], high[name]) for name in moved}
-        made.append(low)
+        cubes.append(low)
     if FAILURES in ends:
         ends[FAILURES] = _counts(values[FAILURES], *ends[FAILURES])
     if bounded:
-        own = sweep.with_outputs([end for name in bounded for end in ENDS[name]])
-        found = own.evaluate(settings=settings)
-        ends |= {name: (found[ENDS[name][0]], found[ENDS[name][1]]) for name in bounded}
-        made.append(found)
-    idle = [{*cube.attrs.get(UNUSED, "").split()} for cube in made]
+        bounds = sweep.with_outputs([end for name in bounded for end in ENDS[name]])
+        part = bounds.evaluate(settings=settings)
+        ends |= {name: (part[ENDS[name][0]], part[ENDS[name][1]]) for name in bounded}
+        cubes.append(part)
+    idle = [{*cube.attrs.get(UNUSED, "").split()} for cube in cubes]
     unused = " ".join(sorted(set.intersection(*idle)))
     values.attrs = {name: text for name, text in values.attrs.items() if name != UNUSED}
     axes = [axis.name for axis in plan.problem.axes]  # of the factor alone: values lack it
-    coords = {n: cube[n] for n in axes for cube in made if n in cube.coords}
+    coords = {n: cube[n] for n in axes for cube in cubes if n in cube.coords}
     variables = {
         f"{name}_{side}": end_of(values[name], pair, k, side)
         for name, pair in ends.items()
@@ -83,7 +83,7 @@ def interval(
 def chances(scenario: Mapping[str, Any], conditions: Sequence[Any]) -> dict[str, Any]:
     """The probability that each condition on an output holds at a point, where an error or a
     distribution is known: `<output>_chance`."""
-    found = {}
+    by_name = {}
     for each in conditions:
         sweep = Evaluation(scenario, {}, [each.of])
         plan = sweep._plan("numpy")
@@ -94,8 +94,8 @@ def chances(scenario: Mapping[str, Any], conditions: Sequence[Any]) -> dict[str,
         drawn = uncertainty(sweep, [each.of], [*SHARES], "sampled", SAMPLES, 0, how)[each.of].values
         below = float(np.interp(each.level, drawn, SHARES, left=0.0, right=1.0))
         about = {"units": "1", "long_name": f"probability that {each}"}
-        found[f"{each.of}_chance"] = (), below if each.relation == "<=" else 1 - below, about
-    return found
+        by_name[f"{each.of}_chance"] = (), below if each.relation == "<=" else 1 - below, about
+    return by_name
 
 
 def _moved(
@@ -114,18 +114,17 @@ def _moved(
 
 
 def _counts(mean: Any, low: Any, high: Any) -> tuple[Any, Any]:
-    """Ends of the interval of a count that is Poisson's around a mean, of which `low` and `high`
-    are the ends: a lognormal one."""
+    """Interval of a Poisson count whose lognormal mean lies between `low` and `high`."""
     means = np.asarray(mean.values, float)
     spread = np.broadcast_to(np.log(high / low) / (2 * NORMAL), means.shape)
-    found = []
+    sides = []
     for place in (-NORMAL, NORMAL):
         ends = np.full(means.shape, np.nan)
-        for of, count in ((means <= _FEW, _of_few), (means > _FEW, _of_many)):
-            of &= np.isfinite(means)
-            ends[of] = count(means[of], spread[of], place)
-        found.append(mean.copy(data=ends))
-    return found[0], found[1]
+        for mask, count in ((means <= _FEW, _of_few), (means > _FEW, _of_many)):
+            mask &= np.isfinite(means)
+            ends[mask] = count(means[mask], spread[mask], place)
+        sides.append(mean.copy(data=ends))
+    return sides[0], sides[1]
 
 
 def _of_few(mean: Any, spread: Any, place: float) -> Any:
@@ -155,12 +154,12 @@ def _of_many(mean: Any, spread: Any, place: float) -> Any:
 def end_of(value: Any, pair: Sequence[Any], k: int, side: str) -> Any:
     """An end of an interval, NaN if there is none: zero width is not certainty."""
     low, high = (end.variable for end in pair)
-    known = (low < high) & value.variable.notnull()
+    bounded = (low < high) & value.variable.notnull()
     about = {
         **value.attrs,
         "long_name": f"{'lower' if side == 'low' else 'upper'} end of the {SHARE:.0%} interval: "
         f"{value.attrs['long_name']}",
         END_OF: str(value.name),
     }
-    end = pair[k].variable.where(known)
+    end = pair[k].variable.where(bounded)
     return (end.dims, end.data, about)

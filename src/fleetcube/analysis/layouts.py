@@ -39,8 +39,8 @@ from fleetcube.tables.tables import label, meanings, numbers, scale
 from .assumed import ASSUMED, assumed
 from .gradient import check_quantity, is_held, uncounted
 from .interval import chances, interval
-from .runs import Target, conditions_of
 from .sensitivity import Kind, frozen, is_built, kind_of, rank_inputs
+from .targets import Target, conditions_of
 
 if TYPE_CHECKING:
     import xarray
@@ -195,11 +195,11 @@ def by_phase(
         raise InputError(
             f"phases are planned at one point; give one value of {', '.join(spec['axes'])}"
         )
-    shared, tables = phases.apart(spec["scenario"])
+    shared, tables = phases.split_phases(spec["scenario"])
     found: dict[str, xarray.Dataset | None] = {}
     made = []
     for name, table in zip(names, tables, strict=True):
-        one = Evaluation(phases.one(spec["scenario"], name), {}, [of])
+        one = Evaluation(phases.single_phase(spec["scenario"], name), {}, [of])
         found[name] = own = (
             best_layouts(one, of, sense, search, (), (), 1, Settings())
             if candidates(one, of, search)
@@ -215,7 +215,7 @@ def by_phase(
             )
         made.append({**table, **inputs_of(own)})
     job = with_phase_tables(shared, made)
-    known = _outputs(Evaluation(phases.one(job, names[0]), {}, [of]), of)
+    known = _outputs(Evaluation(phases.single_phase(job, names[0]), {}, [of]), of)
     of_jobs = SUMS | MEANS.keys() | LARGEST
     return found, sweep.replace(scenario=job, outputs=[n for n in known if n in of_jobs])
 
@@ -245,7 +245,7 @@ def candidates(
             plan.graph, name
         ):  # a precision needs its peak
             row = [k for k in row if is_known({**spec["scenario"], name: k}, spec["axes"], [of])]
-        row = framework.kept(plan.problem.records, name, row, known.divides_all)
+        row = framework.supported_values(plan.problem.records, name, row, known.divides_all)
         if len(row) > 1:
             found[name] = row
     framework.with_stages(plan.problem.records, found, spec["scenario"])
@@ -565,7 +565,7 @@ def _said(axes: Mapping[str, Axis], place: Sequence[int]) -> dict[str, Any]:
     """Values that all axes set at a point."""
     said: dict[str, Any] = {}
     for axis, k in zip(axes.values(), place, strict=True):
-        said |= auto.at(axis, k)
+        said |= auto.values_at(axis, k)
     return said
 
 

@@ -1,4 +1,4 @@
-"""The nearest that can run, where nothing can: another cluster, another batch, another layout."""
+"""The nearest feasible cluster, batch or layout, if nothing can run."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,8 +18,8 @@ from fleetcube.kernels.physics.roles import HEADROOM, RUN_STEPS, STEPS
 from fleetcube.tables.tables import meanings
 
 from .layouts import LAYOUT, WHOLE, best_layouts, candidates, freed, in_command, point
-from .runs import whole_unit
 from .sensitivity import frozen
+from .targets import whole_unit
 
 NEAREST = "fleetcube_nearest"  # the attribute that holds the line
 MOST = 1 << 22  # points evaluated for each of cluster and batch
@@ -29,49 +29,51 @@ _FAR = 2.0  # factor up to which clusters and batches are tried
 (_GPUS,), (_BATCH,) = STEPS, RUN_STEPS
 _NONE = "none tried within"
 _MEMORY = "out_of_memory"
-_SAID = {"gpus_not_divisible", "batch_not_divisible", "batch_smaller_than_data_parallel"}
+_NOT_DIVIDED = {"gpus_not_divisible", "batch_not_divisible", "batch_smaller_than_data_parallel"}
 
 
-def nearest(scenario: Mapping[str, Any], of: str, search: Sequence[str] = ()) -> str:
-    """What of a point cannot run, and the nearest that can, in one line; empty if it can run, or
-    that is unknown. `search` names the inputs that are searched at the point (see `Sweep.best`)."""
-    here = Evaluation(scenario, {}, [of])
+def nearest(scenario: Mapping[str, Any], output: str, search: Sequence[str] = ()) -> str:
+    """Why a point cannot run, and the nearest that can, in one line; empty if it can run, or that
+    is unknown. `search` names the inputs that are searched at the point (see `Sweep.best`)."""
+    sweep = Evaluation(scenario, {}, [output])
     if not is_known(scenario, {}, [REASON]):
         return ""
-    tried = candidates(here, of, search) if search else {}
+    tried = candidates(sweep, output, search) if search else {}
     sure = {HEADROOM: True, **scenario} if tried else dict(scenario)
     reasons = _reasons(sure, tried)
     if reasons is None or (reasons == 0).any():
         return ""
-    problem, numbers = frozen(here._plan("numpy"))
+    problem, numbers = frozen(sweep._plan("numpy"))
     now = {name: numbers[name] for name in (_GPUS, _BATCH) if name in numbers}
-    found, thinned = {}, ""
+    runnable, thinned = {}, ""
     each = max(1, min(EACH, MOST // (8 * math.prod(map(len, tried.values())))))
     for name, value in now.items():
         unit = whole_unit(problem, name)
         around, step = _around(value, unit, each)
-        at = _first(sure, of, search, name, around)
-        if at is not None:
-            found[name] = at
-        if step > unit and not (at and abs(at - value) <= each * unit):
+        first = _first(sure, output, search, name, around)
+        if first is not None:
+            runnable[name] = first
+        if step > unit and not (first and abs(first - value) <= each * unit):
             thinned += f"; {name} farther than {each * unit:,} off: only multiples of {step:,.0f}"
-    layout = _other(sure, of) if not tried else ""
-    return _line(now, _why(reasons, now, bool(tried)), found, layout) + thinned
+    layout = _other(sure, output) if not tried else ""
+    return _line(now, _why(reasons, now, bool(tried)), runnable, layout) + thinned
 
 
-def nearest_of_ranges(sweep: Evaluation, of: str, ranges: Mapping[str, Sequence[Any]]) -> str:
-    """The same for the last values of ranges, or the first if none can run near these."""
+def nearest_of_ranges(sweep: Evaluation, output: str, ranges: Mapping[str, Sequence[Any]]) -> str:
+    """`nearest` at the last values of ranges, or at the first if none can run near these."""
     lines = []
     for end in (-1, 0):
-        at = {name: values.number(sweep.graph, name, row[end]) for name, row in ranges.items()}
-        ends = {n: math.floor(v) if values.is_whole(sweep.graph, n) else v for n, v in at.items()}
-        lines.append(nearest({**point(sweep), **ends}, of))
+        inputs = {name: values.number(sweep.graph, name, row[end]) for name, row in ranges.items()}
+        ends = {
+            n: math.floor(v) if values.is_whole(sweep.graph, n) else v for n, v in inputs.items()
+        }
+        lines.append(nearest({**point(sweep), **ends}, output))
     return next((line for line in lines if line and _NONE not in line), lines[0])
 
 
-def nearest_of_grid(sweep: Evaluation, of: str, sense: str, bound: bool = False) -> str:
-    """The same for the point of axes that would be the best, of more than MOST_POINTS at the ends;
-    empty if some can run but none keeps to conditions (`bound`)."""
+def nearest_of_grid(sweep: Evaluation, output: str, sense: str, bound: bool = False) -> str:
+    """`nearest` at the best point regardless of feasibility; of more than MOST_POINTS only the ends
+    of axes count. Empty if some can run but none meets the conditions (`bound`)."""
     if not is_known(sweep.spec["scenario"], sweep.spec["axes"], [REASON]):
         return ""
     axes = make_axes(sweep.graph, sweep.spec["axes"])
@@ -80,19 +82,19 @@ def nearest_of_grid(sweep: Evaluation, of: str, sense: str, bound: bool = False)
         sweep = sweep.replace(axes=ends)
     if sweep.points > MOST_POINTS:
         return ""
-    found = sweep.with_outputs([of, REASON]).evaluate(settings=Settings("numpy", "include"))
-    if (fits := int(((found[REASON] == 0) & np.isfinite(found[of])).sum())) > 0:
-        share = f"{fits:,} of {found[REASON].size:,} points"
-        said = f"{share} fit in memory if the model of it is right: {HEADROOM} = false counts them"
-        return "" if bound else said
-    row = sign_of(sense) * found[of].values
+    cube = sweep.with_outputs([output, REASON]).evaluate(settings=Settings("numpy", "include"))
+    if (fits := int(((cube[REASON] == 0) & np.isfinite(cube[output])).sum())) > 0:
+        share = f"{fits:,} of {cube[REASON].size:,} points"
+        text = f"{share} fit in memory if the model of it is right: {HEADROOM} = false counts them"
+        return "" if bound else text
+    row = sign_of(sense) * cube[output].values
     if not np.isfinite(row).any():
         return ""
-    at = np.unravel_index(np.where(np.isfinite(row), row, np.inf).argmin(), row.shape)
-    place = {str(name): int(k) for name, k in zip(found[of].dims, at, strict=True)}
+    index = np.unravel_index(np.where(np.isfinite(row), row, np.inf).argmin(), row.shape)
+    place = {str(name): int(k) for name, k in zip(cube[output].dims, index, strict=True)}
     axes = make_axes(sweep.graph, sweep.spec["axes"])
     labels = {n: axis.labels[place.get(n, 0)] for n, axis in axes.items() if axis.size > 1}
-    line = nearest(point(sweep, place), of)
+    line = nearest(point(sweep, place), output)
     where = ", ".join(f"{name} {in_command(value)}" for name, value in labels.items())
     return f"at {where}: {line}" if where and line else line
 
@@ -106,8 +108,8 @@ def _reasons(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> Any:
 
 
 def _around(value: float, unit: int, each: int) -> tuple[Array, float]:
-    """Whole multiples of a unit within a factor of a value, the nearest first, and in what those
-    come that are farther than `each` units."""
+    """Whole multiples of a unit within a factor of a value, nearest first, and the step of those
+    farther than `each` units."""
     first, last = max(1, value / _FAR // unit), min(value * _FAR, values.MOST_EXACT - 1) // unit
     coarse = 2.0 ** math.ceil(math.log2(max(1, (last - first) / each)))
     near = value // unit + np.arange(-each, each + 1.0)
@@ -119,15 +121,15 @@ def _around(value: float, unit: int, each: int) -> tuple[Array, float]:
 
 
 def _first(
-    scenario: Mapping[str, Any], of: str, search: Sequence[str], name: str, values: Array
+    scenario: Mapping[str, Any], output: str, search: Sequence[str], name: str, values: Array
 ) -> float | None:
-    """The first of some values of an input at which anything can run, with what divides them."""
+    """The first of some values of an input at which any candidate can run."""
     others = {key: value for key, value in scenario.items() if key != name}
     start, size, done = 0, 32, 0
     while start < len(values):
         part = values[start : start + size]
-        part_of = Evaluation(others, {name: part}, [of])
-        tried = candidates(part_of, of, search, alone=False) if search else {}
+        part_of = Evaluation(others, {name: part}, [output])
+        tried = candidates(part_of, output, search, alone=False) if search else {}
         done += len(part) * math.prod(map(len, tried.values()))
         if done > MOST:
             return None
@@ -149,27 +151,27 @@ def _why(reasons: Any, now: Mapping[str, float], many: bool) -> str:
     subject, does = ("no layout", "s") if many else ("this layout does not", "")
     if _MEMORY in words:
         return f"{subject} fit{does} in memory"
-    if words.keys() & _SAID and _BATCH in now:
+    if words.keys() & _NOT_DIVIDED and _BATCH in now:
         return f"{subject} divide{does} a batch of {now[_BATCH]:,.0f}"
     commonest = max(words, key=words.__getitem__)
     return f"{'no layout can' if many else 'this layout cannot'} run ({commonest})"
 
 
-def _other(scenario: Mapping[str, Any], of: str) -> str:
-    """A layout that can run where the one stated cannot; empty if none can."""
+def _other(scenario: Mapping[str, Any], output: str) -> str:
+    """A feasible layout in place of the stated one; empty if there is none."""
     try:
-        best = best_layouts(freed(scenario, of), of, "min", LAYOUT, (), (), 1, Settings())
+        best = best_layouts(freed(scenario, output), output, "min", LAYOUT, (), (), 1, Settings())
     except InputError:
         return ""
-    if not best[of].notnull().any():
+    if not best[output].notnull().any():
         return ""
     return str(best[WHOLE].values.item())
 
 
-def _line(now: Mapping[str, float], why: str, found: Mapping[str, float], layout: str) -> str:
+def _line(now: Mapping[str, float], why: str, close: Mapping[str, float], layout: str) -> str:
     gpus = f"{now[_GPUS]:,.0f}" if _GPUS in now else ""
-    ways = [f"{found[_GPUS]:,.0f} GPUs can"] if _GPUS in found else []
-    ways += [f"{gpus or 'it can'} with a batch of {found[_BATCH]:,.0f}"] if _BATCH in found else []
+    ways = [f"{close[_GPUS]:,.0f} GPUs can"] if _GPUS in close else []
+    ways += [f"{gpus or 'it can'} with a batch of {close[_BATCH]:,.0f}"] if _BATCH in close else []
     ways += [f"{gpus or 'it can'} with the layout {layout}"] if layout else []
     nearest = ", or ".join(ways) or f"{_NONE} a factor of {_FAR:g} can either"
     return f"{gpus and gpus + ' GPUs: '}{why}; {nearest}"

@@ -44,8 +44,8 @@ from fleetcube.tables.tables import label
 
 from .extrapolation import FACTOR, extrapolation_error, remarks, with_remarks
 from .gradient import check_quantity, uncounted
-from .runs import Target, conditions_of, whole_unit
 from .solve.solve import check_free, without
+from .targets import Target, conditions_of, whole_unit
 
 if TYPE_CHECKING:
     import xarray

@@ -33,7 +33,7 @@ from .uncertainty import asked_of
 ((_STEP, _FACTOR),) = OF_JOB.items()
 # Stated, they say where in its interval the step is, or how wide that is
 _STATED = {_FACTOR, *ERRORS[_STEP]}
-_TELLING = auto.TELLING | auto.OWN | _STATED  # of jobs, and of what sets their coefficients
+_TELLING = auto.DECIDING | auto.COMPUTE | _STATED  # of jobs, and of what sets their coefficients
 _MOST = math.log(100)  # of half an interval that says something
 _ERFC = np.vectorize(math.erfc, otypes=[float])
 
@@ -164,7 +164,7 @@ def _over_grid(sweep: Evaluation, names: Sequence[str], base: Mapping[str, int])
     for place in np.ndindex(*(axis.size for axis in told)):
         scenario = dict(sweep.spec["scenario"])
         for axis, k in zip(told, place, strict=True):
-            scenario |= auto.at(axis, k)
+            scenario |= auto.values_at(axis, k)
         sides[place] = side(scenario, names, rest)
     found: dict[str, Array] = {}
     for place, own in sides.items():
@@ -194,12 +194,12 @@ def _side(
     """The derivatives at a scenario; None if its coefficients are of another source."""
     label = scenario.get("calibration", AUTO)
     entry = record("calibration", label)
-    if not (auto.OWN | _STATED).isdisjoint({*scenario} - {"calibration"}) or phases.names(scenario):
+    if (auto.COMPUTE | _STATED) & {*scenario} - {"calibration"} or phases.names(scenario):
         return None
     if label != AUTO and not entry.correlations:
         return None
     said = stated_inputs(scenario)
-    cell = auto.cell_of(said)
+    cell = auto.posterior_cell(said)
     posterior = pooled.posterior()
     means, _ = posterior.at(cell)
     if label == AUTO:

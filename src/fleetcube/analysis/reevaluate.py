@@ -8,7 +8,7 @@ import numpy as np
 from fleetcube.grid.errors import InputError, nearest
 from fleetcube.grid.plan.citations import records
 from fleetcube.grid.plan.labels import own_version
-from fleetcube.grid.plan.written import COORDINATE, as_it_was
+from fleetcube.grid.plan.written import COORDINATE, result_scenario
 from fleetcube.grid.run import stream
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
@@ -18,7 +18,7 @@ from fleetcube.grid.spec.axis import Axis
 from fleetcube.grid.spec.graphs import graph_of
 from fleetcube.grid.store.cube import spec_of
 from fleetcube.kernels.graph.formulas import Graph
-from fleetcube.scenario.own_records import with_catalog
+from fleetcube.scenario.user_records import add_user_records
 from fleetcube.tables.tables import label
 
 from .interval import interval, is_predicted
@@ -40,7 +40,7 @@ def sweep_of(cut: "xarray.Dataset") -> Evaluation:
         raise InputError(f"the cube does not state its spec ({error})") from None
     if POINTS in spec["axes"]:
         raise InputError("points of arrays of several dimensions are not kept; give arrays of one")
-    scenario, entries = with_catalog(as_it_was(spec), spec["axes"])
+    scenario, entries = add_user_records(result_scenario(spec), spec["axes"])
     graph = graph_of(scenario)
     axes = {name: _axis(graph, name, entry, cut) for name, entry in entries.items()}
     return Evaluation(scenario, axes, spec["outputs"])
@@ -49,20 +49,20 @@ def sweep_of(cut: "xarray.Dataset") -> Evaluation:
 def _axis(graph: Graph, name: str, entry: Any, cut: "xarray.Dataset") -> Axis:
     """The points of an axis in a cut; the whole axis if none of the cut's variables has it."""
     parts = entry if is_coupled(entry) else {name: entry}
-    held = any(isinstance(e, Mapping) and e.get("values") == COORDINATE for e in parts.values())
-    if held:  # long lists are in coordinates, which were cut like the axis
+    listed = any(isinstance(e, Mapping) and e.get("values") == COORDINATE for e in parts.values())
+    if listed:  # long lists are in coordinates, which were cut like the axis
         points = {key: _points(cut, name if key == "labels" else key) for key in parts}
         return make_axis(graph, name, points if is_coupled(entry) else points[name])
     whole = make_axis(graph, name, entry)
     if name not in cut.coords:
         if name in cut.dims:  # which of its points these are, and in what order, is unknown
-            raise InputError(f"the cut does not tell its points of {name!r}; cut it by its labels")
+            raise InputError(f"the cut has no labels of {name!r}; cut it by its labels")
         return whole
     places = {label(point): k for k, point in reversed([*enumerate(whole.labels)])}
-    held_at = np.asarray(_points(cut, name))
-    if {held_at.dtype.kind, whole.labels.dtype.kind} <= {*"iuf"}:  # counts are whole numbers there
-        held_at = held_at.astype(whole.labels.dtype)
-    wanted = [label(point) for point in held_at]
+    given = np.asarray(_points(cut, name))
+    if {given.dtype.kind, whole.labels.dtype.kind} <= {*"iuf"}:  # counts are whole numbers there
+        given = given.astype(whole.labels.dtype)
+    wanted = [label(point) for point in given]
     if not {*wanted} <= places.keys():
         raise InputError(f"the labels {name!r} are not those of the cube's spec")
     return whole.cut(np.asarray([places[point] for point in wanted], dtype=np.int64))
@@ -87,7 +87,7 @@ def predicted(cube: "xarray.Dataset") -> list[str]:
     return [name for name in stream.numeric(plan) if errors(plan, name)]
 
 
-def with_interval(cut: "xarray.Dataset", of: Sequence[str] | None = None) -> "xarray.Dataset":
+def with_interval(cut: "xarray.Dataset", outputs: Sequence[str] | None = None) -> "xarray.Dataset":
     """A cut of any cube with the ends of 90 % intervals; see `Sweep.prediction_interval`.
 
     They are evaluated now, at the points of the cut alone, by default for all numeric variables; a
@@ -95,8 +95,8 @@ def with_interval(cut: "xarray.Dataset", of: Sequence[str] | None = None) -> "xa
     if today's formulas and records give other values.
     """
     sweep = sweep_of(cut)
-    wanted = cut.data_vars if of is None else of
-    if of is not None and (unknown := {*of} - {*sweep.spec["outputs"]}):
+    wanted = cut.data_vars if outputs is None else outputs
+    if outputs is not None and (unknown := {*outputs} - {*sweep.spec["outputs"]}):
         raise InputError(
             f"{min(unknown)!r} is no output of the cube's spec; "
             f"{nearest(min(unknown), sweep.spec['outputs'])}"
@@ -111,31 +111,32 @@ def with_interval(cut: "xarray.Dataset", of: Sequence[str] | None = None) -> "xa
             f"the cut has {sweep.points:,} points, and intervals are evaluated at {MOST:,} "
             "at most; cut more axes"
         )
-    found = interval(sweep, names, Settings("numpy"))
-    points = {name: 0 for name in found.dims if name in cut.coords and name not in cut.dims}
-    found = found.isel(points, drop=True)
-    _check_same(cut, found, names)
+    intervals = interval(sweep, names, Settings("numpy"))
+    points = {name: 0 for name in intervals.dims if name in cut.coords and name not in cut.dims}
+    intervals = intervals.isel(points, drop=True)
+    _check_same(cut, intervals, names)
     ends = {}
     for name in names:
         for end in (f"{name}_low", f"{name}_high"):
-            if end in found:  # no value, no interval: cubes may have only feasible points
-                own: Any = found[end].variable
-                ends[end] = own.where(cut[name].variable.notnull())
+            if end in intervals:  # no value, no interval: cubes may have only feasible points
+                end_variable: Any = intervals[end].variable
+                ends[end] = end_variable.where(cut[name].variable.notnull())
     along = [dim for end in ends.values() for dim in end.dims if dim not in cut.dims]
-    labels = {dim: found[dim] for dim in along if dim in found.coords}  # of the interval alone
+    # of the interval alone
+    labels = {dim: intervals[dim] for dim in along if dim in intervals.coords}
     return cut.assign(ends).assign_coords(labels)
 
 
-def _check_same(cut: "xarray.Dataset", found: "xarray.Dataset", names: Sequence[str]) -> None:
+def _check_same(cut: "xarray.Dataset", intervals: "xarray.Dataset", names: Sequence[str]) -> None:
     """Refuse a cube whose records or values no longer match its spec."""
     written = cut.attrs.get("fleetcube_version", "the version")
     now = f"fleetcube {own_version()} than in {written}, which wrote the cube; evaluate it again"
-    known = {(r["kind"], r["label"]): _same_record(r) for r in records(cut.attrs)}
-    for record in records(found.attrs):
-        if known.get((record["kind"], record["label"])) != _same_record(record):
+    before = {(r["kind"], r["label"]): _same_record(r) for r in records(cut.attrs)}
+    for record in records(intervals.attrs):
+        if before.get((record["kind"], record["label"])) != _same_record(record):
             raise InputError(f"{record['kind']} {record['label']} is another in {now}")
     for name in names:
-        stored, again = cut[name].variable, found[name].variable
+        stored, again = cut[name].variable, intervals[name].variable
         if str(stored.dtype) not in _SAME:
             raise InputError(
                 f"{name} is of {stored.dtype} here; keep the cube's own float64 or float32"
@@ -153,5 +154,5 @@ def _check_same(cut: "xarray.Dataset", found: "xarray.Dataset", names: Sequence[
 
 def _same_record(record: Mapping[str, Any]) -> tuple[Any, ...]:
     """The part of a record that decides values and intervals: auto's source is its posterior."""
-    own = record["kind"] == "calibration"
-    return record.get("digest"), record.get("source") if own else None
+    fitted = record["kind"] == "calibration"
+    return record.get("digest"), record.get("source") if fitted else None

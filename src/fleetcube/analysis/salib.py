@@ -18,13 +18,13 @@ from fleetcube.grid.spec.values import is_whole
 from .sensitivity import cut, frozen, outputs_at
 
 
-def salib(sweep: Evaluation, of: str) -> tuple[dict[str, Any], Callable[[Any], Array]]:
+def salib(sweep: Evaluation, output: str) -> tuple[dict[str, Any], Callable[[Any], Array]]:
     """A `problem` for SALib, and the output at samples of it; see `Sweep.to_salib`."""
-    plan = sweep.with_outputs([of])._plan("numpy")
-    check_output(plan, of)
-    known = plan.problem.distributions
+    plan = sweep.with_outputs([output])._plan("numpy")
+    check_output(plan, output)
+    laws = plan.problem.distributions
     ranges = {name: _axis(axis) for name, axis in make_axes(plan.graph, sweep.spec["axes"]).items()}
-    ranges |= {name: _distribution(name, distribution) for name, distribution in known.items()}
+    ranges |= {name: _distribution(name, distribution) for name, distribution in laws.items()}
     if not ranges:
         raise InputError("the sweep has no axis and no distribution; give one to vary")
     problem = {
@@ -32,9 +32,9 @@ def salib(sweep: Evaluation, of: str) -> tuple[dict[str, Any], Callable[[Any], A
         "names": list(ranges),
         "bounds": [bounds for _, bounds in ranges.values()],
         "dists": [kind for kind, _ in ranges.values()],
-        "outputs": [of],
+        "outputs": [output],
     }
-    point, _ = cut(sweep.with_outputs([of]), {})
+    point, _ = cut(sweep.with_outputs([output]), {})
     frozen_problem, _ = frozen(point._plan("numpy"))
 
     def model(samples: Any) -> Array:
@@ -47,7 +47,7 @@ def salib(sweep: Evaluation, of: str) -> tuple[dict[str, Any], Callable[[Any], A
             name: np.rint(column) if is_whole(plan.graph, name) else column
             for name, column in zip(ranges, points.T, strict=True)
         }
-        return outputs_at(frozen_problem, columns, of, Settings())
+        return outputs_at(frozen_problem, columns, output, Settings())
 
     return problem, model
 

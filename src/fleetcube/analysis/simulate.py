@@ -210,7 +210,9 @@ def simulate_spec(
     threads = check_threads(threads)
     shared, all_axes, added_up = phases.with_phases(scenario, axes)
     if added_up:
-        all_axes[phases.NAME] = phases.following(graph_of(scenario), all_axes[phases.NAME], shared)
+        all_axes[phases.NAME] = phases.with_tokens_before(
+            graph_of(scenario), all_axes[phases.NAME], shared
+        )
     problem = resolve(shared, all_axes)
     tiered = "tiered" in _chosen(problem, "checkpoint_mode")
     further = dict(OF_KINDS) if "kinds" in _chosen(problem, "recovery_model") else {}

@@ -96,8 +96,8 @@ def _sum(times: Mapping[str, float], name: str) -> float:
 def _part(times: Mapping[str, float], name: str) -> Part:
     """A part with its own parts, unless it is given or has only one."""
     inside: Sequence[str] = _WITHIN.get(name, ())
-    there = [part for part in inside if times[part] != 0]
-    added = bool(there) and abs(_sum(times, name) - times[name]) <= _ROUNDING * times[STEP]
-    if not added or any(times[part] < 0 for part in there):
-        there = []
-    return Part(name, times[name], tuple(_part(times, part) for part in there))
+    parts = [part for part in inside if times[part] != 0]
+    added = bool(parts) and abs(_sum(times, name) - times[name]) <= _ROUNDING * times[STEP]
+    if not added or any(times[part] < 0 for part in parts):
+        parts = []
+    return Part(name, times[name], tuple(_part(times, part) for part in parts))

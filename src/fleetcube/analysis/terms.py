@@ -27,24 +27,24 @@ _WAY = {
 }
 
 
-def term_names(pair: Sequence[Evaluation], of: str) -> list[str]:
+def term_names(pair: Sequence[Evaluation], quantity: str) -> list[str]:
     """The terms of a quantity; empty if it is given."""
-    if not all(_computed(pair, of, name) for name in _WAY[of]):
+    if not all(_computed(pair, quantity, name) for name in _WAY[quantity]):
         return []
-    step = _expanded(pair, "step_time")
-    if of == "step_time":
+    step = _expand_term(pair, "step_time")
+    if quantity == "step_time":
         return step
-    return [*step, *(_LOSSES if _computed(pair, of, "goodput") else ()), OTHER, UNAVAILABLE]
+    return [*step, *(_LOSSES if _computed(pair, quantity, "goodput") else ()), OTHER, UNAVAILABLE]
 
 
-def _expanded(pair: Sequence[Evaluation], name: str) -> list[str]:
+def _expand_term(pair: Sequence[Evaluation], name: str) -> list[str]:
     if name not in _SUMS or not _computed(pair, "step_time", name):
         return [name]
     plans = [sweep.with_outputs(["step_time"])._plan("numpy") for sweep in pair]
     used = [case.formulas[name] for plan in plans for case in plan.cases]
     parts = dict.fromkeys(part for formula in used for part in parameters(formula))
     parts.pop(_SHIFT, None)
-    return [term for part in parts for term in _expanded(pair, _TIMES.get(part, part))]
+    return [term for part in parts for term in _expand_term(pair, _TIMES.get(part, part))]
 
 
 def quantities(apart: Mapping[str, Sequence[str]]) -> list[str]:
@@ -56,7 +56,7 @@ def quantities(apart: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def terms(
-    sweep: Evaluation, cube: "xarray.Dataset", of: str, names: Sequence[str]
+    sweep: Evaluation, cube: "xarray.Dataset", quantity: str, names: Sequence[str]
 ) -> "xarray.DataArray":
     """The terms of a quantity of one scenario, which add up to it."""
     import xarray
@@ -66,20 +66,20 @@ def terms(
         for name in names
         if name not in (*_LOSSES, OTHER, UNAVAILABLE)
     }
-    if of != "step_time" or len(step) > 1:  # parts that are not as computed are wrong alike
+    if quantity != "step_time" or len(step) > 1:  # parts that are not as computed are wrong alike
         scaled = (n for n in step if n not in ("step_time", *_TIMES.values()))
         step |= {name: step[name] * cube[_SHIFT] for name in scaled}
-    if of == "step_time":
+    if quantity == "step_time":
         values = step
     else:
         # Steps take this share of the wall time; losses and downtime take the rest
-        kept = cube["job_goodput"] * cube["availability"] / cube["step_time"]
-        shares = {name: term * kept for name, term in step.items()}
+        share = cube["job_goodput"] * cube["availability"] / cube["step_time"]
+        shares = {name: term * share for name, term in step.items()}
         shares |= _shares(cube, [name for name in _LOSSES if name in names])
-        values = {name: cube[of] * shares[name] for name in names}
+        values = {name: cube[quantity] * shares[name] for name in names}
     parts = xarray.broadcast(*(term.reset_coords(drop=True) for term in values.values()))
-    stacked = xarray.concat(parts, xarray.Variable(f"{of}_term", list(values)))
-    stacked.attrs = {"units": cube[of].attrs["units"], "long_name": f"terms of {of}"}
+    stacked = xarray.concat(parts, xarray.Variable(f"{quantity}_term", list(values)))
+    stacked.attrs = {"units": cube[quantity].attrs["units"], "long_name": f"terms of {quantity}"}
     return stacked
 
 
@@ -101,7 +101,7 @@ def given(sweep: Evaluation, cube: "xarray.Dataset", name: str) -> "xarray.DataA
     return xarray.DataArray(float(constants.get(name, INPUTS[name].default)))
 
 
-def _computed(pair: Sequence[Evaluation], of: str, name: str) -> bool:
-    """Whether both compute a quantity needed by `of` at every point, rather than being given it."""
-    plans = [sweep.with_outputs([of])._plan("numpy") for sweep in pair]
+def _computed(pair: Sequence[Evaluation], quantity: str, name: str) -> bool:
+    """True if both compute `name`, which `quantity` needs, at every point: it is not given."""
+    plans = [sweep.with_outputs([quantity])._plan("numpy") for sweep in pair]
     return all(name in case.formulas for plan in plans for case in plan.cases)

@@ -60,16 +60,16 @@ def crossings(point: "xarray.Dataset | Mapping[str, Any]") -> tuple[list[Tier], 
     levels += [Tier("pod" if pod < site else "fabric", pod, rates[2])]
     levels += [Tier("between pods", site, rates[3])]
     # tiers above leaf switches that contain the whole job carry nothing
-    there = [True, node < min(leaf, site), node < pod and leaf < site, pod < site]
-    kept = [place for place, exists in enumerate(there) if exists]
+    present = [True, node < min(leaf, site), node < pod and leaf < site, pod < site]
+    used = [place for place, exists in enumerate(present) if exists]
     traffic = []
     for kind in KINDS:
         tier = int(point[f"{kind}_parallel_tier"]) - 1
         # a missing tier is replaced by the next higher one
-        place = next((n for n, k in enumerate(kept) if k >= tier), len(kept) - 1)
+        place = next((n for n, k in enumerate(used) if k >= tier), len(used) - 1)
         seconds = float(point[f"{kind}_parallel_time"])
         traffic.append(Crossing(kind, place if tier >= 0 else -1, seconds))
-    tiers = [levels[place] for place in kept]
+    tiers = [levels[place] for place in used]
     if SITES[0] in point and job > site:
         rate = float(point[SITES[0]]) / site
         tiers.append(Tier("between sites", job, rate))

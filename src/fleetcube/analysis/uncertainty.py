@@ -43,7 +43,7 @@ Statistics = dict[str, tuple[Array, Array, Array]]  # quantiles (last), mean and
 
 def uncertainty(
     sweep: Evaluation,
-    of: str | Sequence[str] | None,
+    outputs: str | Sequence[str] | None,
     q: Sequence[float],
     method: str,
     samples: int,
@@ -54,12 +54,12 @@ def uncertainty(
     import xarray
 
     plan = sweep._plan("numpy", settings._mask)
-    names = asked_of(plan, of)
+    names = asked_of(plan, outputs)
     shares = _check_shares(q)
     if method not in METHODS:
         raise InputError(f"method = {method!r} is unknown; choose one of {', '.join(METHODS)}")
     how = f"{samples} draws, seed {seed}" if method == "sampled" else "first order"
-    by_laws = _by_laws(plan, names, asked=of is not None)
+    by_laws = _by_laws(plan, names, asked=outputs is not None)
     names = [name for name in names if any(name in group for _, group in by_laws)]
     if method == "draws":
         return _joint(sweep, by_laws, names, samples, seed, settings)
@@ -67,28 +67,28 @@ def uncertainty(
     dims: dict[str, tuple[str, ...]] = {}
     idle: list[set[str]] = []
     plans: list[Plan] = []
-    for known, members in by_laws:
+    for laws, members in by_laws:
         slopes: dict[str, dict[str, str]] = {}
         if method == "sampled":
-            moved = _drawn(sweep, known, members, samples, seed)
+            moved = _drawn(sweep, laws, members, samples, seed)
         else:
-            moved, slopes = _differentiated(sweep, known, members)
+            moved, slopes = _differentiated(sweep, laws, members)
         with stream.mapping(moved, settings) as (plan_of, map_):
             plans.append(plan_of)
             dims |= {n: tuple(dim for dim in plan_of.out_dims[n] if dim != DRAW) for n in members}
-            for own in dict.fromkeys(dims[name] for name in members):
-                group = [name for name in members if dims[name] == own]
-                work: _Draws | _Slopes = _Draws(own, shares, stream.Rooms(plan_of, group))
+            for axes in dict.fromkeys(dims[name] for name in members):
+                group = [name for name in members if dims[name] == axes]
+                work: _Draws | _Slopes = _Draws(axes, shares, stream.Rooms(plan_of, group))
                 if method == "first_order":
                     rows = {name: slopes[name] for name in group}
                     needed = {*group, *(d for row in rows.values() for d in row.values())}
-                    work = _Slopes(own, shares, stream.Rooms(plan_of, needed), rows, known)
-                variables |= _variables(plan_of, own, group, shares, work, map_)
+                    work = _Slopes(axes, shares, stream.Rooms(plan_of, needed), rows, laws)
+                variables |= _variables(plan_of, axes, group, shares, work, map_)
             idle.append({*plan_of.unused()})
-        if known.keys() <= {error for error, _ in ERRORS.values()}:
+        if laws.keys() <= {error for error, _ in ERRORS.values()}:
             variables |= _without_still(variables, members)
     unused = " ".join(sorted(set.intersection(*idle)))
-    dims_used = {dim for own in dims.values() for dim in own}
+    dims_used = {dim for axes in dims.values() for dim in axes}
     coords: dict[str, Any] = {}
     for plan_of in plans:
         coords |= coordinates(plan_of, dims_used)
@@ -115,17 +115,17 @@ def _joint(
     import xarray
 
     every: dict[str, Distribution] = {}
-    for known, _ in by_laws:
-        every |= known
-    found: dict[str, Any] = {}
+    for laws, _ in by_laws:
+        every |= laws
+    draws: dict[str, Any] = {}
     coords: dict[str, Any] = {}
-    for known, members in by_laws:
-        drawn = _drawn(sweep, every, members, samples, seed, kept=known)
+    for laws, members in by_laws:
+        drawn = _drawn(sweep, every, members, samples, seed, varied=laws)
         cube = drawn.evaluate(settings=settings).rename({DRAW: "draw"})
-        found |= {name: cube[name].variable for name in members}
+        draws |= {name: cube[name].variable for name in members}
         coords |= {name: cube.coords[name] for name in sweep._sizes if name in cube.coords}
     how = {"fleetcube_uncertainty": f"{samples} joint draws, seed {seed}"}
-    return xarray.Dataset({name: found[name] for name in names}, coords, {**cube.attrs, **how})
+    return xarray.Dataset({name: draws[name] for name in names}, coords, {**cube.attrs, **how})
 
 
 def errors(plan: Plan, name: str) -> dict[str, Distribution]:
@@ -161,10 +161,12 @@ def _by_laws(
     return list(groups.values())
 
 
-def asked_of(plan: Plan, of: Any) -> list[str]:
+def asked_of(plan: Plan, names: Any) -> list[str]:
     """The outputs named, by default all that are numbers."""
-    known = stream.numeric(plan)
-    return known if of is None else [stream.check_output(plan, n) for n in check_texts("of", of)]
+    out = stream.numeric(plan)
+    return (
+        out if names is None else [stream.check_output(plan, n) for n in check_texts("of", names)]
+    )
 
 
 def _check_shares(q: Any) -> Array:
@@ -187,13 +189,13 @@ def sobol_points(samples: int, dimensions: int, seed: int) -> Array:
 
 def _drawn(
     sweep: Evaluation,
-    known: Mapping[str, Distribution],
+    laws: Mapping[str, Distribution],
     names: Sequence[str],
     samples: Any,
     seed: Any,
-    kept: Collection[str] | None = None,
+    varied: Collection[str] | None = None,
 ) -> Evaluation:
-    """The sweep with one more axis: the draws of the uncertain inputs, or of those kept."""
+    """The sweep with an axis of draws of the uncertain inputs, or of those in `varied`."""
     whole = isinstance(samples, int) and not isinstance(samples, bool)
     # Sobol points are evenly spread only at powers of two
     if not whole or not 2 <= samples <= MOST_SAMPLES or samples & (samples - 1):
@@ -202,25 +204,25 @@ def _drawn(
             "such as 4096"
         )
     check_count("seed", seed, 0)
-    columns = sobol_points(samples, len(known), seed).T
-    drawn = zip(known, columns, strict=True)
-    numbers = {name: known[name].at(u) for name, u in drawn if kept is None or name in kept}
+    columns = sobol_points(samples, len(laws), seed).T
+    drawn = zip(laws, columns, strict=True)
+    numbers = {name: laws[name].at(u) for name, u in drawn if varied is None or name in varied}
     axis = Axis(DRAW, np.arange(samples), numbers)
     return sweep.replace(axes={**sweep.spec["axes"], DRAW: axis}, outputs=names)
 
 
 def _differentiated(
-    sweep: Evaluation, known: Mapping[str, Distribution], names: Sequence[str]
+    sweep: Evaluation, laws: Mapping[str, Distribution], names: Sequence[str]
 ) -> tuple[Evaluation, dict[str, dict[str, str]]]:
     """A sweep of the outputs and their derivatives by the uncertain inputs."""
     slopes: dict[str, dict[str, str]] = {}
-    predicted = {error: 0.0 for error, _ in ERRORS.values() if error in known}
+    predicted = {error: 0.0 for error, _ in ERRORS.values() if error in laws}
     sweep = sweep.replace(scenario={**predicted, **sweep.spec["scenario"]}, outputs=names)
     plan = sweep._plan("numpy")
     for name in names:
         slopes[name] = {}
         felt = reached(plan, [name])
-        for wrt, distribution in known.items():
+        for wrt, distribution in laws.items():
             if wrt in felt:
                 _check_smooth(sweep.graph, wrt, distribution)
                 slopes[name][wrt] = name_of("d", name, wrt)
@@ -254,9 +256,9 @@ class _Draws:
 
     def _quantiles(self, rows: Array) -> Array:
         """Linear between order statistics; NaN if any draw is NaN (sorted last)."""
-        at = self.shares * (rows.shape[-1] - 1)
-        low = np.floor(at).astype(int)
-        values = between(rows[..., low], rows[..., np.ceil(at).astype(int)], at - low)
+        position = self.shares * (rows.shape[-1] - 1)
+        low = np.floor(position).astype(int)
+        values = between(rows[..., low], rows[..., np.ceil(position).astype(int)], position - low)
         return np.where(np.isnan(rows[..., -1:]), np.nan, values)
 
 
@@ -296,8 +298,8 @@ class _Slopes:
 
 
 def _without_still(variables: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Variables that are NaN where a prediction has no interval: no width is not certainty."""
-    made: dict[str, Any] = {}
+    """Mask statistics of predictions without an interval by NaN: no width is not certainty."""
+    masked: dict[str, Any] = {}
     for name in names:
         mean, deviation = (variables[f"{name}_{end}"] for end in ("mean", "std"))
         still = deviation[1] <= _STILL * np.abs(mean[1])
@@ -307,41 +309,41 @@ def _without_still(variables: Mapping[str, Any], names: Sequence[str]) -> dict[s
             (f"{name}_std", still),
         ):
             dims, values, attrs = variables[key]
-            made[key] = dims, np.where(mask, np.nan, values), attrs
-    return made
+            masked[key] = dims, np.where(mask, np.nan, values), attrs
+    return masked
 
 
 def _variables(
     plan: Plan,
-    own: tuple[str, ...],
+    axes: tuple[str, ...],
     names: Sequence[str],
     shares: Array,
     work: _Draws | _Slopes,
     map_: stream.Map,
 ) -> dict[str, Any]:
     """Variables of outputs that share dimensions, tile by tile."""
-    shape = plan.shape(own)
+    shape = plan.shape(axes)
     memory.check(8 * (len(shares) + 2) * len(names) * math.prod(shape))
     arrays = {
         name: (np.empty((*shape, len(shares))), np.empty(shape), np.empty(shape)) for name in names
     }
-    whole = plan.whole(own)
+    whole = plan.whole(axes)
     # A tile has all draws of its points: quantiles need them together
     most = max(1, tiles.BLOCK // plan.sizes.get(DRAW, 1))
     for tile, statistics in map_(work.part, tiles.blocks(whole, most)):
-        cut = tiles.inside(whole, tile, own)
+        cut = tiles.inside(whole, tile, axes)
         for name in names:
             for array, values in zip(arrays[name], statistics[name], strict=True):
                 array[cut] = values
     variables: dict[str, Any] = {}
     for name, (quantiles, mean, deviation) in arrays.items():
         attrs = attributes(plan, name)
-        order, turned = ordered(plan, own, quantiles)
+        order, turned = ordered(plan, axes, quantiles)
         variables[name] = ([*order, "quantile"], turned, attrs)
         for end, meaning, values in (
             ("mean", "mean", mean),
             ("std", "standard deviation", deviation),
         ):
             about = {**attrs, "long_name": f"{meaning}: {attrs['long_name']}"}
-            variables[f"{name}_{end}"] = (*ordered(plan, own, values), about)
+            variables[f"{name}_{end}"] = (*ordered(plan, axes, values), about)
     return variables

@@ -31,7 +31,7 @@ from .gradient import uncounted
 from .interval import SIDES, end_of
 from .layouts import WHOLE, best_layouts, candidates, check_finite, inputs_of
 from .ratio import between, side
-from .runs import Names, Target, conditions_of, whole_unit
+from .targets import Names, Target, conditions_of, whole_unit
 
 if TYPE_CHECKING:
     import xarray
@@ -157,7 +157,7 @@ def _one_point(spec: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]
     for name, axis in make_axes(graph_of(spec["scenario"]), axes).items():
         if axis.size > 1:
             raise InputError(f"{name} has several values; give one ({name}=value)")
-    if SIZE in phases.stated(scenario):
+    if SIZE in phases.stated_names(scenario):
         first = phases.names(scenario)[0]
         raise InputError(f"phases set {SIZE}, which is sought; ask for one: phase={first!r}")
     return scenario, axes
@@ -323,7 +323,7 @@ def _gain_ends(
     """Ends of the 90 % interval of what each doubling brought, where the ratio's is known."""
     said = dict(scenario)
     for axis in make_axes(PHYSICS, axes).values():
-        said |= auto.at(axis, 0)
+        said |= auto.values_at(axis, 0)
     gains = found["doubling_gain"]
     runs = np.isfinite(found[TIME].values)
     at = [

@@ -62,7 +62,7 @@ def step_values(fit: StepFit) -> dict[str, Any]:
 
 
 def jobs_of(fit: StepFit) -> list[dict[str, Any]]:
-    """What the steps of each job have in common beside the values, as a file states it."""
+    """Properties that the steps of each job share in addition to the values, as in a file."""
     jobs = fit.jobs if isinstance(fit, Update) else ()
     return [
         {
@@ -183,11 +183,11 @@ def write(path: Path, content: str) -> None:
     sync_folder(path.absolute().parent)  # the file is synced, its name in the folder not yet
 
 
-def own_words(fit: Fit, log: str, what: str) -> dict[str, str]:
+def about_file(fit: Fit, log: str, subject: str) -> dict[str, str]:
     """Title, source, date and note of a file written by the command."""
     today = datetime.date.today().isoformat()
     return {
-        "title": f"{what}, from {Path(log).name}",
+        "title": f"{subject}, from {Path(log).name}",
         "source": f"fleetcube calibrate {log}",
         "date": today,
         "note": f"fitted to {fit.rows} measurements, median error {100 * fit.median_error:.2g} %",

@@ -30,7 +30,7 @@ class Shares:
     """Parameters common to measured fabrics. Fitted by docs/make/all_reduces.py.
 
     `alone` and `per_hop` multiply NCCL's start-up inside a node, and the fabric's latency; `cloud`
-    is that latency [s] if the data sheet states none. `ring`, `reducing` and `nic` are shares of
+    is that latency [s] if the data sheet has none. `ring`, `reducing` and `nic` are shares of
     the data sheet's bandwidth. `startup_spread` and `wire_spread` are standard deviations of the
     logarithms over fabrics, `noise` that of times about the law.
     """
@@ -94,9 +94,9 @@ class Sheet:
     def reducing_seconds(self) -> float:
         """Seconds per byte of in-switch sums in a domain (see collectives.nvls_all_reduce_time).
         Beyond _ALIKE ranks no faster than at _ALIKE, as observed in racks of 72."""
-        own = self.per_domain
+        size = self.per_domain
         share = factor("all_reduce", self.ranks) / factor("all_reduce", _ALIKE)
-        return max((own + 1) / own, share * (_ALIKE + 1) / _ALIKE) / self.node
+        return max((size + 1) / size, share * (_ALIKE + 1) / _ALIKE) / self.node
 
     @property
     def nic_seconds(self) -> float:
@@ -106,9 +106,9 @@ class Sheet:
 
     @property
     def inside(self) -> bool:
-        """Whether the data sheet makes links inside domains slower than those between them."""
-        own = self.reducing_seconds if self.reducing else self.ring_seconds
-        return self.domains == 1 or own >= self.nic_seconds
+        """True if links inside domains are slower, by the data sheet, than those between them."""
+        seconds = self.reducing_seconds if self.reducing else self.ring_seconds
+        return self.domains == 1 or seconds >= self.nic_seconds
 
     def startup(self, shares: Shares) -> float:
         """Time of an empty all-reduce [s]: trees inside the domains, and between them."""
@@ -152,9 +152,11 @@ class Unmeasured:
         message, values = np.asarray(sizes, dtype=float), self.values
         half = values["sqrt_coefficient"] * np.sqrt(message) / 2
         times = self.times(message)
-        own, wire = (values["latency"] + half) / times, 1 - (values["latency"] + half) / times
-        known = (self.shares.startup_spread * own) ** 2 + (self.shares.wire_spread * wire) ** 2
-        return np.asarray(np.sqrt(known + self.shares.noise**2))
+        startup, wire = (values["latency"] + half) / times, 1 - (values["latency"] + half) / times
+        variance = (self.shares.startup_spread * startup) ** 2 + (
+            self.shares.wire_spread * wire
+        ) ** 2
+        return np.asarray(np.sqrt(variance + self.shares.noise**2))
 
     def interval(self, sizes: Any) -> tuple[Array, Array]:
         """Ends of the 90 % interval of the times [s]."""

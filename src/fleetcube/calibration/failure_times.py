@@ -1,4 +1,4 @@
-"""From events to mean times between failures: by part, with what few events leave open."""
+"""Mean times between failures by part, from events, with the uncertainty of few events."""
 
 import math
 import re
@@ -82,11 +82,10 @@ def failures(
     gpu_seconds = math.prod(watched) if watched else log.gpu_seconds
     if not 0 < gpu_seconds < math.inf:
         raise InputError(
-            "the log does not say how many GPUs were watched for how long; "
-            'add --gpus 16384 --hours "54 d"'
+            'the log has no number of GPUs and no time watched; add --gpus 16384 --hours "54 d"'
         )
     per_gpu = _per_gpu(scenario, None if watched else log)
-    events, notes = _counted(log, parts)
+    events, notes = _unique_events(log, parts)
     counts = _by_part(events, per_gpu, notes)
     shares = {PARTS_MTTF[part][0]: share for part, share in per_gpu.items()} | {ALL_CAUSES[0]: 1.0}
     rates = {name: Rate(name, n, gpu_seconds * shares[name]) for name, n in counts.items()}
@@ -101,14 +100,14 @@ def failures(
     )
 
 
-def _counted(log: Log, parts: Mapping[str, str]) -> tuple[list[Event], list[str]]:
-    """The events of a log, each once, and remarks on what is left out."""
-    told = [replace(e, part=parts.get(e.kind.lower(), e.part)) for e in log.events]
-    failed = [event for event in told if event.part != NO_FAILURE and event.count]
+def _unique_events(log: Log, parts: Mapping[str, str]) -> tuple[list[Event], list[str]]:
+    """The events of a log, each once, and remarks on those left out."""
+    labelled = [replace(e, part=parts.get(e.kind.lower(), e.part)) for e in log.events]
+    failed = [event for event in labelled if event.part != NO_FAILURE and event.count]
     events, repeated = merged(failed)
     within = f"of one node within {WINDOW / 60:.0f} minutes"
     notes = [f"{repeated:,} lines repeat an event, {within}, and do not count"] if repeated else []
-    if idle := sum(event.count for event in told) - sum(event.count for event in failed):
+    if idle := sum(event.count for event in labelled) - sum(event.count for event in failed):
         notes.append(f"{idle:,} lines are of no failure, such as jobs that ended, or plans")
     return events, notes + [f"{n:,} left out: {why}" for why, n in log.dropped.items() if n]
 
@@ -123,23 +122,23 @@ def _lost(log: Log, events: Sequence[Event]) -> dict[str, list[float]]:
 
 def merged(events: Sequence[Event]) -> tuple[list[Event], int]:
     """Events in order of time, lines that repeat one joined to it, and the number of these."""
-    kept: list[Event] = []
+    unique: list[Event] = []
     last: dict[str, tuple[float, int]] = {}  # by node: its last line, and the event of that
     for event in sorted(events, key=lambda each: each.time or 0.0):
-        time, at = last.get(event.node, (-math.inf, -1))
+        time, position = last.get(event.node, (-math.inf, -1))
         if event.time is None or not event.node:
-            kept.append(event)
+            unique.append(event)
             continue
         if event.time - time <= WINDOW:
-            kept[at] = _joined(kept[at], event)
+            unique[position] = _join_events(unique[position], event)
         else:
-            at = len(kept)
-            kept.append(event)
-        last[event.node] = event.time, at
-    return kept, len(events) - len(kept)
+            position = len(unique)
+            unique.append(event)
+        last[event.node] = event.time, position
+    return unique, len(events) - len(unique)
 
 
-def _joined(first: Event, second: Event) -> Event:
+def _join_events(first: Event, second: Event) -> Event:
     lost = {
         name: max(event.lost.get(name, 0.0) for event in (first, second))
         for name in {*first.lost, *second.lost}
@@ -149,7 +148,7 @@ def _joined(first: Event, second: Event) -> Event:
 
 
 def _per_gpu(scenario: Mapping[str, Any], log: Log | None) -> dict[str, float]:
-    """How many of each part there are for a GPU, by the scenario; nodes as a log has them."""
+    """Number of each part per GPU, from the scenario; GPUs per node from the log."""
     given = resolve(scenario, {}).constants if scenario else {}
 
     def number(name: str) -> float:
@@ -169,7 +168,7 @@ def _per_gpu(scenario: Mapping[str, Any], log: Log | None) -> dict[str, float]:
 def _by_part(
     events: Sequence[Event], per_gpu: Mapping[str, float], notes: list[str]
 ) -> Counter[str]:
-    """Events by the name of their mean time; those of parts that are not counted are others'."""
+    """Events by the name of their mean time; a part that is not counted adds to its parent."""
     counts: Counter[str] = Counter()
     unknown: Counter[str] = Counter()
     moved: Counter[tuple[str, str]] = Counter()
@@ -202,21 +201,21 @@ def _add_record(
     label, _, number = prior.rpartition("=")
     if not re.fullmatch(r"\d{1,6}(\.\d{1,6})?", number) or not (weight := float(number)):
         raise InputError(
-            f"--prior {shown(prior)} does not say how many events the record counts as; "
+            f"--prior {shown(prior)} has no number of events that the record counts as; "
             "write RECORD=N, as llama-3-405b-components=10"
         )
     try:
-        held = record("reliability", label).values
+        record_values = record("reliability", label).values
     except CatalogError as error:
         raise InputError(str(error)) from None
     means = {
         name: distribution(PHYSICS, name, value).median if isinstance(value, Mapping) else value
-        for name, value in held.items()
+        for name, value in record_values.items()
         if name in shares
     }
     means = {name: mean for name, mean in means.items() if mean < math.inf and shares[name]}
     if not means:
-        raise InputError(f"the record {label!r} states no MTTF of a part; name another")
+        raise InputError(f"the record {label!r} has no MTTF of a part; name another")
     whole = ALL_CAUSES[0]
     if whole in rates:
         means = {whole: 1 / sum(shares[name] / mean for name, mean in means.items())}
@@ -229,32 +228,32 @@ def _add_record(
 def kinds_of(given: Sequence[str]) -> dict[str, str]:
     """Parts by kind, as in "gremlins=host". Raises InputError."""
     parts = {**dict.fromkeys(PARTS_MTTF), "none": None}
-    found = {}
+    parts_by_kind = {}
     for each in given:
         kind, _, part = each.rpartition("=")
         if part not in parts or not kind:
-            known = f"write NAME=PART, with one of {', '.join(parts)}"
-            raise InputError(f"--kind {shown(each)}: {nearest(part, parts, known)}")
-        found[kind.strip().lower()] = NO_FAILURE if part == "none" else part
-    return found
+            rule = f"write NAME=PART, with one of {', '.join(parts)}"
+            raise InputError(f"--kind {shown(each)}: {nearest(part, parts, rule)}")
+        parts_by_kind[kind.strip().lower()] = NO_FAILURE if part == "none" else part
+    return parts_by_kind
 
 
 def quantiles(seconds: Sequence[float]) -> list[float]:
     return [float(each) for each in np.quantile(seconds, ENDS)]
 
 
-def text(found: Failures, about: Mapping[str, str], watched: Mapping[str, str]) -> str:
+def text(measured: Failures, about: Mapping[str, str], watched: Mapping[str, str]) -> str:
     """A record of reliability as TOML. Parts without an event are not counted: none is known."""
     lines = [f"{name} = {quoted(value)}" for name, value in about.items()]
-    lines += [f"{rate.name} = {rate.written}" for rate in found.rates]
-    held = {rate.name for rate in found.rates}
-    if ALL_CAUSES[0] not in held:
-        names = [name for name, _, _ in PARTS_MTTF.values() if name not in held]
+    lines += [f"{rate.name} = {rate.written}" for rate in measured.rates]
+    rate_names = {rate.name for rate in measured.rates}
+    if ALL_CAUSES[0] not in rate_names:
+        names = [name for name, _, _ in PARTS_MTTF.values() if name not in rate_names]
         lines += [f'{name} = "inf h"' for name in names]
-    for name, seconds in found.lost.items():
+    for name, seconds in measured.lost.items():
         some = seconds
         if len(seconds) > MOST_VALUES:
             some = np.quantile(seconds, (np.arange(MOST_VALUES) + 0.5) / MOST_VALUES).tolist()
         lines.append(f"{name} = {{ empirical = [{', '.join(f'{each:.5g}' for each in some)}] }}")
     lines += ["", "[fit]", *(f"{name} = {quoted(value)}" for name, value in watched.items())]
-    return "\n".join([*lines, f"events = {found.events}"]) + "\n"
+    return "\n".join([*lines, f"events = {measured.events}"]) + "\n"

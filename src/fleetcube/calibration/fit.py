@@ -187,10 +187,10 @@ def variance_of(residuals: Array, coefficients: int) -> float:
     """Variance of the noise, robust to a few outliers, consistent with `covariance_of`."""
     rows = len(residuals)
     limit = HUBER * _scale(residuals, coefficients)
-    kept = max(float((np.abs(residuals) <= limit).mean()), 1.0 / rows)
-    correction = 1 + coefficients / rows * (1 - kept) / kept
+    within = max(float((np.abs(residuals) <= limit).mean()), 1.0 / rows)
+    correction = 1 + coefficients / rows * (1 - within) / within
     squares = float(np.sum(np.clip(residuals, -limit, limit) ** 2))
-    variance = correction**2 * squares / max(rows - coefficients, 1) / kept**2
+    variance = correction**2 * squares / max(rows - coefficients, 1) / within**2
     return max(variance, _LEAST**2)  # an exact fit still has rounding errors
 
 

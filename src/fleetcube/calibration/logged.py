@@ -17,18 +17,18 @@ _BATCH, _GPUS, _TOKENS = "global_batch_size", "n_gpus", "tokens_per_step"
 
 
 def training_logs(paths: Sequence[str]) -> dict[str, TrainingLog]:
-    """Those of some files that are training logs; pipes, read once, are not looked into."""
-    found = {}
+    """Training logs among some files; pipes, which can be read once, are skipped."""
+    by_path = {}
     for path in paths:
         if os.path.isfile(path):
             text = read_text(path, logs.LARGEST, "records", "give fewer records")
             if logs.is_training_log(text):
-                found[path] = logs.parse_training_log(text, path)
-    return found
+                by_path[path] = logs.parse_training_log(text, path)
+    return by_path
 
 
 def step_of(log: TrainingLog, scenario: Mapping[str, Any]) -> tuple[float, dict[str, Any]]:
-    """Seconds of the median step, and the inputs that the log states. Raises InputError."""
+    """Seconds of the median step, and the inputs found in the log. Raises InputError."""
     inputs = {} if log.batch is None else {_BATCH: log.batch}
     if log.batch is not None and _BATCH in scenario:
         stated = values.number(PHYSICS, _BATCH, scenario[_BATCH])

@@ -1,4 +1,4 @@
-"""Measured rows in the documented format: inputs by their public names, and what was measured.
+"""Measured rows in the documented format: inputs by their public names, and measured values.
 
 A CSV has a column for each input and each measured output, or `of` and `measured`; JSON is the same
 as a list of objects, optionally with `inputs` and `measured` as nested objects.
@@ -18,7 +18,7 @@ from fleetcube.grid.text import guarded
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.roles import COUNTS, RUN_STEPS, STEPS
 
-from . import cells
+from . import csv_columns
 from .row import Reading, Row
 
 ENDINGS = (".csv", ".json")
@@ -36,7 +36,8 @@ _LIKE |= {_ALL_REDUCE: "step_time", _PER_GPU: "tokens_per_second"}
 def is_table(text: str) -> bool:
     """Whether a CSV has a column of measured values."""
     return any(
-        name == "of" or _is_output(name) for name, _ in map(cells.named, cells.headings_of(text))
+        name == "of" or _is_output(name)
+        for name, _ in map(csv_columns.named, csv_columns.headings_of(text))
     )
 
 
@@ -50,11 +51,13 @@ def _is_output(name: str) -> bool:
 
 def from_csv(path: str, text: str) -> list[Any]:
     """The rows of a CSV as records, unchecked; empty cells are left out."""
-    rows = cells.rows_of(path, text)
+    rows = csv_columns.rows_of(path, text)
     columns = [
-        (name or heading, unit) for heading in rows[0] for name, unit in [cells.named(heading)]
+        (name or heading, unit)
+        for heading in rows[0]
+        for name, unit in [csv_columns.named(heading)]
     ]
-    cells.check_once([name for name, _ in columns if name.strip()])
+    csv_columns.check_once([name for name, _ in columns if name.strip()])
     return [_entry(columns, row) for row in rows[1:]]
 
 
@@ -64,7 +67,7 @@ def _entry(columns: Sequence[tuple[str, str]], row: Sequence[str]) -> dict[str, 
         name, unit = columns[k] if k < len(columns) else ("", "")
         cell = row[k].strip() if k < len(row) else ""
         if cell:
-            entry[name] = cell if name in _TEXTS else cells.written(name, unit, cell)
+            entry[name] = cell if name in _TEXTS else csv_columns.written(name, unit, cell)
         elif name == "of" or _is_output(name):
             entry[name] = None  # still a row of this format
     return entry
@@ -78,8 +81,8 @@ def readings(entry: Any) -> tuple[list[Reading], list[str]]:
     if isinstance(reason := entry.get("left_out"), str):
         return [], [reason]
     stated, measured = _parts(entry)
-    if len(stated) + len(measured) > cells.MOST_COLUMNS:
-        raise InputError(f"it states more than {cells.MOST_COLUMNS:,} values; give fewer")
+    if len(stated) + len(measured) > csv_columns.MOST_COLUMNS:
+        raise InputError(f"it has more than {csv_columns.MOST_COLUMNS:,} values; give fewer")
     inputs = {}
     for name, value in stated.items():
         if not str(name).strip():
@@ -95,16 +98,16 @@ def readings(entry: Any) -> tuple[list[Reading], list[str]]:
     notes = tuple(text for text in texts if isinstance(text, str) and 0 < len(text) <= LONGEST)
     if not measured:
         raise InputError("nothing in it is measured; name an output, such as step_time")
-    found, reasons = [], []
-    for of, value in measured.items():
+    rows, reasons = [], []
+    for output, value in measured.items():
         try:
-            found.append(_reading(inputs, of, value, notes))
+            rows.append(_reading(inputs, output, value, notes))
         except InputError as error:
             reasons.append(str(error))
-    return found, reasons
+    return rows, reasons
 
 
-@lru_cache(maxsize=cells.MOST_COLUMNS)  # such a column recurs in each of many rows
+@lru_cache(maxsize=csv_columns.MOST_COLUMNS)  # such a column recurs in each of many rows
 def _refusal(name: str) -> str:
     try:
         values.check_name(PHYSICS, name)
@@ -115,49 +118,49 @@ def _refusal(name: str) -> str:
 
 def _parts(entry: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Inputs and measured values of a record, as written."""
-    inputs, measured, of = (entry.get(key) for key in ("inputs", "measured", "of"))
+    inputs, measured, output = (entry.get(key) for key in ("inputs", "measured", "of"))
     flat = {k: v for k, v in entry.items() if k not in (*_TEXTS, "of", "inputs", "measured")}
     if "of" in entry:
-        if not isinstance(of, str):
-            raise InputError(f"of = {shown(of)} names no output; write one, such as step_time")
-        found = {of: measured}
+        if not isinstance(output, str):
+            raise InputError(f"of = {shown(output)} names no output; write one, such as step_time")
+        outputs = {output: measured}
     elif isinstance(measured, Mapping):
-        found = dict(measured)
+        outputs = dict(measured)
     else:
-        found = {name: flat.pop(name) for name in [*flat] if _is_output(name)}
+        outputs = {name: flat.pop(name) for name in [*flat] if _is_output(name)}
         if measured is not None:
             raise InputError(f"measured = {shown(measured)} is of no output; name it in of")
     if inputs is not None and not isinstance(inputs, Mapping):
         raise InputError(f"inputs = {shown(inputs)} is not an object of inputs; write one")
     inputs = inputs or {}
-    cells.check_once([*flat, *inputs])
+    csv_columns.check_once([*flat, *inputs])
     stated = {name: value for name, value in {**flat, **inputs}.items() if value is not None}
-    return stated, {name: value for name, value in found.items() if value is not None or of}
+    return stated, {name: value for name, value in outputs.items() if value is not None or output}
 
 
-def _reading(inputs: Mapping[str, Any], of: str, value: Any, notes: tuple[str, ...]) -> Reading:
-    if not _is_output(of):
+def _reading(inputs: Mapping[str, Any], name: str, value: Any, notes: tuple[str, ...]) -> Reading:
+    if not _is_output(name):
         raise InputError(
-            f"of = {shown(of)} is not a measured quantity; {nearest(of, PHYSICS.quantities)}"
+            f"of = {shown(name)} is not a measured quantity; {nearest(name, PHYSICS.quantities)}"
         )
     if value is None:
-        raise InputError(f"measured has no value of {of}; give one")
-    measured: float = _value(of, value)
-    if of == _PER_GPU:
+        raise InputError(f"measured has no value of {name}; give one")
+    measured: float = _value(name, value)
+    if name == _PER_GPU:
         if "n_gpus" not in inputs:
-            raise InputError(f"{of} is compared by that of all GPUs; state n_gpus")
-        measured, of = (
+            raise InputError(f"{name} is compared by that of all GPUs; state n_gpus")
+        measured, name = (
             measured * values.number(PHYSICS, "n_gpus", inputs["n_gpus"]),
             "tokens_per_second",
         )
-    cells.check_measured(of, measured)
-    return Reading(inputs, of, measured, notes)
+    csv_columns.check_measured(name, measured)
+    return Reading(inputs, name, measured, notes)
 
 
 def _value(name: str, value: Any) -> Any:
     like = _LIKE.get(name, name)
     try:
-        return cells.checked(like, value)
+        return csv_columns.checked(like, value)
     except InputError as error:
         raise InputError(str(error).replace(like, name)) from None
 
@@ -200,10 +203,10 @@ def _cell(value: Any) -> str:
 def _as_json(rows: Sequence[Row]) -> str:
     records = []
     for row in rows:
-        held: dict[str, Any] = {"id": row.id, "group": row.group, "source": row.source}
-        held |= {"where": row.where, "notes": list(row.notes), "inputs": dict(row.inputs)}
-        records.append({**held, "measured": {row.of: row.measured}})
-    lines = ",\n".join(_encodable(json.dumps(held, ensure_ascii=False)) for held in records)
+        fields: dict[str, Any] = {"id": row.id, "group": row.group, "source": row.source}
+        fields |= {"where": row.where, "notes": list(row.notes), "inputs": dict(row.inputs)}
+        records.append({**fields, "measured": {row.of: row.measured}})
+    lines = ",\n".join(_encodable(json.dumps(fields, ensure_ascii=False)) for fields in records)
     return f"[\n{lines}\n]\n"
 
 

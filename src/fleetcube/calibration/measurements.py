@@ -34,7 +34,7 @@ def read_records(
     paths = [path] if isinstance(path, str | Path) else path
     rows: list[Row] = []
     left_out: list[LeftOut] = []
-    taken: set[tuple[str, str]] = set()
+    ids: set[tuple[str, str]] = set()
     for file in published_tables() if paths is None else paths:
         for place, record in enumerate(read_file(file), 1):
             name, group, source, where = (
@@ -49,10 +49,10 @@ def read_records(
             except (InputError, CatalogError) as error:
                 readings, reasons = [], [str(error)]
             for reading in readings:
-                if (name, reading.of) in taken:
+                if (name, reading.of) in ids:
                     reasons = [*reasons, f"{reading.of}: its id appears twice"]
                     continue
-                taken.add((name, reading.of))
+                ids.add((name, reading.of))
                 rows.append(Row(name, group, source, *reading, where=where))
             left_out += [LeftOut(name, group, reason) for reason in reasons]
     return rows, left_out
@@ -93,6 +93,6 @@ def _from_json(name: str, text: str) -> list[Any]:
 
 
 def _short_text(record: Any, key: str) -> str:
-    """A text of a record; "" where it has none."""
+    """A text of a record; "" if it has none."""
     value = record.get(key) if isinstance(record, Mapping) else None
     return value if isinstance(value, str) and len(value) <= measured_rows.LONGEST else ""

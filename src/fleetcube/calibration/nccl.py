@@ -129,7 +129,7 @@ def parse_log(text: str) -> Log:
 
 
 def _header(log: Log, line: str) -> None:
-    """Record what a line states about its test."""
+    """Record the properties of a test that a line gives."""
     if "concluded" in line or "NCCL INFO" in line:
         return
     test = log.tests[-1]
@@ -326,34 +326,34 @@ def measured(
             "give the right --ranks and --collective"
         )
     dropped["busbw is not that of the ranks"] += len(chosen) - len(agreeing)
-    kept = [row for row in agreeing if in_place is None or row.in_place == in_place]
-    if not kept:
+    matching = [row for row in agreeing if in_place is None or row.in_place == in_place]
+    if not matching:
         where = "in place" if in_place else "out of place"
         raise InputError(f"the log has no row {where}; leave --{where.replace(' ', '-')} out")
-    types = sorted({row.type for row in kept})
+    types = sorted({row.type for row in matching})
     notes = [f"rows of types {', '.join(types)} are fitted together"] if len(types) > 1 else []
     shares = {count for k in tests for count in Counter(log.tests[k].hosts).values()}
     gpus_per_node = shares.pop() if len(shares) == 1 else None
     dropped_rows = {reason: count for reason, count in dropped.items() if count}
-    return Measured(collective, ranks, gpus_per_node, tuple(kept), dropped_rows, tuple(notes))
+    return Measured(collective, ranks, gpus_per_node, tuple(matching), dropped_rows, tuple(notes))
 
 
 def _collective(named: set[str | None], wanted: str | None) -> str:
-    known = {name for name in named if name is not None}
-    if wanted is None and len(known) > 1:
-        raise InputError(f"the log holds {', '.join(sorted(known))}; choose with --collective")
-    chosen = wanted or (known.pop() if known else "all_reduce")
+    kinds = {name for name in named if name is not None}
+    if wanted is None and len(kinds) > 1:
+        raise InputError(f"the log holds {', '.join(sorted(kinds))}; choose with --collective")
+    chosen = wanted or (kinds.pop() if kinds else "all_reduce")
     if chosen not in FACTORS:
         raise InputError(
             f"collective = {chosen[:40]!r} has no law; choose one of {', '.join(FACTORS)}"
         )
     if wanted is not None and None not in named and wanted not in named:
-        raise InputError(f"the log holds {', '.join(sorted(known))}, not {wanted}; name another")
+        raise InputError(f"the log holds {', '.join(sorted(kinds))}, not {wanted}; name another")
     return chosen
 
 
 def _agrees(row: Row, share: float) -> bool:
-    """Whether the bus bandwidth is the algorithm bandwidth times a share, within printed digits."""
+    """True if bus bandwidth is algorithm bandwidth times a share, within printed digits."""
     return row.algbw[0] * share * 0.999 <= row.busbw[1] and (
         row.busbw[0] <= row.algbw[1] * share * 1.001
     )

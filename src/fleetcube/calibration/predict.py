@@ -100,23 +100,23 @@ def _question(row: Row) -> Question:
 def _alone(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """An all-reduce of `ranks` over `nodes` as the only message of a data-parallel group. A
     calibration between nodes includes the links inside, which then add no further limit."""
-    own = ("message_bytes", "ranks", "nodes")
-    missing = [name for name in own if name not in inputs]
+    needed = ("message_bytes", "ranks", "nodes")
+    missing = [name for name in needed if name not in inputs]
     if missing:
-        raise InputError(f"{missing[0]} is missing; an all-reduce needs {', '.join(own)}")
-    kept = {name: value for name, value in inputs.items() if name not in own}
+        raise InputError(f"{missing[0]} is missing; an all-reduce needs {', '.join(needed)}")
+    others = {name: value for name, value in inputs.items() if name not in needed}
     ranks, nodes = (_count(name, inputs[name]) for name in ("ranks", "nodes"))
-    fitted = record("calibration", kept["calibration"]).values if "calibration" in kept else {}
+    fitted = record("calibration", others["calibration"]).values if "calibration" in others else {}
     links = {"intra_node_bandwidth": "inside a node", "inter_node_bandwidth": "between nodes"}
     idle, crossed = links if nodes > 1 else reversed(links)
-    if idle in fitted and crossed not in {*fitted, *kept}:
+    if idle in fitted and crossed not in {*fitted, *others}:
         raise InputError(
-            f"calibration = {kept['calibration']!r} was not fitted {links[crossed]}; name another"
+            f"calibration = {others['calibration']!r} was not fitted {links[crossed]}; name another"
         )
-    if crossed in fitted or (nodes == 1 and "fabric" not in kept):
-        kept.setdefault(idle, fitted.get(idle, _NO_LIMIT))
+    if crossed in fitted or (nodes == 1 and "fabric" not in others):
+        others.setdefault(idle, fitted.get(idle, _NO_LIMIT))
     return {
-        **kept,
+        **others,
         "bucket_message": inputs["message_bytes"],
         "gradient_ranks": ranks,
         "data_parallel_ranks_per_node": ranks / nodes,

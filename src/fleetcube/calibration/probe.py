@@ -1,7 +1,7 @@
-"""Kernels and links timed alone on a user's GPUs: what to time for a job, and what it says.
+"""Kernels and links timed alone on a user's GPUs: choose them for a job, and fit to the times.
 
 In the posterior of published steps a coefficient is a share of what kernels reach alone on a GPU,
-or of its data sheet. So each is multiplied by what these kernels reach over what is known of them.
+or of its data sheet. So each is multiplied by the measured over the expected rate of its kernels.
 """
 
 import json
@@ -53,7 +53,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Probe:
-    """What a script measured: `rows` have the kernel, its size and its seconds."""
+    """Measurements of a script: `rows` have the kernel, its size and its seconds."""
 
     framework: str
     gpu: str
@@ -64,7 +64,7 @@ class Probe:
 class Timing:
     """One kind of kernel: seconds measured and expected, and the input that it sets, if any."""
 
-    what: str
+    kernel: str
     measured: float
     expected: float
     sets: str = ""
@@ -87,7 +87,7 @@ class ProbeFit(Update):
         for one in self.timings:
             if one.sets and not 1 / _FAR < one.factor < one.most:
                 return (
-                    f"{one.what}: {one.factor:.2g} times the rate of the scenario's GPU; was the "
+                    f"{one.kernel}: {one.factor:.2g} times the rate of the scenario's GPU; was the "
                     "probe run on that GPU, idle, without --small?"
                 )
         return None
@@ -102,31 +102,34 @@ def job_of(spec: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def sizes_of(scenario: Mapping[str, Any]) -> dict[str, Any]:
-    """What a script times for a job: sizes on one GPU. Raises InputError."""
-    problem, made = _problem(scenario)
+    """Sizes on one GPU of the kernels that a script times for a job. Raises InputError."""
+    problem, computed = _problem(scenario)
 
     def value(name: str) -> int:
-        found = made.get(name, problem.constants.get(name))
-        return round(float(INPUTS[name].default or 0 if found is None else found))
+        number = computed.get(name, problem.constants.get(name))
+        return round(float(INPUTS[name].default or 0 if number is None else number))
 
     t, hidden = value("tensor_parallel"), value("hidden_size")
-    heads, tokens = value("attention_heads"), max(round(made["microbatch_tokens"]), 1)
+    heads, tokens = value("attention_heads"), max(round(computed["microbatch_tokens"]), 1)
     width = value("head_size")
     inner, ffn = heads * width, value("ffn_hidden_size")
-    into = round(made["attention_parameters_per_layer"] / hidden) - inner
-    wide = round(made["ffn_matrices"]) - 1
+    into = round(computed["attention_parameters_per_layer"] / hidden) - inner
+    wide = round(computed["ffn_matrices"]) - 1
     forward: list[tuple[float, float, float, int]] = [
         (tokens, into / t, hidden, 1),
         (tokens, hidden, inner / t, 1),
     ]
-    cell = auto.cell_of(stated_inputs(scenario))
+    cell = auto.posterior_cell(stated_inputs(scenario))
     has_experts, experts = cell.layers != "dense", value("experts")
     if has_experts:
-        group, own = value("expert_parallel"), value("expert_ffn_hidden_size")
-        own_t = max(value("expert_tensor_parallel"), 1)
-        rows = tokens * value("experts_per_token") * group / experts * own_t / t
+        group, expert_ffn = value("expert_parallel"), value("expert_ffn_hidden_size")
+        expert_t = max(value("expert_tensor_parallel"), 1)
+        rows = tokens * value("experts_per_token") * group / experts * expert_t / t
         count = max(experts // group, 1)
-        forward += [(rows, wide * own / own_t, hidden, count), (rows, hidden, own / own_t, count)]
+        forward += [
+            (rows, wide * expert_ffn / expert_t, hidden, count),
+            (rows, hidden, expert_ffn / expert_t, count),
+        ]
     else:
         forward += [(tokens, wide * ffn / t, hidden, 1), (tokens, hidden, ffn / t, 1)]
     products = [
@@ -156,7 +159,7 @@ def sizes_of(scenario: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _side(length: float) -> int:
-    """A side that kernels take as they are: of whole 64s."""
+    """A side as a multiple of 64, which kernels do not pad."""
     return max(round(length / 64) * 64, 64)
 
 
@@ -168,7 +171,7 @@ def script(scenario: Mapping[str, Any]) -> str:
 
 
 def parse_probe(text: str, path: str) -> Probe:
-    """What a script wrote. Raises InputError."""
+    """Read the output of a script. Raises InputError."""
     where = f"{path!r} is no probe that can be read"
     try:
         content = json.loads(text)
@@ -190,9 +193,9 @@ def parse_probe(text: str, path: str) -> Probe:
 
 
 def fit_probe(probe: Probe, scenario: Mapping[str, Any]) -> ProbeFit:
-    """The coefficients of a scenario whose kernels reach what was measured. Raises InputError."""
+    """Coefficients of a scenario at the measured rates of its kernels. Raises InputError."""
     posterior = pooled.posterior()
-    cell = auto.cell_of(stated_inputs(scenario))
+    cell = auto.posterior_cell(stated_inputs(scenario))
     network = network_of(scenario)
     plain = without_own_steps(scenario)
     timings = [*_timings(probe, plain, cell)]
@@ -212,7 +215,7 @@ def fit_probe(probe: Probe, scenario: Mapping[str, Any]) -> ProbeFit:
         if row["what"] == "layer"
     ]
     errors = np.array([abs(math.log(one.factor)) for one in timings])
-    own = np.array([one.measured for one in timings])
+    seconds = np.array([one.measured for one in timings])
     return ProbeFit(
         **fitted,
         errors=errors,
@@ -220,8 +223,8 @@ def fit_probe(probe: Probe, scenario: Mapping[str, Any]) -> ProbeFit:
         dropped={},
         notes=tuple(_notes(probe, timings, cell, stated)),
         of="step_time",
-        measured=own,
-        fitted=own,
+        measured=seconds,
+        fitted=seconds,
         lines=(),
         idle=(),
         error_factor=float(posterior.values(cell)["error_factor"]),
@@ -230,7 +233,7 @@ def fit_probe(probe: Probe, scenario: Mapping[str, Any]) -> ProbeFit:
         carried={name: value for name, value in network.items() if name not in values},
         published=tuple(name for name in values if name not in factors),
         jobs=(),
-        by_values=own,
+        by_values=seconds,
         noise=posterior.noise(cell.software),
         digest=posterior.digest,
         kernels=factors,
@@ -241,10 +244,10 @@ def fit_probe(probe: Probe, scenario: Mapping[str, Any]) -> ProbeFit:
 def _problem(scenario: Mapping[str, Any]) -> tuple[Any, dict[str, float]]:
     sweep = Evaluation(scenario, {}, list(_MADE))
     cube = sweep.evaluate(settings=Settings("numpy", infeasible="include"))
-    made = {name: float(cube[name]) for name in _MADE if name in cube}
-    if not all(math.isfinite(value) for value in made.values()):
-        raise InputError("the scenario's layer cannot be computed; `fleetcube run` says why")
-    return sweep._plan("numpy").problem, made
+    computed = {name: float(cube[name]) for name in _MADE if name in cube}
+    if not all(math.isfinite(value) for value in computed.values()):
+        raise InputError("the scenario's layer cannot be computed; `fleetcube run` shows why")
+    return sweep._plan("numpy").problem, computed
 
 
 def _layer(scenario: Mapping[str, Any]) -> float:
@@ -253,20 +256,20 @@ def _layer(scenario: Mapping[str, Any]) -> float:
 
 
 def _timings(probe: Probe, scenario: Mapping[str, Any], cell: pooled.Cell) -> Sequence[Timing]:
-    """What was measured of each kind of kernel, and what is expected of it on the GPU."""
-    posterior, found = pooled.posterior(), []
+    """Measured and expected time of each kind of kernel on the GPU."""
+    posterior, timings = pooled.posterior(), []
     problem, _ = _problem(scenario)
     bits = {"16 bits": "bf16", "8 bits": "fp8"}.get(cell.precision)
     ceilings = posterior.ceilings(cell)
     memory = float(problem.constants["hbm_bandwidth"]) * _COPIED
 
-    def rows(what: str) -> list[Row]:
-        return [row for row in probe.rows if row["what"] == what]
+    def rows(kind: str) -> list[Row]:
+        return [row for row in probe.rows if row["what"] == kind]
 
     def product(row: Row) -> float:
         is_16 = row.get("precision") != "fp8"
-        of = replace(cell, precision="16 bits") if is_16 else cell
-        largest = posterior.ceilings(of)["gemm"] * (1 + _HALF / _LARGE) ** 3
+        product_cell = replace(cell, precision="16 bits") if is_16 else cell
+        largest = posterior.ceilings(product_cell)["gemm"] * (1 + _HALF / _LARGE) ** 3
         size, peak = (1.0, cell.peak) if not is_16 else (2.0, cell.peak_16)
         m, n, k = (float(row[side]) for side in _SIDES)
         return float(gemm_time(m, n, k, size, 2.0, peak, largest, _HALF, memory))
@@ -278,7 +281,7 @@ def _timings(probe: Probe, scenario: Mapping[str, Any], cell: pooled.Cell) -> Se
         formats = {str(row.get("precision")) for row in products}
         shown = f"{len(products)} matrix products ({', '.join(sorted(formats))[:20]})"
         sets = "gemm_efficiency" if formats == {bits} else ""
-        found.append(Timing(shown, measured, expected, sets, _OVER / ceilings["gemm"]))
+        timings.append(Timing(shown, measured, expected, sets, _OVER / ceilings["gemm"]))
     older = cell.software in posterior.content["flash_attention_2"]
     fused = ("flash",) if older else ("flash", "cudnn")
     attention = [row for row in rows("attention") if row.get("kernel") in fused]
@@ -286,37 +289,37 @@ def _timings(probe: Probe, scenario: Mapping[str, Any], cell: pooled.Cell) -> Se
         best = min(attention, key=lambda row: row["seconds"])
         operations = 4.0 * best["heads"] * best["length"] ** 2 * best["width"]
         expected = operations / (ceilings["attention"] * cell.peak_16)
-        what = f"attention ({best['kernel']})"
+        title = f"attention ({best['kernel']})"
         most = _OVER / ceilings["attention"]
-        found.append(Timing(what, best["seconds"], expected, "attention_efficiency", most))
+        timings.append(Timing(title, best["seconds"], expected, "attention_efficiency", most))
     for row in rows("memory")[:1]:
         expected, most = row["bytes"] / memory, _OVER / _COPIED
         timing = Timing("sums in memory", row["seconds"], expected, "memory_efficiency", most)
-        found.append(timing)
+        timings.append(timing)
     node = scenario.get("node")
-    for what, sets in (("all_reduce", "intra_node_bandwidth"), ("all_to_all", "")):
-        links = rows(what)
+    for link, sets in (("all_reduce", "intra_node_bandwidth"), ("all_to_all", "")):
+        links = rows(link)
         if not links or node is None:
             continue
-        largest_of = max(links, key=lambda row: row["bytes"])
-        ranks, message = int(largest_of["ranks"]), float(largest_of["bytes"])
+        largest_row = max(links, key=lambda row: row["bytes"])
+        ranks, message = int(largest_row["ranks"]), float(largest_row["bytes"])
         if not 2 <= ranks <= int(problem.constants.get("gpus_per_node", ranks)):
             raise InputError(f"the probe has {ranks} ranks, not 2 to a node's; run it on one node")
-        if what == "all_reduce":
+        if link == "all_reduce":
             group = unmeasured(str(node), str(scenario.get("fabric", "infiniband-ndr")), ranks)
             expected = float(group.times(message))
         else:
             expected = message * (ranks - 1) / ranks / cell.node_link
-        found.append(Timing(f"{what} on {ranks} GPUs", largest_of["seconds"], expected, sets))
-    if not any(one.sets for one in found):
+        timings.append(Timing(f"{link} on {ranks} GPUs", largest_row["seconds"], expected, sets))
+    if not any(one.sets for one in timings):
         raise InputError("the probe has no kernel that a coefficient follows; run the script again")
-    return found
+    return timings
 
 
 def _notes(
     probe: Probe, timings: Sequence[Timing], cell: pooled.Cell, stated: Sequence[str]
 ) -> list[str]:
-    """Remarks on a GPU of the node that is slower than the others, and on what was not timed."""
+    """Remarks on a GPU slower than the others of its node, and on kernels not timed."""
     notes = [f"timed by {probe.framework} on {probe.gpu}"]
     if cell.gpu and not cell.gpu.startswith("tpu") and cell.gpu not in probe.gpu.lower():
         notes.append(f"the scenario's GPU is {cell.gpu}: are the times of the same GPU?")
@@ -328,11 +331,11 @@ def _notes(
             f"one GPU takes {np.median(late):.3g} times as long as the others: a step waits for it "
             "(straggler_slowdown)"
         )
-    told = {one.sets for one in timings}
+    timed = {one.sets for one in timings}
     missing = [
         n
         for n in ("gemm_efficiency", "attention_efficiency", "intra_node_bandwidth")
-        if n not in told
+        if n not in timed
     ]
     if missing:
         notes.append(

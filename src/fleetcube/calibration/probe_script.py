@@ -1,4 +1,4 @@
-"""What the GPUs of one node reach alone, at the sizes of a job.
+"""Time kernels and links of one node's GPUs, at the sizes of a job.
 
 Written by `fleetcube probe`; needs PyTorch or JAX and nothing else. Some minutes on an idle node:
 
@@ -49,17 +49,17 @@ class Torch:
             torch.distributed.init_process_group("nccl" if is_gpu else "gloo")
         self.is_gpu = is_gpu
 
-    def wait(self, made: Any) -> None:
+    def wait(self, output: Any) -> None:
         if self.is_gpu:
             self.torch.cuda.synchronize()
 
     def every(self, value: float) -> list[float]:
         """A value of each rank."""
-        found: list[Any] = [None] * self.ranks
+        values: list[Any] = [None] * self.ranks
         if self.ranks == 1:
             return [value]
-        self.torch.distributed.all_gather_object(found, value)
-        return found
+        self.torch.distributed.all_gather_object(values, value)
+        return values
 
     def normal(self, *shape: int) -> Any:
         return self.torch.randn(shape, device=self.device, dtype=self.torch.bfloat16)
@@ -75,13 +75,13 @@ class Torch:
         )
 
     def attention(self, kernel: str, heads: int, length: int, width: int) -> Run:
-        known = importlib.import_module("torch.nn.attention")
+        module = importlib.import_module("torch.nn.attention")
         attend = self.torch.nn.functional.scaled_dot_product_attention
-        backend = getattr(known.SDPBackend, f"{kernel.upper()}_ATTENTION")
+        backend = getattr(module.SDPBackend, f"{kernel.upper()}_ATTENTION")
         q, k, v = (self.normal(1, heads, length, width) for _ in range(3))
 
         def run() -> Any:
-            with known.sdpa_kernel(backend):
+            with module.sdpa_kernel(backend):
                 return attend(q, k, v)
 
         return run
@@ -133,8 +133,8 @@ class Jax:
         self.rank, self.ranks, self.name = 0, jax.local_device_count(), f"jax {jax.__version__}"
         self.gpu = jax.devices()[0].device_kind
 
-    def wait(self, made: Any) -> None:
-        self.jax.block_until_ready(made)
+    def wait(self, output: Any) -> None:
+        self.jax.block_until_ready(output)
 
     def every(self, value: float) -> list[float]:
         return [value]
@@ -171,11 +171,11 @@ class Jax:
         def summed(x: Any) -> Any:
             return jax.lax.psum(x, "gpu")
 
-        def turned(x: Any) -> Any:
+        def transposed(x: Any) -> Any:
             return jax.lax.all_to_all(x.reshape(ranks, -1), "gpu", 0, 0).reshape(1, -1)
 
-        of = summed if name == "all_reduce" else turned
-        run = jax.jit(jax.shard_map(of, mesh=mesh, in_specs=cut, out_specs=cut, check_vma=False))
+        op = summed if name == "all_reduce" else transposed
+        run = jax.jit(jax.shard_map(op, mesh=mesh, in_specs=cut, out_specs=cut, check_vma=False))
         return lambda: run(x)
 
     def layer(self, sequences: int, length: int, size: Any) -> Run:
@@ -225,8 +225,8 @@ def timed(kernels: Any, run: Run, seconds: float, looks: int = 0) -> float:
     while len(samples) < max(looks, 3) or (not looks and time.perf_counter() < end):
         start = time.perf_counter()
         for _ in range(count):
-            made = run()
-        kernels.wait(made)
+            output = run()
+        kernels.wait(output)
         samples.append((time.perf_counter() - start) / count)
     return statistics.median(samples[len(samples) // 3 :])  # after clocks have settled
 
@@ -235,64 +235,64 @@ def measure(kernels: Any, sizes: Any, seconds: float) -> list[dict[str, Any]]:
     """Times of all kernels; of several GPUs the median, and the slowest."""
     rows: list[dict[str, Any]] = []
 
-    def add(what: str, run: Run, looks: int = 0, **about: Any) -> bool:
+    def add(kind: str, run: Run, looks: int = 0, **about: Any) -> bool:
         try:
-            found = timed(kernels, run, seconds, looks)
+            typical = timed(kernels, run, seconds, looks)
         except Exception as error:  # a kernel that this GPU or release does not have
-            found, reason = 0.0, " ".join(f"{type(error).__name__}: {error}".split())[:120]
-        each = kernels.every(found)
+            typical, reason = 0.0, " ".join(f"{type(error).__name__}: {error}".split())[:120]
+        each = kernels.every(typical)
         if not all(each):
             if kernels.rank == 0:
-                print(f"left out {what} {about}: {reason if not found else 'fails on a rank'}")
+                print(f"left out {kind} {about}: {reason if not typical else 'fails on a rank'}")
             return False
-        row = {"what": what, **about, "seconds": statistics.median(each), "slowest": max(each)}
+        row = {"what": kind, **about, "seconds": statistics.median(each), "slowest": max(each)}
         rows.append(row)
         if kernels.rank == 0:
             print(" ".join(f"{v:.4g}" if isinstance(v, float) else f"{v}" for v in row.values()))
         return True
 
     for size in sizes["products"]:
-        of = [size[side] for side in ("m", "n", "k")]
+        sides = [size[side] for side in ("m", "n", "k")]
         for precision in dict.fromkeys((sizes["precision"], "bf16")):
-            product = _made(functools.partial(kernels.product, *of, precision))
+            product = _lazy_run(functools.partial(kernels.product, *sides, precision))
             if add("product", product, **size, precision=precision):
                 break
     size = sizes["attention"]
     for kernel in kernels.attentions:
-        attention = _made(functools.partial(kernels.attention, kernel, **size))
+        attention = _lazy_run(functools.partial(kernels.attention, kernel, **size))
         add("attention", attention, kernel=kernel, **size)
     add(
         "memory",
-        _made(lambda: kernels.memory(sizes["memory"] // 6)),
+        _lazy_run(lambda: kernels.memory(sizes["memory"] // 6)),
         bytes=sizes["memory"] // 6 * 6,
     )
     for message in sizes["messages"] if kernels.ranks > 1 else []:
         elements = message // 2 // kernels.ranks * kernels.ranks
         for name in ("all_reduce", "all_to_all"):
-            link = _made(functools.partial(kernels.link, name, elements))
+            link = _lazy_run(functools.partial(kernels.link, name, elements))
             add(name, link, looks=5, bytes=2 * elements, ranks=kernels.ranks)
     if sizes["layer"]:
         size = sizes["layer"]
         shape = {name: size[name] for name in size if name not in ("sequences", "length")}
-        run = _made(lambda: kernels.layer(size["sequences"], size["length"], shape))
+        run = _lazy_run(lambda: kernels.layer(size["sequences"], size["length"], shape))
         add("layer", run, sequences=size["sequences"], length=size["length"])
     return rows
 
 
-def _made(make: Callable[[], Run]) -> Run:
-    """A kernel whose data are made at its first run, so that what fails there is left out."""
-    made: list[Run] = []
+def _lazy_run(make: Callable[[], Run]) -> Run:
+    """A kernel that allocates its data at its first run, so that failures there are left out."""
+    built: list[Run] = []
 
     def run() -> Any:
-        if not made:
-            made.append(make())
-        return made[0]()
+        if not built:
+            built.append(make())
+        return built[0]()
 
     return run
 
 
 def small(sizes: Any) -> Any:
-    """The sizes cut, to see that the script runs where there is no GPU."""
+    """The sizes cut, to try the script without a GPU."""
     if isinstance(sizes, dict):
         return {n: v if n == "count" else small(v) for n, v in sizes.items()}
     if isinstance(sizes, list):

@@ -19,7 +19,7 @@ from fleetcube.kernels.calculus.derivatives import name_of
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
 
-from .cells import check_measured, check_once, checked, named, rows_of, written
+from .csv_columns import check_measured, check_once, checked, named, rows_of, written
 from .fit import Fit, covariance_of, quantile, variance_of, weakest, weights_of
 
 FITTED = tuple(

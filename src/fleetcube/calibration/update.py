@@ -289,7 +289,7 @@ def half_of_noise(errors: Array, spread: Array, expected: float) -> float:
 
 def _jobs(table: Table, scenario: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[int]]:
     """The jobs in a table, and each row's."""
-    telling = [name for name in auto.TELLING_JOBS if name in table.inputs]
+    telling = [name for name in auto.JOB_INPUTS if name in table.inputs]
     cells = [tuple(table.inputs[name][k] for name in telling) for k in range(len(table.measured))]
     jobs = {}
     for cell in dict.fromkeys(cells):
@@ -308,11 +308,11 @@ def _cell(table: Table, scenario: Mapping[str, Any]) -> pooled.Cell:
         raise InputError(f"{other[0]} is stated, which no published step needs; leave it out")
     if scenario.get("compute_model", "roofline") != "roofline" or "compute_model" in table.inputs:
         raise InputError("published steps are of compute_model = roofline; leave compute_model out")
-    telling = [name for name in auto.TOLD_BY if name in table.inputs]
+    telling = [name for name in auto.CELL_INPUTS if name in table.inputs]
     cells: dict[pooled.Cell, None] = {}
     for row in dict.fromkeys(zip(*(table.inputs[name] for name in telling), strict=True)) or [()]:
         stated = {n: v for n, v in zip(telling, row, strict=True) if v is not None}
-        cells[auto.cell_of(stated_inputs({**scenario, **stated}))] = None
+        cells[auto.posterior_cell(stated_inputs({**scenario, **stated}))] = None
     first, *others = cells
     for found in others:
         name, a, b = next(

@@ -39,7 +39,7 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Validation:
-    """Predictions and measurements: accuracies by group, rows, and what was left out."""
+    """Predictions and measurements: accuracies by group, rows, and left-out records."""
 
     groups: tuple[Accuracy, ...]
     rows: tuple[Compared, ...]
@@ -84,8 +84,8 @@ def accuracy(rows: Sequence[Compared]) -> Accuracy:
 
 def _rank_correlation(first: Array, second: Array) -> float:
     """Spearman's correlation, or NaN if there is nothing to rank."""
-    known = np.isfinite(first) & np.isfinite(second)
-    first, second = first[known], second[known]
+    finite = np.isfinite(first) & np.isfinite(second)
+    first, second = first[finite], second[finite]
     if len(first) < _FEWEST or not np.ptp(first) or not np.ptp(second):
         return math.nan
     return float(np.corrcoef(_ranks(first), _ranks(second))[0, 1])

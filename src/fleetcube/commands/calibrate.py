@@ -152,7 +152,7 @@ def calibrate(
         with drawing(said):
             plot_fit(result, Path(plot))
     if output is not None:
-        about = calibration_file.own_words(result, log, what)
+        about = calibration_file.about_file(result, log, what)
         quality = calibration_file.about_fit(result)
         jobs = calibration_file.jobs_of(result) if not isinstance(read, Log) else []
         lines = calibration_file.text(about, values, errors, quality, jobs=jobs)
@@ -281,7 +281,7 @@ def _timed(one: "Timing") -> list[str]:
     from fleetcube.analysis.traffic import duration
 
     times = (duration(seconds, 4) for seconds in (one.measured, one.expected))
-    return [one.what, *times, f"{one.factor:.3g}"]
+    return [one.kernel, *times, f"{one.factor:.3g}"]
 
 
 def _json(fit: "Fit", notes: list[str]) -> dict[str, Any]:

@@ -111,7 +111,7 @@ def _two_values(
     """One spec with each of two values: the sweeps, their names, and the other selectors."""
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.spec.axes import make_axes
-    from fleetcube.scenario.auto import at
+    from fleetcube.scenario.auto import values_at
     from fleetcube.scenario.patterns import LAYOUT
 
     pairs = [text for text in selectors if text.count(",") == 1 and not text.startswith(LAYOUT)]
@@ -126,7 +126,7 @@ def _two_values(
         sweep = _changed(spec, [*others, f"{name}={value}"], usual, f"{name}={value}")
         axes = make_axes(sweep.graph, sweep.spec["axes"])
         if (axis := axes.pop(name, None)) is not None:
-            fixed = {**sweep.spec["scenario"], **at(axis, 0)}
+            fixed = {**sweep.spec["scenario"], **values_at(axis, 0)}
             sweep = sweep.replace(scenario=fixed, axes=axes)
         sweeps.append((sweep, f"{spec} {name}={value}"))
     (one, first), (two, second) = sweeps

@@ -18,7 +18,7 @@ NAMES = ("gpus", "hours", "kind", "prior")  # options of logs of failures alone
 
 def log_of(text: str, path: str, given: dict[str, Any]) -> "Log | None":
     """The log of failures in a file's text; None for measurements of other sorts."""
-    from fleetcube.calibration.cells import headings_of, named
+    from fleetcube.calibration.csv_columns import headings_of, named
     from fleetcube.calibration.steps import STEP
     from fleetcube.formats.event_log import parse_log, recognized
 

@@ -207,7 +207,7 @@ def _written(job: "Job | None", scenario: Mapping[str, Any], framework: str) -> 
 
 def _check_reached(sweep: Any, search: list[str], where: Sequence[str]) -> None:
     """Refuse conditions that no layout meets, and say how near layouts come to each."""
-    from fleetcube.analysis.runs import conditions_of
+    from fleetcube.analysis.targets import conditions_of
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.reduce.kept import met
 

@@ -54,8 +54,8 @@ def solve(
           --target "job_time <= 30 d" gpu_mttf=50000h \\
           checkpoint_write_bandwidth=100GB/s
     """
-    from fleetcube.analysis.runs import read_target
     from fleetcube.analysis.solve.solve import solve_spec
+    from fleetcube.analysis.targets import read_target
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.run.settings import Settings
     from fleetcube.grid.spec.graphs import graph_of

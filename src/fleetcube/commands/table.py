@@ -151,9 +151,9 @@ def aligned(rows: list[list[str]], right: list[bool]) -> list[str]:
 
 def print_foot(found: Any, without: Collection[str] = (), err: bool = True) -> None:
     """Print the basis of a table's numbers, and choices made by defaults."""
-    from fleetcube.tables.table_notes import told
+    from fleetcube.tables.table_notes import foot_lines
 
-    say_wrapped(*told(found, without), err=err)
+    say_wrapped(*foot_lines(found, without), err=err)
 
 
 def with_unit(value: float, unit: str, name: str) -> str:

@@ -158,13 +158,13 @@ class View:
         if source.startswith("example:") or source.endswith(".toml") or Path(source).is_file():
             own = Sweep.from_file(source)
             return cls(own.virtual(), source, own)
-        from fleetcube.grid.plan.written import as_it_was, restored
+        from fleetcube.grid.plan.written import restored, result_scenario
         from fleetcube.grid.store.cube import open_cube, spec_of
 
         cube = open_cube(source)
         spec = spec_of(cube.attrs)
         try:
-            sweep = Sweep(as_it_was(spec), restored(spec["axes"], cube), spec["outputs"])
+            sweep = Sweep(result_scenario(spec), restored(spec["axes"], cube), spec["outputs"])
             view = cls(cube, source, sweep)
         except ValueError as error:
             view = cls(cube, source, None, f"the cube's spec is refused: {error}")

@@ -22,7 +22,7 @@ from fleetcube.grid.spec.distributions import is_distribution
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
 from fleetcube.scenario import patterns, spec_file
-from fleetcube.scenario.auto import at
+from fleetcube.scenario.auto import values_at
 
 from . import deepspeed, maxtext, megatron_bridge, megatron_lm, nemo, primus, torchtitan
 from .field_table import NOTHING, REPLICA, Job, listed, values_of, whole
@@ -156,7 +156,7 @@ def _stated(given: Mapping[str, Any]) -> dict[str, list[Any]]:
     for name, entry in given.items():
         if isinstance(entry, Mapping) and not is_distribution(entry) and name not in KINDS:
             for axis in make_axes(PHYSICS, {name: entry}).values():
-                points = [at(axis, k) for k in range(axis.size)]
+                points = [values_at(axis, k) for k in range(axis.size)]
                 rows |= {key: _values_of(key, [each[key] for each in points]) for key in points[0]}
         else:
             rows[name] = _values_of(name, entry)

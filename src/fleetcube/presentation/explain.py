@@ -26,7 +26,7 @@ from fleetcube.kernels.graph.formulas import Function, Graph, Quantity, paramete
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import BY_TOPIC, INPUTS, TOPIC_OF
 from fleetcube.kernels.physics.roles import MEANT
-from fleetcube.scenario import dates, own_records, patterns
+from fleetcube.scenario import dates, patterns, user_records
 from fleetcube.tables.tables import cannot_run, label, memory_use, scale
 
 MOST_MATCHES = 15  # names listed by a word search
@@ -36,7 +36,7 @@ _PATTERNS = {
 }
 _NAMED = {
     dates.NAME: f"{dates.ABOUT}, in [scenario], as 2027-06-01",
-    own_records.NAME: f"{own_records.ABOUT}, as mylab.toml",
+    user_records.NAME: f"{user_records.ABOUT}, as mylab.toml",
     PLUGINS: f"{ABOUT_PLUGINS}, as mylab_schedules",
 }
 _PER_KWH = {"kg/J": (1e-3 / 3.6e6, "g/kWh"), "USD/J": (1 / 3.6e6, "USD/kWh")}

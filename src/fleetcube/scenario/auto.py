@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from fleetcube.catalog import AUTO, CatalogError, Record, is_path, kind, pooled, record
+from fleetcube.catalog import AUTO, CatalogError, Record, is_path, pooled, record
+from fleetcube.catalog import kind as catalog_kind
 from fleetcube.catalog.entry import CLUSTER, SHAPE
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.spec.axes import PHASE
@@ -27,30 +28,32 @@ from fleetcube.scenario import patterns
 
 _PEAKS = {"16 bits": "peak_flops_bf16", "8 bits": "peak_flops_fp8", "4 bits": "peak_flops_fp4"}
 _LAYERS = ("experts", "mixture_of_experts", "linear_layers", "linear_attention")
-TOLD_BY = (
+CELL_INPUTS = (
     *("gpu", "node", "model", "software", "precision", "attention_kernel", "peak_flops_fp16"),
     *(*_PEAKS.values(), *_LAYERS),
 )
-TELLING_JOBS = ("model", *CLUSTER, *SHAPE)
+JOB_INPUTS = ("model", *CLUSTER, *SHAPE)
 STEP_FACTOR = OF_JOB["step_time"]
-TELLING = frozenset({*TOLD_BY, *TELLING_JOBS})
+DECIDING = frozenset({*CELL_INPUTS, *JOB_INPUTS})
 _PRODUCTS, FACTOR = "peak_flops_fp16", "error_factor"
-OWN = frozenset({"calibration", "compute_model", "flops_efficiency", "compute_time", "step_time"})
+COMPUTE = frozenset(
+    {"calibration", "compute_model", "flops_efficiency", "compute_time", "step_time"}
+)
 _NEEDED = (  # one of each set: inputs of the roofline without a default
     *({"layers"}, {"hidden_size"}, {"hbm_bandwidth"}),
     {_PEAKS["16 bits"], _PRODUCTS},
 )
 _WEIGHTS = {"layers": 8, "GPU": 4, "software": 2, "precision": 1}
 SOFTWARE = "software"  # the kind of labels that only auto reads
-_MOST_SAID = 4  # differences from the calibration's steps listed in a remark
+_MOST_LISTED = 4  # differences from the calibration's steps listed in a remark
 MOST = 4096  # combinations of GPU, software and layers along axes
 _MOST_WIDE = 1 << 20  # error factors along axes of sizes; beyond, those of the widest point
 
 
 @dataclass(frozen=True)
-class Found:
+class Inferred:
     """Result of auto: inputs and options over the axes named next to them, their records, remarks.
-    `per_decade`: what each decade outside the published sizes adds to the log error factor."""
+    `per_decade`: increase of the log error factor per decade outside the published sizes."""
 
     rows: Mapping[str, tuple[tuple[str, ...], Array]]
     records: Mapping[str, Record]
@@ -58,19 +61,19 @@ class Found:
     per_decade: tuple[tuple[str, ...], Array]
 
 
-def find(
+def infer(
     axes: Sequence[Axis],
     labels: Mapping[str, str],
     constants: Mapping[str, float],
     options: Mapping[str, Any],
     free: Collection[str] = (),
-) -> Found:
+) -> Inferred:
     """Coefficients of every combination of GPU, software, layers and precision. Raises InputError.
     Values that axes and constants set for inputs in `free` are ignored."""
     axes = [without(axis, free) for axis in axes]
     constants = {name: value for name, value in constants.items() if name not in free}
     posterior = _posterior()
-    telling_axes = [axis for axis in axes if telling(axis)]
+    telling_axes = [axis for axis in axes if input_auto_depends_on(axis)]
     shape = tuple(axis.size for axis in telling_axes)
     if math.prod(shape) > MOST:
         several = ", ".join(axis.name for axis in telling_axes)
@@ -78,47 +81,46 @@ def find(
             f'calibration = "auto" is found for each of {math.prod(shape):,} combinations of '
             f'{several}; at most {MOST:,} are allowed: sweep fewer, or give calibration = "none"'
         )
-    said = {**labels, **constants, **options}
-    known: dict[pooled.Cell, Mapping[str, Any]] = {}
-    made: list[Mapping[str, Any]] = []
+    stated = {**labels, **constants, **options}
+    by_cell: dict[pooled.Cell, Mapping[str, Any]] = {}
+    points: list[Mapping[str, Any]] = []
     for place in itertools.product(*map(range, shape)):
-        point = dict(said)
+        point = dict(stated)
         for axis, k in zip(telling_axes, place, strict=True):
-            point |= at(axis, k)
-        cell = cell_of(point)
-        if cell not in known:
-            known[cell] = _coefficients(cell).values
-        made.append(known[cell])
-    inputs = [n for n in dict.fromkeys(n for one in made for n in one) if n != FACTOR]
-    found = {n: np.array([one.get(n, math.nan) for one in made]).reshape(shape) for n in inputs}
-    factors = np.array([one[FACTOR] for one in made]).reshape(shape)
-    wide, far = _widened(posterior, axes, telling_axes, said, factors, free)
-    remarks = [f"calibration auto: {_coefficients(cell).title}" for cell in [*known][:3]]
-    if len(known) > len(remarks):
-        remarks.append(f"calibration auto: and {len(known) - len(remarks)} more such cells")
+            point |= values_at(axis, k)
+        cell = posterior_cell(point)
+        if cell not in by_cell:
+            by_cell[cell] = _coefficients(cell).values
+        points.append(by_cell[cell])
+    inputs = [n for n in dict.fromkeys(n for one in points for n in one) if n != FACTOR]
+    arrays = {n: np.array([one.get(n, math.nan) for one in points]).reshape(shape) for n in inputs}
+    factors = np.array([one[FACTOR] for one in points]).reshape(shape)
+    wide, far = _widen_factors(posterior, axes, telling_axes, stated, factors, free)
+    remarks = [f"calibration auto: {_coefficients(cell).title}" for cell in [*by_cell][:3]]
+    if len(by_cell) > len(remarks):
+        remarks.append(f"calibration auto: and {len(by_cell) - len(remarks)} more such cells")
     names = tuple(axis.name for axis in telling_axes)
-    rows = {name: compressed(names, row) for name, row in found.items()}
-    return Found(
+    rows = {name: compressed(names, row) for name, row in arrays.items()}
+    return Inferred(
         {**rows, FACTOR: compressed(*wide)},
-        {_label(cell): _coefficients(cell) for cell in known},
+        {_label(cell): _coefficients(cell) for cell in by_cell},
         (*remarks, *far),
         compressed(names, elementary.log(factors) * posterior.widening),
     )
 
 
 def is_default(axes: Sequence[Axis], labels: Mapping[str, str], stated: Collection[str]) -> bool:
-    """Whether auto applies although no calibration is named. It needs a GPU by name and a model of
-    known shape, and a scenario that does not determine compute time by a calibration, a share of
-    peak, a compute model, or that time itself."""
+    """True if auto applies without a named calibration: a GPU is named, the model's shape is given,
+    and neither a calibration, a share of peak, a compute model nor a time sets compute time."""
     names = {*labels, *stated}
-    if names & OWN or not names & {"gpu", "node"}:
+    if names & COMPUTE or not names & {"gpu", "node"}:
         return False
     sheets = []
-    for what in ("gpu", "node", "model"):
-        along = next((axis.records[what] for axis in axes if what in axis.records), None)
-        found = along or ([labels[what]] if what in labels else [])
+    for kind in ("gpu", "node", "model"):
+        along = next((axis.records[kind] for axis in axes if kind in axis.records), None)
+        named = along or ([labels[kind]] if kind in labels else [])
         sheets.append(
-            [patterns.spelled_out(_with_gpu(what, label), {}).keys() for label in {*found}]
+            [patterns.spelled_out(_with_gpu(kind, label), {}).keys() for label in {*named}]
         )
     return all(
         names & some or any(row and all(some & sheet for sheet in row) for row in sheets)
@@ -145,28 +147,28 @@ def check_inferred(count: int, names: Collection[str]) -> None:
 def inferring_columns(numbers: Mapping[str, Array], sizes: bool) -> dict[str, tuple[Array, Array]]:
     """Columns that auto depends on, as codes (-1: none) and distinct values. With `sizes` also
     those of its interval, where all sizes within the published range count as one."""
-    found = {}
+    columns = {}
     posterior = _posterior()
     for name, column in numbers.items():
-        if name in TOLD_BY or (sizes and name in posterior.content["ranges"]):
-            if name not in TOLD_BY:
+        if name in CELL_INPUTS or (sizes and name in posterior.content["ranges"]):
+            if name not in CELL_INPUTS:
                 low = posterior.content["ranges"][name][0]
                 column = np.where(posterior.beyond(name, column) == 0, low, column)
             distinct, codes = np.unique(column, return_inverse=True)
-            found[name] = np.where(np.isnan(column), -1, codes), distinct
-    return found
+            columns[name] = np.where(np.isnan(column), -1, codes), distinct
+    return columns
 
 
-def telling(axis: Axis) -> str:
+def input_auto_depends_on(axis: Axis) -> str:
     """An input along an axis that auto depends on; empty if there is none."""
-    return next((name for name in axis.inputs if name in TOLD_BY), "")
+    return next((name for name in axis.inputs if name in CELL_INPUTS), "")
 
 
 def point_values(
-    said: Mapping[str, Any], axis: Axis | None = None, k: int = 0
+    stated: Mapping[str, Any], axis: Axis | None = None, k: int = 0
 ) -> tuple[dict[str, Any], Record, str]:
-    """What auto sets at one point of an axis: values, their record, and a remark."""
-    cell = cell_of({**said, **(at(axis, k) if axis else {})})
+    """Values that auto sets at one point of an axis, their record, and a remark."""
+    cell = posterior_cell({**stated, **(values_at(axis, k) if axis else {})})
     entry = _coefficients(cell)
     return dict(entry.values), entry, f"calibration auto: {entry.title}"
 
@@ -179,7 +181,7 @@ def fitted_to(label: str) -> pooled.Cell | None:
             case [software, layers, gpu, precision]:
                 return pooled.Cell(software, layers, gpu, precision, "", 1.0, 1.0)
         return None
-    if entry.label not in kind("calibration") or "compute_model" not in entry.values:
+    if entry.label not in catalog_kind("calibration") or "compute_model" not in entry.values:
         return None
     words, posterior = entry.label.split("-"), _posterior()
     place = next((k for k, word in enumerate(words) if word in posterior.content["gpus"]), None)
@@ -196,13 +198,13 @@ def fitted_to(label: str) -> pooled.Cell | None:
     return pooled.Cell(name, layers, words[place], bits, kernel, 1.0, 1.0)
 
 
-def nearest(own: pooled.Cell) -> list[str]:
-    """How the nearest published steps differ from a scenario."""
-    found = []
+def nearest(cell: pooled.Cell) -> list[str]:
+    """Differences between a scenario and the nearest published steps."""
+    rows = []
     for name in _posterior().cells:
         software, layers, gpu, precision = name.split(", ")
-        found.append(differences(pooled.Cell(software, layers, gpu, precision, "", 1.0, 1.0), own))
-    return min(found, key=weight)
+        rows.append(differences(pooled.Cell(software, layers, gpu, precision, "", 1.0, 1.0), cell))
+    return min(rows, key=weight)
 
 
 def weight(differing: Sequence[str]) -> int:
@@ -210,26 +212,26 @@ def weight(differing: Sequence[str]) -> int:
     return sum(_WEIGHTS[text.partition(" ")[0]] for text in differing)
 
 
-def differences(fitted: pooled.Cell, own: pooled.Cell) -> list[str]:
-    """How a calibration's steps differ from a scenario."""
+def differences(fitted: pooled.Cell, cell: pooled.Cell) -> list[str]:
+    """Differences between a calibration's steps and a scenario."""
     pairs = {
-        "precision": (fitted.precision, own.precision),
-        "GPU": (fitted.gpu, own.gpu),
-        "software": (pooled.label_of(fitted.software), pooled.label_of(own.software)),
-        "layers": (fitted.layers.replace("experts", "moe"), own.layers.replace("experts", "moe")),
+        "precision": (fitted.precision, cell.precision),
+        "GPU": (fitted.gpu, cell.gpu),
+        "software": (pooled.label_of(fitted.software), pooled.label_of(cell.software)),
+        "layers": (fitted.layers.replace("experts", "moe"), cell.layers.replace("experts", "moe")),
     }
-    if "hybrid" in (fitted.layers, own.layers) and fitted.layers != "dense" != own.layers:
+    if "hybrid" in (fitted.layers, cell.layers) and fitted.layers != "dense" != cell.layers:
         del pairs["layers"]  # mixtures of experts both
-    return [f"{what} {a} instead of {b}" for what, (a, b) in pairs.items() if a and b and a != b]
+    return [f"{name} {a} instead of {b}" for name, (a, b) in pairs.items() if a and b and a != b]
 
 
-def doubt(
-    label: str, axes: Sequence[Axis], said: Mapping[str, Any], explicit: Collection[str]
+def mismatch(
+    label: str, axes: Sequence[Axis], stated: Mapping[str, Any], explicit: Collection[str]
 ) -> str:
     """A remark on a calibration to steps unlike the sweep's; else empty. Each axis is scanned with
     the others at their first points. `explicit` inputs are set by the scenario or an axis."""
     sets = record("calibration", label).values.keys()
-    if sets and not OWN & {*sets, *explicit}:
+    if sets and not COMPUTE & {*sets, *explicit}:
         return (
             f"calibration {label} is of the network alone, and flops_efficiency is a guess; "
             "give it, or calibrate to step times as well"
@@ -237,44 +239,44 @@ def doubt(
     fitted = fitted_to(label)
     if fitted is None:
         return ""
-    along = [axis for axis in axes if telling(axis)]
-    first = dict(said)
+    along = [axis for axis in axes if input_auto_depends_on(axis)]
+    first = dict(stated)
     for axis in along:
-        first |= at(axis, 0)
+        first |= values_at(axis, 0)
     points = [
         first,
-        *(first | at(axis, k) for axis in along for k in range(1, min(axis.size, MOST))),
+        *(first | values_at(axis, k) for axis in along for k in range(1, min(axis.size, MOST))),
     ]
     other: dict[str, None] = {}
     for point in points:
         with contextlib.suppress(InputError):  # no GPU is known
-            other |= dict.fromkeys(differences(fitted, cell_of(point)))
+            other |= dict.fromkeys(differences(fitted, posterior_cell(point)))
     if not other:
         return ""
     return (
-        f"calibration {label} was fitted to other steps ({', '.join([*other][:_MOST_SAID])}"
-        f"{', ...' if len(other) > _MOST_SAID else ''}); "
+        f"calibration {label} was fitted to other steps ({', '.join([*other][:_MOST_LISTED])}"
+        f"{', ...' if len(other) > _MOST_LISTED else ''}); "
         "`fleetcube calibrations SPEC` lists closer ones"
     )
 
 
-def cell_of(said: Mapping[str, Any]) -> pooled.Cell:
+def posterior_cell(stated: Mapping[str, Any]) -> pooled.Cell:
     """The cell of a scenario: explicit values, then its labels', then defaults."""
     posterior = _posterior()
-    sheets: list[Mapping[str, Any]] = [said]
-    node = _values("node", said)
-    label = said.get("gpu", node.get("gpu"))
-    if "gpu" in said:
-        sheets.append(_values("gpu", said))
+    sheets: list[Mapping[str, Any]] = [stated]
+    node = _values("node", stated)
+    label = stated.get("gpu", node.get("gpu"))
+    if "gpu" in stated:
+        sheets.append(_values("gpu", stated))
     sheets.append(node)
     if isinstance(node.get("gpu"), str):
         sheets.append(record("gpu", node["gpu"]).values)
-    sheets.append(_values("model", said))
+    sheets.append(_values("model", stated))
 
     def value(name: str) -> Any:
         return next((sheet[name] for sheet in sheets if name in sheet), None)
 
-    precision = posterior.bits(str(said.get("precision", INPUTS["precision"].default)))
+    precision = posterior.bits(str(stated.get("precision", INPUTS["precision"].default)))
     peak_16 = value(_PEAKS["16 bits"]) or value(_PRODUCTS)
     if not peak_16:
         raise InputError(
@@ -282,39 +284,41 @@ def cell_of(said: Mapping[str, Any]) -> pooled.Cell:
         )
     experts = value("mixture_of_experts") or (value("experts") or 0) > 1
     states = bool(value("linear_layers")) and value("linear_attention") is not False
-    software = record("software", said["software"]).values["steps_as"] if "software" in said else ""
+    software = (
+        record("software", stated["software"]).values["steps_as"] if "software" in stated else ""
+    )
     return pooled.Cell(
         software=str(software),
         layers="hybrid" if states and experts else "experts" if experts else "dense",
         gpu=posterior.family(str(label)) if label else "",
         precision=precision,
-        kernel=str(said.get("attention_kernel", "")),
+        kernel=str(stated.get("attention_kernel", "")),
         peak_16=float(peak_16),
         peak=float(value(_PEAKS[precision]) or peak_16),
         node_link=float(value("intra_node_bandwidth") or 0.0),
     )
 
 
-def job_of(said: Mapping[str, Any]) -> dict[str, Any]:
+def job_of(stated: Mapping[str, Any]) -> dict[str, Any]:
     """The labels of a scenario's cluster, without editions, and the shape of its model."""
-    sheet = {**_values("model", said), **said}
-    labels = {name: str(said[name]).partition("@")[0] for name in CLUSTER if name in said}
+    sheet = {**_values("model", stated), **stated}
+    labels = {name: str(stated[name]).partition("@")[0] for name in CLUSTER if name in stated}
     return labels | {name: float(sheet[name]) for name in SHAPE if name in sheet}
 
 
-def measured_job(label: str, said: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The job of a calibration that a scenario is of, if any: of its labels, its shape, and the
-    software, layers, GPU and precision of its steps. What is not stated of a shape may be any."""
+def measured_job(label: str, stated: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The calibration's job that a scenario describes, if any: same labels, shape, and software,
+    layers, GPU and precision of its steps. Sizes that the scenario leaves open match any."""
     jobs = record("calibration", label).values.get("jobs", ())
     if not jobs:
         return None
-    fitted, own = fitted_to(label), job_of(said)
-    if fitted and differences(fitted, cell_of(said)):
+    fitted, scenario_job = fitted_to(label), job_of(stated)
+    if fitted and differences(fitted, posterior_cell(stated)):
         return None
 
     def is_same(job: Mapping[str, Any]) -> bool:
-        labels = all(own.get(name) == job[name] for name in CLUSTER if name in job)
-        return labels and all(own.get(n, job[n]) == job[n] for n in SHAPE if n in job)
+        labels = all(scenario_job.get(name) == job[name] for name in CLUSTER if name in job)
+        return labels and all(scenario_job.get(n, job[n]) == job[n] for n in SHAPE if n in job)
 
     return next((job for job in jobs if is_same(job)), None)
 
@@ -322,64 +326,64 @@ def measured_job(label: str, said: Mapping[str, Any]) -> Mapping[str, Any] | Non
 def factors_of_job(
     label: str,
     axes: Sequence[Axis],
-    said: Mapping[str, Any],
+    stated: Mapping[str, Any],
     explicit: Collection[str],
     free: Collection[str],
 ) -> tuple[Mapping[str, tuple[tuple[str, ...], Array]], list[str]]:
-    """A calibration's factor of its own jobs' steps, and its error factor, along the axes, and a
-    remark; none where it has no jobs or the factor is stated. What is sought tells no job."""
+    """A calibration's factor of its own jobs' steps and its error factor along the axes, with a
+    remark. Empty if it has no jobs or the factor is stated; free inputs identify no job."""
     values = record("calibration", label).values
     if "jobs" not in values or STEP_FACTOR in {*explicit, *free}:
         return {}, []
-    along = [axis for axis in axes if not {*axis.inputs}.isdisjoint(TELLING)]
+    along = [axis for axis in axes if not {*axis.inputs}.isdisjoint(DECIDING)]
     shape = tuple(axis.size for axis in along)
     jobs = []
     for place in itertools.product(*map(range, shape)):
-        point = dict(said)
+        point = dict(stated)
         for axis, k in zip(along, place, strict=True):
-            point |= at(axis, k)
-        jobs.append(None if TELLING & {*free} else measured_job(label, point))
+            point |= values_at(axis, k)
+        jobs.append(None if DECIDING & {*free} else measured_job(label, point))
     names = tuple(axis.name for axis in along)
     other = {STEP_FACTOR: 1.0, FACTOR: values[FACTOR]}
     rows = {
         name: compressed(names, np.array([(job or other)[name] for job in jobs]).reshape(shape))
         for name in other
     }
-    known = sorted({f"{job[STEP_FACTOR]:.3g}" for job in jobs if job})
-    if not known:
+    factors = sorted({f"{job[STEP_FACTOR]:.3g}" for job in jobs if job})
+    if not factors:
         return rows, [
             f"not a job of {label}: its coefficients alone, with the interval of another job"
         ]
     some = "; other jobs have its coefficients alone" if None in jobs else ""
     return rows, [
-        f"calibration {label}: steps of this job, {', '.join(known)} times what its coefficients "
+        f"calibration {label}: steps of this job, {', '.join(factors)} times what its coefficients "
         f"give{some}"
     ]
 
 
 def check_jobs_alone(axis: Axis, axes: Sequence[Axis]) -> None:
-    """Refuse calibrations of jobs along an axis if what tells the job varies along another."""
+    """Refuse calibrations of jobs along an axis if inputs that identify the job vary elsewhere."""
     labels = axis.records["calibration"]
     if not any("jobs" in record("calibration", label).values for label in labels):
         return
     for other in axes:
-        if other is not axis and (told := sorted(TELLING & {*other.inputs})):
+        if other is not axis and (varying := sorted(DECIDING & {*other.inputs})):
             raise InputError(
-                f"calibrations of own jobs along {axis.name!r} depend on {told[0]}, which varies "
-                f"along {other.name!r}; sweep one of them"
+                f"calibrations of own jobs along {axis.name!r} depend on {varying[0]}, which "
+                f"varies along {other.name!r}; sweep one of them"
             )
 
 
 def compressed(names: Sequence[str], array: Array) -> tuple[tuple[str, ...], Array]:
     """An array without the axes along which it is constant."""
-    kept: list[str] = []
+    varying: list[str] = []
     for name in names:
-        first = np.take(array, [0], axis=len(kept))
-        if array.shape[len(kept)] > 1 and not _equal(array, first):
-            kept.append(name)
+        first = np.take(array, [0], axis=len(varying))
+        if array.shape[len(varying)] > 1 and not _equal(array, first):
+            varying.append(name)
         else:
-            array = first.squeeze(len(kept))
-    return tuple(kept), array
+            array = first.squeeze(len(varying))
+    return tuple(varying), array
 
 
 def _equal(array: Array, first: Array) -> bool:
@@ -402,32 +406,32 @@ def _posterior() -> pooled.Posterior:
         raise InputError(str(error)) from None
 
 
-def at(axis: Axis, k: int) -> dict[str, Any]:
-    """What an axis sets at one of its points; NaN and None are left to other sources."""
+def values_at(axis: Axis, k: int) -> dict[str, Any]:
+    """Values of an axis at one of its points, without NaN and None, which other sources fill."""
     rows: Iterator[tuple[str, Any]] = itertools.chain(
         axis.numbers.items(), axis.options.items(), axis.records.items()
     )
     return {name: row[k] for name, row in rows if row[k] is not None and row[k] == row[k]}
 
 
-def _values(kind: str, said: Mapping[str, Any]) -> Mapping[str, Any]:
-    return record(kind, said[kind]).values if kind in said else {}
+def _values(kind: str, stated: Mapping[str, Any]) -> Mapping[str, Any]:
+    return record(kind, stated[kind]).values if kind in stated else {}
 
 
-def _widened(
+def _widen_factors(
     posterior: pooled.Posterior,
     axes: Sequence[Axis],
     along: Sequence[Axis],
-    said: Mapping[str, Any],
+    stated: Mapping[str, Any],
     factors: Array,
     free: Collection[str],
 ) -> tuple[tuple[tuple[str, ...], Array], list[str]]:
-    """Error factors, widened outside the published sizes, and remarks that say why."""
+    """Error factors, widened outside the published sizes, and remarks that explain it."""
     names = [axis.name for axis in along]
     logs, remarks = elementary.log(factors), []
     decades: Array = np.zeros(factors.shape)
     for name in (name for name in posterior.content["ranges"] if name not in free):
-        axis, given = _sizes(name, axes, said)
+        axis, given = _sizes(name, axes, stated)
         far = beyond(name, given)
         if not far.any():
             continue
@@ -472,48 +476,48 @@ def outside(name: str, given: Array) -> list[str]:
     ]
 
 
-def _sizes(name: str, axes: Sequence[Axis], said: Mapping[str, Any]) -> tuple[Axis | None, Array]:
+def _sizes(name: str, axes: Sequence[Axis], stated: Mapping[str, Any]) -> tuple[Axis | None, Array]:
     """Values of an input, and their axis; empty if nothing sets it."""
     axis = next((axis for axis in axes if name in axis.numbers), None)
     if axis is not None:
         row = axis.numbers[name]
         if np.isnan(row).any():  # labels set points left open
-            other, given = _on_sheets(name, axes, said)
+            other, given = _on_sheets(name, axes, stated)
             if other is not axis and len(given):
                 given = given[[int(np.argmax(beyond(name, given)))]]
             row = np.where(np.isnan(row), given if len(given) else np.nan, row)
-        return axis, _tried(name, axis, axes, row) if axis.name == PHASE else row
-    if name in said:
-        return None, np.array([said[name]], dtype=float)
-    return _on_sheets(name, axes, said)
+        return axis, _phase_values(name, axis, axes, row) if axis.name == PHASE else row
+    if name in stated:
+        return None, np.array([stated[name]], dtype=float)
+    return _on_sheets(name, axes, stated)
 
 
-def _tried(name: str, job: Axis, axes: Sequence[Axis], row: Array) -> Array:
+def _phase_values(name: str, job: Axis, axes: Sequence[Axis], row: Array) -> Array:
     """The phases' values of an input; for a phase's own axis the value farthest outside."""
-    own = [in_phase(name, key) for key in phase_keys(job)]
-    tried = {key: axis.numbers[key] for axis in axes for key in own if key in axis.numbers}
+    inputs = [in_phase(name, key) for key in phase_keys(job)]
+    tried = {key: axis.numbers[key] for axis in axes for key in inputs if key in axis.numbers}
     farthest = {key: values[int(np.argmax(beyond(name, values)))] for key, values in tried.items()}
-    return np.array([farthest.get(key, value) for key, value in zip(own, row, strict=True)])
+    return np.array([farthest.get(key, value) for key, value in zip(inputs, row, strict=True)])
 
 
 def _on_sheets(
-    name: str, axes: Sequence[Axis], said: Mapping[str, Any]
+    name: str, axes: Sequence[Axis], stated: Mapping[str, Any]
 ) -> tuple[Axis | None, Array]:
     """Values of an input that labels set, and the axis of those labels."""
-    for what in ("gpu", "node", "model"):
-        axis = next((axis for axis in axes if what in axis.records), None)
-        labels = axis.records[what] if axis else [said[what]] if what in said else []
-        sheets = [_with_gpu(what, label) for label in labels]
+    for kind in ("gpu", "node", "model"):
+        axis = next((axis for axis in axes if kind in axis.records), None)
+        labels = axis.records[kind] if axis else [stated[kind]] if kind in stated else []
+        sheets = [_with_gpu(kind, label) for label in labels]
         if sheets and all(name in sheet for sheet in sheets):
             return axis, np.array([sheet[name] for sheet in sheets])
     return None, np.array([])
 
 
-def _with_gpu(what: str, label: str) -> Mapping[str, Any]:
-    """What a label sets; for a node also what its GPU sets."""
-    own = record(what, label).values
-    gpu = own.get("gpu")
-    return {**record("gpu", gpu).values, **own} if isinstance(gpu, str) else own
+def _with_gpu(kind: str, label: str) -> Mapping[str, Any]:
+    """Values of a label; for a node also those of its GPU."""
+    sheet = record(kind, label).values
+    gpu = sheet.get("gpu")
+    return {**record("gpu", gpu).values, **sheet} if isinstance(gpu, str) else sheet
 
 
 def _label(cell: pooled.Cell) -> str:

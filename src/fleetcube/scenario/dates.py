@@ -27,8 +27,8 @@ def day(text: Any, name: str = "") -> date:
             raise ValueError(text)
         return date.fromisoformat(text)
     except (TypeError, ValueError):
-        said = f"{name} = {shown(text)}" if name else shown(text)
-        raise InputError(f"{said} is not a date; write it as 2027-06-01") from None
+        stated = f"{name} = {shown(text)}" if name else shown(text)
+        raise InputError(f"{stated} is not a date; write it as 2027-06-01") from None
 
 
 def start_of(scenario: Mapping[str, Any]) -> date | None:
@@ -37,12 +37,12 @@ def start_of(scenario: Mapping[str, Any]) -> date | None:
 
 
 def end(start: date, seconds: float) -> str:
-    """The last day of a job that starts at the beginning of `start`; in words if it never ends."""
+    """The last day of a job that starts on the morning of `start`; "never" if it never ends."""
     return _later(start, math.ceil(seconds / _DAY) - 1 if math.isfinite(seconds) else seconds)
 
 
 def begin(start: date, seconds: float) -> str:
-    """The first day of what follows `seconds` after the beginning of `start`; in words if never."""
+    """Start date plus `seconds`; "never" if infinite."""
     return _later(start, math.floor(seconds / _DAY) if math.isfinite(seconds) else seconds)
 
 
@@ -58,10 +58,10 @@ def _later(start: date, days: float) -> str:
 def as_time(target: str, start: date | None) -> str:
     """A target "finish <= DATE" as one of job_time, that day included; others unchanged. Raises
     InputError for a date before the start, a missing start, and other relations."""
-    found = _FINISH.fullmatch(target)
-    if found is None:
+    match = _FINISH.fullmatch(target)
+    if match is None:
         return target
-    relation, text = found.groups()
+    relation, text = match.groups()
     if relation != "<=":
         raise InputError(f"target {shown(target)}: finish is met by a date; write finish <= {text}")
     last = day(text)

@@ -1,4 +1,4 @@
-"""What hardware comes in: slices of a torus, a node's own network cards, whole nodes and racks."""
+"""Units of hardware: slices of a torus, a node's own network cards, whole nodes and racks."""
 
 import bisect
 import functools
@@ -31,8 +31,8 @@ _MOST_CHIPS = 1 << 14  # of a slice
 
 
 @dataclass(frozen=True)
-class Made:
-    """Inputs over the axes named next to them, and remarks on inputs, shown where one is read."""
+class Derived:
+    """Inputs over the axes named next to them, and remarks shown if their input is read."""
 
     rows: Mapping[str, tuple[tuple[str, ...], Array]] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
@@ -51,8 +51,8 @@ def slices(shapes: str, largest: float, chips: float) -> tuple[int, int, int, in
         number, rest = divmod(chips, each)
         if number >= 4 * fewest:
             break
-        if not rest and (found := _of(shapes, each)):
-            return (*min(found, key=sum), int(number))
+        if not rest and (matches := _published_shapes(shapes, each)):
+            return (*min(matches, key=sum), int(number))
     return None
 
 
@@ -63,25 +63,25 @@ def _sizes(shapes: str) -> list[int]:
     return sorted({*fixed, *(range(64, _MOST_CHIPS + 1, 64) if _ANY in shapes else ())})
 
 
-def _of(shapes: str, chips: int) -> list[tuple[int, int, int]]:
+def _published_shapes(shapes: str, chips: int) -> list[tuple[int, int, int]]:
     """Published shapes of a slice."""
     words = [word for word in shapes.split() if word != _ANY]
     fixed = [(*map(int, word.split("x")), 1)[:3] for word in words]
-    found: list[Any] = [shape for shape in fixed if math.prod(shape) == chips]
+    matches: list[Any] = [shape for shape in fixed if math.prod(shape) == chips]
     cubes, rest = divmod(chips, 64)
     if _ANY in shapes and not rest:
         for x in (x for x in range(1, cubes + 1) if x**3 <= cubes and cubes % x == 0):
             layer = cubes // x
-            found += [
+            matches += [
                 (4 * x, 4 * y, 4 * layer // y)
                 for y in range(x, math.isqrt(layer) + 1)
                 if layer % y == 0
             ]
-    return found
+    return matches
 
 
 def _unpublished(shapes: str, largest: float, chips: float) -> str:
-    """What is said of chips that come in no slices, with the nearest numbers that do."""
+    """Message for a number of chips without a slice, with the nearest numbers that have one."""
     below = range(math.ceil(chips) - 1, 0, -1)
     above = range(math.floor(chips) + 1, 4 * math.ceil(chips) + 1)
     each = [
@@ -97,100 +97,102 @@ def in_slices(
     constants: Mapping[str, float],
     explicit: Collection[str],
     free: Collection[str],
-) -> Made:
-    """The torus of chips that come in slices, where the scenario does not state it."""
-    known = [axis for axis in axes if {*axis.inputs} & {*_KINDS, CHIPS, DOMAIN}]
+) -> Derived:
+    """The torus of chips sold in slices, if the scenario does not state it."""
+    varying = [axis for axis in axes if {*axis.inputs} & {*_KINDS, CHIPS, DOMAIN}]
     names = {(kind, label) for kind, label in labels.items() if kind in _KINDS}
     names |= {
-        (kind, label) for axis in known for kind in _KINDS for label in axis.records.get(kind, ())
+        (kind, label) for axis in varying for kind in _KINDS for label in axis.records.get(kind, ())
     }
     if {_X, _Y} & {*explicit} or not any(_SHAPES in _sheets(dict([each]))[0] for each in names):
-        return Made()
+        return Derived()
     if CHIPS in free:
         advice = f"give {_X}, {_Y} and {DOMAIN}, or several {CHIPS} as an axis"
         raise InputError(f"chips come in slices, and an open {CHIPS} names none; {advice}")
-    sizes = [axis.size for axis in known]
+    sizes = [axis.size for axis in varying]
     if math.prod(sizes) > _MOST:
         raise InputError(f"slices of more than {_MOST:,} points; give fewer, or {_X} and {_Y}")
-    made = np.full((4, *sizes), np.nan)
-    said: dict[Any, None] = {}
+    columns = np.full((4, *sizes), np.nan)
+    remarks: dict[Any, None] = {}
     for place in np.ndindex(*sizes):
         point: dict[str, Any] = {**labels, **constants}
-        for axis, k in zip(known, place, strict=True):
-            point |= auto.at(axis, k)
+        for axis, k in zip(varying, place, strict=True):
+            point |= auto.values_at(axis, k)
         sheet, host = _sheets(point)
         chips = point.get(DOMAIN, point.get(CHIPS))
-        made[2:, *place] = host.get(DOMAIN, np.nan), host.get(NODE, INPUTS[NODE].default)
+        columns[2:, *place] = host.get(DOMAIN, np.nan), host.get(NODE, INPUTS[NODE].default)
         if _SHAPES not in sheet or chips is None:
             continue
         kind = sheet[_SHAPES], sheet[_LARGEST], float(chips)
         x, y, z, number = slices(*kind) or (0.5, 0.5, 4 * chips, 1)  # no box: cannot run
-        made[:, *place] = x, y, x * y * z, host.get(NODE, min(_HOST, x * y * z))
+        columns[:, *place] = x, y, x * y * z, host.get(NODE, min(_HOST, x * y * z))
         shape = f"torus by default: {f'{number} of ' * (number > 1)}{x} x {y} x {z}, the published "
         shape += "slice most like a cube"
-        said[shape if x >= 1 else kind] = None
-    if not said:
-        return Made()
+        remarks[shape if x >= 1 else kind] = None
+    if not remarks:
+        return Derived()
     rows = {}
-    for name, row in zip((_X, _Y, DOMAIN, NODE), made, strict=True):
-        over, array = auto.compressed([axis.name for axis in known], row)
+    for name, row in zip((_X, _Y, DOMAIN, NODE), columns, strict=True):
+        over, array = auto.compressed([axis.name for axis in varying], row)
         if len(over) > 1:  # a table has no gaps: others are nodes without links to each other
-            alone = made[3] if name == DOMAIN else 1.0
+            alone = columns[3] if name == DOMAIN else 1.0
             array = np.where(np.isnan(row), alone, row)
-            over = tuple(axis.name for axis in known)
+            over = tuple(axis.name for axis in varying)
         rows[name] = over, array
-    more = f"; and {len(said) - 2} more" * (len(said) > 2)
-    told = (each if isinstance(each, str) else _unpublished(*each) for each in [*said][:2])
-    return Made(rows, {_X: "; ".join(told) + more})
+    more = f"; and {len(remarks) - 2} more" * (len(remarks) > 2)
+    texts = (each if isinstance(each, str) else _unpublished(*each) for each in [*remarks][:2])
+    return Derived(rows, {_X: "; ".join(texts) + more})
 
 
 def _sheets(point: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """What the records of the GPU and of the node say at a point."""
+    """Values of the GPU's and of the node's record at a point."""
     host = record("node", point["node"]).values if "node" in point else {}
     label = point.get("gpu", host.get("gpu"))
     return (record("gpu", label).values if label else {}), host
 
 
-def own_cards(
+def node_networks(
     axes: list[Axis], labels: Mapping[str, str], explicit: Collection[str]
 ) -> tuple[list[Axis], dict[str, str], dict[str, str]]:
-    """Axes and labels of the nodes' own network cards where no fabric is stated, and a remark."""
+    """Axes and labels of the nodes' own network cards if no fabric is stated, and a remark."""
     fitted = record("calibration", labels.get("calibration", NONE)).values
     if {_LINK, NETWORK} & {*explicit, *labels, *fitted}:
         return axes, {}, {}
 
     def cards(nodes: Iterable[str]) -> tuple[str, ...]:
-        own: list[Any] = [record("node", node).values.get(NETWORK) for node in nodes]
-        return () if None in own else tuple(own)
+        fabrics: list[Any] = [record("node", node).values.get(NETWORK) for node in nodes]
+        return () if None in fabrics else tuple(fabrics)
 
-    if own := cards([labels["node"]] if "node" in labels else []):
-        told = f"no fabric is given: {own[0]}, as the network cards of {labels['node']} are"
-        return axes, {NETWORK: own[0]}, {_LINK: told}
+    if networks := cards([labels["node"]] if "node" in labels else []):
+        note = f"no fabric is given: {networks[0]}, as the network cards of {labels['node']} are"
+        return axes, {NETWORK: networks[0]}, {_LINK: note}
     rows = [cards(axis.records.get("node", ())) for axis in axes]
     if not any(rows):
         return axes, {}, {}
-    made = [
+    with_networks = [
         replace(axis, records={**axis.records, NETWORK: row}) if row else axis
         for axis, row in zip(axes, rows, strict=True)
     ]
-    return made, {}, {_LINK: "no fabric is given: each node has its own network cards"}
+    return with_networks, {}, {_LINK: "no fabric is given: each node has its own network cards"}
 
 
-def counted(axes: Sequence[Axis], constants: Mapping[str, float], free: Collection[str]) -> Made:
-    """The network of a job in one node, which needs none; a remark on nodes and racks in part."""
+def whole_units(
+    axes: Sequence[Axis], constants: Mapping[str, float], free: Collection[str]
+) -> Derived:
+    """The network of a job in one node, which needs none; a remark on partly used nodes."""
     given = {*constants, *(name for axis in axes for name in axis.numbers)}
-    known = [axis for axis in axes if {*axis.numbers} & {CHIPS, NODE, DOMAIN}]
-    if CHIPS in free or CHIPS not in given or math.prod(axis.size for axis in known) > 16 * _MOST:
-        return Made()
+    varying = [axis for axis in axes if {*axis.numbers} & {CHIPS, NODE, DOMAIN}]
+    if CHIPS in free or CHIPS not in given or math.prod(axis.size for axis in varying) > 16 * _MOST:
+        return Derived()
 
     def row(name: str, otherwise: Any) -> Array:
-        at = next((k for k, axis in enumerate(known) if name in axis.numbers), None)
-        found = np.asarray(constants.get(name, otherwise))
-        if at is not None:
-            shape = [known[at].size if k == at else 1 for k in range(len(known))]
-            found = known[at].numbers[name].reshape(shape)
-            found = np.where(np.isnan(found), constants.get(name, otherwise), found)
-        return found
+        position = next((k for k, axis in enumerate(varying) if name in axis.numbers), None)
+        values = np.asarray(constants.get(name, otherwise))
+        if position is not None:
+            shape = [varying[position].size if k == position else 1 for k in range(len(varying))]
+            values = varying[position].numbers[name].reshape(shape)
+            values = np.where(np.isnan(values), constants.get(name, otherwise), values)
+        return values
 
     chips, node = row(CHIPS, np.nan), row(NODE, INPUTS[NODE].default)
     joined = np.maximum(node, np.nan_to_num(row(DOMAIN, 0.0)))
@@ -203,13 +205,13 @@ def counted(axes: Sequence[Axis], constants: Mapping[str, float], free: Collecti
     if partly.any() and {NODE, DOMAIN} & given:
         n, size = chips[partly][0], joined[partly][0]
         whole = math.ceil(n / size)
-        what = "nodes" if size == row(NODE, 8.0).max() else "racks or slices"
+        unit = "nodes" if size == row(NODE, 8.0).max() else "racks or slices"
         least, more = ("at least ", " (idle_domain_gpus)") if DOMAIN in given else ("", "")
         notes[CHIPS] = (
-            f"{n:,.0f} GPUs take {least}{whole:,} {what} of {size:g}: {least}"
+            f"{n:,.0f} GPUs take {least}{whole:,} {unit} of {size:g}: {least}"
             f"{whole * size - n:,.0f} are idle{more}, which power and cost leave out"
         )
-    return Made(rows, notes)
+    return Derived(rows, notes)
 
 
 def nodes(
@@ -224,25 +226,25 @@ def nodes(
     size = float(np.nanmax(np.concatenate(rows)))
     if NODE not in stated or DOMAIN in given or size <= _LARGEST_NODE:
         return {}
-    said = f"{NODE} = {size:g} is taken as one domain of fast links, which fails as a whole"
-    return {NODE: f"{said}; for smaller nodes in one domain give {DOMAIN}, too"}
+    text = f"{NODE} = {size:g} is taken as one domain of fast links, which fails as a whole"
+    return {NODE: f"{text}; for smaller nodes in one domain give {DOMAIN}, too"}
 
 
 def trays(axes: Sequence[Axis], labels: Mapping[str, str]) -> dict[str, str]:
-    """Remarks on racks whose record counts them as nodes, where another counts their trays."""
+    """Remarks on racks counted as nodes if another record counts their trays."""
     racks = [labels.get("node", ""), *(n for a in axes for n in a.records.get("node", ()))]
     some = [name for name in racks if f"{name}{_TRAY}" in catalog_kind("node")]
-    said = [f"a node of {n} is a whole rack; for parts of racks give {n}{_TRAY}" for n in some[:1]]
-    return dict.fromkeys([NODE] if said else [], "".join(said))
+    notes = [f"a node of {n} is a whole rack; for parts of racks give {n}{_TRAY}" for n in some[:1]]
+    return dict.fromkeys([NODE] if notes else [], "".join(notes))
 
 
 def shared(kinds: Iterable[tuple[str, str]], stated: Collection[str]) -> dict[str, str]:
     """Remarks on values that a scenario states once for several GPUs or nodes."""
     sheets = {label: _sheets({kind: label}) for kind, label in kinds if kind in _KINDS}
-    own = {name for pair in sheets.values() for sheet in pair for name in sheet}
+    sheet_inputs = {name for pair in sheets.values() for sheet in pair for name in sheet}
     every = ", ".join(sheets)
     return {
-        name: f"{name} is stated once, and the same for {every}, instead of what each has"
-        for name in sorted(own & {*stated})
+        name: f"{name} is stated once, and the same for {every}, instead of each one's own"
+        for name in sorted(sheet_inputs & {*stated})
         if len(sheets) > 1
     }

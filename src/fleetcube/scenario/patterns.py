@@ -64,22 +64,22 @@ def counts(pattern: Any) -> dict[str, Any]:
         )
     wrong = next((letter for letter in letters if letter not in LETTERS), None)
     if wrong is not None or not letters:
-        what = f"has {wrong!r}" if letters else "is empty"
-        raise InputError(f"{NAME} = {shown(pattern)} {what}; {_RULE}")
-    made: dict[str, Any] = {name: 0 for names in LETTERS.values() for name in names}
+        fault = f"has {wrong!r}" if letters else "is empty"
+        raise InputError(f"{NAME} = {shown(pattern)} {fault}; {_RULE}")
+    inputs: dict[str, Any] = {name: 0 for names in LETTERS.values() for name in names}
     for letter in letters:
         for name in LETTERS[letter]:
-            made[name] += 1
-    for some, said in MISSING_LETTER_SETS.items():
-        made |= {} if {*some} & {*letters} else said
-    for letter, said in LETTER_SETS.items():
+            inputs[name] += 1
+    for some, settings in MISSING_LETTER_SETS.items():
+        inputs |= {} if {*some} & {*letters} else settings
+    for letter, settings in LETTER_SETS.items():
         if letter in letters:
-            if any(made.get(name, value) != value for name, value in said.items()):
+            if any(inputs.get(name, value) != value for name, value in settings.items()):
                 raise InputError(
                     f"{NAME} = {shown(pattern)} has two kinds of states; give M or G alone"
                 )
-            made |= said
-    return made
+            inputs |= settings
+    return inputs
 
 
 def modules(text: Any) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def modules(text: Any) -> dict[str, Any]:
 
 
 def spelled_axis(graph: Graph, name: str, points: Any) -> Spelled | None:
-    """An axis of patterns, or of what runs again with modules by their names; None for others."""
+    """An axis of patterns, or of `recompute` with modules by name; None for other axes."""
     if name == NAME:
         rows = [counts(point) for point in points]
         if any(row.keys() != rows[0].keys() for row in rows):
@@ -105,43 +105,43 @@ def spelled_axis(graph: Graph, name: str, points: Any) -> Spelled | None:
         return Spelled(points, np.array(points), {key: [r[key] for r in rows] for key in rows[0]})
     if name != RECOMPUTED or not any(map(modules, points)):
         return None
-    made = spelled_rows(graph, {name: points})
+    spelled = spelled_rows(graph, {name: points})
     policies = [
-        policy(dict(zip(made, row, strict=True))) for row in zip(*made.values(), strict=True)
+        policy(dict(zip(spelled, row, strict=True))) for row in zip(*spelled.values(), strict=True)
     ]
     labels = values.choice_labels(graph, name, list(points))
-    return Spelled(policies, labels, made)  # in any order of words
+    return Spelled(policies, labels, spelled)  # in any order of words
 
 
 def spelled_rows(graph: Graph, rows: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Rows of an axis with the inputs set by modules that run again, where it names some."""
+    """Rows of an axis, with the inputs set by modules that run again if it names any."""
     points = rows.get(RECOMPUTED, ())
     if not any(map(modules, points)):
         return rows
-    made = [modules(p) or {RECOMPUTED: values.option(graph, RECOMPUTED, p)} for p in points]
-    named = dict.fromkeys(key for row in made for key, value in row.items() if value)
-    return {**rows, **{key: [row.get(key, 0.0) for row in made] for key in named}}
+    settings = [modules(p) or {RECOMPUTED: values.option(graph, RECOMPUTED, p)} for p in points]
+    named = dict.fromkeys(key for row in settings for key, value in row.items() if value)
+    return {**rows, **{key: [row.get(key, 0.0) for row in settings] for key in named}}
 
 
 def choice(name: str, value: Any) -> Any:
-    """A choice as spelled in the table of inputs, or modules that run again by their names."""
+    """A choice as spelled in the table of inputs, or names of modules that run again."""
     words = without_phase(name) == RECOMPUTED and bool(modules(value))
     return value if words else values.option(PHYSICS, name, value)
 
 
-def policy(known: Mapping[str, Any]) -> Any:
-    """What runs again, as one choice: modules by their names, joined by +."""
-    named = [name for name, of in MODULE_WORDS.items() if known.get(of, 0.0) == 1.0]
-    choice = known.get(RECOMPUTED)
+def policy(inputs: Mapping[str, Any]) -> Any:
+    """The choice of `recompute`; if modules run again, their names joined by +."""
+    named = [name for name, module in MODULE_WORDS.items() if inputs.get(module, 0.0) == 1.0]
+    choice = inputs.get(RECOMPUTED)
     return "+".join(named) if choice == "modules" and named else choice
 
 
 def pieces_of(layout: str) -> list[str]:
     """The letters of each piece of a pipeline layout, without its shorthand."""
     text = layout
-    while found := _REPEATED.search(text):
-        again = found[1].strip("()") * int(found[2])
-        text = text[: found.start()] + again + text[found.end() :]
+    while match := _REPEATED.search(text):
+        again = match[1].strip("()") * int(match[2])
+        text = text[: match.start()] + again + text[match.end() :]
         if len(text) > _MOST_LETTERS:
             break
     return text.replace(",", "").replace(" ", "").removesuffix("|").split("|")
@@ -180,24 +180,24 @@ def stages(layout: Any, chunks: int = 1, folded: bool = False, even: bool = True
     for place, piece in enumerate(pieces):
         stage = ways[place // p % 2][place % p]
         rows[stage].append(piece.count("t") + (piece.count("m") if 0 < stage < p - 1 else 0))
-    held = [sum(row) for row in rows]
-    told: dict[str, Any] = {"all": order.count("t"), "stages": p}
+    stage_layers = [sum(row) for row in rows]
+    parts: dict[str, Any] = {"all": order.count("t"), "stages": p}
     if p > 1:
-        told |= {"first": held[0], "last": held[-1]}
+        parts |= {"first": stage_layers[0], "last": stage_layers[-1]}
     if p > 2:
-        told["middle"] = max(held[1:-1])
+        parts["middle"] = max(stage_layers[1:-1])
     if "m" in order:
-        told["predicting"] = order.count("m")
+        parts["predicting"] = order.count("m")
     if any(len({*row}) > 1 for row in rows):
-        ratios = [_kept_ratio(stage, row, p, even) for stage, row in enumerate(rows)]
-        told |= {"first kept": ratios[0], "last kept": ratios[-1]}
+        ratios = [_activation_ratio(stage, row, p, even) for stage, row in enumerate(rows)]
+        parts |= {"first kept": ratios[0], "last kept": ratios[-1]}
         if p > 2:
-            kept = [ratio * own for ratio, own in zip(ratios, held, strict=True)]
-            told["middle kept"] = max(kept[1:-1]) / max(max(held[1:-1]), 1)
-    return {SPLIT[part]: value for part, value in told.items()}
+            activations = [ratio * n for ratio, n in zip(ratios, stage_layers, strict=True)]
+            parts["middle kept"] = max(activations[1:-1]) / max(max(stage_layers[1:-1]), 1)
+    return {SPLIT[part]: value for part, value in parts.items()}
 
 
-def _kept_ratio(stage: int, layers: Sequence[int], p: int, even: bool) -> float:
+def _activation_ratio(stage: int, layers: Sequence[int], p: int, even: bool) -> float:
     """A stage's peak activations relative to equal pieces, pieces interleaved.
 
     Forward passes run p micro-batches of one piece after the other, backward passes too, from the
@@ -211,7 +211,7 @@ def _kept_ratio(stage: int, layers: Sequence[int], p: int, even: bool) -> float:
     if not even:
         return v * max(layers) / whole
     ahead = (v - 1) * p + 2 * (p - stage - 1)
-    there, back = [0, *accumulate(layers)], [0, *accumulate(layers[::-1])]
+    forward, backward = [0, *accumulate(layers)], [0, *accumulate(layers[::-1])]
 
     def run(sums: list[int], passes: int) -> int:
         """Layers of the first `passes` passes."""
@@ -222,7 +222,7 @@ def _kept_ratio(stage: int, layers: Sequence[int], p: int, even: bool) -> float:
 
     # Between changes of pieces, stored activations grow or shrink linearly
     changes = {p * k for k in range(4 * v)} | {ahead + 1 + p * k for k in range(2 * v)}
-    most = max(run(there, passes) - run(back, passes - 1 - ahead) for passes in changes)
+    most = max(run(forward, passes) - run(backward, passes - 1 - ahead) for passes in changes)
     return most * v / (whole * (ahead + 1))
 
 
@@ -234,13 +234,13 @@ def spelled_out(
         if key not in scenario:
             continue
         if key == NAME:
-            made = counts(scenario[key])
+            inputs = counts(scenario[key])
         elif key == LAYOUT:
-            made = _of_layout(scenario, swept, models)
-        elif not (made := modules(scenario[key])):
+            inputs = _layout_inputs(scenario, swept, models)
+        elif not (inputs := modules(scenario[key])):
             continue  # a plain choice
-        made = {} if key in swept else made  # an axis has the last word
-        for name, value in made.items():
+        inputs = {} if key in swept else inputs  # an axis has the last word
+        for name, value in inputs.items():
             if name in swept:
                 raise InputError(f"{name} is set by {key} and by an axis; keep one")
             if name in scenario and name != key and scenario[name] != value:
@@ -248,11 +248,11 @@ def spelled_out(
                     f"{name} = {shown(scenario[name])} does not add up with {key}, which makes it "
                     f"{value}; leave one of them out"
                 )
-        scenario = {**{name: v for name, v in scenario.items() if name != key}, **made}
+        scenario = {**{name: v for name, v in scenario.items() if name != key}, **inputs}
     return scenario
 
 
-def _of_layout(
+def _layout_inputs(
     scenario: Mapping[str, Any], swept: Mapping[str, Any], models: Sequence[Any]
 ) -> dict[str, Any]:
     """Inputs set by a scenario's layout, whose number of layers is that of the models."""
@@ -267,16 +267,16 @@ def _of_layout(
     if not number.is_integer():
         raise InputError(f"{LAYOUT} needs {SPLIT['chunks']} as a whole number, not {shown(chunks)}")
     even = not folded and schedule not in SCHEDULES_AHEAD and GROUP not in {*scenario, *swept}
-    made = stages(scenario[LAYOUT], int(number), folded, even)
+    inputs = stages(scenario[LAYOUT], int(number), folded, even)
     layers = SPLIT["all"]
     labels = [scenario["model"]] if "model" in scenario and "model" not in swept else models
     for label in labels:
         try:
-            known = record("model", label).values.get(layers)
+            model_layers = record("model", label).values.get(layers)
         except CatalogError as error:
             raise InputError(str(error)) from None
-        if known not in (None, made[layers]) and layers not in scenario:
+        if model_layers not in (None, inputs[layers]) and layers not in scenario:
             raise InputError(
-                f"{LAYOUT} has {made[layers]} layers t, {label} has {known:g}; change one"
+                f"{LAYOUT} has {inputs[layers]} layers t, {label} has {model_layers:g}; change one"
             )
-    return made
+    return inputs

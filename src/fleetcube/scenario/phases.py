@@ -1,4 +1,4 @@
-"""Phases of a job: what changes between them, as an axis whose points are added up."""
+"""Phases of a job, as an axis of the inputs that change; its points are added up."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -23,30 +23,30 @@ MOST = 64  # phases of a job, all of whose formulas are evaluated together
 ABOUT = "parts of the job, one after the other; each states what it does not share with others"
 
 
-def apart(scenario: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+def split_phases(scenario: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
     """A scenario without phases, and the phases, including its entries for one (`n_gpus__main`)."""
     shared = dict(scenario)
     tables = shared.pop(NAME, None)
-    said = {name: shared.pop(name) for name in scenario if _is_of_phase(name)}
-    if not said:
+    entries = {name: shared.pop(name) for name in scenario if _is_of_phase(name)}
+    if not entries:
         return shared, tables
     if not are_tables(tables) or not all(isinstance(table, Mapping) for table in tables):
-        raise InputError(f"{next(iter(said))} is of a phase, and there is none; add [[phase]]")
-    made = [dict(table) for table in tables]
-    place = {key_of(str(t.get("name", f"phase {k}")), k - 1): t for k, t in enumerate(made, 1)}
-    for name, value in said.items():
-        place[_known_key(name, place)][without_phase(name)] = value
-    return shared, made
+        raise InputError(f"{next(iter(entries))} is of a phase, and there is none; add [[phase]]")
+    copies = [dict(table) for table in tables]
+    place = {key_of(str(t.get("name", f"phase {k}")), k - 1): t for k, t in enumerate(copies, 1)}
+    for name, value in entries.items():
+        place[_phase_key(name, place)][without_phase(name)] = value
+    return shared, copies
 
 
 def _is_of_phase(name: Any) -> bool:
     return isinstance(name, str) and bool(phase_of(name))
 
 
-def _known_key(name: str, known: Collection[str]) -> str:
-    if (key := phase_of(name)) not in known:
+def _phase_key(name: str, keys: Collection[str]) -> str:
+    if (key := phase_of(name)) not in keys:
         plain = without_phase(name)
-        one = [in_phase(plain, key) for key in known]
+        one = [in_phase(plain, key) for key in keys]
         raise InputError(f"{name} is of no phase; {nearest(name, one, 'its phases are others')}")
     return key
 
@@ -56,7 +56,7 @@ def with_phases(
 ) -> tuple[dict[str, Any], dict[str, Any], bool]:
     """A scenario without phases, axes including one of phases, and whether phases are added up. If
     an axis `phase` names some, they are a dimension instead. Raises InputError."""
-    shared, tables = apart(scenario)
+    shared, tables = split_phases(scenario)
     graph = graphs.graph_of(scenario)
     swept = [name for key, spec in axes.items() if key != NAME for name in _inputs(key, spec)]
     sought = list(filter(_is_of_phase, [*free, *swept]))
@@ -74,62 +74,62 @@ def with_phases(
         if each:
             raise InputError("axis 'phase' names phases, and the scenario has none; add [[phase]]")
         return shared, dict(axes), False
-    own = _checked(graph, shared, tables)
-    by_key = dict(zip([key_of(name, k) for k, name in enumerate(own)], own, strict=True))
+    phases = _checked(graph, shared, tables)
+    by_key = dict(zip([key_of(name, k) for k, name in enumerate(phases)], phases, strict=True))
     for name in sought:  # a value that replaces those of the axis, or values tried
         if (plain := without_phase(name)) == PHASED and PHASED in shared:
-            raise InputError(f"{name} varies, and [scenario] says {PHASED}; leave that out")
-        own[by_key[_known_key(name, by_key)]].setdefault(plain, 1.0)
-    axis = _axis(graph, shared, own)
+            raise InputError(f"{name} varies, and [scenario] sets {PHASED}; leave it out")
+        phases[by_key[_phase_key(name, by_key)]].setdefault(plain, 1.0)
+    axis = _axis(graph, shared, phases)
     if each is None:
-        if said := sorted(SUMS.intersection({*shared, *axes}) - {PHASED}):
-            raise InputError(f"{said[0]} adds up over phases; say it in each of them")
+        if summed := sorted(SUMS.intersection({*shared, *axes}) - {PHASED}):
+            raise InputError(f"{summed[0]} adds up over phases; give it in each of them")
         return shared, {NAME: axis, **axes}, True
     labels = axis.labels.tolist()
-    chosen = np.array([labels.index(named(name, labels)) for name in each.labels.tolist()])
-    return shared, {**axes, NAME: following(graph, axis, shared).cut(chosen)}, False
+    chosen = np.array([labels.index(checked(name, labels)) for name in each.labels.tolist()])
+    return shared, {**axes, NAME: with_tokens_before(graph, axis, shared).cut(chosen)}, False
 
 
-def one(scenario: Mapping[str, Any], name: str) -> dict[str, Any]:
+def single_phase(scenario: Mapping[str, Any], name: str) -> dict[str, Any]:
     """The scenario of a single phase. Raises InputError."""
-    shared, tables = apart(scenario)
+    shared, tables = split_phases(scenario)
     graph = graphs.graph_of(scenario)
     phases = _checked(graph, shared, tables)
-    k = list(phases).index(named(name, list(phases)))
-    earlier = [own[PHASED] for own in list(phases.values())[:k]]
+    k = list(phases).index(checked(name, list(phases)))
+    earlier = [entries[PHASED] for entries in list(phases.values())[:k]]
     before = values.number(graph, EARLIER, shared.get(EARLIER, 0))
-    before += sum(values.number(graph, PHASED, own) for own in earlier)
+    before += sum(values.number(graph, PHASED, entries) for entries in earlier)
     if k:  # it starts where earlier phases end
         shared = {key: value for key, value in shared.items() if key != dates.NAME}
     return {**shared, **phases[name], **({EARLIER: before} if k else {})}
 
 
-def following(graph: Graph, axis: Axis, shared: Mapping[str, Any]) -> Axis:
+def with_tokens_before(graph: Graph, axis: Axis, shared: Mapping[str, Any]) -> Axis:
     """An axis of phases with the tokens trained before each."""
-    own = axis.numbers[PHASED]
-    before = values.number(graph, EARLIER, shared.get(EARLIER, 0)) + np.cumsum(own) - own
+    tokens = axis.numbers[PHASED]
+    before = values.number(graph, EARLIER, shared.get(EARLIER, 0)) + np.cumsum(tokens) - tokens
     return replace(axis, numbers={**axis.numbers, EARLIER: before})
 
 
 def names(scenario: Mapping[str, Any]) -> list[str]:
     """The names of a scenario's phases, in order; empty if it has none."""
-    shared, tables = apart(scenario)
+    shared, tables = split_phases(scenario)
     graph = graphs.graph_of(scenario)
     return [] if tables is None else list(_checked(graph, shared, tables))
 
 
-def stated(scenario: Mapping[str, Any]) -> frozenset[str]:
-    shared, tables = apart(scenario)
+def stated_names(scenario: Mapping[str, Any]) -> frozenset[str]:
+    shared, tables = split_phases(scenario)
     graph = graphs.graph_of(scenario)
     if tables is None:
         return frozenset()
-    return frozenset(key for own in _checked(graph, shared, tables).values() for key in own)
+    return frozenset(key for entries in _checked(graph, shared, tables).values() for key in entries)
 
 
-def named(name: Any, known: Sequence[str]) -> str:
+def checked(name: Any, candidates: Sequence[str]) -> str:
     """The phase name, checked. Raises InputError."""
-    if name not in known:
-        hint = nearest(str(name), known, f"its phases are {', '.join(known)}")
+    if name not in candidates:
+        hint = nearest(str(name), candidates, f"its phases are {', '.join(candidates)}")
         raise InputError(f"phase {shown(name)} is none of this job; {hint}")
     return str(name)
 
@@ -144,20 +144,20 @@ def _checked(graph: Graph, shared: Mapping[str, Any], tables: Any) -> dict[str, 
     for k, table in enumerate(tables, 1):
         if not isinstance(table, Mapping):
             raise InputError(f"phase {k} = {shown(table)} is not a table; write [[phase]]")
-        own = dict(table)
-        name = own.pop("name", f"phase {k}")
+        entries = dict(table)
+        name = entries.pop("name", f"phase {k}")
         if not isinstance(name, str) or not name.isprintable() or not name or "," in name:
             raise InputError(
                 f"phase {k}: name = {shown(name)} is not a printable text without commas"
             )
         if name in phases:
             raise InputError(f"two phases are called {name!r}; give one another name")
-        if EARLIER in own:
+        if EARLIER in entries:
             raise InputError(
-                f"phase {name!r}: {EARLIER} are those of phases before it; say those before the "
+                f"phase {name!r}: {EARLIER} are those of phases before it; give those before the "
                 "first in [scenario]"
             )
-        for key, value in own.items():
+        for key, value in entries.items():
             values.check_name(graph, key)
             if value is None:  # it would hide the value in [scenario]
                 off = f"; {OFF}" if values.is_option(graph, key) else ""
@@ -166,9 +166,9 @@ def _checked(graph: Graph, shared: Mapping[str, Any], tables: Any) -> dict[str, 
                 raise InputError(
                     f"phase {name!r}: {key} is a table; give distributions in [scenario]"
                 )
-        if PHASED not in own:
-            raise InputError(f"phase {name!r} has no {PHASED}; say how much of the job it is")
-        phases[name] = own
+        if PHASED not in entries:
+            raise InputError(f"phase {name!r} has no {PHASED}; give them")
+        phases[name] = entries
     ends = [key_of(name, k) for k, name in enumerate(phases)]
     if len(set(ends)) < len(ends):
         same = next(k for k, end in enumerate(ends) if end in ends[:k])
@@ -177,7 +177,7 @@ def _checked(graph: Graph, shared: Mapping[str, Any], tables: Any) -> dict[str, 
             "digits; give it another name"
         )
     if EVERY in phases:
-        raise InputError(f"phase = {EVERY} tells all phases apart; give phase {EVERY!r} a name")
+        raise InputError(f"phase = {EVERY} selects every phase; give phase {EVERY!r} a name")
     _check_total(graph, shared, phases)
     return phases
 
@@ -193,25 +193,25 @@ def _check_total(
 ) -> None:
     """Compare a total stated by the scenario with the sum over its phases."""
     if PHASED in shared:
-        total = sum(values.number(graph, PHASED, own[PHASED]) for own in phases.values())
-        said = values.number(graph, PHASED, shared[PHASED])
-        if not np.isclose(total, said, rtol=1e-6, atol=0):
+        total = sum(values.number(graph, PHASED, entries[PHASED]) for entries in phases.values())
+        stated_total = values.number(graph, PHASED, shared[PHASED])
+        if not np.isclose(total, stated_total, rtol=1e-6, atol=0):
             raise InputError(
-                f"{PHASED} of the phases add up to {total:.6g}, and [scenario] says {said:.6g}; "
-                "leave one out, or mend it"
+                f"{PHASED} of the phases add up to {total:.6g}, and [scenario] has "
+                f"{stated_total:.6g}; leave one out, or mend it"
             )
 
 
 def _axis(graph: Graph, shared: Mapping[str, Any], phases: Mapping[str, dict[str, Any]]) -> Axis:
     """An axis of everything that any phase sets; other phases use the shared values."""
-    spelled = {name: _spelled(shared, own) for name, own in phases.items()}
-    keys = dict.fromkeys(key for own in spelled.values() for key in own)
+    spelled = {name: _spelled(shared, entries) for name, entries in phases.items()}
+    keys = dict.fromkeys(key for entries in spelled.values() for key in entries)
     common = patterns.spelled_out(shared, {**dict.fromkeys(keys, NAME)})
     numbers: dict[str, Any] = {}
     options: dict[str, tuple[Any, ...]] = {}
     records: dict[str, tuple[str, ...]] = {}
     for key in keys:
-        row = [own.get(key, common.get(key)) for own in spelled.values()]
+        row = [entries.get(key, common.get(key)) for entries in spelled.values()]
         if isinstance(common.get(key), Mapping):
             raise InputError(f"{key} is a distribution, and phases set it; keep one")
         if key in graph.roles.labels:
@@ -228,14 +228,14 @@ def _axis(graph: Graph, shared: Mapping[str, Any], phases: Mapping[str, dict[str
     return Axis(NAME, np.array(list(spelled)), numbers, options, records)
 
 
-def _spelled(shared: Mapping[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+def _spelled(shared: Mapping[str, Any], entries: dict[str, Any]) -> dict[str, Any]:
     """The entries of a phase, with patterns as counts."""
-    texts = own.keys() & {patterns.NAME, patterns.LAYOUT, patterns.RECOMPUTED}
+    texts = entries.keys() & {patterns.NAME, patterns.LAYOUT, patterns.RECOMPUTED}
     if not texts:
-        return own
+        return entries
     before = {key: value for key, value in shared.items() if key not in texts}
-    made = patterns.spelled_out({**before, **own}, {})
-    return {key: value for key, value in made.items() if key in own or key not in before}
+    spelled = patterns.spelled_out({**before, **entries}, {})
+    return {key: value for key, value in spelled.items() if key in entries or key not in before}
 
 
 def implied_rows(axis: Axis) -> dict[str, tuple[Any, ...]]:
@@ -248,11 +248,11 @@ def left_open(axis: Axis) -> list[str]:
     return [*axis.unset, *implied_rows(axis)]
 
 
-def filled(axis: Axis, name: str, values: Sequence[Any]) -> Axis:
+def fill_open_points(axis: Axis, name: str, values: Sequence[Any]) -> Axis:
     """An axis with `values` filled in wherever an input has none."""
     if name in axis.options:
         pairs = zip(axis.options[name], values, strict=True)
-        row = tuple(own if value is None else value for value, own in pairs)
+        row = tuple(other if value is None else value for value, other in pairs)
         return replace(axis, options={**axis.options, name: row})
     numbers = axis.numbers[name]
     others = np.array([np.nan if value is None else value for value in values], float)
@@ -261,18 +261,18 @@ def filled(axis: Axis, name: str, values: Sequence[Any]) -> Axis:
     )
 
 
-def parted(
+def split_by_phase(
     tables: Mapping[str, tuple[tuple[str, ...], Any]], phases: Axis | None
 ) -> tuple[dict[str, tuple[tuple[str, ...], Any]], frozenset[str]]:
     """Tables split along the dimension of phases, and the plain names of the split ones."""
-    made: dict[str, tuple[tuple[str, ...], Any]] = {}
+    split: dict[str, tuple[tuple[str, ...], Any]] = {}
     phased = set()
     for name, (along, row) in tables.items():
         if phases is None or NAME not in along:
-            made[name] = along, row
+            split[name] = along, row
             continue
         phased.add(name)
         rest = tuple(dim for dim in along if dim != NAME)
         for k, key in enumerate(phase_keys(phases)):
-            made[in_phase(name, key)] = rest, np.take(row, k, axis=along.index(NAME))
-    return made, frozenset(phased)
+            split[in_phase(name, key)] = rest, np.take(row, k, axis=along.index(NAME))
+    return split, frozenset(phased)

@@ -1,4 +1,4 @@
-"""What labels set: values of their records over axes, merged in order of precedence."""
+"""Merge the values that labels set, over axes, in order of precedence."""
 
 import functools
 from collections.abc import Collection, Iterable, Mapping
@@ -30,7 +30,7 @@ _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
 class Request(NamedTuple):
-    """What a scenario and its axes state, before labels set anything."""
+    """A scenario and its axes as written, before labels set anything."""
 
     graph: Graph
     axes: tuple[Axis, ...]
@@ -42,13 +42,13 @@ class Request(NamedTuple):
 
 
 class Merged(NamedTuple):
-    """Values that are set so far, and what later records may set."""
+    """Values set so far, and the inputs that later records may not set."""
 
     request: Request
     axes: Mapping[str, Axis]
     constants: Mapping[str, float]
     options: Mapping[str, Any]
-    taken: frozenset[str]  # later records do not set these
+    fixed: frozenset[str]  # later records do not set these
     void: frozenset[str]  # totals of which a part is stated
     partly_void: Mapping[str, tuple[str, Array]]  # at some points of an axis only
     open_along: Mapping[str, str]  # inputs that an axis sets at some of its points only
@@ -66,67 +66,67 @@ class Merged(NamedTuple):
 
 
 def merged(request: Request, first: Rows) -> Merged:
-    """Everything that labels set, below `first` and what is explicit. Raises InputError."""
+    """Apply the catalog records below `first` and explicit values. Raises InputError."""
     open_along = _open_along(request.axes)
     void, partly_void = _void_totals(request, open_along)
-    axes, taken = {axis.name: axis for axis in request.axes}, request.explicit | void
+    axes, fixed = {axis.name: axis for axis in request.axes}, request.explicit | void
     single = request.constants, request.options
-    made = _with_rows(Merged(request, axes, *single, taken, void, partly_void, open_along), first)
+    state = _with_rows(Merged(request, axes, *single, fixed, void, partly_void, open_along), first)
     for kind in _PRECEDENCE:
         if kind == _CALIBRATION and request.labels.get(kind) == AUTO:
-            made = _with_auto(made)
+            state = _with_auto(state)
         elif kind in request.labels:
-            made = _with_label(made, kind)
-        for name, axis in made.axes.items():
+            state = _with_label(state, kind)
+        for name, axis in state.axes.items():
             if kind in axis.records:
-                made = _with_labels_along(made, kind, name)
-    return _with_defaults(made)
+                state = _with_labels_along(state, kind, name)
+    return _with_defaults(state)
 
 
-def _with_auto(made: Merged) -> Merged:
-    """The coefficients of calibration = "auto"."""
-    request = made.request
-    result = auto.find(
-        [*made.axes.values()], request.labels, made.constants, made.options, request.free
+def _with_auto(state: Merged) -> Merged:
+    """Set the coefficients of calibration = "auto"."""
+    request = state.request
+    result = auto.infer(
+        [*state.axes.values()], request.labels, state.constants, state.options, request.free
     )
-    if left := sorted(result.rows.keys() & made.open_along.keys()):
-        raise InputError(f"{left[0]} is found by calibration; say it in every phase")
+    if left := sorted(result.rows.keys() & state.open_along.keys()):
+        raise InputError(f"{left[0]} is found by calibration; give it in every phase")
     entries = {(_CALIBRATION, name): entry for name, entry in result.records.items()}
-    made = made._replace(
-        inferred=made.inferred | (result.rows.keys() - made.taken),
-        records={**made.records, **entries},
-        remarks=(*made.remarks, *result.remarks),
+    state = state._replace(
+        inferred=state.inferred | (result.rows.keys() - state.fixed),
+        records={**state.records, **entries},
+        remarks=(*state.remarks, *result.remarks),
         per_decade=result.per_decade,
     )
-    return _with_rows(made, result.rows)
+    return _with_rows(state, result.rows)
 
 
-def _with_label(made: Merged, kind: str) -> Merged:
-    """What the scenario's label of a kind sets."""
-    request, label = made.request, made.request.labels[kind]
-    made, sheet = _with_sheet(made, kind, label)
+def _with_label(state: Merged, kind: str) -> Merged:
+    """Set the values of the scenario's label of a kind."""
+    request, label = state.request, state.request.labels[kind]
+    state, sheet = _with_sheet(state, kind, label)
     if kind == _CALIBRATION:
-        job = [*made.axes.values()], made.single, request.explicit
-        doubt = auto.doubt(label, *job)
+        job = [*state.axes.values()], state.single, request.explicit
+        doubt = auto.mismatch(label, *job)
         rows, remarks = auto.factors_of_job(label, *job, request.free)
-        made = made._replace(remarks=(*made.remarks, *filter(None, [doubt]), *remarks))
-        made = _with_rows(made, rows)
-    return _with_record(made, {name: ((), np.array(value)) for name, value in sheet.items()})
+        state = state._replace(remarks=(*state.remarks, *filter(None, [doubt]), *remarks))
+        state = _with_rows(state, rows)
+    return _with_record(state, {name: ((), np.array(value)) for name, value in sheet.items()})
 
 
-def _with_labels_along(made: Merged, kind: str, axis_name: str) -> Merged:
-    """What labels of a kind along an axis set."""
-    axis, taken = made.axes[axis_name], made.taken
+def _with_labels_along(state: Merged, kind: str, axis_name: str) -> Merged:
+    """Set the values of labels of a kind along an axis."""
+    axis, fixed = state.axes[axis_name], state.fixed
     sheets = []
     for label in axis.records[kind]:
-        made, sheet = _with_sheet(made, kind, label)
+        state, sheet = _with_sheet(state, kind, label)
         sheets.append(sheet)
     if kind == _CALIBRATION:
-        made, sheets = _with_points(made, axis, sheets)
+        state, sheets = _with_points(state, axis, sheets)
     names = dict.fromkeys(name for sheet in sheets for name in sheet)
-    options = {name for name in names if values.is_option(made.request.graph, name)}
-    made = _with_record(
-        made,
+    options = {name for name in names if values.is_option(state.request.graph, name)}
+    state = _with_record(
+        state,
         {
             name: (
                 (axis_name,),
@@ -138,86 +138,86 @@ def _with_labels_along(made: Merged, kind: str, axis_name: str) -> Merged:
         },
     )
     if kind != _CALIBRATION:
-        return made
-    rows = made.axes[axis_name].numbers
-    left = {name for name in names.keys() - taken - options if np.isnan(rows[name]).any()}
-    return made._replace(open_along={**made.open_along, **dict.fromkeys(left, axis_name)})
+        return state
+    rows = state.axes[axis_name].numbers
+    left = {name for name in names.keys() - fixed - options if np.isnan(rows[name]).any()}
+    return state._replace(open_along={**state.open_along, **dict.fromkeys(left, axis_name)})
 
 
 def _with_points(
-    made: Merged, axis: Axis, sheets: list[dict[str, Any]]
+    state: Merged, axis: Axis, sheets: list[dict[str, Any]]
 ) -> tuple[Merged, list[dict[str, Any]]]:
-    """Calibrations along an axis with what is inferred, and with factors of own jobs."""
-    request, labels = made.request, axis.records[_CALIBRATION]
-    others = [other for other in made.axes.values() if other is not axis]
+    """Calibrations along an axis, with inferred values and the factors of their own jobs."""
+    request, labels = state.request, axis.records[_CALIBRATION]
+    others = [other for other in state.axes.values() if other is not axis]
     if AUTO in labels:
         _check_alone(axis, others)
     sheets, entries, remarks = [*sheets], {}, []
     for k in (k for k, label in enumerate(labels) if label == AUTO):
         sheets[k], entries[_CALIBRATION, f"{AUTO} {k}"], remark = auto.point_values(
-            made.single, axis, k
+            state.single, axis, k
         )
         remarks.append(remark)
     auto.check_jobs_alone(axis, others)
     for k, label in enumerate(labels):
-        point, explicit = {**made.single, **auto.at(axis, k)}, request.explicit
-        doubt = label != AUTO and auto.doubt(label, others, point, explicit - {_CALIBRATION})
+        point, explicit = {**state.single, **auto.values_at(axis, k)}, request.explicit
+        doubt = label != AUTO and auto.mismatch(label, others, point, explicit - {_CALIBRATION})
         remarks += [doubt] if doubt else []
         rows, _ = auto.factors_of_job(label, [], point, explicit, request.free)
         sheets[k] = {**sheets[k], **{name: value.item() for name, (_, value) in rows.items()}}
-    records = {**made.records, **entries}
-    return made._replace(records=records, remarks=(*made.remarks, *remarks)), sheets
+    records = {**state.records, **entries}
+    return state._replace(records=records, remarks=(*state.remarks, *remarks)), sheets
 
 
 def _check_alone(axis: Axis, others: Iterable[Axis]) -> None:
     """Refuse auto on an axis of calibrations if inputs that it depends on vary along other axes."""
     for other in others:
-        if reason := auto.telling(other):
+        if reason := auto.input_auto_depends_on(other):
             raise InputError(
                 f'calibration = "auto" on the axis {axis.name!r} is found from {reason}, which '
                 f"varies along {other.name!r}; sweep one of them"
             )
 
 
-def _with_record(made: Merged, rows: Rows) -> Merged:
-    """The values of a record or of records along an axis, also where axes are open."""
-    made, rows = _without_void(made, rows)
-    axes, open_along = {**made.axes}, {**made.open_along}
-    for name in sorted(rows.keys() & open_along.keys() - made.void):
+def _with_record(state: Merged, rows: Rows) -> Merged:
+    """Set the values of records, also at points that phases leave open."""
+    state, rows = _without_void(state, rows)
+    axes, open_along = {**state.axes}, {**state.open_along}
+    for name in sorted(rows.keys() & open_along.keys() - state.void):
         along, array = rows[name]
         axis = axes[open_along[name]]
         if along and along != (axis.name,):
-            raise InputError(f"{name} is set along {along[0]!r}, and by some phases; say it in all")
+            raise InputError(f"{name} is set along {along[0]!r} and by some phases; give it in all")
         row = array.tolist() if along else [array.item()] * axis.size
-        axes[axis.name] = phases.filled(axis, name, row)
+        axes[axis.name] = phases.fill_open_points(axis, name, row)
         if not along:
             del open_along[name]
-    return _with_rows(made._replace(axes=axes, open_along=open_along), rows)
+    return _with_rows(state._replace(axes=axes, open_along=open_along), rows)
 
 
-def _without_void(made: Merged, rows: Rows) -> tuple[Merged, Rows]:
-    """Rows without totals at points where a part of them is stated."""
-    partly_void, rows = {**made.partly_void}, {**rows}
+def _without_void(state: Merged, rows: Rows) -> tuple[Merged, Rows]:
+    """Rows without totals at points with a stated part."""
+    partly_void, rows = {**state.partly_void}, {**rows}
     for name in sorted(rows.keys() & partly_void.keys()):
         axis_name, points = partly_void.pop(name)
         along, array = rows[name]
         if along and along != (axis_name,):
-            part = min(WHOLES[name] & made.request.explicit)
+            part = min(WHOLES[name] & state.request.explicit)
             raise InputError(
                 f"{part} is stated by some phases and voids {name}, which is set along "
-                f"{along[0]!r}; say {part} in all phases"
+                f"{along[0]!r}; give {part} in all phases"
             )
         rows[name] = (axis_name,), np.where(points, np.nan, array)
-    return made._replace(partly_void=partly_void), rows
+    return state._replace(partly_void=partly_void), rows
 
 
-def _with_rows(made: Merged, rows: Rows) -> Merged:
-    """Rows of what is not taken: constants, rows of an axis, tables over several."""
-    graph = made.request.graph
-    constants, options, tables = {**made.constants}, {**made.options}, {**made.tables}
-    choices = {**made.choices}
-    numbers = {name: {**axis.numbers} for name, axis in made.axes.items()}
-    for name in sorted(rows.keys() - made.taken):
+def _with_rows(state: Merged, rows: Rows) -> Merged:
+    """Set rows not fixed yet: as constants, as rows of an axis, or as tables over several."""
+    graph = state.request.graph
+    constants, options, tables = {**state.constants}, {**state.options}, {**state.tables}
+    choices = {**state.choices}
+    numbers = {name: {**axis.numbers} for name, axis in state.axes.items()}
+    for name in sorted(rows.keys() - state.fixed):
         along, array = rows[name]
         is_option = values.is_option(graph, name)
         if not along:
@@ -240,24 +240,26 @@ def _with_rows(made: Merged, rows: Rows) -> Merged:
             tables[name] = along, array
     axes = {
         name: axis if numbers[name].keys() == axis.numbers.keys() else replace(axis, numbers=row)
-        for (name, axis), row in zip(made.axes.items(), numbers.values(), strict=True)
+        for (name, axis), row in zip(state.axes.items(), numbers.values(), strict=True)
     }
-    made = made._replace(axes=axes, choices=choices, tables=tables, taken=made.taken | rows.keys())
-    return made._replace(constants=constants, options=options)
+    state = state._replace(
+        axes=axes, choices=choices, tables=tables, fixed=state.fixed | rows.keys()
+    )
+    return state._replace(constants=constants, options=options)
 
 
-def _with_sheet(made: Merged, kind: str, label: str) -> tuple[Merged, dict[str, Any]]:
-    """What a label sets, with its record noted."""
-    request = made.request
+def _with_sheet(state: Merged, kind: str, label: str) -> tuple[Merged, dict[str, Any]]:
+    """The values of a label; its record is noted."""
+    request = state.request
     has_gpu = "gpu" in request.labels or any("gpu" in axis.records for axis in request.axes)
     sheet, entries = _sheet(request.graph, kind, label, has_gpu)
-    return made._replace(records={**made.records, **entries}), sheet
+    return state._replace(records={**state.records, **entries}), sheet
 
 
 def _sheet(
     graph: Graph, kind: str, label: str, has_gpu: bool
 ) -> tuple[dict[str, Any], dict[tuple[str, str], Record]]:
-    """What a label sets, and its records; for a node also its GPU's, unless a GPU is named."""
+    """A label's values and records; for a node also its GPU's, unless a GPU is named."""
     entry = record(kind, label)
     # "none" is not noted: a spec without a label means the same
     entries = {(kind, label): entry} if entry.values else {}
@@ -311,7 +313,7 @@ def _void_totals(
     return frozenset(void), partly_void
 
 
-def recounted(request: Request) -> dict[str, str]:
+def voided_totals(request: Request) -> dict[str, str]:
     """Totals of models' labels that are void because a part is stated, with a remark on each."""
     void, partly_void = _void_totals(request, _open_along(request.axes))
     left_out: dict[str, dict[str, None]] = {}
@@ -336,20 +338,20 @@ def recounted(request: Request) -> dict[str, str]:
     }
 
 
-def _with_defaults(made: Merged) -> Merged:
-    """Axes with defaults where labels set nothing, except for inputs that imply an option."""
-    graph = made.request.graph
-    axes = {name: _defaulted(graph, axis) for name, axis in made.axes.items()}
+def _with_defaults(state: Merged) -> Merged:
+    """Fill what labels leave open with defaults, except for inputs that imply an option."""
+    graph = state.request.graph
+    axes = {name: _fill_defaults(graph, axis) for name, axis in state.axes.items()}
     result = {}
     for name, axis in axes.items():
-        rows = {option: row for option, (along, row) in made.choices.items() if along == name}
+        rows = {option: row for option, (along, row) in state.choices.items() if along == name}
         rows |= phases.implied_rows(axis)
         if rows:
             others = (each for each in axes.values() if each is not axis)
-            elsewhere = {*made.constants}.union(*(each.numbers for each in others))
-            axis = replace(axis, options={**axis.options, **_implied(graph, axis, rows, elsewhere)})
+            elsewhere = {*state.constants}.union(*(each.numbers for each in others))
+            axis = replace(axis, options={**axis.options, **_imply(graph, axis, rows, elsewhere)})
         result[name] = axis
-    return made._replace(axes=result)
+    return state._replace(axes=result)
 
 
 @functools.cache
@@ -358,7 +360,7 @@ def _implying(graph: Graph) -> frozenset[str]:
     return frozenset(name for row in graph.inputs.values() for name in row.implied_by)
 
 
-def _defaulted(graph: Graph, axis: Axis) -> Axis:
+def _fill_defaults(graph: Graph, axis: Axis) -> Axis:
     numbers = dict(axis.numbers)
     for name, points in axis.unset.items():
         default = graph.inputs[name].default if name in graph.inputs else None
@@ -371,7 +373,7 @@ def _defaulted(graph: Graph, axis: Axis) -> Axis:
     return replace(axis, numbers=numbers, defaults=axis.unset | implied)
 
 
-def _implied(
+def _imply(
     graph: Graph, axis: Axis, rows: Mapping[str, tuple[Any, ...]], elsewhere: Collection[str]
 ) -> dict[str, tuple[Any, ...]]:
     """Options along an axis; where labels leave one open, it is implied or the default."""

@@ -13,8 +13,8 @@ from fleetcube.grid.spec.problem import Problem, Stated, owners, stated_values
 from fleetcube.kernels.calculus.phased_formulas import in_phase
 from fleetcube.kernels.graph.formulas import Graph
 from fleetcube.kernels.physics.roles import ERRORS, GROWING, MEASURED, SHARES
-from fleetcube.scenario import auto, dates, framework, hardware, own_records, patterns, phases
-from fleetcube.scenario.precedence import Merged, Request, merged, recounted
+from fleetcube.scenario import auto, dates, framework, hardware, patterns, phases, user_records
+from fleetcube.scenario.precedence import Merged, Request, merged, voided_totals
 
 
 def resolve(
@@ -23,7 +23,7 @@ def resolve(
     """The problem of a scenario of the physics, whose labels set inputs. Raises InputError.
     Explicit values precede labels, calibration gpu, and gpu node."""
     dates.start_of(scenario)
-    scenario, axes = own_records.with_catalog(scenario, axes)
+    scenario, axes = user_records.add_user_records(scenario, axes)
     scenario, axes, added_up = phases.with_phases(scenario, axes, free)
     swept = list(make_axes(graph, axes).values())
     owner = owners(swept, added_up)
@@ -36,35 +36,35 @@ def resolve(
     if by_default:
         labels["calibration"] = AUTO
     idle = _idle(labels, swept)
-    swept, cards, notes = hardware.own_cards(swept, labels, explicit)
+    swept, cards, notes = hardware.node_networks(swept, labels, explicit)
     labels |= cards
     request = Request(graph, tuple(swept), labels, constants, options, explicit, free)
     torus = hardware.in_slices(swept, labels, constants, explicit, free)
-    notes |= recounted(request) | dict(torus.notes)
-    made = merged(request, torus.rows)
-    counted = hardware.counted([*made.axes.values()], made.constants, free)
-    job = made.axes[phases.NAME] if added_up else None
-    tables, phased = phases.parted(made.tables, job)
+    notes |= voided_totals(request) | dict(torus.notes)
+    resolved = merged(request, torus.rows)
+    counted = hardware.whole_units([*resolved.axes.values()], resolved.constants, free)
+    job = resolved.axes[phases.NAME] if added_up else None
+    tables, phased = phases.split_by_phase(resolved.tables, job)
     _check_sought(job, free)
     problem = Problem(
         graph,
         constants={
-            **made.constants,
+            **resolved.constants,
             **{name: row.item() for name, (_, row) in counted.rows.items()},
         },
-        options=made.options,
-        axes=tuple(axis for axis in made.axes.values() if axis is not job),
-        records=tuple(made.records.values()),
+        options=resolved.options,
+        axes=tuple(axis for axis in resolved.axes.values() if axis is not job),
+        records=tuple(resolved.records.values()),
         stated=frozenset({*constants, *options}) | idle,
         distributions=distributions | _uncertain(request),
         tables=tables,
         phases=job,
         phased=phased,
-        remarks=tuple(dict.fromkeys(made.remarks)),
-        found=made.inferred,
-        notes={**notes, **_notes(made, counted)},
+        remarks=tuple(dict.fromkeys(resolved.remarks)),
+        found=resolved.inferred,
+        notes={**notes, **_notes(resolved, counted)},
         by_value=hardware.COUNTED if torus.rows or counted.rows else frozenset(),
-        per_decade=made.per_decade,
+        per_decade=resolved.per_decade,
         implied={"calibration": AUTO} if by_default else {},
     )
     _check(problem, explicit)
@@ -72,20 +72,20 @@ def resolve(
 
 
 def stated_inputs(scenario: Mapping[str, Any]) -> dict[str, Any]:
-    """Labels, options, and numbers in base units, as the scenario itself states them."""
-    shared = patterns.spelled_out(phases.apart(scenario)[0], {})
+    """The scenario's own labels, options, and numbers in base units."""
+    shared = patterns.spelled_out(phases.split_phases(scenario)[0], {})
     stated = _stated(graphs.graph_of(scenario), shared)
     return {**stated.labels, **stated.constants, **stated.options}
 
 
 def _stated(graph: Graph, scenario: Mapping[str, Any], swept: Collection[str] = ()) -> Stated:
-    """The values of a scenario, without what is no input of any formula."""
-    others = (dates.NAME, own_records.NAME)
+    """The values of a scenario that are inputs of formulas."""
+    others = (dates.NAME, user_records.NAME)
     return stated_values(graph, {n: v for n, v in scenario.items() if n not in others}, swept)
 
 
 def _idle(labels: Mapping[str, str], axes: Sequence[Axis]) -> frozenset[str]:
-    """Labels that are as good as stated, since no calibration asks for them."""
+    """Labels that count as stated, since no calibration reads them."""
     named = [labels["calibration"]] if "calibration" in labels else []
     named += [label for axis in axes for label in axis.records.get("calibration", ())]
     asks = any(label == AUTO or "jobs" in record("calibration", label).values for label in named)
@@ -93,7 +93,7 @@ def _idle(labels: Mapping[str, str], axes: Sequence[Axis]) -> frozenset[str]:
 
 
 def _uncertain(request: Request) -> dict[str, Distribution]:
-    """Distributions that records of labels state."""
+    """Distributions in the records of labels."""
     return {
         name: distribution(request.graph, name, value)
         for kind, label in request.labels.items()
@@ -104,21 +104,21 @@ def _uncertain(request: Request) -> dict[str, Distribution]:
     }
 
 
-def _notes(made: Merged, counted: hardware.Made) -> dict[str, str]:
-    """Remarks on inputs, shown where one is read."""
-    request, axes = made.request, [*made.axes.values()]
+def _notes(resolved: Merged, counted: hardware.Derived) -> dict[str, str]:
+    """Remarks by input, shown if the input is read."""
+    request, axes = resolved.request, [*resolved.axes.values()]
     notes: dict[str, str] = {}
     if hardware.CHIPS in request.free or hardware.CHIPS in counted.notes:
         notes |= hardware.trays(axes, request.labels)
-    notes |= hardware.nodes(axes, made.constants, request.explicit)
+    notes |= hardware.nodes(axes, resolved.constants, request.explicit)
     kinds = ((kind, label) for a in axes for kind, row in a.records.items() for label in row)
     numbers = {name: row.item() for name, (_, row) in counted.rows.items()}
-    single = {**made.constants, **numbers, **made.options}
+    single = {**resolved.constants, **numbers, **resolved.options}
     return {
         **notes,
         **counted.notes,
         **hardware.shared(kinds, {*request.constants, *request.options}),
-        **framework.notes(made.records.values(), single, axes),
+        **framework.notes(resolved.records.values(), single, axes),
     }
 
 
@@ -166,10 +166,10 @@ def _check(problem: Problem, explicit: Collection[str]) -> None:
             )
 
 
-def as_it_was(spec: Mapping[str, Any]) -> dict[str, Any]:
+def result_scenario(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The scenario of a result's spec; one older than inferred calibrations gets "none"."""
     scenario, axes = spec["scenario"], spec["axes"]
-    stated = {*scenario, *axes, *phases.stated(scenario)}.union(
+    stated = {*scenario, *axes, *phases.stated_names(scenario)}.union(
         *(entry for entry in axes.values() if is_coupled(entry))
     )
     return dict(scenario) if "calibration" in stated else {**scenario, "calibration": NONE}

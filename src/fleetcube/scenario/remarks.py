@@ -1,4 +1,4 @@
-"""What a result of the physics stands on: remarks for people, and inputs left to their defaults."""
+"""The basis of a result: remarks for people, and inputs left to their defaults."""
 
 import functools
 import math
@@ -28,7 +28,7 @@ _OVERSIZED = (
 
 
 def remarks(plan: Plan) -> tuple[str, ...]:
-    """Remarks on what formulas in use read: calibrations, fits, labels and omissions."""
+    """Remarks on calibrations, fits, labels and omissions of the formulas in use."""
     problem, used = plan.problem, _named(plan.structure)
     fitted = (entry.values for entry in problem.records if entry.kind == "calibration")
     lines = [*problem.remarks] if any(plan.structure.used & row.keys() for row in fitted) else []
@@ -56,13 +56,13 @@ def remarks(plan: Plan) -> tuple[str, ...]:
 
 @functools.lru_cache(128)
 def _named(structure: Structure) -> AbstractSet[str]:
-    """What is used, of any phase, and the formulas by their own names."""
+    """Names in use, in any phase, and names of the formulas."""
     formulas = {formula.__name__ for row in structure.formulas for formula in row.values()}
     return formulas.union(map(without_phase, structure.used))
 
 
 def _added(plan: Plan, used: AbstractSet[str]) -> Iterator[str]:
-    """What is counted beside an input given alone, by default, a line each."""
+    """Default failure rates that add to a stated one, a line each."""
     numbers = plan.problem.numbers
     for name, others in BESIDE_IT.items():
         added = [
@@ -80,7 +80,7 @@ def _added(plan: Plan, used: AbstractSet[str]) -> Iterator[str]:
 
 
 def _beyond_fits(plan: Plan) -> list[str]:
-    """Where formulas in use go beyond the runs that they were fitted to, a line each."""
+    """Extrapolations of formulas in use beyond the runs they were fitted to, a line each."""
     lines: dict[str, None] = {}
     for number, name, choice in _fitted(plan.structure):
         case, option = plan.cases[number], option_of(plan.graph, name)
@@ -116,7 +116,7 @@ def _fitted(structure: Structure) -> list[tuple[int, str, Any]]:
 
 
 def _short_intervals(plan: Plan) -> Iterator[str]:
-    """Where checkpoints follow within a time that their interval should exceed, a line each."""
+    """Checkpoint intervals shorter than the time they should exceed, a line each."""
     for (interval, time), line in EXCEEDED.items():
         least = math.inf
         for name, other in _in_same_phase(plan.structure, interval, time):
@@ -143,7 +143,7 @@ def defaults(plan: Plan, varied: Collection[str]) -> tuple[dict[str, Any], list[
     open_ = plan.problem.defaulted
     decided: dict[str, Any] = {}
     partly = []
-    for name, beside in DECIDED.items():
+    for name, condition in DECIDED.items():
         stated = name in numbers and name not in open_
         if stated or name in varied or name not in plan.structure.used:
             continue
@@ -153,7 +153,7 @@ def defaults(plan: Plan, varied: Collection[str]) -> tuple[dict[str, Any], list[
             row[case.runs.get(axis, slice(None))] if name in read else row[:0]
             for case, read in zip(plan.cases, plan.structure.read, strict=True)
         ]
-        if any(map(any, points)) and (not beside or beside in numbers | plan.moving):
+        if any(map(any, points)) and (not condition or condition in numbers | plan.moving):
             declared = plan.graph.inputs.get(name)
             decided[name] = declared.default if declared else _same(plan, name, varied)
             partly += [] if all(part and all(part) for part in points) else [name]
@@ -161,7 +161,7 @@ def defaults(plan: Plan, varied: Collection[str]) -> tuple[dict[str, Any], list[
 
 
 def unstated(problem: Problem, name: str) -> str:
-    """That records of GPUs are silent on an input that is missing."""
+    """Hint that the catalog's GPU records lack a missing input."""
     gpus = (entry for entry in problem.records if entry.kind == "gpu")
     silent = [entry.label for entry in gpus if name not in entry.values]
     in_others = any(name in entry.values for entry in kind("gpu").values())

@@ -23,7 +23,7 @@ from fleetcube.kernels.declare import Input
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
 from fleetcube.kernels.physics.roles import PHASED
-from fleetcube.scenario import dates, own_records, phases
+from fleetcube.scenario import dates, phases, user_records
 from fleetcube.scenario.patterns import ABOUT, MODULE_WORDS, NAME, RECOMPUTED
 
 Schema = dict[str, Any]
@@ -40,12 +40,12 @@ def schema() -> Schema:
     values = {name: _value(name) for name in names}
     # many inputs take the same values: each kind of value is spelled out once
     kinds: dict[str, str] = {}
-    of = {
+    refs = {
         name: kinds.setdefault(json.dumps(value), f"value{len(kinds) + 1}")
         for name, value in values.items()
     }
     about = {name: {"description": _about(name), **_default(name)} for name in names}
-    varied = {name: {**about[name], "allOf": [_ref(f"axis.{of[name]}")]} for name in names}
+    varied = {name: {**about[name], "allOf": [_ref(f"axis.{refs[name]}")]} for name in names}
     derived = {"type": "string", "pattern": _DERIVED}
     outputs = {"type": "array", "minItems": 1, "uniqueItems": True, "items": _ref("output")}
     axes = {
@@ -55,14 +55,14 @@ def schema() -> Schema:
         "propertyNames": {"pattern": r"^[^\W0-9]\w*$"},
         "additionalProperties": _ref("together"),
     }
-    stated: Schema = {name: _ref(of[name]) for name in names}  # short: editors read it often
+    stated: Schema = {name: _ref(refs[name]) for name in names}  # short: editors read it often
     stated |= {"name": {"type": "string", "minLength": 1}, NAME: _PATTERN}
     parts = {
         "outputs": {"description": "quantities to compute", **outputs},
         "scenario": _table(
-            {name: {**about[name], **_scenario(name, of[name])} for name in names}
+            {name: {**about[name], **_scenario(name, refs[name])} for name in names}
             | {NAME: _PATTERN, dates.NAME: _DATE}
-            | {own.NAME: {**_TEXTS, "description": own.ABOUT} for own in (own_records, graphs)}
+            | {m.NAME: {**_TEXTS, "description": m.ABOUT} for m in (user_records, graphs)}
         ),
         "axes": axes,
         PHASE: {**_LIST, "description": phases.ABOUT, "items": _table(stated, PHASED)},
@@ -75,11 +75,11 @@ def schema() -> Schema:
         "definitions": {
             "output": {"anyOf": [{"enum": list(PHYSICS.quantities)}, derived]},
             **_SHARED,
-            "together": _together(of),
-            **{of[name]: value for name, value in values.items()},
-            **{f"list.{of[name]}": {**_LIST, "items": _ref(of[name])} for name in names},
-            **{f"axis.{of[name]}": _axis(name, of[name]) for name in names},
-            **{f"range.{of[name]}": _range(name, of[name]) for name in names},
+            "together": _together(refs),
+            **{refs[name]: value for name, value in values.items()},
+            **{f"list.{refs[name]}": {**_LIST, "items": _ref(refs[name])} for name in names},
+            **{f"axis.{refs[name]}": _axis(name, refs[name]) for name in names},
+            **{f"range.{refs[name]}": _range(name, refs[name]) for name in names},
         },
     }
 
@@ -102,8 +102,8 @@ def _ref(name: str) -> Schema:
 
 
 def _table(properties: Mapping[str, Any], *required: str) -> Schema:
-    known = {"type": "object", "additionalProperties": False, "properties": dict(properties)}
-    return {**known, "required": list(required)} if required else known
+    table = {"type": "object", "additionalProperties": False, "properties": dict(properties)}
+    return {**table, "required": list(required)} if required else table
 
 
 _LIST: Schema = {"type": "array", "minItems": 1}
@@ -222,8 +222,8 @@ def _axis(name: str, value: str) -> Schema:
     if _is_named(name):
         return {"anyOf": [values, _table({"values": values, "round": _ROUND}, "values")]}
     keys = dict.fromkeys(("values", "linspace", "geomspace", "arange"), values)
-    made = _table({**keys, "num": _COUNT, "round": _ROUND})
-    return {"anyOf": [values, {"allOf": [_ref("generator"), made]}]}
+    table = _table({**keys, "num": _COUNT, "round": _ROUND})
+    return {"anyOf": [values, {"allOf": [_ref("generator"), table]}]}
 
 
 def _range(name: str, value: str) -> Schema:
@@ -231,17 +231,17 @@ def _range(name: str, value: str) -> Schema:
     values = _ref(f"list.{value}")
     if _is_named(name):
         return values
-    made = _table({"linspace": values, "geomspace": values, "round": _ROUND})
-    return {"anyOf": [values, {"allOf": [_ref("ends"), made]}]}
+    table = _table({"linspace": values, "geomspace": values, "round": _ROUND})
+    return {"anyOf": [values, {"allOf": [_ref("ends"), table]}]}
 
 
-def _together(of: Mapping[str, str]) -> Schema:
+def _together(refs: Mapping[str, str]) -> Schema:
     """Inputs that vary together along a named axis, or are drawn together."""
     texts = {**_LIST, "items": {"type": "string", "minLength": 1}}
-    moved = {"labels": texts, **{name: _ref(f"axis.{value}") for name, value in of.items()}}
+    moved = {"labels": texts, **{name: _ref(f"axis.{value}") for name, value in refs.items()}}
     drawn: Schema = {"design": {"enum": list(DESIGNS)}, "num": _COUNT}
     drawn["seed"] = {"type": "integer", "minimum": 0}
-    drawn |= {name: _ref(f"range.{value}") for name, value in of.items()}
+    drawn |= {name: _ref(f"range.{value}") for name, value in refs.items()}
     return {
         "if": {"type": "object", "required": ["design"]},
         "then": _table(drawn, "design", "num"),

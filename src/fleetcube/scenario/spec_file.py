@@ -11,7 +11,7 @@ from fleetcube.grid.errors import InputError, nearest
 from fleetcube.grid.spec.arguments import with_phase_tables
 from fleetcube.grid.spec.bounded import read_bytes
 from fleetcube.scenario import dates, phases
-from fleetcube.scenario.own_records import located, with_catalog
+from fleetcube.scenario.user_records import add_user_records, located
 
 LARGEST = 1 << 24  # bytes of a spec
 _TABLES = re.compile(r"^ *(outputs *= *\[|\[ *(scenario|axes) *[\].]|\[\[ *phase *]])", re.M)
@@ -49,17 +49,17 @@ def tables_of(text: str, path: str | PathLike[str]) -> dict[str, Any]:
         if key not in keys:
             hint = nearest(key, keys, f"it may hold {', '.join(keys)}")
             raise InputError(f"{str(path)!r}: unknown table {key[:40]!r}; {hint}")
-    made: dict[str, Any] = {"outputs": [], "scenario": {}, "axes": {}}
-    made |= located(spec, Path(path).parent)
-    tables = made.pop(phases.NAME, None)
-    if tables is not None and isinstance(made["scenario"], dict):
-        made["scenario"] = with_phase_tables(made["scenario"], tables)
-    if isinstance(made["scenario"], dict):
-        made["scenario"] |= {
+    parts: dict[str, Any] = {"outputs": [], "scenario": {}, "axes": {}}
+    parts |= located(spec, Path(path).parent)
+    tables = parts.pop(phases.NAME, None)
+    if tables is not None and isinstance(parts["scenario"], dict):
+        parts["scenario"] = with_phase_tables(parts["scenario"], tables)
+    if isinstance(parts["scenario"], dict):
+        parts["scenario"] |= {
             key: value.isoformat()  # a TOML date as text, for results
-            for key, value in made["scenario"].items()
+            for key, value in parts["scenario"].items()
             if key == dates.NAME and isinstance(value, date)
         }
-        if isinstance(made["axes"], dict):
-            made["scenario"], made["axes"] = with_catalog(made["scenario"], made["axes"])
-    return made
+        if isinstance(parts["axes"], dict):
+            parts["scenario"], parts["axes"] = add_user_records(parts["scenario"], parts["axes"])
+    return parts

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from fleetcube.catalog import KINDS
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.plan.written import as_it_was
+from fleetcube.grid.plan.written import result_scenario
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.spec.problem import choose
@@ -116,4 +116,4 @@ def schedule_at(point: "xarray.Dataset") -> PlayedSchedule:
         *(n for n in spec["axes"] if is_known(PHYSICS, n)),
     }  # neither flags nor names of points
     at = {str(name): point[name].values.item() for name in point.coords if name in along}
-    return job_schedule({**as_it_was(spec), **at})
+    return job_schedule({**result_scenario(spec), **at})

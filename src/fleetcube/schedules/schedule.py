@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fleetcube.analysis.played import Pass, Played
+from fleetcube.analysis.simulated_step import Pass, SimulatedStep
 from fleetcube.grid.errors import InputError, nearest, shown
 from fleetcube.kernels.physics.inputs import INPUTS
 
@@ -24,7 +24,7 @@ Turn = tuple[Key, ...]  # one pass, or a forward and a backward pass that overla
 Turns = list[list[Turn]]
 
 
-class PlayedSchedule(Played):
+class PlayedSchedule(SimulatedStep):
     """Result of `simulate_schedule`: the times of one step, and when each stage computed what.
 
     `bubble_ratio` is the step time over the compute time of the busiest stage, minus 1, and so

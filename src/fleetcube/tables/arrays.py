@@ -64,8 +64,8 @@ def _mapped(
     """A function of a variable and others, with the attributes of the first."""
     from fleetcube.grid.read.elementwise import elementwise
 
-    own = [str(dim) for dim in variable.dims]
-    result = elementwise(function, [variable.to_base_variable(), *others], dims or own, dtype)
+    axes = [str(dim) for dim in variable.dims]
+    result = elementwise(function, [variable.to_base_variable(), *others], dims or axes, dtype)
     result.attrs, result.encoding = dict(variable.attrs), dict(variable.encoding)
     return result
 
@@ -77,30 +77,30 @@ def _with(cube: "xarray.Dataset", changed: Mapping[str, "xarray.Variable"]) -> "
 
 
 def unit_of(name: str, variable: "xarray.Variable") -> str:
-    """The unit that a variable states. Raises InputError if there is none."""
+    """The unit attribute of a variable. Raises InputError if it has none."""
     unit = variable.attrs.get("units")
     if "flag_meanings" in variable.attrs or not isinstance(unit, str):
         flag = "flag_meanings" in variable.attrs
-        rule = "is a flag; name another" if flag else "states no unit; set its attribute units"
+        rule = "is a flag; name another" if flag else "has no unit; set its attribute units"
         raise InputError(f"{name} {rule}")
     return unit
 
 
-def _ratio(name: str, unit: Any, own: str) -> Fraction:
+def _ratio(name: str, unit: Any, base: str) -> Fraction:
     try:
-        return ratio(unit, own) if isinstance(unit, str) else ratio(repr(unit), own)
+        return ratio(unit, base) if isinstance(unit, str) else ratio(repr(unit), base)
     except UnitError:
-        others = [other for _, other in SCALES.get(own, ()) if other not in (own, "M USD")]
+        others = [other for _, other in SCALES.get(base, ()) if other not in (base, "M USD")]
         hint = f"write for example {', '.join(others)}" if others else "keep its unit"
-        raise InputError(f"{name} is in {own} and not in {shown(unit)}; {hint}") from None
+        raise InputError(f"{name} is in {base} and not in {shown(unit)}; {hint}") from None
 
 
 def _fits(variable: "xarray.Variable", unit: str) -> bool:
-    own = variable.attrs.get("units")
-    if not isinstance(own, str) or "flag_meanings" in variable.attrs:
+    base = variable.attrs.get("units")
+    if not isinstance(base, str) or "flag_meanings" in variable.attrs:
         return False
     try:
-        return bool(ratio(unit, own))
+        return bool(ratio(unit, base))
     except UnitError:
         return False
 
@@ -143,9 +143,9 @@ def as_timedelta(cube: "xarray.Dataset", names: Iterable[str] | None) -> "xarray
 def _durations(share: Fraction, numbers: Any) -> Any:
     with np.errstate(over="ignore"):
         nanoseconds = np.rint(_over(share, np.asarray(numbers, float)) * _PER_SECOND)
-    known = np.abs(nanoseconds) < 2.0**63  # False for NaN
-    whole = np.where(known, nanoseconds, 0).astype(np.int64)
-    return np.where(known, whole.view("timedelta64[ns]"), np.timedelta64("NaT", "ns"))
+    finite = np.abs(nanoseconds) < 2.0**63  # False for NaN
+    whole = np.where(finite, nanoseconds, 0).astype(np.int64)
+    return np.where(finite, whole.view("timedelta64[ns]"), np.timedelta64("NaT", "ns"))
 
 
 def feasible(cube: "xarray.Dataset", drop: bool) -> "xarray.Dataset":
@@ -167,8 +167,8 @@ def feasible(cube: "xarray.Dataset", drop: bool) -> "xarray.Dataset":
     if not drop:
         return result
     ok = (_blockwise(cube[REASON]) == 0).compute()
-    kept = {dim: np.flatnonzero(ok.any([d for d in ok.dims if d != dim])) for dim in ok.dims}
-    return result.isel(kept)
+    places = {dim: np.flatnonzero(ok.any([d for d in ok.dims if d != dim])) for dim in ok.dims}
+    return result.isel(places)
 
 
 def reasons(cube: "xarray.Dataset") -> "xarray.DataArray":
@@ -180,7 +180,7 @@ def reasons(cube: "xarray.Dataset") -> "xarray.DataArray":
     return cube[REASON]
 
 
-def counted(cube: "xarray.Dataset") -> dict[str, int]:
+def count_reasons(cube: "xarray.Dataset") -> dict[str, int]:
     """Number of points by reason, in the order of the codes."""
     import xarray
 
@@ -188,9 +188,9 @@ def counted(cube: "xarray.Dataset") -> dict[str, int]:
     meanings = str(reason.attrs.get("flag_meanings", "")).split()
     codes = np.atleast_1d(reason.attrs.get("flag_values", [])).tolist()
     if not codes or len(codes) != len(meanings):
-        raise InputError(f"{REASON} does not say what its codes mean; keep its attributes")
-    found = _blockwise(reason)
-    sums = xarray.Dataset({m: (found == c).sum() for m, c in zip(meanings, codes, strict=True)})
+        raise InputError(f"{REASON} has no meanings of its codes; keep its attributes")
+    blocks = _blockwise(reason)
+    sums = xarray.Dataset({m: (blocks == c).sum() for m, c in zip(meanings, codes, strict=True)})
     sums = sums.compute()
     return {meaning: int(sums[meaning]) for meaning in meanings if sums[meaning]}
 
@@ -204,7 +204,7 @@ def _blockwise(array: "xarray.DataArray") -> "xarray.DataArray":
 
 
 def _blank(variable: "xarray.Variable") -> tuple[Any, Any]:
-    """The missing value of a variable and the type that can hold it; None where values stay."""
+    """The missing value of a variable and the type that holds it; None if values stay."""
     kind = variable.dtype.kind
     if "flag_meanings" in variable.attrs:
         return np.int8(-1), variable.dtype
@@ -237,8 +237,10 @@ def located(cube: "xarray.Dataset", name: str, value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [read(part) for part in value]
     if hasattr(value, "dims") and isinstance(getattr(value, "attrs", {}).get("units"), str):
-        own, unit = unit_of(name, cube.variables[name]), value.attrs["units"]
-        return value if unit == own else value.copy(data=_over(_ratio(name, own, unit), value.data))
+        base, unit = unit_of(name, cube.variables[name]), value.attrs["units"]
+        return (
+            value if unit == base else value.copy(data=_over(_ratio(name, base, unit), value.data))
+        )
     return read(value)
 
 
@@ -259,19 +261,19 @@ def distance(cube: "xarray.Dataset", asked: Iterable[str], tolerance: Any) -> An
     return _number(names[0], cube.variables[names[0]], tolerance)
 
 
-def missing(cube: "xarray.Dataset", asked: Mapping[str, Any], found: Mapping[str, Any]) -> None:
+def missing(cube: "xarray.Dataset", asked: Mapping[str, Any], positions: Mapping[str, Any]) -> None:
     """Refuse values with units that are not on their axis, naming the nearest."""
     for name, value in asked.items():
-        if not isinstance(value, str) or not isinstance(found[name], float):
+        if not isinstance(value, str) or not isinstance(positions[name], float):
             continue
         points = cube[name].values
-        if not (points == found[name]).any():
-            near = points[np.argmin(np.abs(points - found[name]))]
+        if not (points == positions[name]).any():
+            near = points[np.argmin(np.abs(points - positions[name]))]
             share, unit = scale(str(cube[name].attrs.get("units", "1")), [near], name)
-            there = f"{near / share:.10g} {unit}".strip()
+            nearest_point = f"{near / share:.10g} {unit}".strip()
             raise InputError(
-                f"{name} = {value!r} is not on the axis; the nearest is {there}: give it, or "
-                'method="nearest"'
+                f"{name} = {value!r} is not on the axis; the nearest is {nearest_point}: give it, "
+                'or method="nearest"'
             )
 
 
@@ -296,21 +298,23 @@ def _number(name: str, axis: "xarray.Variable", value: Any) -> Any:
         except UnitError as error:
             raise InputError(f"{name} = {shown(value)} {error}; give another value") from None
     if isinstance(value, str):
-        own = "s" if duration else unit_of(name, axis)
+        base = "s" if duration else unit_of(name, axis)
         try:
-            ratio(own, own)  # checked before parsing: it may come from a file
-            number = parse(value, own, name)
+            ratio(base, base)  # checked before parsing: it may come from a file
+            number = parse(value, base, name)
         except UnitError as error:
             raise InputError(str(error)) from None
     elif (pair := carried(value)) is not None and not hasattr(value, "dims"):
-        own = "s" if duration else unit_of(name, axis)
+        base = "s" if duration else unit_of(name, axis)
         try:
             many = np.ndim(pair[0]) > 0
             number = (
-                pair[0] * factor(pair[1], own) if many else converted(float(pair[0]), pair[1], own)
+                pair[0] * factor(pair[1], base)
+                if many
+                else converted(float(pair[0]), pair[1], base)
             )
         except UnitError as error:
-            raise InputError(f"{name} = {shown(value)} {error}; give it in {own}") from None
+            raise InputError(f"{name} = {shown(value)} {error}; give it in {base}") from None
     else:
         return value
     return _durations(Fraction(1), number)[()] if duration else number

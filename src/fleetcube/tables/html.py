@@ -13,7 +13,7 @@ from fleetcube.grid.spec import values
 from fleetcube.grid.spec.axis import Axis
 from fleetcube.kernels.graph.formulas import Graph
 
-from .table_notes import remarks, told
+from .table_notes import foot_lines, remarks
 from .tables import MOST_ROWS, label, numbers, scale, table
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def sweep_html(plan: Plan, spec: Mapping[str, Any]) -> str:
         _section(
             "Scenario", _SCENARIO, (_set(plan.graph, *entry) for entry in spec["scenario"].items())
         ),
-        _section("Plan", _PLAN, _planned(plan)),
+        _section("Plan", _PLAN, _plan_rows(plan)),
         *_lines(remarks(root_attributes(plan, spec))),
     ]
     return _page(parts)
@@ -65,14 +65,14 @@ def cube_html(cube: "xarray.Dataset") -> str:
     else:
         headings, rows = table(cube)
         parts = [_table([f"#{heading}" for heading in headings], rows)]
-    return _page([*parts, *_lines(told(cube))])
+    return _page([*parts, *_lines(foot_lines(cube))])
 
 
 def record_html(record: Any) -> str:
     """A result's numbers as a table, and each of its lists as one that folds."""
-    own = {name: value for name, value in vars(record).items() if value not in (None, ())}
-    lists = {n: v for n, v in own.items() if isinstance(v, tuple) and not np.isscalar(v[0])}
-    one = [[_plain(n), _told(v)] for n, v in own.items() if n not in lists]
+    fields = {name: value for name, value in vars(record).items() if value not in (None, ())}
+    lists = {n: v for n, v in fields.items() if isinstance(v, tuple) and not np.isscalar(v[0])}
+    one = [[_plain(n), _text(v)] for n, v in fields.items() if n not in lists]
     return _page([_table(("", ""), one), *(_listed(_plain(n), v) for n, v in lists.items())])
 
 
@@ -83,20 +83,20 @@ def _listed(title: str, rows: Sequence[Any]) -> str:
         dict(zip(row._fields, row, strict=True)) if hasattr(row, "_fields") else vars(row)
         for row in rows
     ]
-    return _section(title, [*map(_plain, each[0])], ([*map(_told, row.values())] for row in each))
+    return _section(title, [*map(_plain, each[0])], ([*map(_text, row.values())] for row in each))
 
 
 def _plain(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _told(value: Any) -> str:
+def _text(value: Any) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{name}={_told(own)}" for name, own in value.items())
+        return ", ".join(f"{name}={_text(entry)}" for name, entry in value.items())
     if isinstance(value, tuple):
-        return ", ".join(map(_told, value))
+        return ", ".join(map(_text, value))
     if hasattr(value, "__dict__"):
-        return _told(vars(value))
+        return _text(vars(value))
     return numbers([value])[0] if type(value) is float else label(value)
 
 
@@ -170,7 +170,7 @@ def _set(graph: Graph, name: str, value: Any) -> list[str]:
     return [name, _cut(f"{value:,.10g}" if number else label(value)), "" if unit == "1" else unit]
 
 
-def _planned(plan: Plan) -> list[list[str]]:
+def _plan_rows(plan: Plan) -> list[list[str]]:
     tables = [name for name in plan.outputs if plan.is_table(name)]
     formulas = len({formula for case in plan.cases for formula in case.formulas.values()})
     cases = len(plan.cases)

@@ -12,7 +12,7 @@ from fleetcube.grid.spec.axes import make_axes
 from fleetcube.grid.spec.axis import Axis
 from fleetcube.kernels.calculus.phased_formulas import without_phase
 from fleetcube.kernels.graph.formulas import Graph
-from fleetcube.scenario import dates, own_records, patterns, phases
+from fleetcube.scenario import dates, patterns, phases, user_records
 
 from .tables import label, scale
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 def pairs(selectors: Sequence[str]) -> dict[str, str]:
     """Name and value of every selector "axis=value"."""
-    at: dict[str, str] = {}
+    text_by_name: dict[str, str] = {}
     for selector in selectors:
         name, equals, text = selector.partition("=")
         if not equals or not text:
             raise InputError(f"{selector!r} is not a selector; write axis=value")
-        if name in at:
-            raise InputError(f"{name} is given twice; write {name}={at[name]},{text}")
-        at[name] = text
-    return at
+        if name in text_by_name:
+            raise InputError(f"{name} is given twice; write {name}={text_by_name[name]},{text}")
+        text_by_name[name] = text
+    return text_by_name
 
 
 def select(cube: "xarray.Dataset", selectors: Sequence[str]) -> tuple["xarray.Dataset", list[str]]:
@@ -50,14 +50,14 @@ def select(cube: "xarray.Dataset", selectors: Sequence[str]) -> tuple["xarray.Da
 
 
 def position(graph: Graph, axis: Axis, value: Any) -> int:
-    """Where on an axis one of its points is; without a value, its first."""
+    """The index of a point on its axis; without a value, of the first."""
     notes: list[str] = []
     text = label(value)
-    found = _index(graph, axis.name, axis.labels, text, notes) if text else 0
-    if notes or np.ndim(found):
+    index = _index(graph, axis.name, axis.labels, text, notes) if text else 0
+    if notes or np.ndim(index):
         first = point_of(graph, {axis.name: axis.cut(np.array([0]))})
         raise InputError(f"{axis.name} = {text} is not one of its axis; name one, such as {first}")
-    return int(found)
+    return int(index)
 
 
 def _index(graph: Graph, name: str, points: Any, text: str, notes: list[str]) -> Any:
@@ -162,7 +162,7 @@ def _shown(graph: Graph, name: str, value: float) -> str:
 
 
 def point_of(graph: Graph, axes: Mapping[str, Axis]) -> str:
-    """Axes of one point each, in words."""
+    """Text of the values of axes of one point each."""
     coordinates = []
     for name, axis in axes.items():
         value = axis.labels.item()
@@ -188,15 +188,15 @@ def narrow(
     wanted = pairs(selectors)
     scenario, each = _in_phases(spec, wanted)
     axes: Any = {name: axis for name, axis in spec["axes"].items() if name not in without}
-    if own := wanted.pop(own_records.NAME, ""):
-        scenario[own_records.NAME] = own.split(",")
+    if record_files := wanted.pop(user_records.NAME, ""):
+        scenario[user_records.NAME] = record_files.split(",")
     # whoever types a selector names them
     scenario = dict(graphs.with_graph(scenario, wanted.pop(graphs.NAME, ())))
     graph = graphs.graph_of(scenario)
-    scenario, axes = map(dict, own_records.with_catalog(scenario, axes))
+    scenario, axes = map(dict, user_records.add_user_records(scenario, axes))
     current = make_axes(graph, axes)
     owners = {name: axis.name for axis in current.values() for name in axis.inputs}
-    by_phase = phases.stated(scenario)
+    by_phase = phases.stated_names(scenario)
     notes: list[str] = []
     for name, text in wanted.items():
         if name in without:
@@ -219,8 +219,8 @@ def narrow(
             scenario.pop(name, None)
             axes[name] = text.split(",")
         elif not values.is_known(graph, name):
-            known = [*axes, *values.known_names(graph)]
-            raise InputError(f"{name!r} is not an input or an axis; {nearest(name, known)}")
+            choices = [*axes, *values.known_names(graph)]
+            raise InputError(f"{name!r} is not an input or an axis; {nearest(name, choices)}")
         else:
             if ":" in text and _is_known(graph, name) and not values.is_option(graph, name):
                 raise InputError(f"{name} = {text}: first:last is for an axis; list the values")
@@ -239,15 +239,17 @@ def _in_phases(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The scenario of the selected phase, or the axis of several; `phase=all` selects all."""
     scenario = dict(spec["scenario"])
-    known = phases.names(scenario)
-    if not known or phases.NAME not in wanted or phases.NAME in spec["axes"]:
+    phase_names = phases.names(scenario)
+    if not phase_names or phases.NAME not in wanted or phases.NAME in spec["axes"]:
         return scenario, {}
     chosen = wanted.pop(phases.NAME)
     if chosen == phases.EVERY:
-        return scenario, {phases.NAME: known}
+        return scenario, {phases.NAME: phase_names}
     if "," in chosen:
-        return scenario, {phases.NAME: [phases.named(name, known) for name in chosen.split(",")]}
-    return phases.one(scenario, chosen), {}
+        return scenario, {
+            phases.NAME: [phases.checked(name, phase_names) for name in chosen.split(",")]
+        }
+    return phases.single_phase(scenario, chosen), {}
 
 
 def _changed(graph: Graph, axis: Axis, text: str, notes: list[str]) -> Any:

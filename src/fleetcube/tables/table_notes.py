@@ -16,40 +16,40 @@ if TYPE_CHECKING:
 
 _SHORT = 86400.0  # seconds
 _ENDLESS = 300 * 365.25 * 86400  # seconds
-_MOST_LOOKED_AT = 1_000_000  # points
+_MOST_POINTS = 1_000_000  # points
 _MEDIANS = "fleetcube_medians"
 
 
-def told(found: "xarray.Dataset", without: Collection[str] = ()) -> list[str]:
+def foot_lines(cube: "xarray.Dataset", without: Collection[str] = ()) -> list[str]:
     """Remarks on a table of results, a line each."""
-    uncounted = str(found.attrs.get("fleetcube_uncounted", "")).splitlines()
-    return [*uncounted, *_lasting(found), *_rare(found), *remarks(found.attrs, without)]
+    uncounted = str(cube.attrs.get("fleetcube_uncounted", "")).splitlines()
+    return [*uncounted, *_lasting(cube), *_rare(cube), *remarks(cube.attrs, without)]
 
 
-def _lasting(found: "xarray.Dataset") -> list[str]:
-    """Remarks on jobs of over 300 years, which numbers of days hide, and of less than a day."""
-    times = found.get(TIME)
-    if times is None or times.chunks is not None or times.size > _MOST_LOOKED_AT:
+def _lasting(cube: "xarray.Dataset") -> list[str]:
+    """Remarks on jobs longer than 300 years or shorter than a day."""
+    times = cube.get(TIME)
+    if times is None or times.chunks is not None or times.size > _MOST_POINTS:
         return []
     seconds = times.values.astype("m8[s]").astype(float) if times.dtype.kind == "m" else times
-    short = 0.0 if ENDING in str(found.attrs.get("fleetcube_spec")) else _SHORT
+    short = 0.0 if ENDING in str(cube.attrs.get("fleetcube_spec")) else _SHORT
     lines = []
-    for odd, said in (
+    for odd, text in (
         (seconds > _ENDLESS, "is over 300 years{}: such a job never ends (see goodput)"),
         (seconds < short, "is under a day{}: " + f"{ENDING}=saved counts the save at its end"),
     ):
         count = int(odd.sum())
         where = f" at {count:,} of {times.size:,} points" if times.size > 1 else ""
-        lines += [f"{TIME} {said.format(where)}"] * (count > 0)
+        lines += [f"{TIME} {text.format(where)}"] * (count > 0)
     return lines
 
 
-def _rare(found: "xarray.Dataset") -> list[str]:
-    """A remark on failures so rare that their number says little."""
-    counts = found.get(FAILURES)
+def _rare(cube: "xarray.Dataset") -> list[str]:
+    """A remark if failures are too rare for the expected number to mean much."""
+    counts = cube.get(FAILURES)
     most = 1.0 if counts is None or counts.chunks is not None else float(counts.max())
-    said = f"at most {most:.1g} failures expected: {100 * most:.1g} % chance of any"
-    return [said] * (0 < most < 0.01)
+    remark = f"at most {most:.1g} failures expected: {100 * most:.1g} % chance of any"
+    return [remark] * (0 < most < 0.01)
 
 
 def remarks(attrs: Mapping[Any, Any], without: Collection[str] = ()) -> list[str]:
@@ -70,12 +70,12 @@ def _decided(attrs: Mapping[Any, Any], without: Collection[str]) -> list[str]:
         value = left.pop(name)
         equal = "" if value is None else f" = {value:.4g}"
         lines.append(f"{name} by default{where.get(name, '')}: {RULES[name]}{equal}")
-    said = {name: f"{name} {label(value)}{where.get(name, '')}" for name, value in left.items()}
-    efficiencies = [said.pop(name) for name in EFFICIENCIES if name in said]
+    texts = {name: f"{name} {label(value)}{where.get(name, '')}" for name, value in left.items()}
+    efficiencies = [texts.pop(name) for name in EFFICIENCIES if name in texts]
     if efficiencies:
         lines.append(f"efficiency by default, not calibrated: {', '.join(efficiencies)}")
-    if said:
-        lines.append(f"layout by default: {', '.join(said.values())}")
+    if texts:
+        lines.append(f"layout by default: {', '.join(texts.values())}")
     return lines
 
 

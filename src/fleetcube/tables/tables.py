@@ -59,14 +59,14 @@ SCALES = {
 def variables(cube: "xarray.Dataset", names: Sequence[str]) -> "xarray.Dataset":
     """The named variables of a cube with the ends of their intervals; by default all."""
     check_variables(names, [str(key) for key in cube.data_vars])
-    ends = [str(n) for n, own in cube.data_vars.items() if own.attrs.get(END_OF) in names]
+    ends = [str(n) for n, array in cube.data_vars.items() if array.attrs.get(END_OF) in names]
     return cube[[*names, *ends]] if names else cube
 
 
-def check_variables(names: Sequence[str], known: Sequence[str]) -> None:
+def check_variables(names: Sequence[str], choices: Sequence[str]) -> None:
     for name in names:
-        if name not in known:
-            hint = nearest(name, known, f"it has {', '.join(known)}")
+        if name not in choices:
+            hint = nearest(name, choices, f"it has {', '.join(choices)}")
             raise InputError(f"the cube has no variable {name!r}; {hint}")
 
 
@@ -98,7 +98,7 @@ def memory_use(one: Any) -> str:
 
 
 def cannot_run(one: Any) -> str:
-    """A line with the reason why a point cannot run; empty if it can, or that is unknown."""
+    """A line with the reason why a point cannot run; empty if it can or no reason is known."""
     if REASON not in one or int(one[REASON]) <= 0:
         return ""
     reason = one[REASON]
@@ -106,14 +106,14 @@ def cannot_run(one: Any) -> str:
 
 
 def wrong_points(cube: Any, left: bool) -> list[str]:
-    """A line on layouts that cannot run: whether their values are `left` out."""
+    """A line on layouts that cannot run, and how `left` treats their values."""
     count = int((cube[REASON] > 0).sum()) if REASON in cube.coords else 0
-    given = "beside them is what the formulas give; --infeasible exclude leaves it out"
-    held = "what depends on them is left out" if left else given
+    given = "their values are as computed; --infeasible exclude leaves them out"
+    values_note = "what depends on them is left out" if left else given
     if not count:
         return []
-    found = "" if count < cube[REASON].size else "; fleetcube plan seeks one that can"
-    return [f"{count:,} of {cube[REASON].size:,} layouts cannot run: {held}{found}"]
+    hint = "" if count < cube[REASON].size else "; fleetcube plan seeks one that can"
+    return [f"{count:,} of {cube[REASON].size:,} layouts cannot run: {values_note}{hint}"]
 
 
 def table(cube: "xarray.Dataset") -> tuple[list[str], list[list[str]]]:
@@ -138,8 +138,8 @@ def table(cube: "xarray.Dataset") -> tuple[list[str], list[list[str]]]:
         if all(end in whole and END_OF in whole[end].attrs for end in ends):
             factor, _ = scale(str(whole[name].attrs.get("units", "1")), cells, name)
             rows = (cells, *(_cells(whole, end, dims) for end in ends))
-            told = list(map(estimate, texts, *(row / factor for row in rows)))
-            heading, texts = f"{heading} {INTERVAL}" if told != texts else heading, told
+            estimates = list(map(estimate, texts, *(row / factor for row in rows)))
+            heading, texts = f"{heading} {INTERVAL}" if estimates != texts else heading, estimates
         columns.append((heading, texts))
         if name == TIME:
             columns += _days(whole, dims)
@@ -169,22 +169,22 @@ def estimate(shown: str, value: float, low: float, high: float) -> str:
 
 
 def started(cube: "xarray.Dataset") -> tuple["date | None", dict[str, Any]]:
-    """The start date of a cube's jobs, if its spec states one; and the spec."""
+    """The start date of a cube's jobs, if its spec has one; and the spec."""
     spec = json.loads(cube.attrs.get("fleetcube_spec", "{}"))
     return dates.start_of(spec.get("scenario", {})), spec
 
 
 def _days(cube: "xarray.Dataset", dims: Sequence[str]) -> list[tuple[str, list[str]]]:
     """Columns of dates, the last with its interval."""
-    made = dict(_dates(cube, dims))
-    if spans := made.pop(_SPAN, None):
-        pairs = zip(made.pop("ends on"), spans, strict=True)
-        made[f"ends on {INTERVAL}"] = [f"{day} ({span})" if span else day for day, span in pairs]
-    return list(made.items())
+    columns = dict(_dates(cube, dims))
+    if spans := columns.pop(_SPAN, None):
+        pairs = zip(columns.pop("ends on"), spans, strict=True)
+        columns[f"ends on {INTERVAL}"] = [f"{day} ({span})" if span else day for day, span in pairs]
+    return list(columns.items())
 
 
 def _dates(cube: "xarray.Dataset", dims: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """Columns of the jobs' end dates, if the spec states a start; for phases also start dates."""
+    """Columns of the jobs' end dates, if the spec has a start; for phases also start dates."""
     since, spec = started(cube)
     if since is None or str(cube.attrs.get("fleetcube_reduction", "")).startswith(_NO_TIMES):
         return []
@@ -199,17 +199,17 @@ def _dates(cube: "xarray.Dataset", dims: Sequence[str]) -> list[tuple[str, list[
             return []  # earlier phases are missing here
         before = times["ends on"].cumsum(PHASE, skipna=False) - times["ends on"]
         columns.append(("starts on", before, dates.begin))
-        times = {key: own.cumsum(PHASE, skipna=False) for key, own in times.items()}
+        times = {key: array.cumsum(PHASE, skipna=False) for key, array in times.items()}
     columns.append(("ends on", times.pop("ends on"), dates.end))
-    columns += [(key, own, dates.end) for key, own in times.items()]
-    made = {}
-    for key, own, day in columns:
-        cells = _cells(cube.assign({TIME: own}), TIME, dims).tolist()
-        made[key] = [day(since, seconds) for seconds in cells]
-    if "from" in made:
-        pairs = zip(made.pop("from"), made.pop("to"), strict=True)
-        made[_SPAN] = [" to ".join(pair) if len({*pair}) > 1 else "" for pair in pairs]
-    return list(made.items())
+    columns += [(key, array, dates.end) for key, array in times.items()]
+    texts = {}
+    for key, array, day in columns:
+        cells = _cells(cube.assign({TIME: array}), TIME, dims).tolist()
+        texts[key] = [day(since, seconds) for seconds in cells]
+    if "from" in texts:
+        pairs = zip(texts.pop("from"), texts.pop("to"), strict=True)
+        texts[_SPAN] = [" to ".join(pair) if len({*pair}) > 1 else "" for pair in pairs]
+    return list(texts.items())
 
 
 def _dims(cube: "xarray.Dataset") -> list[str]:
@@ -224,8 +224,8 @@ def _labelled(cube: "xarray.Dataset", dims: Sequence[str]) -> list[str]:
 
 def _cells(cube: "xarray.Dataset", name: str, dims: Sequence[str]) -> Any:
     """One value for each point of some axes, the last axis fastest."""
-    own = cube[name]
-    spread = own.expand_dims({dim: cube.sizes[dim] for dim in dims if dim not in own.dims})
+    array = cube[name]
+    spread = array.expand_dims({dim: cube.sizes[dim] for dim in dims if dim not in array.dims})
     return spread.transpose(*dims).values.reshape(-1)
 
 
@@ -242,8 +242,8 @@ def _column(name: str, attrs: Mapping[str, Any], cells: Any) -> tuple[str, list[
     if "flag_meanings" in attrs:
         words = meanings(attrs, cells)
         if name == REASON:
-            said = {"feasible": "yes", "undefined": "-"}
-            return "feasible", [said.get(text, f"no: {text}") for text in words]
+            marks = {"feasible": "yes", "undefined": "-"}
+            return "feasible", [marks.get(text, f"no: {text}") for text in words]
         return name, words
     if cells.dtype.kind not in "iuf":
         return name, [label(cell) for cell in cells]
@@ -256,8 +256,8 @@ def _column(name: str, attrs: Mapping[str, Any], cells: Any) -> tuple[str, list[
 
 def counted(attrs: Mapping[str, Any]) -> str:
     """The convention by which a variable is counted, to print after it; none if the default."""
-    usual = {"", *(own.default for own in PHYSICS.inputs.values() if own.convention)}
-    return f" ({own})" if (own := attrs.get("convention", "")) not in usual else ""
+    usual = {"", *(row.default for row in PHYSICS.inputs.values() if row.convention)}
+    return f" ({convention})" if (convention := attrs.get("convention", "")) not in usual else ""
 
 
 def _heading(name: str, unit: str) -> str:
@@ -266,8 +266,8 @@ def _heading(name: str, unit: str) -> str:
 
 def meanings(attrs: Mapping[str, Any], codes: Any) -> list[str]:
     """Meanings of the codes in a 1-D flag array."""
-    known = np.atleast_1d(attrs["flag_values"]).tolist()
-    words = dict(zip(known, str(attrs["flag_meanings"]).split(), strict=False))
+    valid = np.atleast_1d(attrs["flag_values"]).tolist()
+    words = dict(zip(valid, str(attrs["flag_meanings"]).split(), strict=False))
     return [words.get(code, "undefined") for code in codes.tolist()]
 
 
@@ -346,13 +346,13 @@ def export(
         sys.stdout.write(visible(table) if sys.stdout.isatty() else table)
         sys.stdout.flush()
         return
-    made = path.with_name(f"{path.stem}.{os.getpid()}{path.suffix}") if path.exists() else path
+    target = path.with_name(f"{path.stem}.{os.getpid()}{path.suffix}") if path.exists() else path
     try:
-        _write(cube.load(), made, whole)
-        if made != path:  # the old one stays until the new one is complete
-            os.replace(made, path)
+        _write(cube.load(), target, whole)
+        if target != path:  # the old one stays until the new one is complete
+            os.replace(target, path)
     except BaseException as error:
-        made.unlink(missing_ok=True)  # leave no partial file
+        target.unlink(missing_ok=True)  # leave no partial file
         extra = isinstance(error, ImportError)
         if extra or (isinstance(error, ValueError) and "netCDF" in str(error)):
             raise InputError(f"writing {path.suffix} {_EXTRA}") from None
@@ -401,39 +401,39 @@ def _write(cube: "xarray.Dataset", path: Path, whole: bool) -> None:
         _write_parquet(cube, path, whole)
 
 
-def _told(cube: "xarray.Dataset", dims: Sequence[str], whole: bool) -> list[str]:
+def _coords(cube: "xarray.Dataset", dims: Sequence[str], whole: bool) -> list[str]:
     """Coordinates that are columns: axes, even if cut to one value, and those that explain a row.
     With `whole`, also the values that labels stand for."""
     axes = json.loads(cube.attrs.get("fleetcube_spec", "{}")).get("axes", {})
-    kept = [
+    explaining = [
         str(name)
         for name, coordinate in cube.coords.items()
         if set(coordinate.dims) <= {*dims}
         and (whole or name in axes or not values.is_known(graph_at(cube.attrs), name))
     ]
-    return list(dict.fromkeys([*kept, *_labelled(cube, dims)]))
+    return list(dict.fromkeys([*explaining, *_labelled(cube, dims)]))
 
 
 def _frame_for_people(
     cube: "xarray.Dataset", whole: bool, guard: Callable[[str], str] = guarded
 ) -> Any:
-    """One row for each point, flags in words."""
+    """One row for each point, with flags as words."""
     import pandas
 
-    told = cube.reset_coords(REASON) if REASON in cube.coords else cube
-    dims = _dims(told)
+    shown = cube.reset_coords(REASON) if REASON in cube.coords else cube
+    dims = _dims(shown)
     columns: dict[str, Any] = {}
-    for name in dict.fromkeys([*_told(told, dims, whole), *map(str, told.data_vars)]):
-        attrs, cells = told[name].attrs, _cells(told, name, dims)
+    for name in dict.fromkeys([*_coords(shown, dims, whole), *map(str, shown.data_vars)]):
+        attrs, cells = shown[name].attrs, _cells(shown, name, dims)
         if "flag_meanings" in attrs:
             cells = list(map(guard, meanings(attrs, cells)))
         elif cells.dtype.kind not in "iuf":
             cells = [guard(label(cell)) for cell in cells]
         columns[guard(_heading(name, str(attrs.get("units", "1"))))] = _whole(name, cells)
         if name == TIME:
-            days = _dates(told, dims)
+            days = _dates(shown, dims)
             columns |= {f"ends on: {head}" if head == _SPAN else head: row for head, row in days}
-    return pandas.DataFrame(columns)[~_blank(told, dims)]
+    return pandas.DataFrame(columns)[~_blank(shown, dims)]
 
 
 def _whole(name: str, cells: Any) -> Any:
@@ -443,18 +443,18 @@ def _whole(name: str, cells: Any) -> Any:
     row = PHYSICS.inputs.get(name)
     if row is None or row.kind != "count" or np.asarray(cells).dtype.kind != "f":
         return cells
-    there = np.isfinite(cells)
-    if np.isinf(cells).any() or (np.floor(cells[there]) != cells[there]).any():
+    finite = np.isfinite(cells)
+    if np.isinf(cells).any() or (np.floor(cells[finite]) != cells[finite]).any():
         return cells
-    if there.all():
+    if finite.all():
         return cells.astype(np.int64)
-    return pandas.array(np.where(there, cells, np.nan), dtype="Int64")
+    return pandas.array(np.where(finite, cells, np.nan), dtype="Int64")
 
 
 def _with_counts(cube: "xarray.Dataset") -> "xarray.Dataset":
-    """A copy whose counts are whole numbers, where none is missing."""
-    made = {name: (own, _whole(str(name), own.values)) for name, own in cube.variables.items()}
-    rows = {n: (own.dims, row, own.attrs) for n, (own, row) in made.items() if row.dtype == "i8"}
+    """A copy with counts as whole numbers, except counts with missing values."""
+    counts = {name: (var, _whole(str(name), var.values)) for name, var in cube.variables.items()}
+    rows = {n: (var.dims, row, var.attrs) for n, (var, row) in counts.items() if row.dtype == "i8"}
     coords = {name: row for name, row in rows.items() if name in cube.coords}
     return cube.assign({n: row for n, row in rows.items() if n not in coords}).assign_coords(coords)
 
@@ -465,11 +465,11 @@ def _write_sheet(frame: Any, path: Path) -> None:
 
     options = {"strings_to_formulas": False, "strings_to_urls": False, "strings_to_numbers": False}
     options["in_memory"] = True  # a full disk would leave temporary files behind
-    made = io.BytesIO()
-    with pandas.ExcelWriter(made, "xlsxwriter", engine_kwargs={"options": options}) as writer:
+    buffer = io.BytesIO()
+    with pandas.ExcelWriter(buffer, "xlsxwriter", engine_kwargs={"options": options}) as writer:
         frame.to_excel(writer, sheet_name="fleetcube", index=False, freeze_panes=(1, 0))
         writer.sheets["fleetcube"].autofit()
-    path.write_bytes(made.getvalue())
+    path.write_bytes(buffer.getvalue())
 
 
 def _write_parquet(cube: "xarray.Dataset", path: Path, whole: bool) -> None:
@@ -481,8 +481,8 @@ def _write_parquet(cube: "xarray.Dataset", path: Path, whole: bool) -> None:
     dims = [*(used := _dims(cube)), *(str(dim) for dim in cube.dims if dim not in used)]
     points = cube if dims else cube.expand_dims("point")
     frame: Any = points.to_dataframe(dim_order=dims or None).reset_index()
-    told = [str(name) for name in cube.coords] if whole else [*_told(cube, dims, False), REASON]
-    more = (name for name in told if name not in dims and name in cube.coords)
+    extra = [str(name) for name in cube.coords] if whole else [*_coords(cube, dims, False), REASON]
+    more = (name for name in extra if name not in dims and name in cube.coords)
     names = dict.fromkeys([*_labelled(cube, dims), *cube.data_vars, *more])
     frame = frame[~_blank(cube, dims)]
     columns = {name: _whole(str(name), frame[name].to_numpy()) for name in names}
@@ -518,7 +518,7 @@ def finite(value: Any) -> Any:
 
 
 def chance(share: float) -> str:
-    """A probability in words: 48 %, < 1 %."""
+    """Text of a probability: 48 %, < 1 %."""
     if 0.01 <= share <= 0.99:
         return f"{100 * share:.0f} %"
     return "< 1 %" if share < 0.01 else "> 99 %"

@@ -24,7 +24,7 @@ class Near:
 
 @dataclass(frozen=True)
 class Solution:
-    """The result of a search at every point; input values are NaN where there is none."""
+    """The result of a search at every point; input values are NaN without a solution."""
 
     root: Array
     value: Array  # the output at the root
@@ -50,8 +50,8 @@ class Bracket:
     def replace(self, low: Array, high: Array, left: Array, right: Array, where: Array) -> None:
         """Set the ends, in place."""
         ends = (self.low, low), (self.high, high), (self.left, left), (self.right, right)
-        for own, new in ends:
-            own[where] = new[where]
+        for end, new in ends:
+            end[where] = new[where]
 
 
 def box(where: Array) -> tuple[Any, ...]:
@@ -65,8 +65,8 @@ def box(where: Array) -> tuple[Any, ...]:
 
 def within(tile: Region, part: tuple[Any, ...]) -> Region:
     return {
-        dim: slice(cut.start + own.start, cut.start + own.stop)
-        for (dim, cut), own in zip(tile.items(), part[:-1], strict=True)
+        dim: slice(cut.start + piece.start, cut.start + piece.stop)
+        for (dim, cut), piece in zip(tile.items(), part[:-1], strict=True)
     }
 
 

@@ -1,5 +1,5 @@
-"""Solutions that can run: of counts that can be laid out all are tried; of other values the nearest
-to the solution is found by bisection, between it and one that runs."""
+"""Feasible solutions: try all counts that divide; bisect other values between the root and a
+feasible value."""
 
 import contextlib
 from collections.abc import Callable, Sequence
@@ -27,14 +27,14 @@ Judge = Callable[[Region, Array], tuple[Array, Array]]  # the excess, and whethe
 
 @dataclass
 class Nearest:
-    """The value that runs, and meets the target or comes nearest to it; NaN where there is none."""
+    """The feasible value that meets the target or comes nearest to it; NaN if there is none."""
 
     score: Array
     at: Array
 
-    def keep(self, at: Array, score: Array, good: Array) -> None:
+    def keep(self, values: Array, score: Array, good: Array) -> None:
         better = good & (score < self.score)
-        self.at, self.score = np.where(better, at, self.at), np.where(better, score, self.score)
+        self.at, self.score = np.where(better, values, self.at), np.where(better, score, self.score)
 
 
 def nothing(shape: tuple[int, ...]) -> Nearest:
@@ -52,8 +52,8 @@ class Counts:
         tried = Axis(_TRIED, np.arange(1.0, MULTIPLES + 1))
         for self.reason in (LAYOUT_REASON, REASON):  # of phases, only the second is known
             with contextlib.suppress(InputError):
-                own = Plan(problem, [self.reason], "numpy", free=[unknown]).dims[self.reason]
-                axes = tuple(a for a in problem.axes if a.name in own or a.options)
+                varying = Plan(problem, [self.reason], "numpy", free=[unknown]).dims[self.reason]
+                axes = tuple(a for a in problem.axes if a.name in varying or a.options)
                 judged = replace(problem, axes=(*axes, tried))
                 self.plan = Plan(judged, [self.reason], "numpy", free=[unknown])
                 return
@@ -66,21 +66,21 @@ class Counts:
         dims = tuple(plan.sizes)
         region = {d: tile.get(d, slice(0, MULTIPLES)) for d in dims}
         cells = [d for d in dims if d != _TRIED]
-        here = step[tuple(slice(None) if d in cells else 0 for d in tile)]
-        here = here.transpose([[d for d in tile if d in cells].index(d) for d in cells])
-        at = here[..., None] * np.arange(1.0, MULTIPLES + 1)
+        unit = step[tuple(slice(None) if d in cells else 0 for d in tile)]
+        unit = unit.transpose([[d for d in tile if d in cells].index(d) for d in cells])
+        multiples = unit[..., None] * np.arange(1.0, MULTIPLES + 1)
         place = dims.index(_TRIED)
         code = np.empty([cut.stop - cut.start for cut in region.values()], np.int8)
-        free = {self.unknown: np.ascontiguousarray(np.moveaxis(at, -1, place))}
+        free = {self.unknown: np.ascontiguousarray(np.moveaxis(multiples, -1, place))}
         evaluate_block(plan, dims, region, {self.reason: code}, 1, free)
-        valid = (np.moveaxis(code, place, -1) == 0) & (at >= first) & (at <= last)
+        valid = (np.moveaxis(code, place, -1) == 0) & (multiples >= first) & (multiples <= last)
         count = int(valid.sum(-1).max(initial=0))
         if count > MOST:
             return None
-        found = np.sort(np.where(valid, at, np.nan), axis=-1)[..., :count]  # NaN last
+        counts = np.sort(np.where(valid, multiples, np.nan), axis=-1)[..., :count]  # NaN last
         shape = [1 if d not in cells else tile[d].stop - tile[d].start for d in tile]
         back = [cells.index(d) for d in tile if d in cells]
-        return [found[..., k].transpose(back).reshape(shape) for k in range(count)]
+        return [counts[..., k].transpose(back).reshape(shape) for k in range(count)]
 
 
 def nearest(
@@ -91,16 +91,16 @@ def nearest(
     meets: Callable[[Array], Array],
     equal: bool,
 ) -> tuple[Nearest, Nearest]:
-    """Of some values those that run: the nearest to a root that meets a target, and the one whose
-    output comes nearest to it."""
+    """Among feasible values: the one nearest to the root that meets the target, and the one whose
+    output comes nearest to the target."""
     best, close = nothing(root.shape), nothing(root.shape)
     for row in rows:
-        at = np.broadcast_to(row, root.shape)
-        excess, runs = judge(tile, at)
+        values = np.broadcast_to(row, root.shape)
+        excess, runs = judge(tile, values)
         runs = runs & np.isfinite(excess)
-        close.keep(at, np.abs(excess), runs)
-        far = np.abs(excess) if equal else np.abs(np.log(at / root))
-        best.keep(at, far, runs & meets(excess))
+        close.keep(values, np.abs(excess), runs)
+        far = np.abs(excess) if equal else np.abs(np.log(values / root))
+        best.keep(values, far, runs & meets(excess))
     return best, close
 
 
@@ -112,8 +112,8 @@ def bisected(
     meets: Callable[[Array], Array],
     whole: bool,
 ) -> Array:
-    """From a value that runs and meets the target towards a root that does not run, as far as it
-    goes: where one limit separates them."""
+    """Bisect from a feasible value that meets the target toward an infeasible root, with one limit
+    between them; return the last feasible value."""
     good, bad = best.at, np.where(np.isnan(best.at), np.nan, root)
     for _ in range(HALVES):
         middle = 0.5 * (good + bad)

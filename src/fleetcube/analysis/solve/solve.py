@@ -17,7 +17,7 @@ import numpy as np
 from fleetcube.analysis.extrapolation import FACTOR, extrapolation_error, remarks, with_remarks
 from fleetcube.analysis.gradient import uncounted
 from fleetcube.analysis.layouts import DEGREES
-from fleetcube.analysis.runs import Target, also_judged, judges, whole_unit
+from fleetcube.analysis.targets import Target, judges, other_reasons, whole_unit
 from fleetcube.catalog import KINDS
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan import memory, tiles
@@ -165,7 +165,7 @@ class Solver:
         needed = {dim for of in target.outputs for dim in scan.dims[of]}
         if unknown not in needed:
             raise InputError(f"{target} does not depend on {unknown}; solve for another input")
-        also = also_judged(problem, scan)
+        also = other_reasons(problem, scan)
         apart = runs and unknown in {*STEPS, *RUN_STEPS} and REASON not in scan.outputs
         apart = apart and judges(problem, REASON, unknown)
         laid = any(name in problem.numbers for name in DEGREES)

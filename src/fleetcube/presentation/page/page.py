@@ -17,7 +17,7 @@ from typing import Any
 
 from fleetcube.analysis.interval import SHARE
 from fleetcube.analysis.layouts import is_lever
-from fleetcube.analysis.runs import Target
+from fleetcube.analysis.targets import Target
 from fleetcube.analysis.uncertainty import errors
 from fleetcube.catalog.pooled import NORMAL
 from fleetcube.grid.errors import InputError
@@ -244,7 +244,7 @@ def _fixed(graph: Graph, choice: _Choice) -> set[str]:
     if problem.phases:
         fixed |= {*problem.phases.inputs}
     if problem.found:
-        fixed |= {*auto.TOLD_BY}
+        fixed |= {*auto.CELL_INPUTS}
     return fixed
 
 
@@ -255,7 +255,7 @@ def is_slider(graph: Graph, axis: Axis) -> bool:
 
 def _points(axis: Axis) -> list[tuple[str, dict[str, Any]]]:
     """The points of an axis: name and settings of each."""
-    return [(f"{label}", auto.at(axis, k)) for k, label in enumerate(axis.labels.tolist())]
+    return [(f"{label}", auto.values_at(axis, k)) for k, label in enumerate(axis.labels.tolist())]
 
 
 def _programs(rows: Sequence[_Choice], moved: Sequence[str]) -> tuple[dict[str, Any], list[str]]:

@@ -21,7 +21,7 @@ from fleetcube.analysis.layouts import (
     inputs_of,
     searched,
 )
-from fleetcube.analysis.runs import conditions_of
+from fleetcube.analysis.targets import conditions_of
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.reduce.pareto import sign_of
 from fleetcube.grid.run.evaluation import Evaluation
@@ -152,7 +152,11 @@ def _stops(axis: Axis, start: float) -> list[float]:
 
 
 def _set_by(axes: Sequence[Any], place: Sequence[int]) -> dict[str, Any]:
-    return {n: v for axis, k in zip(axes, place, strict=True) for n, v in auto.at(axis, k).items()}
+    return {
+        n: v
+        for axis, k in zip(axes, place, strict=True)
+        for n, v in auto.values_at(axis, k).items()
+    }
 
 
 def _winners(

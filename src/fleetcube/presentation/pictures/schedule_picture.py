@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fleetcube.analysis.played import Played
+from fleetcube.analysis.simulated_step import SimulatedStep
 from fleetcube.tables.theme import PARTS
 
 from .areas import ink
@@ -18,7 +18,7 @@ _LABEL = 0.16  # inches for a micro-batch's number
 
 
 @styled
-def draw_schedule(played: Played, path: Path | None, unit: str = "", of: Any = None) -> Any:
+def draw_schedule(played: SimulatedStep, path: Path | None, unit: str = "", of: Any = None) -> Any:
     """Draw the passes of each stage along time; numbers are micro-batches. Later pieces of the
     model on a stage are darker; overlapping passes have a frame. `of` is the point played."""
     from matplotlib import colors, patches
@@ -65,7 +65,7 @@ def draw_schedule(played: Played, path: Path | None, unit: str = "", of: Any = N
     return saved(figure, path, of)
 
 
-def schedule_boxes(played: Played, unit: str = "") -> Boxes:
+def schedule_boxes(played: SimulatedStep, unit: str = "") -> Boxes:
     """The passes of each stage along time, as `draw_schedule` draws them."""
     rows = [
         {
@@ -84,5 +84,5 @@ def schedule_boxes(played: Played, unit: str = "") -> Boxes:
     return Boxes(_title(played), rows, ("from", "until"), ("stage",), heads, shades)
 
 
-def _title(played: Played) -> str:
+def _title(played: SimulatedStep) -> str:
     return f"{played.pipeline_schedule}: bubble ratio {played.bubble_ratio:.3g}"

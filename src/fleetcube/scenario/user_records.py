@@ -27,7 +27,7 @@ NAME = "catalog"
 ABOUT = "files of your own records, one table [KIND.LABEL] each, whose labels this scenario may use"
 
 
-def with_catalog(
+def add_user_records(
     scenario: Mapping[str, Any], axes: Mapping[str, Any]
 ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """A scenario and axes whose labels of own records carry these, and so mean the same anywhere.
@@ -39,12 +39,12 @@ def with_catalog(
         labels = own_labels(files)
 
         def carried(kind: str, label: str) -> str:
-            own = labels.get((kind, label), label)
-            carries = isinstance(own, FileLabel) or is_path(kind, label)
+            target = labels.get((kind, label), label)
+            carries = isinstance(target, FileLabel) or is_path(kind, label)
             if not carries and not (labels and kind == "node"):  # whose parts may be replaced
                 return label
-            made = linked(entry := record(kind, own), labels)
-            return FileLabel.of(label, made) if carries or made is not entry else label
+            merged = linked(entry := record(kind, target), labels)
+            return FileLabel.of(label, merged) if carries or merged is not entry else label
 
         scenario, axes = _with_labels(scenario, carried), _with_labels(axes, carried)
     except CatalogError as error:
@@ -75,10 +75,10 @@ def label_of(kind: str, entry: Any) -> Any:
 def located(spec: Any, folder: Path) -> Any:
     """A spec, or a part of one, with files of records resolved against a folder."""
 
-    def resolved(kind: str, label: str) -> str:
+    def resolve_record_path(kind: str, label: str) -> str:
         return str(folder.absolute() / label) if kind == NAME or is_path(kind, label) else label
 
-    return _with_labels(spec, resolved)
+    return _with_labels(spec, resolve_record_path)
 
 
 def _with_labels(spec: Any, change: Callable[[str, str], str], key: str = "") -> Any:

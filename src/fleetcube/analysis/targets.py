@@ -1,4 +1,4 @@
-"""What can run: the one rule of every answer.
+"""Targets and conditions, and the one rule of every answer.
 
 An answer is a point whose `infeasible_reason` is 0, that fits in memory even if the model of it is
 wrong by its error where the search decides that, and that keeps to the conditions asked for.
@@ -60,32 +60,35 @@ def read_target(graph: Graph, target: Any) -> Target:
     """Read a target from text ("job_time <= 30 d", "step_time = compute_time") or {name: value}."""
     relation = "="
     if isinstance(target, Mapping) and len(target) == 1:
-        ((of, level),) = target.items()
+        ((name, level),) = target.items()
     elif isinstance(target, str) and (match := _TARGET.fullmatch(target)):
-        of, relation, level = match.groups()
+        name, relation, level = match.groups()
     else:
         raise InputError(
             f"{shown(target)} is not a condition: an output, one of <=, >= and =, and a value; "
             'write "job_time <= 30 d"'
         )
-    if not isinstance(of, str) or not is_quantity(graph, of) or values.unit_of(graph, of) == "flag":
-        if of in graph.inputs:
+    is_output = isinstance(name, str) and is_quantity(graph, name)
+    if not is_output or values.unit_of(graph, name) == "flag":
+        if name in graph.inputs:
             raise InputError(
-                f"target: {of} is an input, not an output; choose its values: {of}=..."
+                f"target: {name} is an input, not an output; choose its values: {name}=..."
             )
-        known = [name for name in graph.quantities if values.unit_of(graph, name) != "flag"]
-        raise InputError(f"target: {shown(of)} is not a numeric output; {nearest(str(of), known)}")
+        choices = [n for n in graph.quantities if values.unit_of(graph, n) != "flag"]
+        raise InputError(
+            f"target: {shown(name)} is not a numeric output; {nearest(str(name), choices)}"
+        )
     if isinstance(level, str) and is_quantity(graph, level):
-        if values.unit_of(graph, level) != values.unit_of(graph, of):
+        if values.unit_of(graph, level) != values.unit_of(graph, name):
             raise InputError(
-                f"target: {of} is in {values.unit_of(graph, of)} and {level} in "
+                f"target: {name} is in {values.unit_of(graph, name)} and {level} in "
                 f"{values.unit_of(graph, level)}; compare like with like"
             )
-        return Target(of, relation.replace("==", "="), level, "")
-    number = 0.0 if level == "0" else values.number(graph, of, level)
+        return Target(name, relation.replace("==", "="), level, "")
+    number = 0.0 if level == "0" else values.number(graph, name, level)
     if not math.isfinite(number):
-        raise InputError(f"target: {of} = {shown(level)} is not finite; give a finite target")
-    return Target(of, relation.replace("==", "="), number, values.unit_of(graph, of))
+        raise InputError(f"target: {name} = {shown(level)} is not finite; give a finite target")
+    return Target(name, relation.replace("==", "="), number, values.unit_of(graph, name))
 
 
 def read_condition(graph: Graph, argument: str, text: Any) -> Target:
@@ -103,24 +106,24 @@ def conditions_of(scenario: Mapping[str, Any], where: Names) -> list[Target]:
     return [read_condition(graph, "where", dates.as_time(text, since)) for text in texts]
 
 
-def also_judged(problem: Problem, plan: Plan) -> list[str]:
-    """Reasons that judge the outputs of a plan beside the layout's."""
-    found = []
+def other_reasons(problem: Problem, plan: Plan) -> list[str]:
+    """Feasibility reasons other than the layout's that apply to these outputs."""
+    reasons = []
     for reason, size in ALSO_REASONS.items():
         if size in plan.structure.used and judges(problem, reason):
-            found.append(reason)
-    return found
+            reasons.append(reason)
+    return reasons
 
 
 def judges(problem: Problem, reason: str, *free: str) -> bool:
-    """Whether all that a reason needs is known, but for inputs that are sought."""
+    """True if a reason can be evaluated, given the free inputs."""
     with contextlib.suppress(InputError):
         return bool(Plan(problem, [reason], "numpy", free=free).outputs)
     return False
 
 
 def whole_unit(problem: Problem, name: str) -> int:
-    """What a count comes in: GPUs in whole nodes, as large as the scenario says."""
+    """The step of a count: GPUs come in whole nodes of `gpus_per_node`."""
     unit = UNITS.get(without_phase(name), "")
     rows: list[Any] = [problem.constants.get(unit, 1.0)]
     rows += [axis.numbers[unit] for axis in problem.axes if unit in axis.numbers]
@@ -129,8 +132,8 @@ def whole_unit(problem: Problem, name: str) -> int:
 
 
 def with_headroom(sweep: Kind, searched: Mapping[str, Any]) -> Kind:
-    """The same, refusing what fits only within the error of a limit, if what is searched decides
-    that and the spec does not state it."""
+    """The sweep with `memory_headroom` on, if the searched inputs decide whether a job fits in
+    memory and the spec does not state it."""
     spec: Any = sweep.spec
     scenario = {name: value for name, value in spec["scenario"].items() if name not in searched}
     axes = {**spec["axes"], **searched}
@@ -144,8 +147,8 @@ def with_headroom(sweep: Kind, searched: Mapping[str, Any]) -> Kind:
 def judged(
     sweep: Kind, names: Sequence[str], where: Names, settings: Settings, only: bool
 ) -> tuple[Kind, list[Target]]:
-    """A sweep of some outputs, those of conditions, and reasons if these are known; the conditions,
-    and, of answers (`only`), those of reasons that the plan does not mask by."""
+    """A sweep with the outputs, those of conditions and the feasibility reason, and the conditions;
+    with `only` also conditions on reasons that the plan does not mask by."""
     spec: Any = sweep.spec
     conditions = conditions_of(spec["scenario"], where)
     read = [*names, *(name for each in conditions for name in each.outputs)]
@@ -155,14 +158,14 @@ def judged(
         read.append(REASON)
     moved = sweep.with_outputs(list(dict.fromkeys(read)))
     plan = moved._plan(settings.engine, settings._mask)
-    also = also_judged(moved._problem, plan) if only else []
+    also = other_reasons(moved._problem, plan) if only else []
     conditions += [Target(name, "<=", 0.0, "1") for name in also]
     return moved.with_outputs([*moved._outputs, *also]) if also else moved, conditions
 
 
 def narrowed(sweep: Kind, over: Names | None) -> Kind:
-    """The same with one point of each axis searched if no point of these can run, which is known at
-    once where few of many axes decide it: a search would find it out at the end."""
+    """The sweep cut to one point of each searched axis if no point can run. This is quick to see if
+    few axes decide it; a search would see it only at its end."""
     if sweep.points < WORTH or REASON not in sweep._plan().outputs:
         return sweep
     plan = sweep.with_outputs(REASON)._plan()
@@ -175,7 +178,7 @@ def narrowed(sweep: Kind, over: Names | None) -> Kind:
 
 
 def _some_run(plan: Plan) -> bool:
-    """Whether any point can run, block by block until one can."""
+    """True if any point can run; stops at the first block with one."""
     dims, room = plan.out_dims[REASON], Room([REASON])
     with np.errstate(all="ignore"):
         return any(

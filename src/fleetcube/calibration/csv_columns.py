@@ -69,10 +69,10 @@ def _with_points(rows: list[list[str]]) -> list[list[str]]:
     if not any("," in match[1] for match in numbers):
         return rows
 
-    def pointed(number: re.Match[str]) -> str:
+    def with_point(number: re.Match[str]) -> str:
         return "?" if "." in number[1] else number[0].replace(",", ".")
 
-    return [[_NUMBER.sub(pointed, cell, count=1) for cell in row] for row in rows]
+    return [[_NUMBER.sub(with_point, cell, count=1) for cell in row] for row in rows]
 
 
 def named(heading: str) -> tuple[str, str]:
@@ -103,17 +103,17 @@ def checked(name: str, value: Any) -> Any:
     if not values.is_option(PHYSICS, name):
         return values.number(PHYSICS, name, value)
     choices = {str(choice).lower(): choice for choice in INPUTS[name].choices}
-    known = isinstance(value, str) and value.lower() in choices
-    return choices[value.lower()] if known else patterns.choice(name, value)
+    is_choice = isinstance(value, str) and value.lower() in choices
+    return choices[value.lower()] if is_choice else patterns.choice(name, value)
 
 
-def check_measured(of: str, value: float) -> None:
+def check_measured(output: str, value: float) -> None:
     """Refuse impossible measurements: times that are not finite and above 0, shares above 1."""
     if not 0 < value < math.inf:
-        raise InputError(f"{of} = {value:g} is not finite and above 0; give what was measured")
+        raise InputError(f"{output} = {value:g} is not finite and above 0; give what was measured")
     if (
         value > 1
-        and of in PHYSICS.quantities
-        and PHYSICS.quantities[of].doc.returns.startswith(_SHARES)
+        and output in PHYSICS.quantities
+        and PHYSICS.quantities[output].doc.returns.startswith(_SHARES)
     ):
-        raise InputError(f"{of} is a share, not above 1: write 35 % or 0.35")
+        raise InputError(f"{output} is a share, not above 1: write 35 % or 0.35")

@@ -1,4 +1,4 @@
-"""Result of simulating a pipeline schedule: when each stage computes what."""
+"""Result of simulating a pipeline schedule: the passes of each stage and their times."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -21,7 +21,7 @@ class Pass(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Played:
+class SimulatedStep:
     """The times of one step, and the passes of each stage, as needed by pictures."""
 
     pipeline_schedule: str
