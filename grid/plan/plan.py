@@ -8,7 +8,7 @@ a function of the previous results: `cases` (formulas), `dims`, `order` (of memo
 import copy
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -94,9 +94,8 @@ class Plan(Grid):
 
     def unused(self) -> list[str]:
         """Inputs of the scenario that no formula in use reads and that imply no option."""
-        stated, used, inputs = self.problem.stated, self.structure.used, self.graph.inputs
-        implied = (used & inputs.keys()) - stated
-        read = used.union(*(inputs[name].implied_by for name in implied))
+        stated, made = self.problem.stated, self.structure
+        read = made.used.union(*(by for name, by in made.implied.items() if name not in stated))
         return sorted(
             stated - read - {*self.graph.roles.before}
         )  # those that a phase takes from earlier phases
@@ -160,6 +159,13 @@ class Structure:
     def used(self) -> frozenset[str]:
         """Inputs and quantities that formulas read or are selected by, and the outputs."""
         return frozenset(self.outputs).union(*{id(read): read for read in self.read}.values())
+
+    @functools.cached_property
+    def implied(self) -> dict[str, Collection[str]]:
+        """The inputs that imply a choice, by option in use."""
+        inputs = self.graph.inputs
+        rows = {name: inputs[name].implied_by for name in self.used & inputs.keys()}
+        return {name: row for name, row in rows.items() if row}
 
     @functools.cached_property
     def read(self) -> list[frozenset[str]]:

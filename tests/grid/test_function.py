@@ -431,7 +431,7 @@ BAD_FUNCTIONS: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
         repr(what): ((what, SCENARIO, INPUTS), {}, "is not a (list of names|name)")
         for what in (None, 5, math.nan, b"job_time")
     },
-    "engine": (("job_time", SCENARIO, INPUTS), {"engine": "torch"}, "choose one of numpy, numba"),
+    "engine": (("job_time", SCENARIO, INPUTS), {"engine": "torch"}, "choose one of auto, numpy"),
     "whole": (("delta_job_time_delta_n_gpus", SCENARIO, INPUTS), {}, "d_job_time_d_n_gpus, or see"),
     "computed": (("d_job_time_d_step_time", SCENARIO, INPUTS), {}, "needs a given step_time"),
 }

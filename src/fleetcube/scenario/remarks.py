@@ -64,14 +64,14 @@ def _named(structure: Structure) -> AbstractSet[str]:
 def _added(plan: Plan, used: AbstractSet[str]) -> Iterator[str]:
     """Default failure rates that add to a stated one, a line each."""
     numbers = plan.problem.numbers
-    for name, others in BESIDE_IT.items():
+    for name, others in ((name, BESIDE_IT[name]) for name in BESIDE_IT if name in numbers):
         added = [
             f"{other} = {plan.graph.inputs[other].default / HOUR:,g} h"
             for other, count in others.items()
             if other in used - numbers
             and any(np.any(case.leaves.get(count, 0) > 0) for case in plan.cases)
         ]
-        if added and name in numbers:
+        if added:
             alone = " alone" * ({*others} - numbers == {*others})
             yield (
                 f"{name} is given{alone}, and other parts fail, too, by default: "
