@@ -46,8 +46,9 @@ def run(quick: bool = False) -> Table:
         "Datasets; JAX's are bare arrays of one compiled program, called with other arrays for "
         "inputs each time it likes. `again` is `Sweep.evaluate()` of one Sweep, which keeps what "
         "does not change between calls; `out=` also reuses its arrays. A new Sweep with another "
-        "`training_tokens` is made and evaluated at each call: what a changed number costs. Times are medians of interleaved calls, after what is compiled behind is "
-        "there; ratios are medians of those within a round, below 1 where fleetcube is faster.",
+        "`training_tokens` is made and evaluated at each call: what a changed number costs. Times "
+        "are medians of interleaved calls, after what is compiled behind is there; ratios are "
+        "medians of those within a round, below 1 where fleetcube is faster.",
     )
     return Table("Evaluated again", COLUMNS, rows, notes)
 
