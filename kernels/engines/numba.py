@@ -9,6 +9,7 @@ Values are NumPy's to the last bit: the same operations in the same order, also 
 """
 
 import contextlib
+import functools
 import math
 import os
 import queue
@@ -53,6 +54,19 @@ class Split:
 
 
 @dataclass(frozen=True)
+class _Kernel:
+    """Machine code, the address of the functions that it calls, and the numbers of its room."""
+
+    call: Callable[..., None]
+    loops: int
+    size: int
+
+    def __call__(self, task: Sequence[int], given: Sequence[int]) -> None:
+        room = np.empty(self.size + LINE)
+        self.call(self.loops, *task, *given, _start(room))
+
+
+@dataclass(frozen=True)
 class _Call:
     """A kernel's key, its arguments except the range of rows, and `arrays` kept alive for them."""
 
@@ -60,6 +74,12 @@ class _Call:
     split: Split
     arguments: tuple[Array, ...]
     arrays: list[Array]
+
+
+def _start(room: Array) -> int:
+    """Where the buffers of a thread begin: at a line of the cache."""
+    address: int = room.ctypes.data
+    return -(-address // LINE) * LINE
 
 
 def run(job: Job, threads: int) -> None:
@@ -81,12 +101,12 @@ def filling(job: Job) -> Callable[[], None] | None:
     """What fills the outputs of a job of one point each time; None until its kernel is there."""
     call = _call(job)
     kernel = _found(call.key)
+    if kernel is None:
+        return None
     given = [array.ctypes.data for array in call.arguments]
-
-    def fill(_alive: _Call = call) -> None:
-        kernel((0, 1, 0, 1), given)
-
-    return fill if kernel else None
+    room = np.empty(kernel.size + LINE)
+    fill = functools.partial(kernel.call, kernel.loops, 0, 1, 0, 1, *given, _start(room))
+    return lambda _alive=(call, room): fill()
 
 
 def _walk(call: _Call, kernel: Any, threads: int) -> None:
@@ -237,13 +257,7 @@ def _compiled(
     how = "read from the cache" if was_kept else "compiled"
     names, seconds = ", ".join(name for name, _ in outs), time.perf_counter() - begun
     log.info("kernel of %s %s in %.2f s", names, how, seconds)
-    own = loops.address() if " apply(" in source else 0
-
-    def kernel(task: Sequence[int], given: Sequence[int]) -> None:
-        room = np.empty(size + LINE)  # of this thread, from a line of the cache on
-        call(own, *task, *given, -(-room.ctypes.data // LINE) * LINE)
-
-    return kernel
+    return _Kernel(call, loops.address() if " apply(" in source else 0, size)
 
 
 def compile_behind(job: Job) -> None:
