@@ -73,11 +73,11 @@ def compare(storage: int, mttf: int, rounds: int) -> Row:
     }
     for call in calls.values():
         call()
-    taken = interleave(calls, rounds)
+    times = interleave(calls, rounds)
     return {
         "points": sweep.points,
-        **{key: 1e3 * median(seconds) for key, seconds in taken.items()},
-        **{f"{key}_of_jax": ratio(taken[key], taken["jax"]) for key in ("new", "again", "out")},
+        **{key: 1e3 * median(seconds) for key, seconds in times.items()},
+        **{f"{key}_of_jax": ratio(times[key], times["jax"]) for key in ("new", "again", "out")},
         "engine": sweep.evaluate().attrs["fleetcube_engine"],
     }
 

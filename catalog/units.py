@@ -103,16 +103,16 @@ def ratio(unit: str, base: str) -> Fraction:
     """
     shares = {"1": 1.0, **_SHARES}
     if unit in shares and base in shares:
-        found = shares[unit] / shares[base]
+        quotient = shares[unit] / shares[base]
     else:
         for text in (unit, base):
             if len(text) > 40 or not _STATED.fullmatch(text):
                 raise UnitError(f"has no known unit ({text[:40]!r})")
-        found = factor(unit, base)
-    larger = max(found, 1 / found)
+        quotient = factor(unit, base)
+    larger = max(quotient, 1 / quotient)
     if not math.isclose(larger, round(larger), rel_tol=1e-14):
-        return Fraction(found)
-    return Fraction(round(larger)) if found >= 1 else Fraction(1, round(larger))
+        return Fraction(quotient)
+    return Fraction(round(larger)) if quotient >= 1 else Fraction(1, round(larger))
 
 
 @functools.cache
@@ -128,17 +128,17 @@ def unit_registry() -> Any:
         return "1" if plain else format(registry.Unit(unit), "~C").replace("**", "^")
 
     pint.register_unit_format("fleetcube")(written)
-    registry = _made(force_ndarray_like=True)  # points stay arrays, as xarray requires
+    registry = _new_registry(force_ndarray_like=True)  # points stay arrays, as xarray requires
     registry.formatter.default_format = "fleetcube"
     return registry
 
 
 @functools.cache
 def _registry() -> Any:
-    return _made()
+    return _new_registry()
 
 
-def _made(**how: Any) -> Any:
+def _new_registry(**how: Any) -> Any:
     import pint  # slow to import: only for strings with a unit
 
     lines = files(__package__).joinpath("units.txt").read_text("utf-8").splitlines()

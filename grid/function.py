@@ -14,7 +14,7 @@ from ..catalog.units import carried
 from ..kernels.calculus.derivatives import derivative, name_of, quantity, unit_of
 from ..kernels.calculus.phased_formulas import without_phase
 from ..kernels.engines import javascript, scalar
-from ..kernels.engines.jax import KEPT
+from ..kernels.engines.jax import MOST_PROGRAMS
 from ..kernels.engines.job import threads_for
 from ..kernels.engines.program import Program, fold
 from ..kernels.graph.bind import definitions
@@ -166,8 +166,8 @@ class Function(Generic[Result]):
         if self._point is None:
             return cast(Result, self._packed(self._traced(values)))
         plain = _floats(values)
-        found = self._over(values) if plain is None else self._point(*plain)
-        return cast(Result, self._packed(found))
+        values_out = self._over(values) if plain is None else self._point(*plain)
+        return cast(Result, self._packed(values_out))
 
     def gradient(self, wrt: str | Sequence[str] | None = None) -> "Gradient":
         """Return the function of the exact derivatives with respect to inputs, by default all.
@@ -198,7 +198,7 @@ class Function(Generic[Result]):
         """Sources of the formulas, by quantity."""
         names = [name for name in self._formulas if self._problem.graph.get(name)]
         return {
-            name: "; ".join(read(own).source for own in definitions(self._formulas[name]))
+            name: "; ".join(read(function).source for function in definitions(self._formulas[name]))
             for name in names
         }
 
@@ -217,15 +217,15 @@ class Function(Generic[Result]):
         """
         about = f"{', '.join(self.outputs)}, as a function of {', '.join(self.inputs)}; in SI units"
         facts = {"inputs": self.inputs, "outputs": self.outputs, "units": self.units}
-        taken = ", ".join(f"given.{name}" for name in self.inputs)
-        made = ", ".join(f"{name}: found[{k}]" for k, name in enumerate(self.outputs))
+        arguments = ", ".join(f"given.{name}" for name in self.inputs)
+        fields = ", ".join(f"{name}: found[{k}]" for k, name in enumerate(self.outputs))
         return "\n".join(
             [
                 f"// {about}.",
                 javascript.HEAD + javascript.source(self._program, "compute"),
                 "export function evaluate(given) {",
-                f"  const found = compute([{taken}]);",
-                f"  return {{{made}}};",
+                f"  const found = compute([{arguments}]);",
+                f"  return {{{fields}}};",
                 "}",
                 *(f"export const {key} = {json.dumps(value)};" for key, value in facts.items()),
                 "",
@@ -294,21 +294,21 @@ class Function(Generic[Result]):
                 if name in named:
                     raise InputError(f"{name} is given in the mapping and by name; give it once")
             values, named = (), {**first, **named}
-        known = ", ".join(self.inputs)
+        inputs = ", ".join(self.inputs)
         for name in named:
             if name not in self.inputs:
-                hint = nearest(str(name), self.inputs, f"give {known}")
+                hint = nearest(str(name), self.inputs, f"give {inputs}")
                 raise InputError(f"{shown(name)} is not an input of this function; {hint}")
         if len(values) > len(self.inputs):
             raise InputError(
-                f"{len(values)} values are given to a function of {len(self.inputs)}; give {known}"
+                f"{len(values)} values are given to a function of {len(self.inputs)}; give {inputs}"
             )
         placed = dict(zip(self.inputs, values, strict=False))
         for name in self.inputs:
             if name in placed and name in named:
                 raise InputError(f"{name} is given by place and by name; give it once")
             if name not in placed and name not in named:
-                raise InputError(f"{name} is missing; give {known}")
+                raise InputError(f"{name} is missing; give {inputs}")
         placed.update(named)
         return tuple(placed[name] for name in self.inputs)
 
@@ -324,9 +324,9 @@ class Function(Generic[Result]):
             return arrays, ()
         except ValueError:
             shapes = zip(self.inputs, arrays, strict=True)
-            said = ", ".join(f"{name} {array.shape}" for name, array in shapes)
+            listed = ", ".join(f"{name} {array.shape}" for name, array in shapes)
             raise InputError(
-                f"the inputs do not broadcast: {said}; give sizes that are equal, or 1"
+                f"the inputs do not broadcast: {listed}; give sizes that are equal, or 1"
             ) from None
 
     def _over(self, values: Sequence[Any]) -> Any:
@@ -368,31 +368,31 @@ class Gradient(Function[dict[str, Any]]):
     """The exact derivatives of a `Function`; made by its `gradient`."""
 
     def __init__(self, function: Function[Any], wrt: tuple[str, ...]) -> None:
-        self.of, self.wrt = function, wrt
-        names = tuple(name_of("d", of, name) for of in function.outputs for name in wrt)
+        self.function, self.wrt = function, wrt
+        names = tuple(name_of("d", output, name) for output in function.outputs for name in wrt)
         super().__init__(function._problem, names, function.inputs, function.engine)
         self._hash = hash((Gradient, function, wrt))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Gradient):
             return NotImplemented
-        return (self.of, self.wrt) == (other.of, other.wrt)
+        return (self.function, self.wrt) == (other.function, other.wrt)
 
     def __hash__(self) -> int:
         return self._hash
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Gradient, (self.of, self.wrt)
+        return Gradient, (self.function, self.wrt)
 
     def _packed(self, result: Any) -> Any:
         values = iter(result if len(self.outputs) > 1 else [result])
-        by_output = [{name: next(values) for name in self.wrt} for _ in self.of.outputs]
-        if self.of._alone:
+        by_output = [{name: next(values) for name in self.wrt} for _ in self.function.outputs]
+        if self.function._alone:
             return by_output[0]
-        return dict(zip(self.of.outputs, by_output, strict=True))
+        return dict(zip(self.function.outputs, by_output, strict=True))
 
 
-@functools.lru_cache(KEPT)
+@functools.lru_cache(MOST_PROGRAMS)
 def _jitted(function: Function[Any]) -> Any:
     """The JAX-compiled function, shared for as long as the function is in use."""
     from ..kernels.engines.traceable import jitted
@@ -411,7 +411,7 @@ def _program(
             if slope.kind.startswith("delta"):
                 raise InputError(
                     f"outputs: {slope.name!r} compares whole numbers, which takes a sweep; ask for "
-                    f"{name_of('d', slope.of, slope.wrt)}, or see Sweep.derivatives"
+                    f"{name_of('d', slope.output, slope.wrt)}, or see Sweep.derivatives"
                 )
         dims: dict[str, tuple[str, ...]] = dict.fromkeys([*formulas, *chosen[0].given], ())
         formulas = differentiated(problem.graph, [formulas], dims, wanted)[0]

@@ -28,7 +28,7 @@ Formulas = Mapping[str, Function]
 
 @dataclass(frozen=True)
 class Choice:
-    """What is chosen and given in one case: all that its formulas depend on."""
+    """Options and inputs of one case: all that its formulas depend on."""
 
     runs: Mapping[str, slice]
     options: Mapping[str, Any]
@@ -39,12 +39,12 @@ class Choice:
 
 @dataclass(frozen=True)
 class Phase:
-    """What one phase of the job chooses, and what it sets itself."""
+    """The choices and inputs of one phase of the job."""
 
     key: str  # suffix of its names
     options: tuple[tuple[str, Any], ...]
     given: tuple[str, ...]  # as for a case, by their plain names
-    own: tuple[str, ...]
+    inputs: tuple[str, ...]
 
 
 def choices(problem: Problem, free: Sequence[str]) -> list[Choice]:
@@ -91,8 +91,8 @@ def _of_phase(problem: Problem, k: int, free: Sequence[str]) -> dict[str, float]
     """Numbers that a phase sets; those also along other axes are tables of the problem."""
     assert problem.phases is not None
     rows = problem.phases.numbers.items()
-    own = {n: float(row[k]) for n, row in rows if n not in free and not np.isnan(row[k])}
-    return own | dict.fromkeys(problem.phased, math.nan)
+    phase_numbers = {n: float(row[k]) for n, row in rows if n not in free and not np.isnan(row[k])}
+    return phase_numbers | dict.fromkeys(problem.phased, math.nan)
 
 
 def _options_of(problem: Problem, k: int) -> dict[str, Any]:
@@ -106,10 +106,10 @@ def _in_phases(problem: Problem, free: Sequence[str]) -> dict[str, float]:
     moving = problem.phases.numbers.keys() & usual.keys() if problem.phases else ()
     left = {name: usual[name] for name in moving}
     return {
-        own: value
+        phase_name: value
         for k, key in enumerate(phase_keys(problem.phases))
         for name, value in {**left, **_of_phase(problem, k, free)}.items()
-        if name not in problem.phased and (own := in_phase(name, key)) not in free
+        if name not in problem.phased and (phase_name := in_phase(name, key)) not in free
     }
 
 
@@ -131,21 +131,21 @@ def formulas_of(
 ) -> list[Formulas]:
     """Formulas of every case; cases with equal choices share theirs, and so their kernels."""
     wanted = ((name, derivative(problem.graph, name)) for name in outputs)
-    needed = tuple(dict.fromkeys(slope.of if slope else name for name, slope in wanted))
-    known: dict[Any, Formulas] = {}
+    needed = tuple(dict.fromkeys(slope.output if slope else name for name, slope in wanted))
+    by_choice: dict[Any, Formulas] = {}
     formulas = []
     for choice in choices:
         key = (tuple(choice.options.items()), choice.given, choice.phases)
-        if key not in known:
+        if key not in by_choice:
             try:
-                known[key] = _selected(problem.graph, needed, choice)
+                by_choice[key] = _selected(problem.graph, needed, choice)
             except (MissingInputError, UnknownNameError) as error:
                 scenarios, name = application(problem.graph), str(error).partition(" ")[0]
                 hint = scenarios.unstated(problem, name) if scenarios else ""
                 text = f"{error}{hint}{_where(problem, choice)}"
                 missing = isinstance(error, MissingInputError)
                 raise (OpenError if missing else InputError)(text) from None
-        formulas.append(known[key])
+        formulas.append(by_choice[key])
     return formulas
 
 
@@ -155,7 +155,7 @@ def _selected(graph: Graph, needed: Sequence[str], choice: Choice) -> Formulas:
         return graph.select(needed, choice.options, choice.given)
     phases = choice.phases
     rows = [graph.select(parts(graph, needed), dict(p.options), p.given) for p in phases]
-    return side_by_side(graph, needed, [p.key for p in phases], rows, [p.own for p in phases])
+    return side_by_side(graph, needed, [p.key for p in phases], rows, [p.inputs for p in phases])
 
 
 def leaves(

@@ -51,16 +51,16 @@ def evaluate_block(
     of `free`, the plan's free inputs, have the region's shape. Values depend only on the plan and
     these, not on the region, the threads, or previous evaluations.
     """
-    kept: dict[Any, Array] = {}
+    results: dict[Any, Array] = {}
     for case in plan.cases_of(dims):
         runs = {dim: case.runs.get(dim, slice(0, plan.sizes[dim])) for dim in dims}
         shared = common(runs, region)
         if shared is not None:
             cut = inside(region, shared, dims)
             views = {name: out[cut] for name, out in outs.items()}
-            piece = Piece(plan, case, threads, kept)
+            piece = Piece(plan, case, threads, results)
             for name, array in (free or {}).items():
-                piece.kept[piece.key(name)] = np.ascontiguousarray(array[cut])
+                piece.cached[piece.key(name)] = np.ascontiguousarray(array[cut])
             piece.fill(dims, seen_from(runs, shared), views)
     if plan.mask:
         _mask(plan, dims, region, outs, threads, free)
@@ -77,12 +77,12 @@ def on_device(
     values = _on_device_arrays(plan, cases[0], dims, region, names)
     masked = [name for name in names if plan.mask and name in plan.layout_dependent]
     if masked:
-        own = plan.out_dims[REASON]
-        if len(plan.cases_of(own)) > 1:
+        reason_dims = plan.out_dims[REASON]
+        if len(plan.cases_of(reason_dims)) > 1:
             return None
-        inside = {dim: region[dim] for dim in own}
-        reason = _on_device_arrays(plan, cases[0], own, inside, [REASON])[REASON]
-        sizes = dict(zip(own, reason.shape, strict=True))
+        inside = {dim: region[dim] for dim in reason_dims}
+        reason = _on_device_arrays(plan, cases[0], reason_dims, inside, [REASON])[REASON]
+        sizes = dict(zip(reason_dims, reason.shape, strict=True))
         reason = reason.reshape(tuple(sizes.get(dim, 1) for dim in dims))
         for name in masked:
             values[name] = device.masked(values[name], reason)
@@ -120,8 +120,8 @@ def evaluate_together(plan: Plan, outs: Mapping[str, Array], threads: int) -> di
         if sum(step.nbytes for step in steps.values()) <= MOST_KEPT:
             plan.notes["program"] = program
     ordered = {name: shaped[name] for group in groups.values() for name in group}
-    found = jax_engine.evaluate(program[0], program[1], ordered)
-    arrays = {name: found[name].reshape(outs[name].shape) for name in outs}
+    results = jax_engine.evaluate(program[0], program[1], ordered)
+    arrays = {name: results[name].reshape(outs[name].shape) for name in outs}
     for dims, group in groups.items():
         if plan.mask:
             _mask(plan, dims, plan.whole(dims), {n: arrays[n] for n in group}, threads, None)
@@ -140,11 +140,18 @@ def _mask(
     masked = [name for name in outs if name in plan.layout_dependent]
     if not masked:
         return
-    own = plan.out_dims[REASON]
-    reason = np.empty(extent(region, own, own), np.int8)
-    values = free if own == dims else None  # free inputs have all dimensions: it reads none
-    evaluate_block(plan, own, {dim: region[dim] for dim in own}, {REASON: reason}, threads, values)
-    where = (reason != 0).reshape(extent(region, own, dims))
+    reason_dims = plan.out_dims[REASON]
+    reason = np.empty(extent(region, reason_dims, reason_dims), np.int8)
+    values = free if reason_dims == dims else None  # free inputs have all dimensions: it reads none
+    evaluate_block(
+        plan,
+        reason_dims,
+        {dim: region[dim] for dim in reason_dims},
+        {REASON: reason},
+        threads,
+        values,
+    )
+    where = (reason != 0).reshape(extent(region, reason_dims, dims))
     for name in masked:
         np.copyto(outs[name], -1 if outs[name].dtype == np.int8 else np.nan, where=where)
 
@@ -180,11 +187,11 @@ def evaluate_whole(
     calls, up to MOST_KEPT bytes besides its tables: small outputs, and the last step's operands.
     """
     compiled, size = False, 0
-    known: list[tuple[Any, FusedStep]] | None = plan.notes.get(dims)
+    cached: list[tuple[Any, FusedStep]] | None = plan.notes.get(dims)
     steps = []
-    for cut, step in known or _steps(plan, dims, list(outs), threads, keep):
+    for cut, step in cached or _steps(plan, dims, list(outs), threads, keep):
         compiled |= step.run({name: out[cut] for name, out in outs.items()}, threads)
-        if keep and known is None:
+        if keep and cached is None:
             steps.append((cut, step))
             size += step.nbytes
     if steps and plan.notes.get("kept", 0) + size <= MOST_KEPT:
@@ -200,10 +207,10 @@ def _steps(
 ) -> Iterator[tuple[Any, FusedStep]]:
     """The last step of each case, and the part of the outputs that it fills."""
     small = math.prod(plan.shape(dims)) * REUSE <= plan.full
-    kept: dict[Any, Array] = {}
+    results: dict[Any, Array] = {}
     for case in plan.cases_of(dims):
         runs = {dim: case.runs.get(dim, slice(0, plan.sizes[dim])) for dim in dims}
-        step = Piece(plan, case, threads, kept).last(dims, seen_from(runs, runs), names)
+        step = Piece(plan, case, threads, results).last(dims, seen_from(runs, runs), names)
         if keep and small and step.formulas:
             arrays = {name: np.empty(extent(runs, dims, dims)) for name in names}
             step.run(arrays, threads)
@@ -220,7 +227,7 @@ class Piece:
         self, plan: Grid, case: Case, threads: int, shared: dict[Any, Array] | None = None
     ) -> None:
         self.plan, self.case, self.threads = plan, case, threads
-        self.kept: ChainMap[Any, Array] = ChainMap({}, {} if shared is None else shared)
+        self.cached: ChainMap[Any, Array] = ChainMap({}, {} if shared is None else shared)
 
     def key(self, name: str) -> tuple[Any, ...]:
         """By what cases share a result: those that do not differ along its dimensions."""
@@ -273,29 +280,29 @@ class Piece:
         """Whether a quantity of fewer dimensions is evaluated first and read back. Only with numba:
         NumPy evaluates every formula over its own dimensions anyway, and XLA would round fused
         formulas differently."""
-        own = self.plan.dims[name]
-        if self.plan.engine != "numba" or own == dims:
+        its_dims = self.plan.dims[name]
+        if self.plan.engine != "numba" or its_dims == dims:
             return False
         if numba_engine.is_heavy(self.case.formulas[name]):
             return True
         # kernels already compute once per row what is constant along the last axis
-        smaller = math.prod(self.plan.sizes[dim] for dim in dims if dim not in own)
-        return dims[-1] in own and smaller > REUSE
+        smaller = math.prod(self.plan.sizes[dim] for dim in dims if dim not in its_dims)
+        return dims[-1] in its_dims and smaller > REUSE
 
     def _keep(self, dims: tuple[str, ...], region: Region, names: Sequence[str]) -> None:
         """Evaluate and cache quantities of fewer dimensions over the region's projection."""
-        missing = [name for name in names if self.key(name) not in self.kept]
+        missing = [name for name in names if self.key(name) not in self.cached]
         for own, group in by_dims(missing, self.plan.dims).items():
             shadow = {dim: region[dim] for dim in own}
             arrays = {name: np.empty(extent(region, own, own)) for name in group}
             self.fill(own, shadow, arrays)
-            alone, shared = self.kept.maps
+            alone, shared = self.cached.maps
             held = alone if self.case.runs.keys() <= {*own} else shared
             held.update({self.key(name): array for name, array in arrays.items()})
 
     def _operand(self, name: str, dims: tuple[str, ...], region: Region) -> Array:
-        if (kept := self.kept.get(self.key(name))) is not None:
-            return kept.reshape(extent(region, self.plan.dims[name], dims))
+        if (cached := self.cached.get(self.key(name))) is not None:
+            return cached.reshape(extent(region, self.plan.dims[name], dims))
         table = self.plan.table(self.case, name)
         index = tuple(
             (region[axis.name] if size > 1 else slice(None)) if axis.name in dims else 0

@@ -78,17 +78,17 @@ class Grid:
             name,
             tuple((d, runs[d].start) for d in self.dims[name] if d in runs) if runs else (),
         )
-        made = self._tables.get(key)
-        if made is None:
+        table = self._tables.get(key)
+        if table is None:
             if case.fixed and name in case.fixed.formulas:
-                made = np.asarray(self._fixed(case, case.fixed)[name])
+                table = np.asarray(self._fixed(case, case.fixed)[name])
             else:
                 formula = case.formulas[name]
-                made = value(formula, [self._table(case, p) for p in parameters(formula)])
-            if made.ndim == 0:
-                made = made.reshape((1,) * len(self.axes))
-            self._tables[key] = made
-        return made
+                table = value(formula, [self._table(case, p) for p in parameters(formula)])
+            if table.ndim == 0:
+                table = table.reshape((1,) * len(self.axes))
+            self._tables[key] = table
+        return table
 
     def _fixed(self, case: Case, fixed: Point) -> dict[str, Any]:
         """Values of a case's dimensionless quantities."""

@@ -63,8 +63,8 @@ def attributes(plan: Plan, name: str) -> dict[str, Any]:
 
 
 def _attributes(plan: Plan, name: str) -> dict[str, Any]:
-    made = {case.formulas[name]: None for case in plan.cases if name in case.formulas}
-    used = {own: None for formula in made for own in definitions(formula)}
+    in_use = {case.formulas[name]: None for case in plan.cases if name in case.formulas}
+    used = {function: None for formula in in_use for function in definitions(formula)}
     docs = [quantity(plan.graph, name).doc]
     if used and not derivative(plan.graph, name):
         docs = [read(formula) for formula in used]
@@ -83,12 +83,12 @@ def _conventions(plan: Plan, name: str) -> str:
     """Counting conventions of a result: choices of such options among its formulas."""
     conventions: dict[str, None] = {}
     for case in plan.cases:
-        seen, todo = set(), [name]
+        visited, todo = set(), [name]
         while todo:
             formula = case.formulas.get(current := todo.pop())
-            if formula is None or current in seen:
+            if formula is None or current in visited:
                 continue
-            seen.add(current)
+            visited.add(current)
             todo += parameters(formula)
             quantity = plan.graph.get(without_phase(current))
             if quantity and quantity.option and plan.graph.inputs[quantity.option].convention:
@@ -111,7 +111,7 @@ def coordinates(plan: Plan, dims: Iterable[str] | None = None) -> dict[str, Any]
     """Coordinates of every axis that an output has, or of `dims`, and the inputs along it."""
     coords: dict[str, Any] = {}
     used = {dim for name in plan.outputs for dim in plan.out_dims[name]} if dims is None else dims
-    hidden = {*plan.outputs, *(plan.problem.found - plan.structure.used)}
+    hidden = {*plan.outputs, *(plan.problem.inferred - plan.structure.used)}
     for axis in plan.problem.axes:
         if axis.name in used:
             coords[axis.name] = (axis.name, _whole(plan.graph, axis), axis_attributes(plan, axis))
@@ -160,7 +160,7 @@ def root_attributes(
 def origin(
     plan: Plan,
     spec: Mapping[str, Any],
-    kept: Collection[str] | None,
+    stored_axes: Collection[str] | None,
     varied: Collection[str] = (),
 ) -> dict[str, Any]:
     """A result's origin as attributes; needs no xarray. `kept` is as in `written`; `varied` are
@@ -168,13 +168,13 @@ def origin(
     module = application(plan.graph)
     defaults, partly = module.defaults(plan, varied) if module else ({}, [])
     unused, lines = plan.unused(), remarks(plan)
-    taken = plan.problem.distributions.keys() - {*varied}
-    medians = {n: value for n, value in plan.problem.constants.items() if n in taken}
+    medians_used = plan.problem.distributions.keys() - {*varied}
+    medians = {n: value for n, value in plan.problem.constants.items() if n in medians_used}
     return {
         "Conventions": "CF-1.11",
         "fleetcube_version": own_version(),
         "fleetcube_engine": plan.engine,
-        "fleetcube_spec": json.dumps(written(plan, spec, kept), default=plain),
+        "fleetcube_spec": json.dumps(written(plan, spec, stored_axes), default=plain),
         "fleetcube_catalog": f"[{', '.join(entry.json for entry in plan.problem.records)}]",
         ATTRIBUTE: _citations(plan),
         **({UNUSED: " ".join(unused)} if unused else {}),
@@ -186,7 +186,7 @@ def origin(
 
 
 def remarks(plan: Plan) -> tuple[str, ...]:
-    """What a result stands on, a line each: as the graph's application says, and whose formulas."""
+    """Remarks on a result, a line each: by the graph's application, and on others' formulas."""
     module = application(plan.graph)
     lines = module.remarks(plan) if module else ()
     return (*lines, *graphs.remarks(plan.graph))
@@ -248,11 +248,11 @@ def _shared(plan: Plan) -> tuple["xarray.Dataset", list[str]]:
         (*axis.inputs, *axis.options.values(), *axis.records.values()) for axis in problem.axes
     ]
     values = [(row.dtype.str, row.shape, row.tobytes()) for row in rows]
-    key = (problem.found - plan.structure.used, {*problem.tables}, repr(texts), values)
-    known: tuple[Any, tuple[xarray.Dataset, list[str]]] | None = notes.get("template")
-    if known is None or known[0] != key:
-        known = notes["template"] = key, _template(plan)
-    return known[1]
+    key = (problem.inferred - plan.structure.used, {*problem.tables}, repr(texts), values)
+    cached: tuple[Any, tuple[xarray.Dataset, list[str]]] | None = notes.get("template")
+    if cached is None or cached[0] != key:
+        cached = notes["template"] = key, _template(plan)
+    return cached[1]
 
 
 def _template(plan: Plan) -> tuple["xarray.Dataset", list[str]]:

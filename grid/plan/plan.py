@@ -35,7 +35,7 @@ MOST_KNOWN = 64  # cases up to which a structure is cached for other plans
 
 
 class Plan(Grid):
-    """What to evaluate, and how; caches its tables. Values of `free` come with each evaluation."""
+    """Outputs to evaluate, in steps; caches its tables. Each evaluation has values of `free`."""
 
     def __init__(
         self,
@@ -49,32 +49,32 @@ class Plan(Grid):
         check_outputs(outputs, problem)
         check_engine(engine)
         self.problem, self.graph, self.mask = problem, problem.graph, mask
-        made = _structure(problem, tuple(outputs), mask, tuple(free))
-        self.structure, self.outputs = made, list(made.outputs)
+        shared = _structure(problem, tuple(outputs), mask, tuple(free))
+        self.structure, self.outputs = shared, list(shared.outputs)
         by_name = {axis.name: axis for axis in problem.axes}
-        self.axes = tuple(by_name[name] for name in made.axes)
-        self.layout_dependent = made.layout_dependent
-        given = leaves(problem, made.choices, self.axes, free)
+        self.axes = tuple(by_name[name] for name in shared.axes)
+        self.layout_dependent = shared.layout_dependent
+        given = leaves(problem, shared.choices, self.axes, free)
         self.cases = [
             Case(choice.runs, row, values, fixed, choice.options)
             for choice, row, values, fixed in zip(
-                made.choices, made.formulas, given, made.fixed, strict=True
+                shared.choices, shared.formulas, given, shared.fixed, strict=True
             )
         ]
         self.sizes = {axis.name: axis.size for axis in self.axes}
-        self.dims, self.out_dims, self.full = made.dims, made.out_dims, made.full
-        self.engine = pick_engine(engine, made.points, self.full)
-        self.most_table = largest_table(self.engine, made.formulas, self.full)
-        self.moving = made.moving
+        self.dims, self.out_dims, self.full = shared.dims, shared.out_dims, shared.full
+        self.engine = pick_engine(engine, shared.points, self.full)
+        self.most_table = largest_table(self.engine, shared.formulas, self.full)
+        self.moving = shared.moving
         self._free = tuple(free)
         self.notes: dict[Any, Any] = {}
 
     def with_engine(self, engine: str) -> "Plan":
         """The same for another engine, with tables that both share."""
-        made = copy.copy(self)
-        made.engine, made.notes = engine, {}
-        made.most_table = largest_table(engine, self.structure.formulas, self.full)
-        return made
+        other = copy.copy(self)
+        other.engine, other.notes = engine, {}
+        other.most_table = largest_table(engine, self.structure.formulas, self.full)
+        return other
 
     def groups(self) -> dict[tuple[str, ...], list[str]]:
         """Outputs by their dimensions, in memory order."""
@@ -94,8 +94,8 @@ class Plan(Grid):
 
     def unused(self) -> list[str]:
         """Inputs of the scenario that no formula in use reads and that imply no option."""
-        stated, made = self.problem.stated, self.structure
-        read = made.used.union(*(by for name, by in made.implied.items() if name not in stated))
+        stated, shared = self.problem.stated, self.structure
+        read = shared.used.union(*(by for name, by in shared.implied.items() if name not in stated))
         return sorted(
             stated - read - {*self.graph.roles.before}
         )  # those that a phase takes from earlier phases
@@ -170,16 +170,16 @@ class Structure:
     @functools.cached_property
     def read(self) -> list[frozenset[str]]:
         """By case, what its formulas read or are selected by."""
-        known: dict[int, frozenset[str]] = {}
+        names: dict[int, frozenset[str]] = {}
         for row in {id(row): row for row in self.formulas}.values():
-            own = [
+            parts = [
                 {*parameters(formula), option_of(self.graph, n) or n} for n, formula in row.items()
             ]
-            known[id(row)] = frozenset(map(without_phase, set[str]().union(*own)))
-        return [known[id(row)] for row in self.formulas]
+            names[id(row)] = frozenset(map(without_phase, set[str]().union(*parts)))
+        return [names[id(row)] for row in self.formulas]
 
 
-_known: Memo[Structure] = Memo(128)  # about 0.1 MB each
+_structures: Memo[Structure] = Memo(128)  # about 0.1 MB each
 
 
 class _Evaluated(NamedTuple):
@@ -217,15 +217,15 @@ def _structure(
     tables = tuple((name, names) for name, (names, _) in problem.tables.items())
     options = tuple(problem.options.items())
     key = (outputs, mask, free, axes, given, options, tables, problem.graph)
-    if (made := _known.get(key)) is None:
+    if (structure := _structures.get(key)) is None:
         chosen = choices(problem, free)
-        made = _made(problem, chosen, outputs, mask, free)
+        structure = _new_structure(problem, chosen, outputs, mask, free)
         if len(chosen) <= MOST_KNOWN:
-            _known.keep(key, made)
-    return made
+            _structures.keep(key, structure)
+    return structure
 
 
-def _made(
+def _new_structure(
     problem: Problem,
     chosen: Sequence[Choice],
     outputs: tuple[str, ...],
@@ -245,7 +245,7 @@ def _made(
                 raise InputError(
                     f"infeasible = 'exclude' cannot judge the layout: {error}"
                 ) from None
-    own = ordered(dims, axes)
+    dims_of = ordered(dims, axes)
     spread = out_dims(axes, dims, outputs, dependent if mask else ())
     sizes = {axis.name: axis.size for axis in axes}
 
@@ -254,7 +254,7 @@ def _made(
 
     moving = depending(formulas, on=free)
     fixed = {
-        id(row): Point({n: f for n, f in row.items() if not own[n] and n not in moving})
+        id(row): Point({n: f for n, f in row.items() if not dims_of[n] and n not in moving})
         for row in formulas
     }
     return Structure(
@@ -264,10 +264,10 @@ def _made(
         [fixed[id(row)] for row in formulas],
         tuple(sizes),
         dependent,
-        own,
+        dims_of,
         spread,
-        max(size(own[name]) for name in outputs),
-        [size(own[name]) for name in {name for row in formulas for name in row}],
+        max(size(dims_of[name]) for name in outputs),
+        [size(dims_of[name]) for name in {name for row in formulas for name in row}],
         moving,
         problem.graph,
     )

@@ -32,9 +32,9 @@ class Output(BackendArray):
             places, shape = _coupled(key, self.shape)
         else:
             places, shape = _outer(key, self.shape)
-        at = dict(zip(self.dims, places, strict=True))
+        indices = dict(zip(self.dims, places, strict=True))
         plan, names = self.recipe.plan, [self.name]
-        return values_at(plan, names, at, shape, self.number, self.engine)[self.name]
+        return values_at(plan, names, indices, shape, self.number, self.engine)[self.name]
 
 
 def _outer(

@@ -94,7 +94,7 @@ class Evaluation:
         """The spec, with outputs where it names none."""
         return self.spec | ({} if self._outputs else {"outputs": [*outputs]})
 
-    def _of(self, outputs: str | Sequence[str] | None) -> Self:
+    def _for_outputs(self, outputs: str | Sequence[str] | None) -> Self:
         """This sweep; if it names no outputs, one of those that a question names."""
         return self if self._outputs or outputs is None else self.with_outputs(outputs)
 
@@ -109,7 +109,9 @@ class Evaluation:
         if inputs:
             stated, swept = scenario_and_axes(inputs)
             axes = {name: axis for name, axis in spec["axes"].items() if name not in stated}
-            scenario = {name: said for name, said in spec["scenario"].items() if name not in swept}
+            scenario = {
+                name: entry for name, entry in spec["scenario"].items() if name not in swept
+            }
             spec |= {"scenario": {**scenario, **stated}, "axes": {**axes, **swept}}
         if not spec["outputs"]:
             raise InputError(f'{str(path)!r} names no outputs; write outputs = ["job_time"]')
@@ -131,13 +133,13 @@ class Evaluation:
         mask = self.settings._mask if mask is None else mask
         key = (engine, mask)
         if key not in self._plans:
-            made = Plan(self._problem, self._outputs, engine, mask)
-            self._plans[key] = made
+            plan = Plan(self._problem, self._outputs, engine, mask)
+            self._plans[key] = plan
             log.debug(
                 "plan: engine %s, %d points, %d outputs",
-                made.engine,
+                plan.engine,
                 self.points,
-                len(made.outputs),
+                len(plan.outputs),
             )
         return self._plans[key]
 
@@ -174,9 +176,9 @@ class Evaluation:
         plan = self._plan(settings.engine, settings._mask)
         threads = settings._cores
         # by this sweep, or by one like it: what is compiled for that serves this one, too
-        seen = plan.structure.notes.setdefault("evaluated", False)
+        evaluated = plan.structure.notes.setdefault("evaluated", False)
         plan.structure.notes["evaluated"] = True
-        if seen and settings.engine == "auto":
+        if evaluated and settings.engine == "auto":
             plan = self._compiling(plan)
         arrays = self._arrays(plan, check_dtype(dtype), out, threads)
         if together(plan):

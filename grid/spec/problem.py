@@ -32,10 +32,10 @@ class Problem:
     distributions: Mapping[str, Distribution] = field(default_factory=dict)  # medians: constants
     tables: Mapping[str, tuple[tuple[str, ...], Array]] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
-    found: frozenset[str] = frozenset()  # inputs and options set by calibration = "auto"
+    inferred: frozenset[str] = frozenset()  # inputs and options set by calibration = "auto"
     notes: Mapping[str, str] = field(default_factory=dict)  # remarks on inputs that are read
     by_value: frozenset[str] = frozenset()  # numbers on which others depend through the catalog
-    # What each decade outside the published sizes adds to the log of the error factor
+    # Growth of the log of the error factor with each decade outside the published sizes
     per_decade: tuple[tuple[str, ...], Array] | None = None
     implied: Mapping[str, Any] = field(default_factory=dict)  # entries that it does not state
     phases: Axis | None = None  # of the job, which are added up
@@ -77,16 +77,16 @@ class Problem:
     def most_together(self, names: AbstractSet[str]) -> float:
         """The largest sum of some numbers at any point; unset ones count as 0."""
         rows = [
-            np.nansum([axis.numbers[name] for name in held], axis=0).max()
+            np.nansum([axis.numbers[name] for name in swept_names], axis=0).max()
             for axis in self._along()
-            if (held := names & axis.numbers.keys())
+            if (swept_names := names & axis.numbers.keys())
         ]
         swept = float(sum(rows))
         return swept + sum(self.constants.get(name, 0.0) for name in names)
 
 
 class Stated(NamedTuple):
-    """What a scenario itself states, by kind of value; numbers in SI."""
+    """The values in a scenario itself, by kind; numbers in SI."""
 
     constants: dict[str, float]
     options: dict[str, Any]

@@ -34,7 +34,9 @@ from .lowering import LINE
 
 # Starting a row costs as much as repeating one operand at this many points, plus some per operand
 ROW_COST, OPERAND_COST = 16, 2
-KEPT = 256  # kernels in memory, 0.06 to 0.2 MB each; others are read from disk again, in 2 ms
+MOST_KERNELS = (
+    256  # kernels in memory, 0.06 to 0.2 MB each; others are read from disk again, in 2 ms
+)
 _compile_lock, _request_lock = threading.RLock(), threading.Lock()
 Key = tuple[Any, ...]  # the arguments of `_compiled`
 _ready: OrderedDict[Key, Any] = OrderedDict()  # compiled kernels, the last used at the end
@@ -91,7 +93,7 @@ def run(job: Job, threads: int) -> None:
 def run_if_compiled(job: Job, threads: int) -> bool:
     """Fill the job's outputs if the kernel is compiled already; returns whether it was."""
     call = _call(job)
-    kernel = _found(call.key)
+    kernel = _ready_kernel(call.key)
     if kernel is not None:
         _walk(call, kernel, threads)
     return kernel is not None
@@ -100,7 +102,7 @@ def run_if_compiled(job: Job, threads: int) -> bool:
 def filling(job: Job) -> Callable[[], None] | None:
     """What fills the outputs of a job of one point each time; None until its kernel is there."""
     call = _call(job)
-    kernel = _found(call.key)
+    kernel = _ready_kernel(call.key)
     if kernel is None:
         return None
     given = [array.ctypes.data for array in call.arguments]
@@ -226,15 +228,15 @@ def _tasks(split: Split, threads: int) -> list[tuple[int, int, int, int]]:
 def _kernel(key: Key) -> Any:
     """A compiled kernel; one thread at a time compiles."""
     with _compile_lock:
-        kernel = _found(key)
+        kernel = _ready_kernel(key)
         if kernel is None:
             kernel = _ready[key] = _compiled(*key)
-            while len(_ready) > KEPT:
+            while len(_ready) > MOST_KERNELS:
                 _ready.popitem(last=False)  # freed once no thread runs it
         return kernel
 
 
-def _found(key: Key) -> Any:
+def _ready_kernel(key: Key) -> Any:
     kernel = _ready.get(key)
     with contextlib.suppress(KeyError):  # another thread may have dropped it
         _ready.move_to_end(key)

@@ -47,19 +47,19 @@ class Point:
         self.operands = tuple(sorted(read - formulas.keys()))
 
     def __call__(
-        self, operands: Iterable[np.float64], known: Mapping[str, Any] = _NOTHING
+        self, operands: Iterable[np.float64], computed: Mapping[str, Any] = _NOTHING
     ) -> dict[str, Any]:
-        """All values by name; `operands` in the order of those names. Those `known` stay."""
-        values: dict[str, Any] = {**known, **dict(zip(self.operands, operands, strict=True))}
+        """All values by name; `operands` in the order of those names. Those `computed` stay."""
+        values: dict[str, Any] = {**computed, **dict(zip(self.operands, operands, strict=True))}
         with np.errstate(all="ignore"):
             for name, formula, names in self._steps:
-                if name not in known:
+                if name not in computed:
                     values[name] = np.float64(formula(*[values[n] for n in names]))
         return values
 
 
 def _on_arrays(formula: Function) -> Function:
-    """Run a `Made` formula on arrays, as it takes a scalar, a Python float, for a constant."""
+    """Run a `BuiltFormula` on arrays: it takes a scalar, a Python float, for a constant."""
 
     def call(*values: np.float64) -> Any:
         result = formula(*[np.array([value]) for value in values])

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..calculus.derivatives import Derivative, Differentiator, name_of
 from ..declare import Input
-from ..graph.bind import Binding, Made
+from ..graph.bind import Binding, BuiltFormula
 from ..graph.formulas import NO_GRAPH, Function, parameters
 from ..graph.trace import Trace, Value
 from .job import Array, Job
@@ -17,7 +17,7 @@ from .numpy import evaluate
 
 
 @dataclass(frozen=True, repr=False)
-class Inside(Made):
+class Inside(BuiltFormula):
     """A value, NaN beyond an input's bounds, as traced and compiled functions cannot raise."""
 
     output: str
@@ -61,7 +61,9 @@ class Program:
         """The program whose outputs are `extra` and d_<output>_d_<input>, output by output."""
         formulas = dict(self.formulas)
         wanted = [
-            Derivative(name_of("d", of, name), "d", of, name) for of in self.outputs for name in wrt
+            Derivative(name_of("d", output, name), "d", output, name)
+            for output in self.outputs
+            for name in wrt
         ]
         names = [slope.name for slope in wanted]
         return fold(

@@ -111,10 +111,10 @@ class Compiling:
             try:
                 given[:] = values
                 fill()
-                found = [out[0] for out in outs]
+                results = [out[0] for out in outs]
             finally:
                 free.release()
-            return tuple(found) if len(found) > 1 else found[0]
+            return tuple(results) if len(results) > 1 else results[0]
 
         self._compiled = point
 
@@ -130,7 +130,7 @@ def compiled(program: Program) -> "Loaded":
     if any(f" {name}(" in text for name in LOOPS):
         scope |= intrinsics.called()
     signature = (types.float64,) * len(program.inputs)
-    code, _ = kernel_cache.kept(
+    code, _ = kernel_cache.cached_code(
         f"{signature}\n{text}\n{point_code.made_by()}",
         lambda: point_code.compiled(text, scope, signature),
     )

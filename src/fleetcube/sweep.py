@@ -235,7 +235,7 @@ class Sweep(Evaluation):
         from fleetcube.grid.reduce.fold import reduce
 
         with self._asked(settings) as asked:
-            sweep, conditions = self._of(of), None
+            sweep, conditions = self._for_outputs(of), None
             if where is not None:
                 if of is None:
                     raise InputError("where is for one output; name it with of")
@@ -518,7 +518,7 @@ class Sweep(Evaluation):
         from fleetcube.analysis.uncertainty import uncertainty
 
         with self._asked(settings) as asked:
-            return uncertainty(self._of(of), of, q, method, samples, seed, asked)
+            return uncertainty(self._for_outputs(of), of, q, method, samples, seed, asked)
 
     def prediction_interval(
         self,
@@ -545,7 +545,7 @@ class Sweep(Evaluation):
         from fleetcube.analysis.interval import interval
         from fleetcube.analysis.ratio import base_of, relative
 
-        sweep = self._of(of)
+        sweep = self._for_outputs(of)
         base = base_of(sweep, relative_to)
         with self._asked(settings) as asked:
             intervals = interval(sweep, of, asked)

@@ -43,7 +43,7 @@ def test_no_value_depends_on_the_sweep_before(kind: str) -> None:
     ways += [(scenario, other) for other in moved if "gpu_mttf" in axes]
     alone = []
     for way in ways:
-        plan._latest._made.clear()
+        plan._latest._values.clear()
         alone.append(_evaluated(*way))
     order = range(len(ways))
     for k in (*order, *order[::2], *order[::-1]):

@@ -251,7 +251,7 @@ def test_a_ratio_is_known_better_than_either_side() -> None:
     posterior = pooled.posterior()
     other = {**PLANNED, "pipeline_parallel": 8, "micro_batch_size": 2}
     cell = auto.posterior_cell(stated_inputs(PLANNED))
-    means, root = posterior.at(cell)
+    means, root = posterior.coefficients_of(cell)
     draws = 400
     x = means[:, None] + root @ random.standard_normal((root.shape[1], draws))
     drawn = {one.input: one.value(x[one.place])[0].tolist() for one in posterior.settings(cell)}

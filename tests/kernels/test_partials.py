@@ -10,7 +10,7 @@ import pytest
 from scipy import special
 
 from fleetcube.kernels.calculus import derivatives
-from fleetcube.kernels.calculus.made import Partial
+from fleetcube.kernels.calculus.built import Partial
 from fleetcube.kernels.engines import jax as jax_engine
 from fleetcube.kernels.engines.job import Job
 from fleetcube.kernels.graph.docstrings import read

@@ -269,9 +269,9 @@ def _causes(scenario: Mapping[str, Any], time: float, step: float) -> tuple[Caus
     plan = Evaluation(scenario, {}, [STEP])._plan("numpy")
     numbers = frozen(plan)[1]
     widths: dict[str, tuple[float, float, bool]] = {}
-    if plan.problem.found:
+    if plan.problem.inferred:
         posterior, cell = pooled.posterior(), auto.posterior_cell(stated_inputs(scenario))
-        deviations = np.linalg.norm(posterior.at(cell)[1], axis=1).tolist()
+        deviations = np.linalg.norm(posterior.coefficients_of(cell)[1], axis=1).tolist()
         widths = {
             s.input: (s.scale, deviations[s.place], s.is_share) for s in posterior.settings(cell)
         }

@@ -70,7 +70,7 @@ def global_sensitivity(
 
     def model(rows: Array) -> Array:
         drawn = zip(ranges.items(), rows.T, strict=True)
-        columns = {name: distribution.at(column) for (name, distribution), column in drawn}
+        columns = {name: distribution.quantile(column) for (name, distribution), column in drawn}
         return outputs_at(problem, columns, output, settings)
 
     work = _sobol if method == "sobol" else _morris
@@ -148,7 +148,7 @@ def _ranges(
 def _end(distribution: Distribution, name: str, share: float) -> float:
     if distribution.kind == "uniform":
         return distribution.values[0 if name == "low" else 1]
-    return float(distribution.at(np.array([share]))[0])
+    return float(distribution.quantile(np.array([share]))[0])
 
 
 def _checked(output: str, out: Array) -> Array:

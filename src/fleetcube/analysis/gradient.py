@@ -90,7 +90,7 @@ _HELD = "efficiencies stay as calibrated here; a run with another value calibrat
 
 def is_held(plan: Plan, name: str) -> bool:
     """True if calibration "auto" would pick other coefficients if this input changed."""
-    return bool(plan.problem.found) and without_phase(name) in CELL_INPUTS
+    return bool(plan.problem.inferred) and without_phase(name) in CELL_INPUTS
 
 
 def check_quantity(graph: Graph, name: Any) -> str:
@@ -170,7 +170,7 @@ def derivatives(
                 [plan.sizes[dim] if dim in varying else 1 for dim in order]
             )
     coords: dict[str, Any] = coordinates(plan, wanted)
-    coords["output"] = [row[0].of for row in rows]
+    coords["output"] = [row[0].output for row in rows]
     coords["input"] = [slope.wrt for slope in rows[0]]
     coords["kind"] = (
         "input",

@@ -91,6 +91,21 @@ class Range:
         return np.full_like(value, self.last - self.first)
 
 
+def _check_over(over: Sequence[str], axes: Sequence[str]) -> None:
+    for name in over:
+        if name not in axes:
+            listed = ", ".join(axes) or "none"
+            raise InputError(f"over: {shown(name)} is not an axis; choose from {listed}")
+
+
+def _check_points(count: int) -> None:
+    if count > MOST_POINTS:
+        raise InputError(
+            f"the grid has {count:,} points; at most {MOST_POINTS:,} are optimised one "
+            "by one: shorten its axes, or make the inputs axes and leave search out"
+        )
+
+
 def optimize(
     spec: Mapping[str, Any],
     of: str,
@@ -104,11 +119,7 @@ def optimize(
     """The best values of inputs at every point; see `Sweep.best`."""
     import xarray
 
-    searched = spec["axes"].keys() - between.keys()
-    for name in over:
-        if name not in searched:
-            known = ", ".join(n for n in spec["axes"] if n in searched) or "none"
-            raise InputError(f"over: {shown(name)} is not an axis; choose from {known}")
+    _check_over(over, [name for name in spec["axes"] if name not in between])
     sign, graph = sign_of(sense), graph_of(spec["scenario"])
     check_quantity(graph, of)
     conditions = conditions_of(spec["scenario"], where)
@@ -117,19 +128,13 @@ def optimize(
     for span in ranges:
         problem = without(problem, span.name)
     search = Search(problem, of, ranges, conditions, sign, also, settings)
-    plan, dims = search.plan, search.dims
-    shape = plan.shape(dims)
-    if math.prod(shape) > MOST_POINTS:
-        raise InputError(
-            f"the grid has {math.prod(shape):,} points; at most {MOST_POINTS:,} are optimised one "
-            "by one: shorten its axes, or make the inputs axes and leave search out"
-        )
+    plan, dims, shape = search.plan, search.dims, search.plan.shape(search.dims)
+    _check_points(math.prod(shape))
     asked = dict.fromkeys([of, *(n for c in conditions for n in c.outputs), *also])
     shown_outputs = [name for name in asked if name not in (*search.near, *search.reason)]
     best_values = {span.name: np.full(shape, np.nan) for span in ranges}
     outputs = {name: nothing(plan, name, shape) for name in shown_outputs}
-    status = np.zeros(shape, np.int8)
-    reason = np.zeros(shape, np.int8)
+    status, reason = np.zeros(shape, np.int8), np.zeros(shape, np.int8)
     near = np.full(shape, -1, np.int8)
     done = expected(math.prod(shape), "points")
     for point in np.ndindex(shape):
@@ -165,27 +170,27 @@ def optimize(
 
 
 def _best_choices(
-    found: "xarray.Dataset", of: str, sign: float, over: Sequence[str]
+    optima: "xarray.Dataset", of: str, sign: float, over: Sequence[str]
 ) -> "xarray.Dataset":
     """The best answer along some axes, whose labels become variables; the first of equals. Without
     an answer, the status is that of the closest choices."""
     import xarray
 
-    each = found.stack({_CHOICE: list(over)}).reset_index(_CHOICE)
+    each = optima.stack({_CHOICE: list(over)}).reset_index(_CHOICE)
     status = each["optimum_status"].transpose(..., _CHOICE).values
     value = sign * each[of].transpose(..., _CHOICE).values
     places = np.lexsort((np.where(np.isnan(value), np.inf, value), status), axis=-1)[..., 0]
     rest = [dim for dim in each["optimum_status"].dims if dim != _CHOICE]
     chosen = each.isel({_CHOICE: xarray.DataArray(places, dims=rest)}).reset_coords(list(over))
-    there = (chosen["optimum_status"] == 0).values
+    solved = (chosen["optimum_status"] == 0).values
     for name in over:
-        held = chosen[name].values
-        if held.dtype.kind in "iuf":
-            held = np.where(there, held, np.nan)
+        column = chosen[name].values
+        if column.dtype.kind in "iuf":
+            column = np.where(solved, column, np.nan)
         else:
-            held = np.where(there, np.vectorize(label, otypes=[object])(held), "").astype(str)
-        chosen[name] = (rest, held, found[name].attrs)
-    along = [n for n, own in found.coords.items() if {*own.dims} & {*over} and n not in over]
+            column = np.where(solved, np.vectorize(label, otypes=[object])(column), "").astype(str)
+        chosen[name] = (rest, column, optima[name].attrs)
+    along = [n for n, coord in optima.coords.items() if {*coord.dims} & {*over} and n not in over]
     others = [name for name in chosen.data_vars if name not in over]
     return chosen.drop_vars([n for n in along if n not in (REASON, NEAR)])[[*over, *others]]
 
@@ -228,9 +233,9 @@ class Search:
         limits = [LIMITS[name][1] for name in self.limited]
         rated = list(dict.fromkeys([*rated, *self.limited, *limits]))
         self.slopes = {(y, x): name_of("d", y, x) for y in rated for x in names}
-        known = {*rated, *(name for case in plan.cases for name in case.formulas)}
+        computable = {*rated, *(name for case in plan.cases for name in case.formulas)}
         valid = {x: steps for x, (_, steps) in STEPS.items()} | dict(RUN_STEPS if judged else {})
-        self.steps = {x: steps for x, steps in valid.items() if x in names and steps in known}
+        self.steps = {x: steps for x, steps in valid.items() if x in names and steps in computable}
         outputs = [*rated, *self.slopes.values(), *self.steps.values(), *also]
         self.near = [NEAR] if self.limited else []
         free = [*names, *([FACTOR] if self.extrapolation else [])]
@@ -246,35 +251,39 @@ class Search:
         counts = [k for k, whole in enumerate(self.whole) if whole]
         self.counts = sorted(counts, key=lambda k: last.get(names[k], 0))
 
-    def evaluate(self, point: tuple[int, ...], at: Array, names: Sequence[str]) -> dict[str, Array]:
+    def evaluate(
+        self, point: tuple[int, ...], rows: Array, names: Sequence[str]
+    ) -> dict[str, Array]:
         """Outputs at a point of the grid, for rows of input values."""
         where = dict(zip(self.dims, point, strict=True))
         region = {
-            dim: slice(0, len(at)) if dim == _START else slice(where[dim], where[dim] + 1)
+            dim: slice(0, len(rows)) if dim == _START else slice(where[dim], where[dim] + 1)
             for dim in self.plan.sizes
         }
         shape = tuple(cut.stop - cut.start for cut in region.values())
-        free = {span.name: at[:, k].reshape(shape) for k, span in enumerate(self.ranges)}
+        free = {span.name: rows[:, k].reshape(shape) for k, span in enumerate(self.ranges)}
         if self.extrapolation:
             free = self.extrapolation.free(region, free)
             names = [*names, *self.extrapolation.also(names)]
         outs: dict[str, Array] = {}
-        for own, group in by_dims(names, self.plan.out_dims).items():
-            cut = {dim: region[dim] for dim in own}
-            shape = extent(cut, own, own)
-            made = {name: np.empty(shape, dtype_of(self.plan.graph, name, float)) for name in group}
-            free_values = free if set(own) == set(region) else None
-            evaluate_block(self.plan, own, cut, made, self.threads, free_values)
-            outs |= {n: np.broadcast_to(out.reshape(-1), len(at)) for n, out in made.items()}
+        for along, group in by_dims(names, self.plan.out_dims).items():
+            cut = {dim: region[dim] for dim in along}
+            shape = extent(cut, along, along)
+            arrays = {
+                name: np.empty(shape, dtype_of(self.plan.graph, name, float)) for name in group
+            }
+            free_values = free if set(along) == set(region) else None
+            evaluate_block(self.plan, along, cut, arrays, self.threads, free_values)
+            outs |= {n: np.broadcast_to(out.reshape(-1), len(rows)) for n, out in arrays.items()}
         if self.extrapolation:
             self.extrapolation.complete(outs, region, free)
         return outs
 
-    def _rate(self, point: tuple[int, ...], at: Array) -> tuple[Array, Array]:
+    def _rate(self, point: tuple[int, ...], rows: Array) -> tuple[Array, Array]:
         """The output to minimise, and the margin of each condition (below 0: violated)."""
-        outs = self.evaluate(point, at, self.rated)
-        kept = [_kept(c, outs) for c in self._conditions(point)]
-        return self.sign * outs[self.of], np.array(kept).reshape(len(kept), len(at))
+        outs = self.evaluate(point, rows, self.rated)
+        excesses = [_kept(c, outs) for c in self._conditions(point)]
+        return self.sign * outs[self.of], np.array(excesses).reshape(len(excesses), len(rows))
 
     def _conditions(self, point: tuple[int, ...]) -> list[Target]:
         """The user's conditions, and the model's finite limits."""
@@ -282,8 +291,8 @@ class Search:
         most = self.evaluate(
             point, self._values(np.zeros((1, len(self.ranges)))), [*limits.values()]
         )
-        held = [Target(n, "<=", by, "") for n, by in limits.items() if math.isfinite(most[by][0])]
-        return [*self.conditions, *held]
+        bounds = [Target(n, "<=", by, "") for n, by in limits.items() if math.isfinite(most[by][0])]
+        return [*self.conditions, *bounds]
 
     def best(self, point: tuple[int, ...]) -> "Array | Failure":
         """The best values at a point, or why there are none."""
@@ -296,8 +305,8 @@ class Search:
             # Not scrambled, so that every run starts from the same points
             sobol = imported("scipy.stats.qmc").Sobol(len(self.ranges), scramble=False)
             places = np.clip(sobol.random(SAMPLES), 1e-6, 1 - 1e-6)
-            rated, kept = self._rate(point, self._values(places))
-            broken = -np.minimum(kept, 0).sum(axis=0) if len(kept) else np.zeros(len(places))
+            rated, excess = self._rate(point, self._values(places))
+            broken = -np.minimum(excess, 0).sum(axis=0) if len(excess) else np.zeros(len(places))
             # By violation, then by output; NaN last
             rank = np.lexsort((rated, np.where(np.isnan(broken + rated), np.inf, broken)))
             ends = [self._descend(point, places[k], None) for k in rank[:STARTS]]
@@ -462,8 +471,8 @@ class Search:
                 rows = rows[self.evaluate(point, rows, [name])[name] <= 0]
             if len(rows) == 0:
                 continue
-            rated, kept = self._rate(point, rows)
-            good = np.isfinite(rated) & (kept >= -SLACK).all(axis=0)
+            rated, excess = self._rate(point, rows)
+            good = np.isfinite(rated) & (excess >= -SLACK).all(axis=0)
             if good.any():
                 k = int(np.where(good, rated, np.inf).argmin())
                 chosen.append((float(rated[k]), rows[k]))

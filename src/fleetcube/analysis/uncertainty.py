@@ -206,7 +206,9 @@ def _drawn(
     check_count("seed", seed, 0)
     columns = sobol_points(samples, len(laws), seed).T
     drawn = zip(laws, columns, strict=True)
-    numbers = {name: laws[name].at(u) for name, u in drawn if varied is None or name in varied}
+    numbers = {
+        name: laws[name].quantile(u) for name, u in drawn if varied is None or name in varied
+    }
     axis = Axis(DRAW, np.arange(samples), numbers)
     return sweep.replace(axes={**sweep.spec["axes"], DRAW: axis}, outputs=names)
 

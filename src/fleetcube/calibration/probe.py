@@ -200,7 +200,7 @@ def fit_probe(probe: Probe, scenario: Mapping[str, Any]) -> ProbeFit:
     plain = without_own_steps(scenario)
     timings = [*_timings(probe, plain, cell)]
     factors = {one.sets: one.factor for one in timings if one.sets}
-    means, root = posterior.at(cell)
+    means, root = posterior.coefficients_of(cell)
     settings = [one for one in posterior.settings(cell) if one.input not in {*plain, *network}]
     stated = sorted({*factors} - {one.input for one in settings})
     factors = {name: factor for name, factor in factors.items() if name not in stated}

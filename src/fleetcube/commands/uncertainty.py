@@ -4,11 +4,12 @@ from typing import Any
 
 import click
 
-from fleetcube.commands import complete
-from fleetcube.commands.changed import changed
-from fleetcube.commands.progress import progress
-from fleetcube.commands.say import say
-from fleetcube.commands.table import print_foot, print_table, to_file, write_table
+from fleetcube.commands.shared import complete
+from fleetcube.commands.shared.changed import changed
+from fleetcube.commands.shared.progress import progress
+from fleetcube.commands.shared.say import say
+from fleetcube.commands.shared.table import print_foot, print_table, to_file, write_table
+from fleetcube.grid.errors import InputError, shown
 
 
 @click.command()
@@ -54,7 +55,6 @@ def uncertainty(
       fleetcube uncertainty spec.toml -v job_time -q 0.1,0.5,0.9
       fleetcube uncertainty spec.toml -v job_time -q P10,P50,P90
     """
-    from fleetcube.grid.errors import InputError
     from fleetcube.grid.run.stream import check_output, numeric, user_sizes
     from fleetcube.tables.tables import check_rows
 
@@ -87,7 +87,6 @@ def uncertainty(
 
 def _shares(text: str) -> list[float]:
     """Read quantiles as shares between 0 and 1; 5, 5% and P5 are per cent."""
-    from fleetcube.grid.errors import InputError, shown
 
     words = [word.strip().upper() for word in text.split(",")]
     numbers = [word.removeprefix("P").removesuffix("%").strip() for word in words]

@@ -44,7 +44,7 @@ def add_user_records(
             if not carries and not (labels and kind == "node"):  # whose parts may be replaced
                 return label
             merged = linked(entry := record(kind, target), labels)
-            return FileLabel.of(label, merged) if carries or merged is not entry else label
+            return FileLabel.from_record(label, merged) if carries or merged is not entry else label
 
         scenario, axes = _with_labels(scenario, carried), _with_labels(axes, carried)
     except CatalogError as error:

@@ -111,9 +111,12 @@ def solve_spec(
     codes = {name: variables.pop(name) for name in search.judged}
     coords |= codes if settings.infeasible != "include" else {}
     attrs = root_attributes(plan, spec) | uncounted(plan, [unknown])
-    said = [f"not judged: whether a job runs at this {unknown}; no layout is given, see plan"]
-    said = [*remarks(problem, {unknown: answers[unknown]}), *(said if search.unjudged else [])]
-    attrs = with_remarks(attrs, said)
+    warnings = [f"not judged: whether a job runs at this {unknown}; no layout is given, see plan"]
+    warnings = [
+        *remarks(problem, {unknown: answers[unknown]}),
+        *(warnings if search.unjudged else []),
+    ]
+    attrs = with_remarks(attrs, warnings)
     return xarray.Dataset(variables, coords, attrs)
 
 
@@ -162,7 +165,7 @@ class Solver:
         problem = without(problem, unknown)
         axis = Axis(unknown, self.grid, numbers={unknown: self.grid})
         scan = Plan(replace(problem, axes=(*problem.axes, axis)), target.outputs, engine)
-        needed = {dim for of in target.outputs for dim in scan.dims[of]}
+        needed = {dim for name in target.outputs for dim in scan.dims[name]}
         if unknown not in needed:
             raise InputError(f"{target} does not depend on {unknown}; solve for another input")
         also = other_reasons(problem, scan)
@@ -173,12 +176,11 @@ class Solver:
         self.unjudged = apart and not laid
         if runs:  # what a target does not depend on may decide whether a job can run
             judged = Plan(scan.problem, [*target.outputs, *also], engine)
-            known = [n for n in (REASON, *also) if n in judged.outputs]
-            needed |= {dim for name in known for dim in judged.dims[name]}
+            reasons = [n for n in (REASON, *also) if n in judged.outputs]
+            needed |= {dim for name in reasons for dim in judged.dims[name]}
         # Axes that matter to neither would only multiply the searches
-        problem = replace(
-            problem, axes=tuple(a for a in problem.axes if a.name in needed or _sets(a))
-        )
+        axes = tuple(a for a in problem.axes if a.name in needed or _sets(a))
+        problem = replace(problem, axes=axes)
         problem, self.extrapolation = extrapolation_error(problem, scan, [unknown], target.outputs)
         scanned = replace(problem, axes=(*problem.axes, axis))
         if self.extrapolation:
@@ -186,11 +188,8 @@ class Solver:
                 scanned, tables={**problem.tables, **self.extrapolation.along(scanned.axes)}
             )
         self.scan = Plan(scanned, target.outputs, engine)
-        self.slopes = {
-            of: name_of("d", of, unknown)
-            for of in target.outputs
-            if derivative(problem.graph, of) is None
-        }
+        underived = [n for n in target.outputs if derivative(problem.graph, n) is None]
+        self.slopes = {name: name_of("d", name, unknown) for name in underived}
         steps = STEPS[unknown][1] if unknown in STEPS else None
         self.steps = steps if steps in scan.cases[0].formulas else None
         outputs = [*target.outputs, *self.slopes.values()]
@@ -229,8 +228,8 @@ class Solver:
         root, nearest, met = solution.root, solution.nearest, solution.value
         reason = solution.reason
         if whole:
-            found, root = ~np.isnan(root), self._keeping(tile, self.whole(tile, root), root)
-            reason = np.where(found & np.isnan(root), 4, reason).astype(reason.dtype)
+            solved, root = ~np.isnan(root), self._keeping(tile, self.whole(tile, root), root)
+            reason = np.where(solved & np.isnan(root), 4, reason).astype(reason.dtype)
         if whole and not np.isnan(nearest).all():
             nearest = self.whole(tile, nearest)
         wanted = root
@@ -314,24 +313,24 @@ class Solver:
         reason[part] = np.where(none, 6, np.where(bad & found, 0, reason[part]))
         return root, nearest, reason
 
-    def _judge(self, tile: Region, at: Array) -> tuple[Array, Array]:
+    def _judge(self, tile: Region, values: Array) -> tuple[Array, Array]:
         """The excess over the target at some values, and whether these can run: NaN cannot."""
-        outs = self.evaluate(tile, np.where(np.isnan(at), 1.0, at), self.target.outputs)
+        outs = self.evaluate(tile, np.where(np.isnan(values), 1.0, values), self.target.outputs)
         level = self.target.level
         aim = outs[level] if isinstance(level, str) else level
-        return outs[self.target.of] - aim, self._runs(tile, at)
+        return outs[self.target.of] - aim, self._runs(tile, values)
 
     def _runs(self, tile: Region, at: Array) -> Array:
         outs = self.evaluate(tile, np.where(np.isnan(at), 1.0, at), self.reasons)
-        found = [~np.isnan(at), *(code == 0 for code in outs.values())]
-        return np.asarray(np.all(found, axis=0))
+        runs = [~np.isnan(at), *(code == 0 for code in outs.values())]
+        return np.asarray(np.all(runs, axis=0))
 
-    def _step(self, tile: Region, at: Array) -> Array:
+    def _step(self, tile: Region, values: Array) -> Array:
         """The step from one whole number to the next: whole replicas, and whole nodes."""
-        step = np.ones(at.shape)
+        step = np.ones(values.shape)
         if self.steps:
-            count = self.evaluate(tile, at, [self.steps])[self.steps]
-            step = np.where(np.isfinite(count) & (count > 0), np.rint(at / count), 1.0)
+            count = self.evaluate(tile, values, [self.steps])[self.steps]
+            step = np.where(np.isfinite(count) & (count > 0), np.rint(values / count), 1.0)
         step = np.where(np.isfinite(step), step, 1.0)
         return np.lcm(step.astype(np.int64), self.unit).astype(float)
 
@@ -551,15 +550,15 @@ class Solver:
             share = (np.full(low.shape, 0.5), even, kink / (high - low))[step % 3]
             share = np.where((share > 0) & (share < 1), share, 0.5)
             place = low + (high - low) * share
-            at = self._value(place)
-            here = self._near(tile, at, exact=True)
-            crossed = dips & (here.gap * first <= 0)
-            bracket.replace(start, at, first, here.gap, crossed)
+            values = self._value(place)
+            near_values = self._near(tile, values, exact=True)
+            crossed = dips & (near_values.gap * first <= 0)
+            bracket.replace(start, values, first, near_values.gap, crossed)
             reason[crossed] = 0
-            before = here.slope * falls > 0
-            low, falls = put(low, place, before), put(falls, here.slope, before)
-            left, right = put(left, here.gap, before), put(right, here.gap, ~before)
-            high, rises = put(high, place, ~before), put(rises, here.slope, ~before)
+            before = near_values.slope * falls > 0
+            low, falls = put(low, place, before), put(falls, near_values.slope, before)
+            left, right = put(left, near_values.gap, before), put(right, near_values.gap, ~before)
+            high, rises = put(high, place, ~before), put(rises, near_values.slope, ~before)
 
     def whole(self, tile: Region, root: Array) -> Array:
         """The whole number next to a root that meets the target or comes closest; NaN if none."""
@@ -587,10 +586,10 @@ class Solver:
         for k in (side * k for k in range(1, MOST_STEPS) for side in (-1, 1)):
             if not broken.any():
                 break
-            at = near + k * step
-            inside = broken & (at >= self.grid[0]) & (at <= self.grid[-1])
-            kept = inside & self._meets(self._near(tile, np.where(inside, at, root)).excess)
-            near, broken = np.where(kept, at, near), broken & ~kept
+            neighbour = near + k * step
+            inside = broken & (neighbour >= self.grid[0]) & (neighbour <= self.grid[-1])
+            kept = inside & self._meets(self._near(tile, np.where(inside, neighbour, root)).excess)
+            near, broken = np.where(kept, neighbour, near), broken & ~kept
         return np.where(broken, np.nan, near)
 
 
