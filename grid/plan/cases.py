@@ -164,8 +164,8 @@ def leaves(
     """Values of the given inputs in every case: rows along their axis, axes in memory order."""
     ones, numbers = (1,) * len(axes), {axis.name: axis.numbers for axis in axes}
     shapes = {a.name: (*ones[:k], -1, *ones[k + 1 :]) for k, a in enumerate(axes)}
-    known = single_values(problem, free)
-    constants = dict(zip(known, np.array(list(known.values())).reshape(-1, *ones), strict=True))
+    single = single_values(problem, free)
+    constants = dict(zip(single, np.array(list(single.values())).reshape(-1, *ones), strict=True))
     tables = {name: row for name, row in problem.tables.items() if name not in free}
     return [
         constants

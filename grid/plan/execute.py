@@ -292,13 +292,13 @@ class Piece:
     def _keep(self, dims: tuple[str, ...], region: Region, names: Sequence[str]) -> None:
         """Evaluate and cache quantities of fewer dimensions over the region's projection."""
         missing = [name for name in names if self.key(name) not in self.cached]
-        for own, group in by_dims(missing, self.plan.dims).items():
-            shadow = {dim: region[dim] for dim in own}
-            arrays = {name: np.empty(extent(region, own, own)) for name in group}
-            self.fill(own, shadow, arrays)
+        for own_dims, group in by_dims(missing, self.plan.dims).items():
+            shadow = {dim: region[dim] for dim in own_dims}
+            arrays = {name: np.empty(extent(region, own_dims, own_dims)) for name in group}
+            self.fill(own_dims, shadow, arrays)
             alone, shared = self.cached.maps
-            held = alone if self.case.runs.keys() <= {*own} else shared
-            held.update({self.key(name): array for name, array in arrays.items()})
+            cache = alone if self.case.runs.keys() <= {*own_dims} else shared
+            cache.update({self.key(name): array for name, array in arrays.items()})
 
     def _operand(self, name: str, dims: tuple[str, ...], region: Region) -> Array:
         if (cached := self.cached.get(self.key(name))) is not None:

@@ -108,7 +108,11 @@ def filling(job: Job) -> Callable[[], None] | None:
     given = [array.ctypes.data for array in call.arguments]
     room = np.empty(kernel.size + LINE)
     fill = functools.partial(kernel.call, kernel.loops, 0, 1, 0, 1, *given, _start(room))
-    return lambda _alive=(call, room): fill()
+
+    def filled(_memory: Any = (call, room)) -> None:  # which the machine code reads and writes
+        fill()
+
+    return filled
 
 
 def _walk(call: _Call, kernel: Any, threads: int) -> None:
