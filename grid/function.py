@@ -3,6 +3,7 @@
 import functools
 import inspect
 import json
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union, cast, overload
@@ -14,7 +15,7 @@ from ..kernels.calculus.derivatives import derivative, name_of, quantity, unit_o
 from ..kernels.calculus.phased_formulas import without_phase
 from ..kernels.engines import javascript, scalar
 from ..kernels.engines.jax import MOST_PROGRAMS
-from ..kernels.engines.job import Job, threads_for
+from ..kernels.engines.job import threads_for
 from ..kernels.engines.program import Program, fold
 from ..kernels.graph.bind import definitions
 from ..kernels.graph.docstrings import read
@@ -23,7 +24,7 @@ from ..kernels.graph.formulas import Graph, parameters
 from .errors import InputError, nearest, shown
 from .plan.cases import choices, formulas_of, leaves
 from .plan.dims import differentiated
-from .plan.engine import check_engine
+from .plan.engine import check_engine, compiles
 from .plan.execute import RUN
 from .plan.plan import check_outputs
 from .spec.axis import Axis
@@ -34,11 +35,11 @@ from .spec.values import check_name, is_option, is_traced, row_of, without_unit
 if TYPE_CHECKING:
     import jax
 
-Engine = Literal["numpy", "numba", "jax"]
+Engine = Literal["auto", "numpy", "numba", "jax"]
 Values = Union[np.float64, np.ndarray[Any, np.dtype[Any]], "jax.Array"]  # a number for numbers
 Result = TypeVar("Result")
 
-ENGINES = ("numpy", "numba", "jax")
+ENGINES = ("auto", "numpy", "numba", "jax")
 _MOST_DIMS = 32  # NumPy's broadcasting limit
 _PLAIN = {float, int, np.float64}  # types passed on unchecked
 
@@ -64,7 +65,7 @@ def function(
     scenario: Mapping[str, Any],
     inputs: str | Sequence[str],
     *,
-    engine: Engine = "numpy",
+    engine: Engine = "auto",
 ) -> "Function[Any]":
     """Quantities of a scenario as a pure function of some of its inputs.
 
@@ -73,8 +74,9 @@ def function(
             too: "d_job_time_d_n_gpus", "dln_job_time_dln_n_gpus".
         scenario: everything else, as for `Sweep`. Options and labels are bound here.
         inputs: the numeric inputs that a call gives; they override the scenario.
-        engine: "numpy", "numba" (compiled here, and callable from code that numba compiles) or
-            "jax" (for jit, vmap, grad and any other transformation).
+        engine: "auto" (NumPy, and after some thousand calls what is compiled meanwhile, to the
+            same bits), "numpy", "numba" (compiled here, and callable from code that numba
+            compiles) or "jax" (for jit, vmap, grad and any other transformation).
 
     Returns a `Function`. Raises InputError in one line for anything that cannot be used.
 
@@ -146,7 +148,9 @@ class Function(Generic[Result]):
         self._point: Any = None
         if engine == "numba":
             self._point = scalar.compiled(self._program).call
-        elif engine == "numpy":
+        elif engine == "auto" and compiles():
+            self._point = scalar.Compiling(self._program)
+        elif engine != "jax":
             self._point = scalar.interpreted(self._program)
         self.units = {name: unit_of(problem.graph, name) for name in (*inputs, *outputs)}
         self._hash = hash((type(self), self._program, engine, alone))
@@ -336,22 +340,10 @@ class Function(Generic[Result]):
         arrays, shape = self._checked(values)
         if not shape:
             return self._point(*map(float, arrays))
-        program = self._program
-        operands = {
-            name: np.array(value).reshape((1,) * len(shape)) for name, value in program.constants
-        }
-        for name, array in zip(self.inputs, arrays, strict=True):
-            array = np.asarray(array, np.float64)
-            operands[name] = array.reshape((1,) * (len(shape) - array.ndim) + array.shape)
-        outs = {
-            name: np.empty(shape, np.int8 if output in program.flags else np.float64)
-            for output, (name, _) in zip(self.outputs, program.guarded(), strict=True)
-        }
-        size = next(iter(outs.values())).size
-        if size:
-            job = Job(dict([*program.formulas, *program.guarded()]), operands, outs)
+        job = self._program.job([np.asarray(array, np.float64) for array in arrays], shape)
+        if size := math.prod(shape):
             RUN[self.engine](job, threads_for(size))
-        results = tuple(outs.values())
+        results = tuple(job.outs.values())
         return results if len(results) > 1 else results[0]
 
     def _traced(self, values: Sequence[Any]) -> Any:

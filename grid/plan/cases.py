@@ -32,7 +32,7 @@ class Choice:
 
     runs: Mapping[str, slice]
     options: Mapping[str, Any]
-    rows: Mapping[str, tuple[str, Array]]  # given by axes: the axis, and the values along its run
+    rows: Mapping[str, str]  # numbers that axes give: the axis
     given: tuple[str, ...]  # names that have a value, the defaults first
     phases: tuple["Phase", ...] = ()
 
@@ -58,7 +58,7 @@ def choices(problem: Problem, free: Sequence[str]) -> list[Choice]:
             f"at most {MOST_CASES:,} are allowed: sweep fewer options at once"
         )
     along = {
-        (axis.name, run.start): _rows(axis, run, free)
+        (axis.name, run.start): _given(axis, run, free)
         for axis in problem.axes
         for run in runs[axis.name]
     }
@@ -66,11 +66,11 @@ def choices(problem: Problem, free: Sequence[str]) -> list[Choice]:
     for combination in itertools.product(*cutting.values()):
         chosen = dict(zip(cutting, combination, strict=True))
         options: dict[str, Any] = dict(problem.options)
-        rows: dict[str, tuple[str, Array]] = {}
+        rows: dict[str, str] = {}
         for axis in problem.axes:
             start = chosen[axis.name].start if axis.name in chosen else 0
             options |= {name: row[start] for name, row in axis.options.items()}
-            rows |= along[axis.name, start]
+            rows |= dict.fromkeys(along[axis.name, start], axis.name)
         stated = {*problem.constants, *problem.tables, *free, *rows}
         given = {**_constants(problem, free), **problem.tables, **rows}
         phases = []
@@ -115,7 +115,7 @@ def _in_phases(problem: Problem, free: Sequence[str]) -> dict[str, float]:
 
 def runs_of(axis: Axis) -> list[slice]:
     """Stretches of an axis with constant formulas and given inputs."""
-    unset = [np.isnan(row) for row in axis.numbers.values() if np.isnan(row).any()]
+    unset = axis.unset.values()
     if not axis.options and not unset:
         return [slice(0, axis.size)]
     keys = [
@@ -162,17 +162,25 @@ def leaves(
     problem: Problem, choices: Sequence[Choice], axes: Sequence[Axis], free: Sequence[str]
 ) -> list[dict[str, Array]]:
     """Values of the given inputs in every case: rows along their axis, axes in memory order."""
-    ones = (1,) * len(axes)
+    ones, numbers = (1,) * len(axes), {axis.name: axis.numbers for axis in axes}
     shapes = {a.name: (*ones[:k], -1, *ones[k + 1 :]) for k, a in enumerate(axes)}
-    numbers = {**_constants(problem, free), **_in_phases(problem, free)}
-    constants = dict(zip(numbers, np.array(list(numbers.values())).reshape(-1, *ones), strict=True))
+    single = single_values(problem, free)
+    constants = dict(zip(single, np.array(list(single.values())).reshape(-1, *ones), strict=True))
     tables = {name: row for name, row in problem.tables.items() if name not in free}
     return [
         constants
         | {name: _table(*table, axes, choice.runs) for name, table in tables.items()}
-        | {name: row.reshape(shapes[axis]) for name, (axis, row) in choice.rows.items()}
+        | {
+            name: numbers[axis][name][choice.runs.get(axis, slice(None))].reshape(shapes[axis])
+            for name, axis in choice.rows.items()
+        }
         for choice in choices
     ]
+
+
+def single_values(problem: Problem, free: Sequence[str]) -> dict[str, float]:
+    """Numbers with a single value, in all phases or in one."""
+    return {**_constants(problem, free), **_in_phases(problem, free)}
 
 
 def _table(
@@ -201,13 +209,10 @@ def defaults(graph: Graph) -> dict[str, float]:
     }
 
 
-def _rows(axis: Axis, run: slice, free: Sequence[str]) -> dict[str, tuple[str, Array]]:
+def _given(axis: Axis, run: slice, free: Sequence[str]) -> list[str]:
     """Inputs that an axis gives along a run; those that its labels leave unset are omitted."""
-    return {
-        name: (axis.name, row[run])
-        for name, row in axis.numbers.items()
-        if name not in free and not np.isnan(row[run]).any()
-    }
+    unset = {name for name, points in axis.unset.items() if points[run].any()}
+    return [name for name in axis.numbers if name not in free and name not in unset]
 
 
 def _where(problem: Problem, choice: Choice) -> str:

@@ -2,6 +2,7 @@
 
 import functools
 import math
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -50,15 +51,16 @@ def evaluate_block(
     of `free`, the plan's free inputs, have the region's shape. Values depend only on the plan and
     these, not on the region, the threads, or previous evaluations.
     """
+    results: dict[Any, Array] = {}
     for case in plan.cases_of(dims):
         runs = {dim: case.runs.get(dim, slice(0, plan.sizes[dim])) for dim in dims}
         shared = common(runs, region)
         if shared is not None:
             cut = inside(region, shared, dims)
             views = {name: out[cut] for name, out in outs.items()}
-            piece = Piece(plan, case, threads)
+            piece = Piece(plan, case, threads, results)
             for name, array in (free or {}).items():
-                piece.cached[name] = np.ascontiguousarray(array[cut])
+                piece.cached[piece.key(name)] = np.ascontiguousarray(array[cut])
             piece.fill(dims, seen_from(runs, shared), views)
     if plan.mask:
         _mask(plan, dims, region, outs, threads, free)
@@ -205,9 +207,10 @@ def _steps(
 ) -> Iterator[tuple[Any, FusedStep]]:
     """The last step of each case, and the part of the outputs that it fills."""
     small = math.prod(plan.shape(dims)) * REUSE <= plan.full
+    results: dict[Any, Array] = {}
     for case in plan.cases_of(dims):
         runs = {dim: case.runs.get(dim, slice(0, plan.sizes[dim])) for dim in dims}
-        step = Piece(plan, case, threads).last(dims, seen_from(runs, runs), names)
+        step = Piece(plan, case, threads, results).last(dims, seen_from(runs, runs), names)
         if keep and small and step.formulas:
             arrays = {name: np.empty(extent(runs, dims, dims)) for name in names}
             step.run(arrays, threads)
@@ -220,9 +223,16 @@ def _steps(
 class Piece:
     """The share of one case in a block: cached results, and how to evaluate more."""
 
-    def __init__(self, plan: Grid, case: Case, threads: int) -> None:
+    def __init__(
+        self, plan: Grid, case: Case, threads: int, shared: dict[Any, Array] | None = None
+    ) -> None:
         self.plan, self.case, self.threads = plan, case, threads
-        self.cached: dict[str, Array] = {}
+        self.cached: ChainMap[Any, Array] = ChainMap({}, {} if shared is None else shared)
+
+    def key(self, name: str) -> tuple[Any, ...]:
+        """By what cases share a result: those that do not differ along its dimensions."""
+        dims = self.plan.dims[name]
+        return (name, *(run.start for dim, run in self.case.runs.items() if dim in dims))
 
     def fill(self, dims: tuple[str, ...], region: Region, outs: Mapping[str, Array]) -> None:
         """Evaluate quantities over a region of some dimensions into arrays."""
@@ -281,16 +291,18 @@ class Piece:
 
     def _keep(self, dims: tuple[str, ...], region: Region, names: Sequence[str]) -> None:
         """Evaluate and cache quantities of fewer dimensions over the region's projection."""
-        missing = [name for name in names if name not in self.cached]
-        for shared_dims, group in by_dims(missing, self.plan.dims).items():
-            shadow = {dim: region[dim] for dim in shared_dims}
-            arrays = {name: np.empty(extent(region, shared_dims, shared_dims)) for name in group}
-            self.fill(shared_dims, shadow, arrays)
-            self.cached.update(arrays)
+        missing = [name for name in names if self.key(name) not in self.cached]
+        for own_dims, group in by_dims(missing, self.plan.dims).items():
+            shadow = {dim: region[dim] for dim in own_dims}
+            arrays = {name: np.empty(extent(region, own_dims, own_dims)) for name in group}
+            self.fill(own_dims, shadow, arrays)
+            alone, shared = self.cached.maps
+            cache = alone if self.case.runs.keys() <= {*own_dims} else shared
+            cache.update({self.key(name): array for name, array in arrays.items()})
 
     def _operand(self, name: str, dims: tuple[str, ...], region: Region) -> Array:
-        if name in self.cached:
-            return self.cached[name].reshape(extent(region, self.plan.dims[name], dims))
+        if (cached := self.cached.get(self.key(name))) is not None:
+            return cached.reshape(extent(region, self.plan.dims[name], dims))
         table = self.plan.table(self.case, name)
         index = tuple(
             (region[axis.name] if size > 1 else slice(None)) if axis.name in dims else 0

@@ -41,7 +41,7 @@ class Grid:
 
     def __init__(self) -> None:
         self._tables: dict[tuple[str, tuple[tuple[str, int], ...]], Array] = {}
-        self._points: dict[int, Mapping[str, float]] = {}
+        self._points: dict[int, dict[str, Any]] = {}
 
     def size(self, name: str) -> int:
         """Points of the grid of a quantity's own dimensions."""
@@ -90,13 +90,14 @@ class Grid:
             self._tables[key] = table
         return table
 
-    def _fixed(self, case: Case, fixed: Point) -> Mapping[str, float]:
+    def _fixed(self, case: Case, fixed: Point) -> dict[str, Any]:
         """Values of a case's dimensionless quantities."""
-        if id(fixed) not in self._points:
+        values = self._points.get(id(fixed), {})
+        if len(values) < len(fixed.operands) + len(fixed.formulas):
             corner = (0,) * len(self.axes)
             operands = [case.leaves[name][corner] for name in fixed.operands]
-            self._points[id(fixed)] = fixed(operands)
-        return self._points[id(fixed)]
+            values = self._points[id(fixed)] = fixed(operands, values)
+        return values
 
 
 def by_dims(

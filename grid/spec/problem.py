@@ -1,5 +1,6 @@
 """A scenario and its axes as numbers in SI, options and axes: what is to be evaluated."""
 
+import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -44,10 +45,10 @@ class Problem:
         """Whether a scenario, a label or an axis sets a number."""
         return name in self.numbers
 
-    @property
-    def numbers(self) -> set[str]:
+    @functools.cached_property
+    def numbers(self) -> frozenset[str]:
         """Names of the numbers set by a scenario, a label or an axis."""
-        given = {*self.constants, *self.tables, *self.phased}
+        given = frozenset([*self.constants, *self.tables, *self.phased])
         return given.union(*(axis.numbers for axis in self._along()))
 
     @property
@@ -161,10 +162,10 @@ def owners(axes: Sequence[Axis], added_up: bool = False) -> dict[str, str]:
 def choose(graph: Graph, given_options: Mapping[str, Any], given: Iterable[str]) -> dict[str, Any]:
     """The choice of every option: as given, else implied by a given input, else the default."""
     names = frozenset(given)
+    rows = ((name, graph.inputs[name]) for name in graph.options)
     return {
-        name: given_options.get(
-            name, row.implied if names.intersection(row.implied_by) else row.default
-        )
-        for name, row in graph.inputs.items()
-        if row.kind == "option"
+        name: given_options[name]
+        if name in given_options
+        else (row.implied if names.intersection(row.implied_by) else row.default)
+        for name, row in rows
     }

@@ -9,13 +9,14 @@ Values are NumPy's to the last bit: the same operations in the same order, also 
 """
 
 import contextlib
+import functools
 import math
 import os
 import queue
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import c_int64
 from dataclasses import dataclass
 from typing import Any
@@ -55,6 +56,19 @@ class Split:
 
 
 @dataclass(frozen=True)
+class _Kernel:
+    """Machine code, the address of the functions that it calls, and the numbers of its room."""
+
+    call: Callable[..., None]
+    loops: int
+    size: int
+
+    def __call__(self, task: Sequence[int], given: Sequence[int]) -> None:
+        room = np.empty(self.size + LINE)
+        self.call(self.loops, *task, *given, _start(room))
+
+
+@dataclass(frozen=True)
 class _Call:
     """A kernel's key, its arguments except the range of rows, and `arrays` kept alive for them."""
 
@@ -62,6 +76,12 @@ class _Call:
     split: Split
     arguments: tuple[Array, ...]
     arrays: list[Array]
+
+
+def _start(room: Array) -> int:
+    """Where the buffers of a thread begin: at a line of the cache."""
+    address: int = room.ctypes.data
+    return -(-address // LINE) * LINE
 
 
 def run(job: Job, threads: int) -> None:
@@ -77,6 +97,22 @@ def run_if_compiled(job: Job, threads: int) -> bool:
     if kernel is not None:
         _walk(call, kernel, threads)
     return kernel is not None
+
+
+def filling(job: Job) -> Callable[[], None] | None:
+    """What fills the outputs of a job of one point each time; None until its kernel is there."""
+    call = _call(job)
+    kernel = _ready_kernel(call.key)
+    if kernel is None:
+        return None
+    given = [array.ctypes.data for array in call.arguments]
+    room = np.empty(kernel.size + LINE)
+    fill = functools.partial(kernel.call, kernel.loops, 0, 1, 0, 1, *given, _start(room))
+
+    def filled(_memory: Any = (call, room)) -> None:  # which the machine code reads and writes
+        fill()
+
+    return filled
 
 
 def _walk(call: _Call, kernel: Any, threads: int) -> None:
@@ -227,13 +263,7 @@ def _compiled(
     how = "read from the cache" if was_kept else "compiled"
     names, seconds = ", ".join(name for name, _ in outs), time.perf_counter() - begun
     log.info("kernel of %s %s in %.2f s", names, how, seconds)
-    loop_table = loops.address() if " apply(" in source else 0
-
-    def kernel(task: Sequence[int], given: Sequence[int]) -> None:
-        room = np.empty(size + LINE)  # of this thread, from a line of the cache on
-        call(loop_table, *task, *given, -(-room.ctypes.data // LINE) * LINE)
-
-    return kernel
+    return _Kernel(call, loops.address() if " apply(" in source else 0, size)
 
 
 def compile_behind(job: Job) -> None:

@@ -12,6 +12,7 @@ from ..declare import Input
 from ..graph.bind import Binding, BuiltFormula
 from ..graph.formulas import NO_GRAPH, Function, parameters
 from ..graph.trace import Trace, Value
+from .job import Array, Job
 from .numpy import evaluate
 
 
@@ -77,6 +78,18 @@ class Program:
     def guarded(self) -> list[tuple[str, Function]]:
         """For each output, the formula that gives NaN where an input is out of bounds."""
         return [(f"guarded_{name}", Inside(name, self.bounds)) for name in self.outputs]
+
+    def job(self, given: Sequence[Array], shape: tuple[int, ...]) -> Job:
+        """The outputs for arrays of the inputs that broadcast to a shape."""
+        ones, guarded = (1,) * len(shape), self.guarded()
+        operands = {name: np.array(value).reshape(ones) for name, value in self.constants}
+        for name, array in zip(self.inputs, given, strict=True):
+            operands[name] = array.reshape(ones[array.ndim :] + array.shape)
+        outs = {
+            name: np.empty(shape, np.int8 if output in self.flags else np.float64)
+            for output, (name, _) in zip(self.outputs, guarded, strict=True)
+        }
+        return Job(dict([*self.formulas, *guarded]), operands, outs)
 
     def trace(self) -> tuple[Trace, list[Any]]:
         """The operations on the inputs, equal ones once, and the guarded outputs."""

@@ -83,6 +83,10 @@ def located(spec: Any, folder: Path) -> Any:
 
 def _with_labels(spec: Any, change: Callable[[str, str], str], key: str = "") -> Any:
     """A spec, or a part of one, with `change` applied to kinds and labels, and to paths."""
+    if isinstance(spec, int | float):  # most of a long axis
+        return spec
+    if isinstance(spec, str):
+        return change(key, spec) if key in (*KINDS, NAME) else spec
     if isinstance(spec, Mapping):
         inside = key in KINDS  # calibration = {values = [...]}
         if inside and "values" not in spec:
@@ -94,4 +98,4 @@ def _with_labels(spec: Any, change: Callable[[str, str], str], key: str = "") ->
         return type(spec)(_with_labels(part, change, key) for part in spec)
     if isinstance(spec, Axis):
         return replace(spec, records=_with_labels(spec.records, change))
-    return change(key, spec) if isinstance(spec, str) and key in (*KINDS, NAME) else spec
+    return spec
