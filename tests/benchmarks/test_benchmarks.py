@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import json
+import mmap
 import os
 import re
 import sys
