@@ -31,7 +31,8 @@ class Variable(NDArrayOperatorsMixin):
         if method != "__call__" or options:
             return NotImplemented
         dims = dict.fromkeys(dim for value in values for dim in getattr(value, "dims", ()))
-        return Variable(dims, function(*(along(value, dims) for value in values)))
+        with np.errstate(all="ignore"):  # as xarray: infinities and NaNs are values
+            return Variable(dims, function(*(along(value, dims) for value in values)))
 
     def __getattr__(self, name: str) -> Any:
         if name in ("dtype", "size", "shape", "ndim", "all", "any", "sum", "item"):

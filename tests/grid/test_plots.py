@@ -605,7 +605,7 @@ def test_the_parts_of_a_step_add_up_and_are_the_bars_of_its_picture(part: str) -
     ends = leaves(whole)
     assert sum(leaf.seconds for leaf in ends) == pytest.approx(float(point["step_time"]), rel=1e-12)
     assert part in {leaf.name for leaf in ends}
-    figure = step_picture(point, None)
+    figure = step_picture(point.to_xarray(), None)
     rows: dict[float, float] = {}
     for bar in figure.axes[0].patches:
         rows[bar.get_y()] = rows.get(bar.get_y(), 0.0) + bar.get_width()

@@ -18,6 +18,7 @@ import numpy as np
 from fleetcube.analysis.layouts import SHORT
 from fleetcube.analysis.layouts import text as layout_text
 from fleetcube.grid.errors import InputError, check_path, imported
+from fleetcube.grid.result import along
 from fleetcube.grid.spec.graphs import graph_at
 from fleetcube.grid.spec.values import is_known
 from fleetcube.kernels.calculus.phased_formulas import phase_of, without_phase
@@ -287,9 +288,7 @@ def blocked(cube: "xarray.Dataset", dims: Sequence[str]) -> Any:
     sizes = [cube.sizes[dim] for dim in dims]
     if REASON not in cube.coords or not set(cube[REASON].dims) <= set(dims):
         return np.zeros(sizes, bool)
-    reason = cube[REASON]
-    spread = reason.expand_dims({dim: cube.sizes[dim] for dim in dims if dim not in reason.dims})
-    return spread.transpose(*dims).values != 0
+    return np.broadcast_to(along(cube[REASON], dims), sizes) != 0
 
 
 def count_infeasible(bad: Any, how: str) -> None:
