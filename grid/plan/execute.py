@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from ...kernels.engines.job import Job
 from ...kernels.graph.formulas import Function, parameters
 from ...kernels.graph.roles import REASON
 from ..spec.axis import Array
+from . import memory
 from .engine import JAX
 from .grid import Case, Grid, by_dims
 from .plan import Plan
@@ -164,27 +165,44 @@ class FusedStep:
         """Fill arrays over the region; return whether a background-compiled kernel did."""
         return bool(self.engine(self.job(outs), threads))
 
+    def without(self, names: Collection[str]) -> "FusedStep":
+        """A step of copies, for other outputs than some."""
+        operands = {name: array for name, array in self.operands.items() if name not in names}
+        return FusedStep(self.engine, self.formulas, operands)
+
     def job(self, outs: Mapping[str, Array]) -> Job:
         outs = {name: out if out.ndim else out.reshape((1,)) for name, out in outs.items()}
         return Job(self.formulas, self.operands, outs)
 
 
 def evaluate_whole(
-    plan: Plan, dims: tuple[str, ...], outs: Mapping[str, Array], threads: int, keep: bool
+    plan: Plan,
+    dims: tuple[str, ...],
+    outs: Mapping[str, Array],
+    threads: int,
+    keep: bool,
+    kept: dict[str, Array],
 ) -> bool:
     """Evaluate outputs that share dimensions over their whole grid; return whether a kernel ran.
 
     Values are those of `evaluate_block`. With `keep`, the plan caches what is constant between
     calls, up to MOST_KEPT bytes besides its tables: small outputs, and the last step's operands.
+    `kept` takes what larger outputs, evaluated next, will read.
     """
     compiled, size = False, 0
     known: list[tuple[Any, FusedStep]] | None = plan.notes.get(dims)
+    read = [] if known else [name for name in _read_later(plan, dims) if name not in outs]
+    shape = plan.shape(dims)
+    more = {name: memory.allocate(shape, np.float64, threads) for name in read}
+    arrays = {**outs, **more}
     steps = []
-    for cut, step in known or _steps(plan, dims, list(outs), threads, keep):
-        compiled |= step.run({name: out[cut] for name, out in outs.items()}, threads)
+    for cut, step in known or _steps(plan, dims, list(arrays), threads, keep, kept):
+        compiled |= step.run({name: out[cut] for name, out in arrays.items()}, threads)
         if keep and known is None:
+            step = step.without(more)
             steps.append((cut, step))
             size += step.nbytes
+    kept |= more
     if steps and plan.notes.get("kept", 0) + size <= MOST_KEPT:
         plan.notes["kept"] = plan.notes.get("kept", 0) + size
         plan.notes[dims] = steps
@@ -193,19 +211,43 @@ def evaluate_whole(
     return compiled
 
 
+def _is_small(plan: Plan, dims: tuple[str, ...]) -> bool:
+    return math.prod(plan.shape(dims)) * REUSE <= plan.full
+
+
+def _read_later(plan: Plan, dims: tuple[str, ...]) -> list[str]:
+    """Quantities of these dimensions that outputs of more dimensions read: one kernel evaluates
+    them with the outputs here, whose formulas they share."""
+    if plan.engine != "numba" or len(plan.cases) > 1 or not _is_small(plan, dims):
+        return []
+    piece = Piece(plan, plan.cases[0], 1)
+    others = [names for own, names in plan.groups().items() if own != dims]
+    read = {name for names in others for name in piece.steps_before(names)}
+    return sorted(name for name in read if plan.dims[name] == dims)
+
+
 def _steps(
-    plan: Plan, dims: tuple[str, ...], names: list[str], threads: int, keep: bool
+    plan: Plan,
+    dims: tuple[str, ...],
+    names: list[str],
+    threads: int,
+    keep: bool,
+    kept: Mapping[str, Array],
 ) -> Iterator[tuple[Any, FusedStep]]:
     """The last step of each case, and the part of the outputs that it fills."""
-    small = math.prod(plan.shape(dims)) * REUSE <= plan.full
     for case in plan.cases_of(dims):
         runs = {dim: case.runs.get(dim, slice(0, plan.sizes[dim])) for dim in dims}
-        step = Piece(plan, case, threads).last(dims, seen_from(runs, runs), names)
-        if keep and small and step.formulas:
+        piece = Piece(plan, case, threads)
+        piece.kept |= kept
+        step = piece.last(dims, seen_from(runs, runs), names)
+        if keep and _is_small(plan, dims) and step.formulas:
             arrays = {name: np.empty(extent(runs, dims, dims)) for name in names}
             step.run(arrays, threads)
+            waits = plan.engine == "numba" and not plan.compiles_in_background
             step = FusedStep(
-                RUN["numpy"], {}, {name: np.atleast_1d(array) for name, array in arrays.items()}
+                numba_engine.copy if waits else RUN["numpy"],
+                {},
+                {name: np.atleast_1d(array) for name, array in arrays.items()},
             )
         yield (*runs.values(), ...), step
 
@@ -236,6 +278,11 @@ class Piece:
 
     def _is_given(self, name: str) -> bool:
         return name not in self.case.formulas or self.plan.is_table(name)
+
+    def steps_before(self, outputs: Sequence[str]) -> list[str]:
+        """What is evaluated before the last step to outputs, which share dimensions."""
+        needed = self._fused(self.plan.out_dims[outputs[0]], outputs)[1]
+        return [name for name in needed if not self._is_given(name)]
 
     def _fused(
         self, dims: tuple[str, ...], outputs: Sequence[str]
@@ -277,7 +324,8 @@ class Piece:
         missing = [name for name in names if name not in self.kept]
         for own, group in by_dims(missing, self.plan.dims).items():
             shadow = {dim: region[dim] for dim in own}
-            arrays = {name: np.empty(extent(region, own, own)) for name in group}
+            shape = extent(region, own, own)
+            arrays = {name: memory.allocate(shape, np.float64, self.threads) for name in group}
             self.fill(own, shadow, arrays)
             self.kept.update(arrays)
 
