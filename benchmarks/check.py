@@ -45,7 +45,10 @@ def grid(sizes=(32, 64, 64, 32, 8), outputs=("job_time", "communication_overhead
 """
 # What is prepared once a process, and what is timed; `folder` is a fresh one of the process
 QUESTIONS: dict[str, tuple[str, str]] = {
-    "a new Sweep of 1,080 points": (GRID, "grid((5, 6, 6, 3, 2)).evaluate()"),
+    "a new Sweep of 1,080 points": (
+        GRID + "import itertools; tokens = itertools.count(10**12, 10**9)",
+        "grid((5, 6, 6, 3, 2), training_tokens=next(tokens)).evaluate()",
+    ),
     "1,080 points again": (GRID + "s = grid((5, 6, 6, 3, 2))", "s.evaluate()"),
     "33.6 million points, reused arrays": (
         GRID + 's = grid(); kept = s.evaluate(settings=Settings("numba"))',
@@ -260,10 +263,10 @@ def run(quick: bool = False) -> Table:
 def compare(what: str, releases: tuple[Release, Release], asked: Any, quick: bool = False) -> Row:
     """One question: rounds in changing order; more of them where it looks slower."""
     say(f"check: {what}")
-    taken: list[list[float]] = [[], []]
+    times: list[list[float]] = [[], []]
     least, most = (3, 3) if quick else (7, 28)
-    while len(taken[0]) < (most if len(taken[0]) >= least and slow(taken) else least):
-        for turn in (0, 1) if len(taken[0]) % 2 else (1, 0):
+    while len(times[0]) < (most if len(times[0]) >= least and slow(times) else least):
+        for turn in (0, 1) if len(times[0]) % 2 else (1, 0):
             release = releases[turn]
             seconds = release.process(asked) if isinstance(asked, list) else release.seconds(asked)
             if isinstance(seconds, str):
@@ -271,24 +274,24 @@ def compare(what: str, releases: tuple[Release, Release], asked: Any, quick: boo
                     raise RuntimeError(f"{what}: {seconds}")
                 say(f"check: {what}: before: {seconds}")
                 return {"what": what, **dict.fromkeys(list(COLUMNS)[1:])}
-            taken[turn].append(seconds)
-    before, now = taken
+            times[turn].append(seconds)
+    before, now = times
     return {
         "what": what,
         "before": 1e3 * median(before),
         "now": 1e3 * median(now),
         "ratio": ratio(now, before),
-        "above": f"{slower_rounds(taken)} of {len(now)}",
-        "met": not slow(taken),
+        "above": f"{slower_rounds(times)} of {len(now)}",
+        "met": not slow(times),
     }
 
 
-def slow(taken: list[list[float]]) -> bool:
+def slow(seconds: list[list[float]]) -> bool:
     """Whether the median ratio is above what passes, and not by some rounds alone."""
-    before, now = taken
-    return ratio(now, before) > SLOWER and slower_rounds(taken) >= 0.75 * len(now)
+    before, now = seconds
+    return ratio(now, before) > SLOWER and slower_rounds(seconds) >= 0.75 * len(now)
 
 
-def slower_rounds(taken: list[list[float]]) -> int:
+def slower_rounds(seconds: list[list[float]]) -> int:
     """Rounds in which the second took longer."""
-    return sum(now > before for before, now in zip(*taken, strict=True))
+    return sum(now > before for before, now in zip(*seconds, strict=True))

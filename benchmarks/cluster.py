@@ -161,16 +161,16 @@ def real(
             n_workers=processes, threads_per_worker=threads, dashboard_address=":0"
         ) as local,
         Client(local, set_as_default=False) as client,  # type: ignore[no-untyped-call]
-        cluster.Cluster(client, Recipe(sweep.spec, sweep._plan())) as found,
+        cluster.Cluster(client, Recipe(sweep.spec, sweep._plan())) as workers,
     ):
-        list(found.runs(work, tasks[: 2 * processes * threads]))
+        list(workers.runs(work, tasks[: 2 * processes * threads]))
         with mock.patch.object(cluster, "run_length", side_effect=cluster.run_length) as asked:
             start, spent = time.perf_counter(), time.process_time()
-            list(found.runs(work, tasks))
+            list(workers.runs(work, tasks))
             wall, cpu = time.perf_counter() - start, time.process_time() - spent
-    told = np.array([call.args[0] for call in asked.call_args_list])
-    mean = float(told.mean())
-    return wall, cpu, Work(len(tasks), mean, float(told.std()) / mean)
+    reports = np.array([call.args[0] for call in asked.call_args_list])
+    mean = float(reports.mean())
+    return wall, cpu, Work(len(tasks), mean, float(reports.std()) / mean)
 
 
 def measured(quick: bool) -> tuple[Costs, list[Row]]:
@@ -224,11 +224,11 @@ def chunk(quick: bool, most: int) -> tuple[float, float]:
         ["job_time"],
     )
     shape = {"n_gpus": 1, "gpu_mttf": most // 2000, "checkpoint_write_bandwidth": 2000}
-    own = Writer(sweep._plan(), sweep.spec, "float32", shape)
+    cube_writer = Writer(sweep._plan(), sweep.spec, "float32", shape)
     seconds, sizes = [], []
-    for number, task in zip(range(3 if quick else 5), own.regions(), strict=False):
+    for number, task in zip(range(3 if quick else 5), cube_writer.regions(), strict=False):
         start = time.process_time()
-        block = own.write(writer._Nowhere(), *task)
+        block = cube_writer.write(writer._Nowhere(), *task)
         if number:  # the first compiles
             seconds.append(time.process_time() - start)
         sizes += [size for _, size, _ in block.files]
@@ -241,12 +241,12 @@ def journal(blocks: int) -> float:
     folder = Path(tempfile.mkdtemp(dir=BUILD))
     try:
         write_journal(Folder(folder), [])
-        kept = Journal(Folder(folder), b"", {})
+        stored_journal = Journal(Folder(folder), b"", {})
         start = time.process_time()
         for number in range(blocks):
-            kept.add(nothing(None, {"n_gpus": slice(number, number + 1)}))  # type: ignore[arg-type]
+            stored_journal.add(nothing(None, {"n_gpus": slice(number, number + 1)}))  # type: ignore[arg-type]
         seconds = time.process_time() - start
-        kept.close()
+        stored_journal.close()
     finally:
         shutil.rmtree(folder)
     return seconds / blocks
@@ -261,18 +261,18 @@ def traffic(runs: int) -> tuple[Counter[str], int, int]:
     from distributed.protocol import pickle
 
     dumps: Any = pickle.dumps
-    sweep, told = heavy(True), Counter[str]()
+    sweep, messages = heavy(True), Counter[str]()
     plan = sweep._plan()
     region = plan.whole(plan.out_dims[plan.outputs[0]])
     tasks, recipe = list(tiles.blocks(region, tiles.BLOCK))[:runs], Recipe(sweep.spec, plan)
 
     def counted(name: str, handler: Callable[..., Any]) -> Callable[..., Any]:
         async def slow(*given: Any, **more: Any) -> Any:
-            told[name] += 1
+            messages[name] += 1
             return await handler(*given, **more)
 
         def quick(*given: Any, **more: Any) -> Any:
-            told[name] += 1
+            messages[name] += 1
             return handler(*given, **more)
 
         return slow if inspect.iscoroutinefunction(handler) else quick
@@ -287,14 +287,14 @@ def traffic(runs: int) -> tuple[Counter[str], int, int]:
         handlers |= {n: counted(n, h) for n, h in handlers.items() if "heartbeat" not in n}
         with (
             Client(local, set_as_default=False) as client,  # type: ignore[no-untyped-call]
-            cluster.Cluster(client, recipe) as found,
+            cluster.Cluster(client, recipe) as workers,
         ):
-            list(found.runs(nothing, tasks))
-            while told["client-releases-keys"] < runs:  # the last ones come later
+            list(workers.runs(nothing, tasks))
+            while messages["client-releases-keys"] < runs:  # the last ones come later
                 time.sleep(0.01)
     sent = [dumps(cluster._Call(cluster._run, (recipe, "", nothing, tasks[:n]))) for n in (1, runs)]
     one, many = map(len, sent)
-    return told, one, (many - one) // (runs - 1)
+    return messages, one, (many - one) // (runs - 1)
 
 
 def _row(what: str, work: Work, threads: int, outcome: Outcome) -> dict[str, Any]:
@@ -352,7 +352,7 @@ def run(quick: bool = False) -> Table:
     )
     notes = (
         "Rows with a measured number of seconds ran: processes of 1 to 256 threads, whose tasks "
-        "sleep, so that two cores hold many; the simulation beside them has the seconds of a task "
+        "sleep, so that two cores hold many; the simulation next to them has the seconds of a task "
         "that workers reported. In the first two rows client and scheduler, here one process, work "
         "for the share of the seconds that is given. All else is simulated from the CPU seconds "
         "measured in this run; a thread is lost every hundred days, and its work noticed after "

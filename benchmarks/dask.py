@@ -163,12 +163,12 @@ def _row(
     what: str,
     who: str,
     sweep: Sweep,
-    taken: dict[str, list[float]],
+    round_seconds: dict[str, list[float]],
     against: str | None,
     times: float | None,
     target: float | None,
 ) -> Row:
-    seconds = median(taken[who])
+    seconds = median(round_seconds[who])
     return {
         "what": what,
         "who": who,

@@ -18,7 +18,7 @@ from .measure import interleave, say
 from .peers import contenders
 from .tables import Row, Table
 
-OF, OVER = "job_time", "pipeline_parallel"
+OUTPUT, OVER = "job_time", "pipeline_parallel"
 INPUTS = ("gpu_mttf", "checkpoint_write_bandwidth", "inter_node_bandwidth")
 SIZES, QUICK = (24, 24, 24, 24, 8), (8, 8, 8, 8, 8)
 TOOLS = ("fleetcube", "JAX alone", "xarray", "naive NumPy")
@@ -33,13 +33,14 @@ Ways = dict[str, Callable[[], Any]]  # by tool
 
 def run(quick: bool = False) -> Table:
     notes = (
-        f"{OF} over five axes, points per second; each tool as its users would write it, with the "
-        "same formulas. fleetcube's answers are labelled Datasets, made in 2 to 3 ms at each call; "
-        "the others' are bare arrays, JAX's in memory that it uses again (at 28 million points, in "
-        "the README, memory decides). JAX alone compiles the formulas as one program; its gradient "
-        "is reverse mode on arrays of the grid. xarray and NumPy take central differences, two "
-        f"evaluations for each of {len(INPUTS)} inputs, good to 1e-6 or so; the other two are "
-        f"exact. The best layout is the {OVER} with the least {OF} at every point of the other "
+        f"{OUTPUT} over five axes, points per second; each tool as its users would write it, with "
+        "the same formulas. fleetcube's answers are labelled Datasets, made in 2 to 3 ms at each "
+        "call; the others' are bare arrays, JAX's in memory that it uses again (at 28 million "
+        "points, in the README, memory decides). JAX alone compiles the formulas as one program; "
+        "its gradient is reverse mode on arrays of the grid. xarray and NumPy take central "
+        f"differences, two evaluations for each of {len(INPUTS)} inputs, good to 1e-6 or so; the "
+        "other two are "
+        f"exact. The best layout is the {OVER} with the least {OUTPUT} at every point of the other "
         "axes, for which fleetcube keeps no grid. Files are Zarr, float64: fleetcube's with "
         "checksums and a journal, the others' as xarray writes them. mlsysim and llm-analysis "
         "answer one point a call, without gradients, search or files: the README's table has "
@@ -57,19 +58,19 @@ def compare(sizes: tuple[int, ...], rounds: int) -> list[Row]:
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
         questions = {
-            "one output": values(question.full(sizes, outputs=[OF])),
+            "one output": values(question.full(sizes, outputs=[OUTPUT])),
             "six outputs": values(question.full(sizes, outputs=question.PEER_OUTPUTS)),
-            f"gradient by {len(INPUTS)} inputs": gradients(question.full(sizes, outputs=[OF])),
-            "best layout": layouts(question.full(sizes, outputs=[OF])),
-            "a file": files(question.full(sizes, outputs=[OF]), Path(folder)),
+            f"gradient by {len(INPUTS)} inputs": gradients(question.full(sizes, outputs=[OUTPUT])),
+            "best layout": layouts(question.full(sizes, outputs=[OUTPUT])),
+            "a file": files(question.full(sizes, outputs=[OUTPUT]), Path(folder)),
         }
-        points = question.full(sizes, outputs=[OF]).points
+        points = question.full(sizes, outputs=[OUTPUT]).points
         for task, ways in questions.items():
             say(f"features: {task}")
             for way in ways.values():
                 way()
-            taken = interleave(ways, rounds)
-            rates = {tool: points / median(seconds) for tool, seconds in taken.items()}
+            times = interleave(ways, rounds)
+            rates = {tool: points / median(seconds) for tool, seconds in times.items()}
             rows.append({"asked": task, "points": points, **rates})
     return rows
 
@@ -80,8 +81,8 @@ def values(sweep: Sweep) -> Ways:
 
 
 def gradients(sweep: Sweep) -> Ways:
-    _, reverse = contenders.dense_jax(sweep, OF, INPUTS)
-    slopes = [derivative_of(sweep.graph, OF, name, elasticity=False).name for name in INPUTS]
+    _, reverse = contenders.dense_jax(sweep, OUTPUT, INPUTS)
+    slopes = [derivative_of(sweep.graph, OUTPUT, name, elasticity=False).name for name in INPUTS]
     exact = sweep.with_outputs(slopes)
     return named(
         exact.evaluate,
@@ -104,7 +105,7 @@ def differences(sweep: Sweep, build: Callable[[Sweep], Callable[[], Any]]) -> Ca
     def slopes() -> Any:
         derivatives = []
         for (above, below), labelled, plain in pairs:
-            change = above()[OF] - below()[OF]
+            change = above()[OUTPUT] - below()[OUTPUT]
             derivatives.append(change / (plain if isinstance(change, np.ndarray) else labelled))
         return derivatives
 
@@ -116,13 +117,13 @@ def layouts(sweep: Sweep) -> Ways:
     plan = sweep._plan("numpy")
     labels = np.asarray(sweep.evaluate()[OVER].values)
     axis = list(plan.sizes).index(OVER)
-    fused = contenders.fused_jax(sweep, lambda outs: outs[OF].argmin(axis))
+    fused = contenders.fused_jax(sweep, lambda outs: outs[OUTPUT].argmin(axis))
     labelled, dense = contenders.broadcast_xarray(sweep), contenders.dense_numpy(sweep)
     return named(
-        lambda: sweep.best(OF, over=OVER),
+        lambda: sweep.best(OUTPUT, over=OVER),
         lambda: labels[np.asarray(fused())],
-        lambda: labels[labelled()[OF].argmin(OVER).values],
-        lambda: labels[dense()[OF].argmin(axis)],
+        lambda: labels[labelled()[OUTPUT].argmin(OVER).values],
+        lambda: labels[dense()[OUTPUT].argmin(axis)],
     )
 
 
@@ -133,8 +134,8 @@ def files(sweep: Sweep, folder: Path) -> Ways:
 
     def written(evaluate: Callable[[], Any]) -> Callable[[], Any]:
         def way() -> None:
-            array = evaluate()[OF]
-            cube = xarray.Dataset({OF: (dims, np.asarray(array))})
+            array = evaluate()[OUTPUT]
+            cube = xarray.Dataset({OUTPUT: (dims, np.asarray(array))})
             cube.to_zarr(folder / "other.zarr", mode="w", zarr_format=3, consolidated=False)
 
         return way

@@ -43,8 +43,8 @@ RECORDS = {
     "t4": "t4",
 }
 NOTE = (
-    "Bytes written over seconds, beside a fill of the same arrays on the device in the same rounds "
-    "and beside the bandwidth of the GPU's datasheet (its record in the catalog). Results on the "
+    "Bytes written over seconds, compared with a fill of the same arrays on the device in the same rounds "
+    "and with the bandwidth of the GPU's datasheet (its record in the catalog). Results on the "
     "host cross its bus as well; of float32 half as many bytes do."
 )
 
@@ -64,8 +64,8 @@ def run(quick: bool = False) -> Table:
 
 def peak(kind: str) -> float | None:
     """Bytes a second of the memory of a device that calls itself so; None if it has no record."""
-    found = [label for words, label in RECORDS.items() if words in kind.lower()]
-    return float(catalog.record("gpu", found[0]).values["hbm_bandwidth"]) if found else None
+    labels = [label for words, label in RECORDS.items() if words in kind.lower()]
+    return float(catalog.record("gpu", labels[0]).values["hbm_bandwidth"]) if labels else None
 
 
 def compare(sizes: Sequence[int], device: Any, rounds: int) -> list[Row]:
@@ -76,9 +76,11 @@ def compare(sizes: Sequence[int], device: Any, rounds: int) -> list[Row]:
     """
     rows = _rows(question.full(sizes), device, rounds, "formulas")
     smaller = [max(2, size // 2) for size in sizes]
-    of = question.OUTPUTS[0]
-    plain = question.full(smaller, outputs=[of])
-    sloped = plain.with_outputs([f"d_{of}_d_{name}" for name in continuous(plain._plan(), [of])])
+    output = question.OUTPUTS[0]
+    plain = question.full(smaller, outputs=[output])
+    sloped = plain.with_outputs(
+        [f"d_{output}_d_{name}" for name in continuous(plain._plan(), [output])]
+    )
     return rows + _rows(sloped, device, rounds, "gradients")
 
 
@@ -102,13 +104,13 @@ def _rows(sweep: Sweep, device: Any, rounds: int, what: str) -> list[Row]:
     }
     for contender in contenders.values():
         contender()  # compiles
-    taken = interleave(contenders, rounds)
+    times = interleave(contenders, rounds)
     size = 8 * sum(map(math.prod, shapes))
-    filled = median(taken[f"fill for {what} on the device"])
+    filled = median(times[f"fill for {what} on the device"])
     most = peak(device.device_kind)
 
     def rate(name: str) -> float:
-        return (size / 2 if "float32" in name else size) / median(taken[name])
+        return (size / 2 if "float32" in name else size) / median(times[name])
 
     return [
         {
@@ -120,7 +122,7 @@ def _rows(sweep: Sweep, device: Any, rounds: int, what: str) -> list[Row]:
             "of_fill": filled / median(seconds),
             "of_peak": rate(name) / most if most else None,
         }
-        for name, seconds in taken.items()
+        for name, seconds in times.items()
     ]
 
 

@@ -20,7 +20,7 @@ from .measure import interleave, ratio, say
 from .peers.contenders import dense_jax
 from .tables import Row, Table
 
-OF = "job_time"
+OUTPUT = "job_time"
 AT_MOST = 4.0  # JAX evaluations, or fills of the gradients
 MOST_EVALUATIONS = 30.0
 STEP = 1e-6  # relative step of central differences
@@ -72,65 +72,67 @@ def factored(points: int) -> Sweep:
         "gpu_mttf": np.geomspace(2e7, 1e9, size),
         "inter_node_bandwidth": np.geomspace(1e10, 1e11, size),
     }
-    return Sweep(SCENARIO, axes, [OF])
+    return Sweep(SCENARIO, axes, [OUTPUT])
 
 
 def drawn(points: int) -> Sweep:
     random = np.random.default_rng(0)
-    known = {
+    values = {
         "inter_node_bandwidth": 5e10,
         "intra_node_bandwidth": 4e11,
         "peak_flops_bf16": 1e15,
         "data_parallel_overlap": 0.5,
     }
     names = (
-        *known,
+        *values,
         *("gpu_mttf", "nic_mttf", "psu_mttf", "detection_time", "drain_time", "provision_time"),
         *("reinit_time", "checkpoint_write_bandwidth", "checkpoint_read_bandwidth"),
         *("checkpoint_bytes_per_parameter", "flops_efficiency", "inter_node_latency"),
         "intra_node_latency",
     )
     inputs = {
-        name: known.get(name, INPUTS[name].default) * random.uniform(0.7, 1.3, points)
+        name: values.get(name, INPUTS[name].default) * random.uniform(0.7, 1.3, points)
         for name in names
     }
     inputs["n_gpus"] = np.exp(random.uniform(np.log(64), np.log(16384), points))
     return Sweep(
-        SCENARIO, {"point": coupled_axis(PHYSICS, "point", np.arange(points), inputs)}, [OF]
+        SCENARIO, {"point": coupled_axis(PHYSICS, "point", np.arange(points), inputs)}, [OUTPUT]
     )
 
 
 def compare(name: str, sweep: Sweep, rounds: int) -> list[Row]:
     """Rows for JAX's evaluation, a fill, each engine's gradient, JAX's, and finite differences."""
     say(f"gradients: {name}")
-    inputs = continuous(sweep._plan(), [OF])
+    inputs = continuous(sweep._plan(), [OUTPUT])
     shape = tuple(sweep._sizes.values())
     arrays = np.empty((len(inputs), *shape))
-    evaluate, reverse = dense_jax(sweep, OF, inputs)
-    slopes = [derivative_of(sweep.graph, OF, name, elasticity=False).name for name in inputs]
+    evaluate, reverse = dense_jax(sweep, OUTPUT, inputs)
+    slopes = [derivative_of(sweep.graph, OUTPUT, name, elasticity=False).name for name in inputs]
     exact = {engine: sweep.with_outputs(slopes) for engine in ("auto", "jax")}
-    kept = {
+    results = {
         engine: derivatives.evaluate(settings=Settings(engine))
         for engine, derivatives in exact.items()
     }
-    differences, error = _differences(sweep, inputs, kept["auto"])
+    differences, error = _differences(sweep, inputs, results["auto"])
     contenders: dict[str, Callable[[], object]] = {
         "JAX, job_time alone": evaluate,
         "fill of the gradient arrays": lambda: arrays.fill(1.0),
         f"fleetcube, {exact['auto']._plan().engine}": lambda: exact["auto"].evaluate(
-            out=kept["auto"]
+            out=results["auto"]
         ),
-        "fleetcube, jax": lambda: exact["jax"].evaluate(out=kept["jax"], settings=Settings("jax")),
+        "fleetcube, jax": lambda: exact["jax"].evaluate(
+            out=results["jax"], settings=Settings("jax")
+        ),
         "JAX's own reverse mode": reverse,
     }
     for contender in contenders.values():
         contender()
-    taken = interleave(contenders, rounds)
-    taken["central differences"] = [differences]
-    alone, fill = taken["JAX, job_time alone"], taken["fill of the gradient arrays"]
+    times = interleave(contenders, rounds)
+    times["central differences"] = [differences]
+    alone, fill = times["JAX, job_time alone"], times["fill of the gradient arrays"]
     limit = [AT_MOST * alone_s + fill_s for alone_s, fill_s in zip(alone, fill, strict=True)]
     rows: list[Row] = []
-    for contender, seconds in taken.items():
+    for contender, seconds in times.items():
         row: dict[str, Any] = {
             "grid": name,
             "points": sweep.points,
@@ -160,11 +162,11 @@ def _differences(sweep: Sweep, inputs: Sequence[str], exact: Any) -> tuple[float
                 break
             near.evaluate()
             start = time.perf_counter()
-            ends.append((near.evaluate()[OF], step))
+            ends.append((near.evaluate()[OUTPUT], step))
             seconds += time.perf_counter() - start
         if len(ends) == 2:
             slope = (ends[0][0] - ends[1][0]) / (ends[0][1] - ends[1][1])
-            true = exact[f"d_{OF}_d_{name}"]
+            true = exact[f"d_{OUTPUT}_d_{name}"]
             errors.append(np.abs(slope / true.where(true != 0) - 1).values.ravel())
     every = np.concatenate(errors)
     return seconds, float(np.nanmedian(every))
@@ -182,7 +184,7 @@ def moved(sweep: Sweep, problem: Any, name: str, sign: int) -> tuple[Sweep | Non
             row = axis.numbers[name] * (factor - 1)
             step = xarray.DataArray(row, {axis.name: axis.labels}, axis.name)
             axes[axis.name] = type(axis)(axis.name, axis.labels, moved)
-            return Sweep(sweep.spec["scenario"], axes, [OF]), step  # type: ignore[arg-type]
+            return Sweep(sweep.spec["scenario"], axes, [OUTPUT]), step  # type: ignore[arg-type]
     value = problem.constants.get(name, INPUTS[name].default)
     if value is None or not np.isfinite(value):
         return None, None
@@ -190,7 +192,7 @@ def moved(sweep: Sweep, problem: Any, name: str, sign: int) -> tuple[Sweep | Non
     if not INPUTS[name].low <= value + off <= INPUTS[name].high:
         return None, None
     scenario = {**sweep.spec["scenario"], name: value + off}  # type: ignore[dict-item]
-    return Sweep(scenario, axes, [OF]), off
+    return Sweep(scenario, axes, [OUTPUT]), off
 
 
 def run_solving(quick: bool = False) -> Table:
@@ -223,27 +225,27 @@ def solving(points: int, for_: str, target: str, rounds: int) -> Row:
         axes["provision_time"] = np.geomspace(60, 3600, size)
         axes["n_gpus"] = np.geomspace(1024, 16384, size)
         scenario["inter_node_bandwidth"] = "50 GB/s"
-    sweep = Sweep(scenario, axes, [OF])
+    sweep = Sweep(scenario, axes, [OUTPUT])
     aim = read_target(sweep.graph, target)
     search = Solver(sweep._plan().problem, for_, aim, None, "auto")
     dims = tuple(search.plan.sizes)
     tile = search.plan.whole(dims)
-    at = np.full(search.plan.shape(dims), float(search.grid[len(search.grid) // 2]))
+    guess = np.full(search.plan.shape(dims), float(search.grid[len(search.grid) // 2]))
     contenders: dict[str, Callable[[], object]] = {
-        "evaluation": lambda: search.evaluate(tile, at, aim.outputs, 2),
+        "evaluation": lambda: search.evaluate(tile, guess, aim.outputs, 2),
         "solve": lambda: solve_spec(sweep.spec, for_, aim, None, False, Settings(threads=2)),
     }
     answer: Any = contenders["solve"]()
     contenders["evaluation"]()
-    taken = interleave(contenders, rounds)
-    times = ratio(taken["solve"], taken["evaluation"])
+    seconds = interleave(contenders, rounds)
+    times = ratio(seconds["solve"], seconds["evaluation"])
     level = aim.level
     return {
         "sought": f"{for_} at {target}",
         "points": int(answer[for_].size),
         "solved": int((answer["unsolved_reason"] == 0).sum()),
-        "seconds": median(taken["solve"]),
-        "evaluation": median(taken["evaluation"]),
+        "seconds": median(seconds["solve"]),
+        "evaluation": median(seconds["evaluation"]),
         "evaluations": times,
         "at_most": MOST_EVALUATIONS,
         "met": times <= MOST_EVALUATIONS,

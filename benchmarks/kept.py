@@ -67,23 +67,23 @@ def measure(how: str, count: int) -> Row:
 
 def compile_many(how: str, count: int) -> list[float]:
     """Growth of memory after each part of the count, in MB."""
-    start, memory, kept = resident(), [], []
+    start, memory, held_bytes = resident(), [], []
     step = _sweep if how == "sweeps" else _function
-    made = _made(how, step)
+    step_results = _steps(how, step)
     for number in range(1, count + 1):
-        kept.append(next(made))
+        held_bytes.append(next(step_results))
         if number * PARTS % count < PARTS:
             memory.append(resident() - start)
     return memory
 
 
-def _made(how: str, step: Callable[[str, list[str]], Any]) -> Iterator[Any]:
+def _steps(how: str, step: Callable[[str, list[str]], Any]) -> Iterator[Any]:
     """Steps with different quantities each time, of those that the scenario determines."""
-    names, drawn, seen = sorted(PHYSICS.quantities), random.Random(35), set()
+    names, drawn, combinations = sorted(PHYSICS.quantities), random.Random(35), set()
     while True:
         outputs = drawn.sample(names, 2)
-        if (pair := frozenset(outputs)) not in seen:
-            seen.add(pair)
+        if (pair := frozenset(outputs)) not in combinations:
+            combinations.add(pair)
             try:
                 yield step(how, outputs)
             except (InputError, ValueError):

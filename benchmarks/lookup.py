@@ -45,9 +45,9 @@ def run(quick: bool = False) -> Table:
     points = 10_000 if quick else 1_000_000
     rows = [
         row
-        for of in OUTPUTS
+        for output in OUTPUTS
         for axes in (2, 4)
-        for row in compare(of, axes, points, 3 if quick else 7)
+        for row in compare(output, axes, points, 3 if quick else 7)
     ]
     notes = (
         f"{points:,} random points, evenly in logarithms, in a table of {SIDE} points on "
@@ -58,46 +58,46 @@ def run(quick: bool = False) -> Table:
     return Table("Looking values up", COLUMNS, rows, notes)
 
 
-def compare(of: str, axes: int, points: int, rounds: int) -> list[Row]:
+def compare(output: str, axes: int, points: int, rounds: int) -> list[Row]:
     """Rows for the table's lookup, xarray's, and the evaluation of every point."""
     import xarray
 
-    say(f"lookup: {of} over {axes} axes")
+    say(f"lookup: {output} over {axes} axes")
     ranges = dict(list(RANGES.items())[:axes])
     grid = {name: np.geomspace(*ends, SIDE) for name, ends in ranges.items()}
-    cube = Sweep(SCENARIO, grid, [of]).evaluate()[[of]]
+    cube = Sweep(SCENARIO, grid, [output]).evaluate()[[output]]
     random = np.random.default_rng(0)
-    at = {
+    points_at = {
         name: xarray.DataArray(np.exp(random.uniform(*np.log(ends), points)), dims="point")
         for name, ends in ranges.items()
     }
-    numbers = {name: row.values for name, row in at.items()}
+    numbers = {name: row.values for name, row in points_at.items()}
     axis = coupled_axis(PHYSICS, "point", np.arange(points), numbers)
-    direct = Sweep(SCENARIO, {"point": axis}, [of])
+    direct = Sweep(SCENARIO, {"point": axis}, [output])
     contenders: dict[str, Callable[[], Any]] = {
         "fleetcube.interp": lambda: interp(cube, numbers),
-        "xarray interp": lambda: cube.interp(at),
+        "xarray interp": lambda: cube.interp(points_at),
         "the formulas": direct.evaluate,
     }
     answers = {name: contender() for name, contender in contenders.items()}
-    true = answers["the formulas"][of].values
+    true = answers["the formulas"][output].values
     seconds = interleave(contenders, rounds)
     rows: list[Row] = []
-    for name, taken in seconds.items():
-        wrong = np.abs(answers[name][of].values - true)
+    for name, row_seconds in seconds.items():
+        wrong = np.abs(answers[name][output].values - true)
         row: dict[str, Any] = {
-            "of": of,
+            "of": output,
             "axes": axes,
             "cells": SIDE**axes,
             "contender": name,
-            "rate": points / median(taken),
-            "of_ours": ratio(taken, seconds["fleetcube.interp"]),
+            "rate": points / median(row_seconds),
+            "of_ours": ratio(row_seconds, seconds["fleetcube.interp"]),
         }
         if name != "the formulas":
             row["error"] = float(np.median(wrong / true))
             row["worst"] = float(np.quantile(wrong / true, 0.99))
         if name == "fleetcube.interp":
-            estimate = answers[name][f"{of}_error"].values
+            estimate = answers[name][f"{output}_error"].values
             row["covered"] = f"{100 * (wrong <= estimate).mean():.2f} %"
         rows.append(row)
     return rows

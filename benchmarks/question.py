@@ -48,7 +48,7 @@ def full(
     return Sweep(scenario, {name: axes[name] for name in order}, list(outputs or OUTPUTS))
 
 
-def fleet(storage: int, mttf: int) -> Sweep:
+def fleet(storage: int, mttf: int, tokens: float = 15e12) -> Sweep:
     """The peers' question: 108 clusters, fabrics and layouts x `storage` x GPU `mttf` points."""
     return Sweep(
         {
@@ -58,7 +58,7 @@ def fleet(storage: int, mttf: int) -> Sweep:
             "tensor_parallel": 8,
             "global_batch_size": 2048,
             "sequence_length": 8192,
-            "training_tokens": 15e12,
+            "training_tokens": tokens,
             "checkpoint_policy": "young",
         },
         {

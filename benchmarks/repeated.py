@@ -1,5 +1,6 @@
-"""A sweep evaluated again and again, from a thousand points to thirty million, beside JAX alone."""
+"""A sweep evaluated again and again, from a thousand points to thirty million, next to JAX alone."""
 
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -44,10 +45,10 @@ def run(quick: bool = False) -> Table:
         "Six outputs on their own axes, job time on all five. fleetcube's answers are labelled "
         "Datasets; JAX's are bare arrays of one compiled program, called with other arrays for "
         "inputs each time it likes. `again` is `Sweep.evaluate()` of one Sweep, which keeps what "
-        "does not change between calls; `out=` also reuses its arrays. A new Sweep is made and "
-        "evaluated at each call, with nothing kept but the structure of its plan: what a changed "
-        "number costs. Times are medians of interleaved calls, after what is compiled behind is "
-        "there; ratios are medians of those within a round, below 1 where fleetcube is faster.",
+        "does not change between calls; `out=` also reuses its arrays. A new Sweep with another "
+        "`training_tokens` is made and evaluated at each call: what a changed number costs. Times "
+        "are medians of interleaved calls, after what is compiled behind is there; ratios are "
+        "medians of those within a round, below 1 where fleetcube is faster.",
     )
     return Table("Evaluated again", COLUMNS, rows, notes)
 
@@ -59,8 +60,10 @@ def compare(storage: int, mttf: int, rounds: int) -> Row:
     result = sweep.evaluate()
     ready(sweep)
 
+    tokens = itertools.count(15e12, 1e9)
+
     def new() -> Any:
-        return question.fleet(storage, mttf).evaluate()
+        return question.fleet(storage, mttf, next(tokens)).evaluate()
 
     calls: dict[str, Callable[[], object]] = {
         "new": new,
@@ -70,11 +73,11 @@ def compare(storage: int, mttf: int, rounds: int) -> Row:
     }
     for call in calls.values():
         call()
-    taken = interleave(calls, rounds)
+    times = interleave(calls, rounds)
     return {
         "points": sweep.points,
-        **{key: 1e3 * median(seconds) for key, seconds in taken.items()},
-        **{f"{key}_of_jax": ratio(taken[key], taken["jax"]) for key in ("new", "again", "out")},
+        **{key: 1e3 * median(seconds) for key, seconds in times.items()},
+        **{f"{key}_of_jax": ratio(times[key], times["jax"]) for key in ("new", "again", "out")},
         "engine": sweep.evaluate().attrs["fleetcube_engine"],
     }
 

@@ -95,13 +95,13 @@ def measure(what: str, points: int, threads: int, rounds: int, trials: int = 100
         start = time.perf_counter()
         simulate(jobs, trials, 0, threads)
         seconds.append(time.perf_counter() - start)
-    taken = median(seconds)
+    middle = median(seconds)
     failures = float(statistics[:, STATISTICS.index("failures")].sum()) * trials
     return {
         "what": what,
         "threads": threads,
         "jobs": points * trials,
-        "seconds": taken,
-        "jobs_per_s": points * trials / taken,
-        "failures_per_s": failures / taken,
+        "seconds": middle,
+        "jobs_per_s": points * trials / middle,
+        "failures_per_s": failures / middle,
     }

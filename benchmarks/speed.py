@@ -88,8 +88,8 @@ def rank(sizes: Sequence[int], dtype: str, tries: int) -> list[tuple[str, ...]]:
             "fill": partial(fill, fresh(sweep, dtype)),
             "sweep": partial(sweep.evaluate, result, dtype=dtype, settings=Settings("numba")),
         }
-        taken = interleave(contenders, 4)
-        scores[order] = ratio(taken["sweep"], taken["fill"])
+        seconds = interleave(contenders, 4)
+        scores[order] = ratio(seconds["sweep"], seconds["fill"])
     return sorted(scores, key=lambda order: scores[order])
 
 
@@ -98,7 +98,7 @@ def measure(sweep: Sweep, dtype: str, rounds: int) -> dict[str, dict[str, float]
     result = sweep.evaluate(dtype=dtype, settings=Settings("numba"))
     reused = fresh(sweep, dtype)
     fill(reused)
-    taken = interleave(
+    seconds = interleave(
         {
             "fill fresh": lambda: fill(fresh(sweep, dtype)),
             "sweep fresh": lambda: sweep.evaluate(dtype=dtype, settings=Settings("numba")),
@@ -111,7 +111,7 @@ def measure(sweep: Sweep, dtype: str, rounds: int) -> dict[str, dict[str, float]
     values = sweep.points * len(question.OUTPUTS)
     rows = {}
     for arrays in TARGETS:
-        swept, filled = taken[f"sweep {arrays}"], taken[f"fill {arrays}"]
+        swept, filled = seconds[f"sweep {arrays}"], seconds[f"fill {arrays}"]
         rows[arrays] = {
             "sweep_gb_per_s": size / median(swept) / 1e9,
             "fill_gb_per_s": size / median(filled) / 1e9,

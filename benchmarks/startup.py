@@ -100,13 +100,13 @@ def compiling(sizes: tuple[int, ...] = (16, 32, 32, 16, 8), rounds: int = 5) -> 
             cached.append(once())
     rows: list[Row] = []
     for what, seconds, target in (("cold", cold, 3.0), ("cached", cached, 0.3)):
-        taken = median(seconds)
+        middle = median(seconds)
         rows.append(
             {
                 "what": f"{what} compile",
-                "seconds": taken,
+                "seconds": middle,
                 "target": target,
-                "met": taken <= target,
+                "met": middle <= target,
                 "detail": "beyond a warm evaluation; three outputs",
             }
         )

@@ -203,18 +203,20 @@ def pairs(variable: Any) -> list[tuple[str, ...]]:
     return list(itertools.combinations(variable.dims, 2))
 
 
-def slice_times(variable: Any, kept: Sequence[str], tries: int) -> Row:
+def slice_times(variable: Any, free_axes: Sequence[str], tries: int) -> Row:
     """Milliseconds of reading a plane at random places from the system's page cache."""
     random = np.random.default_rng(0)
     spans = []
     for _ in range(tries):
-        at = {d: int(random.integers(n)) for d, n in variable.sizes.items() if d not in kept}
-        variable.isel(at).load()  # into the page cache
+        point = {
+            d: int(random.integers(n)) for d, n in variable.sizes.items() if d not in free_axes
+        }
+        variable.isel(point).load()  # into the page cache
         start = time.perf_counter()
-        np.asarray(variable.isel(at).values)
+        np.asarray(variable.isel(point).values)
         spans.append((time.perf_counter() - start) * 1000)
     return {
-        "axes": " x ".join(kept) or "a point",
+        "axes": " x ".join(free_axes) or "a point",
         "median_ms": median(spans),
         "worst_ms": max(spans),
         "target": SLICE_MS,

@@ -78,12 +78,12 @@ def _largest(part: dict[str, float]) -> float:
     return max(part.values())
 
 
-def here(one: float, two: float) -> Bandwidth:
+def this_machine(one: float, two: float) -> Bandwidth:
     """This machine's bandwidth, from what one and two threads fill."""
     return lambda threads: one if threads == 1 else two
 
 
-def there(one: float, pages: str) -> Bandwidth:
+def two_sockets(one: float, pages: str) -> Bandwidth:
     """That of two sockets, threads spread evenly, where a core fills as fast as here."""
     socket = CHANNELS * CHANNEL * REACHED
 
@@ -110,11 +110,13 @@ def costs_of(sweep: Sweep, small: Sweep, rounds: int) -> tuple[Costs, dict[int, 
         for n in (1, 2)
     }
     runs["serial"] = lambda: small.evaluate(out=little, settings=Settings("numba", threads=1))
-    taken = _least(runs, rounds, time.process_time)
+    cpu_seconds = _least(runs, rounds, time.process_time)
     size = sum(values.nbytes for values in result.data_vars.values())
     start, lock = _start_and_lock()
-    costs = Costs(taken["serial"], start, lock, taken["1"] - taken["serial"], size)
-    return costs, {1: taken["1"], 2: (taken["2"] + taken["serial"]) / 2}
+    costs = Costs(
+        cpu_seconds["serial"], start, lock, cpu_seconds["1"] - cpu_seconds["serial"], size
+    )
+    return costs, {1: cpu_seconds["1"], 2: (cpu_seconds["2"] + cpu_seconds["serial"]) / 2}
 
 
 def _least(
@@ -136,8 +138,8 @@ def _start_and_lock() -> tuple[float, float]:
         "start": lambda: two.each(lambda _: time.sleep(0), range(2)),
         "locks": lambda: Pool(1).each(int, range(many)),
     }
-    taken = _least(runs, 50, time.perf_counter)
-    return taken["start"], taken["locks"] / many
+    seconds = _least(runs, 50, time.perf_counter)
+    return seconds["start"], seconds["locks"] / many
 
 
 def fills(size: int, rounds: int) -> tuple[float, float]:
@@ -148,8 +150,8 @@ def fills(size: int, rounds: int) -> tuple[float, float]:
         "one": lambda: array.fill(1.0),
         "two": lambda: pool(2).each(lambda half: half.fill(1.0), halves),
     }
-    taken = _least(runs, rounds, time.process_time)
-    return size / taken["one"], 2 * size / taken["two"]
+    cpu_seconds = _least(runs, rounds, time.process_time)
+    return size / cpu_seconds["one"], 2 * size / cpu_seconds["two"]
 
 
 def rows(
@@ -159,24 +161,30 @@ def rows(
     # a kernel may stream faster than a fill; one thread must then be no slower than measured
     one = max(fill[0], costs.size / costs.work)
     two = max(fill[1], one)
-    made = []
+    table = []
     for threads, real in measured.items():
-        made.append(_row(what, "this one", "any thread's", threads, costs, here(one, two)))
-        error = made[-1]["seconds"] / real - 1
-        made[-1] |= {"real": real, "error": f"{error:+.0%}"}
+        table.append(_row(what, "this one", "any thread's", threads, costs, this_machine(one, two)))
+        error = table[-1]["seconds"] / real - 1
+        table[-1] |= {"real": real, "error": f"{error:+.0%}"}
     for pages in PLACES:
         for threads in THREADS if pages == "any thread's" else (CORES,):
-            made.append(_row(what, "64 cores", pages, threads, costs, there(one, pages)))
-    return made
+            table.append(_row(what, "64 cores", pages, threads, costs, two_sockets(one, pages)))
+    return table
 
 
 def _row(
     what: str, machine: str, pages: str, threads: int, costs: Costs, bandwidth: Bandwidth
 ) -> dict[str, Any]:
-    taken, bound = seconds(costs, threads, bandwidth)
-    row = {"what": what, "machine": machine, "pages": pages, "threads": threads, "seconds": taken}
+    wall_time, bound = seconds(costs, threads, bandwidth)
+    row = {
+        "what": what,
+        "machine": machine,
+        "pages": pages,
+        "threads": threads,
+        "seconds": wall_time,
+    }
     first = seconds(costs, 1, bandwidth)[0]
-    return {**dict.fromkeys(COLUMNS), **row, "speedup": first / taken, "bound": bound}
+    return {**dict.fromkeys(COLUMNS), **row, "speedup": first / wall_time, "bound": bound}
 
 
 def run(quick: bool = False) -> Table:
@@ -189,10 +197,10 @@ def run(quick: bool = False) -> Table:
         "three outputs": (question.full(sizes), question.full((2, 2, 2, 2, 2))),
         "the exact interval": (exact, exact.replace(axes=few)),
     }
-    made: list[Row] = []
+    table: list[Row] = []
     for what, (sweep, small) in asked.items():
         say(f"threads: {what}")
-        made += rows(f"{what}, {sweep.points:,} points", *costs_of(sweep, small, rounds), fill)
+        table += rows(f"{what}, {sweep.points:,} points", *costs_of(sweep, small, rounds), fill)
     notes = (
         f"Into reused arrays; least CPU seconds of {rounds} rounds, "
         f"{os.cpu_count()} cores here, one thread fills {fill[0] / 1e9:.3g} GB/s and two "
@@ -201,4 +209,4 @@ def run(quick: bool = False) -> Table:
         f"cache. 64 cores: {SOCKETS} sockets of {CHANNELS} channels DDR5-4800, {REACHED:.0%} of "
         f"them reached, {LINK / 1e9:.0f} GB/s between them each way, cores and calls as here.",
     )
-    return Table("Threads on 64 cores, by a model", COLUMNS, made, notes)
+    return Table("Threads on 64 cores, by a model", COLUMNS, table, notes)

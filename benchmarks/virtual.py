@@ -99,10 +99,10 @@ def slice_once(number: int) -> dict[str, Any]:
     from fleetcube.sweep import Sweep
 
     outputs, axes = SLICES[number]
-    at = {name: SIDE // 2 for name in AXES if name not in axes}
+    middle = {name: SIDE // 2 for name in AXES if name not in axes}
 
     def cut(cube: Any) -> Any:
-        return [cube[name].isel(at, missing_dims="ignore").values for name in outputs]
+        return [cube[name].isel(middle, missing_dims="ignore").values for name in outputs]
 
     def compiled() -> Any:
         return cut(cube)

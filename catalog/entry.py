@@ -38,7 +38,7 @@ _FACTS: dict[str, str | type] = {
     "slice_shapes": str,  # 2x2x1 and so on; 4ix4jx4k are all multiples of 4
     "fabric": str,  # that of a node's own network cards
     "version": str,
-    # Of software: what it has, what of that with pipeline stages, which counts its inputs divide,
+    # Of software: what it has, also with pipeline stages, which counts its inputs divide,
     # what it does by default
     **dict.fromkeys(("has", "pipelined", "divides", "own"), dict),
     "jobs": list,  # of a calibration's steps: models and clusters, and the factors of each
@@ -103,12 +103,12 @@ KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             *("flops_efficiency", "gemm_efficiency", "gemm_half_size"),
             *("attention_efficiency", "memory_efficiency", "layer_overhead_time"),
             *("straggler_slowdown", "serial_time_per_step", "error_factor"),
-            *("serial_fraction", "coherency", "jobs"),
+            *("serial_fraction", "jobs"),
         ),
     }
 )
 FITTED = "calibration"
-# What tells the cluster and the model of a calibration's jobs, and what it says of each
+# Keys of the cluster and the model of a calibration's jobs, and of each job
 CLUSTER, SHAPE = ("node", "gpu", "fabric"), ("layers", "hidden_size", "vocab_size", "experts")
 _FACTORS = ("step_time_factor", "error_factor")
 _MOST_JOBS = 100
@@ -213,8 +213,8 @@ class Record:
 
     def unit(self, name: str) -> str:
         """Unit of one of the values; empty for text."""
-        known = unit(name)
-        return known if isinstance(known, str) else ""
+        unit_given = unit(name)
+        return unit_given if isinstance(unit_given, str) else ""
 
 
 def unit(name: str) -> str | type:
@@ -290,19 +290,19 @@ def _kernels(where: str, factors: Any, values: Mapping[str, Any]) -> dict[str, f
 
 def _correlations(where: str, rows: Any, count: int) -> tuple[tuple[float, ...], ...]:
     """Correlations of `count` values, below the diagonal, or none."""
-    found = rows if isinstance(rows, list) else None
-    if found == []:
+    matrix = rows if isinstance(rows, list) else None
+    if matrix == []:
         return ()
-    if found is None or [len(row) if isinstance(row, list) else -1 for row in found] != [
+    if matrix is None or [len(row) if isinstance(row, list) else -1 for row in matrix] != [
         *range(count)
     ]:
         raise CatalogError(
             f"{where}: [fit] correlations are not the {count} rows below a diagonal; leave them out"
         )
-    cells = [cell for row in found for cell in row]
+    cells = [cell for row in matrix for cell in row]
     if not all(isinstance(cell, int | float) and -1 <= cell <= 1 for cell in cells):
         raise CatalogError(f"{where}: [fit] correlations are not between -1 and 1")
-    return tuple(tuple(map(float, row)) for row in found)
+    return tuple(tuple(map(float, row)) for row in matrix)
 
 
 def _standard_errors(
@@ -355,22 +355,24 @@ def checked(where: str, key: str, value: Any) -> Any:
         if len(value) > _MOST_JOBS:
             raise CatalogError(f"{where}: jobs has more than {_MOST_JOBS}; give fewer")
         jobs = tuple(_job(where, one) for one in value)
-        told = [{n: v for n, v in job.items() if n not in _FACTORS} for job in jobs]
-        if twice := next((job for k, job in enumerate(told) if job in told[:k]), None):
+        jobs_stated = [{n: v for n, v in job.items() if n not in _FACTORS} for job in jobs]
+        if twice := next(
+            (job for k, job in enumerate(jobs_stated) if job in jobs_stated[:k]), None
+        ):
             raise CatalogError(f"{where}: jobs has {twice} twice; take one out")
         return jobs
     if base is dict and isinstance(value, dict):
         if wrong := [name for name in value if name not in INPUTS]:
             raise CatalogError(f"{where}: {key}.{wrong[0]} is not an input")
         if key == "divides":
-            if wrong := [name for name, own in value.items() if own not in _COUNTS]:
+            if wrong := [name for name, count in value.items() if count not in _COUNTS]:
                 raise CatalogError(f"{where}: {key}.{wrong[0]} is not one of {', '.join(_COUNTS)}")
             return value
         return {
-            name: tuple(checked(where, name, each) for each in own)
-            if isinstance(own, list)
-            else checked(where, name, own)
-            for name, own in value.items()
+            name: tuple(checked(where, name, each) for each in count)
+            if isinstance(count, list)
+            else checked(where, name, count)
+            for name, count in value.items()
         }
     if isinstance(base, type):
         if not isinstance(value, base):

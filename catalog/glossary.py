@@ -31,8 +31,8 @@ def glossary() -> tuple[Word, ...]:
 def word(text: str) -> Word | None:
     """The entry of a term, ignoring case, hyphens and plural; None if there is none."""
     wanted = _plain(text)
-    known = {_plain(each): entry for entry in glossary() for each in entry.words}
-    return known.get(wanted) or known.get(wanted.removesuffix("s")) or known.get(f"{wanted}s")
+    by_name = {_plain(each): entry for entry in glossary() for each in entry.words}
+    return by_name.get(wanted) or by_name.get(wanted.removesuffix("s")) or by_name.get(f"{wanted}s")
 
 
 def _plain(text: str) -> str:

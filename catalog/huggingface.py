@@ -52,8 +52,8 @@ _ORIGINAL = (
 )
 _NEEDED = ("layers", "hidden_size", "attention_heads", "vocab_size")
 
-# What files leave out, by model_type, in their words: defaults of the configuration classes, where
-# embeddings are untied unless said. A type that is not here is read as of no class, with a remark.
+# Fields that files leave out, by model_type: defaults of the configuration classes, where
+# embeddings are untied by default. A type that is not here is read as of no class, with a remark.
 _TIED = {"tie_word_embeddings": True}
 _FULL = {"use_sliding_window": False}
 _DEFAULTS: dict[str, dict[str, Any]] = {
@@ -155,30 +155,38 @@ def read(text: str) -> dict[str, Any]:
     """The inputs of a configuration, with title, source, date and note. Raises ValueError, in one
     line: the value, the rule and what to do."""
     fields, remarks = _Fields(_text_part(_parsed(text))), []
-    of = fields.get("model_type")
-    of = of if isinstance(of, str) and re.fullmatch(r"[\w.-]{1,40}", of, re.ASCII) else "none"
-    if fields.flag("is_encoder_decoder", False) or of in _REFUSED:
-        what = _REFUSED.get(of, "an encoder and a decoder")
-        raise ValueError(f"model_type {of!r} has {what}, which no input counts; give parameters")
-    fields.known = {**_TYPES.get(of, {}), **fields.known}
-    if of not in _TYPES:
+    model_type = fields.get("model_type")
+    model_type = (
+        model_type
+        if isinstance(model_type, str) and re.fullmatch(r"[\w.-]{1,40}", model_type, re.ASCII)
+        else "none"
+    )
+    if fields.flag("is_encoder_decoder", False) or model_type in _REFUSED:
+        architecture = _REFUSED.get(model_type, "an encoder and a decoder")
+        raise ValueError(
+            f"model_type {model_type!r} has {architecture}, which no input counts; give parameters"
+        )
+    fields.config = {**_TYPES.get(model_type, {}), **fields.config}
+    if model_type not in _TYPES:
         gate = "three matrices in feed-forward blocks"
-        remarks.append(f"model_type {of!r} is not in the table: read as Llama's, with {gate}")
-    made: dict[str, Any] = {name: fields.count(names) for name, names in COUNTS.items()}
-    made = {name: number for name, number in made.items() if number}
-    kinds = _kinds(fields, made)
+        remarks.append(
+            f"model_type {model_type!r} is not in the table: read as Llama's, with {gate}"
+        )
+    counts: dict[str, Any] = {name: fields.count(names) for name, names in COUNTS.items()}
+    counts = {name: number for name, number in counts.items() if number}
+    kinds = _kinds(fields, counts)
     if kinds and not set(kinds) & {*_ATTENDING}:
-        made.setdefault("attention_heads", 1)  # of no layer
+        counts.setdefault("attention_heads", 1)  # of no layer
     for name in _NEEDED:
-        if name not in made:
+        if name not in counts:
             names = COUNTS[name].partition(" ")[0]
             raise ValueError(f"it has no {names}; give a configuration of a decoder-only model")
-    made["gated_ffn"] = fields.flag("gated_ffn", of not in _WITHOUT_GATE)
-    made["embedding_tables"] = 1 if fields.flag("tie_word_embeddings", True) else 2
-    made |= _states(fields, made, of, kinds) | _windows(fields, made["layers"], kinds)
-    made |= _attention(fields, made, of) | _experts(fields, made, kinds)
-    remarks += _context(fields, made)
-    if fields.known.get("word_embed_proj_dim") == made["hidden_size"]:
+    counts["gated_ffn"] = fields.flag("gated_ffn", model_type not in _WITHOUT_GATE)
+    counts["embedding_tables"] = 1 if fields.flag("tie_word_embeddings", True) else 2
+    counts |= _states(fields, counts, model_type, kinds) | _windows(fields, counts["layers"], kinds)
+    counts |= _attention(fields, counts, model_type) | _experts(fields, counts, kinds)
+    remarks += _context(fields, counts)
+    if fields.config.get("word_embed_proj_dim") == counts["hidden_size"]:
         fields.get("word_embed_proj_dim")  # no projection
     for name, why in _LEFT_OUT.items():
         if fields.get(name):
@@ -186,20 +194,20 @@ def read(text: str) -> dict[str, Any]:
     if left := fields.left():
         more = f" and {len(left) - _MOST_NAMED} more" if len(left) > _MOST_NAMED else ""
         remarks.append(f"not understood, not counted: {', '.join(left[:_MOST_NAMED])}{more}")
-    about = f"{of}, {made['layers']} layers of {made['hidden_size']}"
-    if "layer_pattern" in made:
-        del made["layers"]  # counted from the pattern
+    about = f"{model_type}, {counts['layers']} layers of {counts['hidden_size']}"
+    if "layer_pattern" in counts:
+        del counts["layers"]  # counted from the pattern
     return {
         "title": about,
-        "source": f"its config.json (Hugging Face transformers), model_type {of}",
+        "source": f"its config.json (Hugging Face transformers), model_type {model_type}",
         "date": "",
         "note": "; ".join(remarks) or "all fields that change the shape are counted",
-        **{name: value for name, value in made.items() if value is not None},
+        **{name: value for name, value in counts.items() if value is not None},
     }
 
 
-def _kinds(fields: "_Fields", made: dict[str, Any]) -> list[str]:
-    """What each layer is, in the file's words; empty where it does not say."""
+def _kinds(fields: "_Fields", counts: dict[str, Any]) -> list[str]:
+    """The kind of each layer, in the file's words; empty where it does not say."""
     types = fields.row("layer_types layers_block_type", str)
     flags = fields.row("attn_type_list decoder_attention_types", int)
     full = {*(fields.row("attn_layer_indices", int) or ())}
@@ -207,7 +215,7 @@ def _kinds(fields: "_Fields", made: dict[str, Any]) -> list[str]:
     every = fields.count("full_attention_interval")
     pattern = fields.get("hybrid_override_pattern")
     fields.get("linear_attn_config.full_attn_layers")
-    layers = made.get("layers", len(pattern if isinstance(pattern, str) else types or ()))
+    layers = counts.get("layers", len(pattern if isinstance(pattern, str) else types or ()))
     if pattern is not None:
         words = {letter: word for word, letter in _LETTERS.items()}
         if not isinstance(pattern, str) or not {*pattern} <= words.keys():
@@ -229,42 +237,46 @@ def _kinds(fields: "_Fields", made: dict[str, Any]) -> list[str]:
     if types and len(types) != layers:
         raise ValueError(f"it has {len(types)} kinds for {layers} layers; correct one of them")
     if layers:
-        made["layers"] = layers
+        counts["layers"] = layers
     for word in types or ():
         if word not in (*_ATTENDING, *_STATEFUL, *_LETTERS):
             raise ValueError(f"a layer is {_shown(word)}, which no input counts; give parameters")
     return types or []
 
 
-def _states(fields: "_Fields", made: dict[str, Any], of: str, kinds: list[str]) -> dict[str, Any]:
+def _states(
+    fields: "_Fields", counts: dict[str, Any], model_type: str, kinds: list[str]
+) -> dict[str, Any]:
     """Layers that keep a state, and removes what is stated of them where there are none."""
     number = sum(kind in _STATEFUL for kind in kinds)
     expand = fields.count("mamba_expand expand") or 2
     if not number:
-        for name in [name for name in made if name.startswith("linear_")]:
-            del made[name]
+        for name in [name for name in counts if name.startswith("linear_")]:
+            del counts[name]
         return {}
-    if of not in _STATES:
-        raise ValueError(f"model_type {of!r} has states that no input counts; give parameters")
-    sets: dict[str, Any] = {"linear_attention": _STATES[of], "linear_layers": number}
-    sets["linear_chunk_size"] = made.get("linear_chunk_size") or _CHUNKS.get(_STATES[of])
-    if of == "mamba2":
-        size = made.pop("head_size", 64)
-        inner = expand * made["hidden_size"]
+    if model_type not in _STATES:
+        raise ValueError(
+            f"model_type {model_type!r} has states that no input counts; give parameters"
+        )
+    sets: dict[str, Any] = {"linear_attention": _STATES[model_type], "linear_layers": number}
+    sets["linear_chunk_size"] = counts.get("linear_chunk_size") or _CHUNKS.get(_STATES[model_type])
+    if model_type == "mamba2":
+        size = counts.pop("head_size", 64)
+        inner = expand * counts["hidden_size"]
         sets |= {"linear_heads": inner // size, "linear_head_size": size}
     elif sets["linear_attention"] == "lightning":
-        heads = made["attention_heads"]
-        size = made.get("head_size", made["hidden_size"] // heads)
+        heads = counts["attention_heads"]
+        size = counts.get("head_size", counts["hidden_size"] // heads)
         sets |= {"linear_heads": heads, "linear_head_size": size}
         sets |= {"linear_key_heads": heads, "linear_state_size": size}
-    elif "linear_heads" not in made:
+    elif "linear_heads" not in counts:
         raise ValueError("it has no heads of its layers with a state; state mamba_n_heads")
-    elif of == "kimi_linear":
-        sets |= {"linear_key_heads": made["linear_heads"]}
-        sets |= {"linear_state_size": made.get("linear_head_size")}
-    elif "linear_head_size" not in made:
-        sets["linear_head_size"] = expand * made["hidden_size"] // made["linear_heads"]
-    if of in ("nemotron_h", "mamba2"):
+    elif model_type == "kimi_linear":
+        sets |= {"linear_key_heads": counts["linear_heads"]}
+        sets |= {"linear_state_size": counts.get("linear_head_size")}
+    elif "linear_head_size" not in counts:
+        sets["linear_head_size"] = expand * counts["hidden_size"] // counts["linear_heads"]
+    if model_type in ("nemotron_h", "mamba2"):
         sets["layer_pattern"] = "".join(_LETTERS[kind] for kind in kinds)
         del sets["linear_layers"], sets["linear_attention"]
     return sets
@@ -287,9 +299,9 @@ def _windows(fields: "_Fields", layers: int, kinds: list[str]) -> dict[str, Any]
     return sets if number > 0 else {}
 
 
-def _attention(fields: "_Fields", made: dict[str, Any], of: str) -> dict[str, Any]:
+def _attention(fields: "_Fields", counts: dict[str, Any], model_type: str) -> dict[str, Any]:
     """Latent attention (DeepSeek-V2, arXiv:2405.04434, section 2.1), one head of keys, gates."""
-    width, heads = made["hidden_size"], made["attention_heads"]
+    width, heads = counts["hidden_size"], counts["attention_heads"]
     latent = fields.count("kv_lora_rank")
     if latent:
         names = ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
@@ -312,70 +324,70 @@ def _attention(fields: "_Fields", made: dict[str, Any], of: str) -> dict[str, An
             "head_size": (nope + rotary + value) / 2,
             "kv_heads": heads,
         }
-    kv = made.get("kv_heads", heads)
+    kv = counts.get("kv_heads", heads)
     if fields.flag("multi_query", False) and not fields.flag("new_decoder_architecture", False):
         kv = 1
     sets: dict[str, Any] = {"kv_heads": kv}
-    if _STATES.get(of) == "gated_deltanet" and fields.flag("attn_output_gate", True):
-        size = made.get("head_size", width // heads)
+    if _STATES.get(model_type) == "gated_deltanet" and fields.flag("attn_output_gate", True):
+        size = counts.get("head_size", width // heads)
         sets["attention_parameters_per_layer"] = width * size * (3 * heads + 2 * kv)
     return sets
 
 
-def _experts(fields: "_Fields", made: dict[str, Any], kinds: list[str]) -> dict[str, Any]:
+def _experts(fields: "_Fields", counts: dict[str, Any], kinds: list[str]) -> dict[str, Any]:
     """Experts, and which layers have them; the width of dense layers where there are none."""
     shared = fields.count(
         "n_shared_experts num_shared_experts moe_num_shared_experts num_shared_expert"
     )
-    beside = fields.count(
+    shared_width = fields.count(
         "shared_expert_intermediate_size moe_shared_expert_intermediate_size "
         "shared_intermediate_size"
     )
-    if "experts" not in made or ("layer_pattern" in made and "moe" not in kinds):
+    if "experts" not in counts or ("layer_pattern" in counts and "moe" not in kinds):
         for name in ("experts", "experts_per_token", "expert_input_width"):
-            made.pop(name, None)
-        expert = made.pop("expert_ffn_hidden_size", None)
-        return {"ffn_hidden_size": beside or made.get("ffn_hidden_size") or expert}
-    if "experts_per_token" not in made:
+            counts.pop(name, None)
+        expert = counts.pop("expert_ffn_hidden_size", None)
+        return {"ffn_hidden_size": shared_width or counts.get("ffn_hidden_size") or expert}
+    if "experts_per_token" not in counts:
         raise ValueError("it has experts, and no num_experts_per_tok; give it")
-    plain = fields.count("intermediate_size") or made.get("ffn_hidden_size")
-    expert = made.get("expert_ffn_hidden_size") or plain
+    plain = fields.count("intermediate_size") or counts.get("ffn_hidden_size")
+    expert = counts.get("expert_ffn_hidden_size") or plain
     if not expert:
         raise ValueError("it has experts, and no moe_intermediate_size; give it")
     first = fields.count("first_k_dense_replace moe_layer_start_index") or 0
     per_layer = isinstance(fields.get("moe_layer_freq"), list)
     names = "decoder_sparse_step interleave_moe_layer_step moe_layer_interval"
     every = fields.count(names if per_layer else f"{names} moe_layer_freq") or 1
-    layers = range(made["layers"])
+    layers = range(counts["layers"])
     without = {*(fields.row("mlp_only_layers", int) or ())}
     if only := fields.row("moe_layers", int):
         without |= {*layers} - {*only}
-    for names, of, word in (("mlp_layer_types", str, "dense"), ("moe_layer_freq", int, 0)):
+    for names, element, word in (("mlp_layer_types", str, "dense"), ("moe_layer_freq", int, 0)):
         if isinstance(fields.get(names), list):
-            row = fields.row(names, of) or []
+            row = fields.row(names, element) or []
             without |= {k for k, kind in enumerate(row) if kind == word}
     dense = sum(k < first or (k + 1) % every != 0 or k in without for k in layers)
     sets = {
         "mixture_of_experts": True,
         "expert_ffn_hidden_size": expert,
-        "shared_experts": (shared or 1) * beside / expert if beside else shared or 0,
+        "shared_experts": (shared or 1) * shared_width / expert if shared_width else shared or 0,
     }
-    if "layer_pattern" not in made:
+    if "layer_pattern" not in counts:
         sets["dense_layers"] = dense
     if not dense:
         sets["ffn_hidden_size"] = expert
     return sets
 
 
-def _context(fields: "_Fields", made: dict[str, Any]) -> list[str]:
-    """Sets the context of the training, where the file tells; else a remark."""
+def _context(fields: "_Fields", counts: dict[str, Any]) -> list[str]:
+    """Set the context of the training, if the file has it; else return a remark."""
     if stated := fields.count("sequence_length"):
-        made["sequence_length"] = stated
+        counts["sequence_length"] = stated
         return []
     original, most = fields.count(_ORIGINAL), fields.count(_CONTEXT)
     tokens = original or most
     if tokens and tokens <= _LONGEST:
-        made["sequence_length"] = tokens
+        counts["sequence_length"] = tokens
         return []
     return [
         f"it names no sequence_length{f' (at most {most:,})' if most else ''}: 4096 if unstated"
@@ -427,22 +439,22 @@ class _Fields:
     """Fields of a configuration by dotted names; remembers which were read."""
 
     def __init__(self, config: dict[str, Any]) -> None:
-        self.known: dict[str, Any] = config
+        self.config: dict[str, Any] = config
         self._read: set[str] = set()
 
     def get(self, names: str) -> Any:
         """The first of these fields that is given; None if none is."""
         self._read |= {*names.split()}
-        return next((v for n in names.split() if (v := self._at(n)) is not None), None)
+        return next((v for n in names.split() if (v := self._field(n)) is not None), None)
 
-    def _at(self, name: str) -> Any:
-        found: Any = self.known
+    def _field(self, name: str) -> Any:
+        value: Any = self.config
         for part in name.split("."):
-            found = found.get(part) if isinstance(found, dict) else None
-        return found
+            value = value.get(part) if isinstance(value, dict) else None
+        return value
 
     def _name(self, names: str) -> str:
-        return next(name for name in names.split() if self._at(name) is not None)
+        return next(name for name in names.split() if self._field(name) is not None)
 
     def count(self, names: str) -> int | None:
         """A whole number; None if no field gives it."""
@@ -464,13 +476,13 @@ class _Fields:
             raise ValueError(f"{name} = {_shown(value)} is not true or false; correct it")
         return default if value is None else value
 
-    def row(self, names: str, of: type) -> list[Any] | None:
+    def row(self, names: str, element: type) -> list[Any] | None:
         """A list of texts or whole numbers; None if no field gives it."""
         value = self.get(names)
         if value is None:
             return None
-        if not isinstance(value, list) or not all(type(each) is of for each in value):
-            kind = "texts" if of is str else "whole numbers"
+        if not isinstance(value, list) or not all(type(each) is element for each in value):
+            kind = "texts" if element is str else "whole numbers"
             raise ValueError(f"{self._name(names)} is not a list of {kind}; correct it")
         return value
 
@@ -478,7 +490,7 @@ class _Fields:
         """Fields that are on, were not read and may change the shape."""
         names = [
             name
-            for name, value in _leaves("", self.known)
+            for name, value in _leaves("", self.config)
             if value and name not in self._read
             if not _WITHOUT_SHAPE.fullmatch(name.rpartition(".")[2][:80])
         ]

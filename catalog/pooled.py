@@ -2,7 +2,7 @@
 
 A cell is software, layers, GPU and precision. Coefficients are ceiling x link(start + effects of
 groups), as in decision 35; groups without measured steps add the spread of their level. All steps
-of a job, one model on one cluster, have a factor in common beside these, whose spread is known.
+of a job, one model on one cluster, share a further factor of known spread.
 """
 
 import functools
@@ -79,8 +79,8 @@ class Setting:
 @functools.cache
 def label_of(software: str) -> str:
     """The catalog's label of a group of published steps; the group's name without one."""
-    found = (n for n, entry in kind("software").items() if entry.values["steps_as"] == software)
-    return next(found, software)
+    labels = (n for n, entry in kind("software").items() if entry.values["steps_as"] == software)
+    return next(labels, software)
 
 
 def _percent(factor: float) -> str:
@@ -149,7 +149,7 @@ class Posterior:
         """The attention kernel stated; else flash, whatever older software was measured with."""
         return cell.kernel or "flash"
 
-    def at(self, cell: Cell) -> tuple[Array, Array]:
+    def coefficients_of(self, cell: Cell) -> tuple[Array, Array]:
         """Coefficients before their links, and a root of their covariance."""
         return self.together([cell])[0]
 
@@ -158,25 +158,28 @@ class Posterior:
         the coefficients of two."""
         parts = [self._parts(cell) for cell in cells]
         columns = [*dict.fromkeys(key for *_, unseen in parts for key in unseen)]
-        found = []
-        for cell, (means, taken, unseen) in zip(cells, parts, strict=True):
-            own = np.zeros((len(means), len(columns)))
+        results = []
+        for cell, (means, effects, unseen) in zip(cells, parts, strict=True):
+            spread_root = np.zeros((len(means), len(columns)))
             for key, spread in unseen.items():
-                own[key[0], columns.index(key)] = spread
+                spread_root[key[0], columns.index(key)] = spread
             # not BLAS, whose summation order depends on the processor
-            root = np.einsum("ke,ef->kf", taken, self._root)
-            found.append((self._ordered(cell, means), np.hstack([root, own])))
-        return found
+            root = np.einsum("ke,ef->kf", effects, self._root)
+            results.append((self._ordered(cell, means), np.hstack([root, spread_root])))
+        return results
 
     def _ordered(self, cell: Cell, means: Array) -> Array:
         """The same, with compiled code no slower than the same run eagerly, as unlike rows make it:
         of the two cells the one with fewer steps yields, the eager one of equals."""
         is_eager = cell.software.endswith(EAGER)
         other = replace(cell, software=cell.software.removesuffix(EAGER) + EAGER * (not is_eager))
-        own, its = (self.cells.get(each.name, (0, ""))[0] for each in (cell, other))
-        if other.software not in self.content["software"] or own + (not is_eager) / 2 > its:
+        steps, other_steps = (self.cells.get(each.name, (0, ""))[0] for each in (cell, other))
+        if (
+            other.software not in self.content["software"]
+            or steps + (not is_eager) / 2 > other_steps
+        ):
             return means
-        better = np.array([1.0 if own["share"] else -1.0 for own in self.coefficients.values()])
+        better = np.array([1.0 if about["share"] else -1.0 for about in self.coefficients.values()])
         bound = np.minimum if is_eager else np.maximum
         return np.asarray(better * bound(better * means, better * self._parts(other)[0]))
 
@@ -199,16 +202,16 @@ class Posterior:
             "peak": elementary.log(cell.peak / content["peak"]),
         }
         means = np.empty(len(self.coefficients))
-        taken = np.zeros((len(means), len(self._means)))
+        effects = np.zeros((len(means), len(self._means)))
         unseen: dict[tuple[int, str, str], float] = {}
         levels: dict[str, list[str]] = {}
         for name, level in self._spreads:
             levels.setdefault(name, []).append(level)
         for k, (name, about) in enumerate(self.coefficients.items()):
             trends = content["trends"][name]
-            taken[k, self._place[name, "all", ""]] = 1.0
+            effects[k, self._place[name, "all", ""]] = 1.0
             for trend in trends:
-                taken[k, self._place[name, trend, ""]] = peaks[trend]
+                effects[k, self._place[name, trend, ""]] = peaks[trend]
             # For software without published steps, the effect of its experts is counted once
             is_new = cell.layers == "experts" and "experts" in levels[name]
             is_new &= (name, "experts", experts) not in self._place
@@ -216,25 +219,28 @@ class Posterior:
                 if level == "all" or level in trends:
                     continue
                 group = groups.get(level, "")
-                known = self._place.get((name, level, group or ""))
-                if known is not None:
-                    taken[k, known] = 1.0
+                position = self._place.get((name, level, group or ""))
+                if position is not None:
+                    effects[k, position] = 1.0
                 elif group is not None and not (is_new and level == "software"):
                     unseen[k, level, group] = self._spreads[name, level]
             start = about["start"]
             means[k] = elementary.log(start / (1 - start) if about["share"] else start)
-        return means + np.einsum("ke,e->k", taken, self._means), taken, unseen
+        return means + np.einsum("ke,e->k", effects, self._means), effects, unseen
 
     def values(self, cell: Cell) -> dict[str, Any]:
         """Inputs and options as a calibration sets them, including the error factor."""
-        means, root = self.at(cell)
-        made: dict[str, Any] = {"compute_model": "roofline", "attention_kernel": self.kernel(cell)}
+        means, root = self.coefficients_of(cell)
+        inputs: dict[str, Any] = {
+            "compute_model": "roofline",
+            "attention_kernel": self.kernel(cell),
+        }
         for setting in self.settings(cell):
-            made[setting.input] = float(setting.value(means[setting.place])[0])
+            inputs[setting.input] = float(setting.value(means[setting.place])[0])
         width = self.width(cell, root, self.job_spread, self.noise(cell.software))
         further = 1 + self.widening * self.beyond_peaks(cell)
-        made["error_factor"] = elementary.exp(width * self.factor(cell) * further)
-        return made
+        inputs["error_factor"] = elementary.exp(width * self.factor(cell) * further)
+        return inputs
 
     def settings(self, cell: Cell) -> list[Setting]:
         """The settings at a cell: coefficients of its attention kernel with known scales."""
@@ -270,16 +276,16 @@ class Posterior:
         measured = self.cells.get(cell.name, (0, ""))[1]  # with which attention kernel
         if measured == self.kernel(cell):  # other rows of the same table, or another cluster
             return ("a job", "never fitted")
-        found = []
+        reasons = []
         if cell.gpu not in self.content["gpus"]:
             generations = {self.generation(gpu) for gpu in self.content["gpus"]}
             near = self.generation(cell.gpu) in generations
-            found.append("a GPU" if near else "a generation")
+            reasons.append("a GPU" if near else "a generation")
         if cell.software not in self.content["software"]:
-            found.append("one software" + ", experts" * (cell.layers == "experts"))
+            reasons.append("one software" + ", experts" * (cell.layers == "experts"))
         pairs = {(name.split(", ")[0], name.split(", ")[2]) for name in self.cells}
-        known = (cell.software, cell.gpu) in pairs
-        return (*found,) or (("a cell",) if known else ("software on a GPU",))
+        paired = (cell.software, cell.gpu) in pairs
+        return (*reasons,) or (("a cell",) if paired else ("software on a GPU",))
 
     def beyond(self, name: str, values: Array) -> Array:
         """Decades by which values of an input lie outside the fitted range; 0 inside."""
@@ -288,11 +294,11 @@ class Posterior:
     def beyond_peaks(self, cell: Cell) -> float:
         """Decades by which a GPU's peak lies outside the fitted range at those bits, or at 16."""
         peaks = {"16 bits": cell.peak_16, cell.precision: cell.peak}
-        known = self.content["peaks"]
+        fitted = self.content["peaks"]
         return max(
-            float(decades_outside(known[bits], np.array(peak)))
+            float(decades_outside(fitted[bits], np.array(peak)))
             for bits, peak in peaks.items()
-            if bits in known
+            if bits in fitted
         )
 
     @functools.cached_property
@@ -307,7 +313,7 @@ class Posterior:
         most = max(one["factor"] for name, one in unseen.items() if name.startswith("more than"))
         return max(float(most / unseen["a job"]["factor"]) - 1, LEAST_WIDENING)
 
-    def said(self, cell: Cell) -> str:
+    def provenance(self, cell: Cell) -> str:
         """The data behind a cell's coefficients, their error and how to narrow it, in words."""
         rows = self.cells[cell.name][0] if cell.name in self.cells else 0
         kinds = {"dense": "dense layers", "experts": "mixtures of experts"}
@@ -316,9 +322,11 @@ class Posterior:
         factor = self.values(cell)["error_factor"]
         if not cell.software:
             cells = ((name.split(", "), count) for name, (count, _) in self.cells.items())
-            there = sum(count for own, count in cells if own[1:3] == [cell.layers, cell.gpu])
-            told = f"from {there} published steps" if there else "with no published step"
-            mean = f"the mean of all software, {told} on {gpu} ({layers}), {_percent(factor)}"
+            published = sum(
+                count for parts, count in cells if parts[1:3] == [cell.layers, cell.gpu]
+            )
+            source = f"from {published} published steps" if published else "with no published step"
+            mean = f"the mean of all software, {source} on {gpu} ({layers}), {_percent(factor)}"
             return mean + self._narrower(cell, factor)
         steps = f"published {label_of(cell.software)} steps"
         where = f"on {gpu} ({layers}, {cell.precision})"
@@ -329,12 +337,12 @@ class Posterior:
     def _narrower(self, cell: Cell, factor: float) -> str:
         """Advice to name the software, where that more than halves the interval; else empty."""
         named = {name.split(", ")[0] for name in self.cells if f", {cell.layers}, " in name}
-        found = sorted(
+        factors = sorted(
             self.values(replace(cell, software=name))["error_factor"] for name in named if name
         )
-        if not found or math.log(found[0]) > 0.5 * math.log(factor):
+        if not factors or math.log(factors[0]) > 0.5 * math.log(factor):
             return ""
-        return f"; name your software (software=...): as little as {_percent(found[0])}"
+        return f"; name your software (software=...): as little as {_percent(factors[0])}"
 
     def ceilings(self, cell: Cell) -> dict[str, float]:
         """Peak shares that kernels alone reach on a cell's GPU."""

@@ -60,17 +60,17 @@ _NONE = Record(
     "keeps auto from being found where a scenario names no calibration",
     MappingProxyType({}),
 )
-_FOUND = {AUTO: _AUTO, NONE: _NONE}
+_INFERRED_OR_NONE = {AUTO: _AUTO, NONE: _NONE}
 
 
 def kind(name: str) -> Mapping[str, Record]:
     """Current records of a kind, by label. Raises CatalogError for an unknown kind."""
-    return _current(_known(name))
+    return _current(_checked_kind(name))
 
 
 def editions(name: str) -> Mapping[str, Record]:
     """All records of a kind, including superseded ones, by label@edition."""
-    return _load(_known(name))
+    return _load(_checked_kind(name))
 
 
 def record(kind_name: str, label: Any) -> Record:
@@ -79,8 +79,8 @@ def record(kind_name: str, label: Any) -> Record:
 
     Raises CatalogError, with the nearest label, for an unknown one.
     """
-    if kind_name == FITTED and isinstance(label, str) and label in _FOUND:
-        return _FOUND[label]
+    if kind_name == FITTED and isinstance(label, str) and label in _INFERRED_OR_NONE:
+        return _INFERRED_OR_NONE[label]
     if isinstance(label, FileLabel):
         return label.record
     if is_path(kind_name, label):
@@ -96,12 +96,12 @@ def record(kind_name: str, label: Any) -> Record:
         return every[label]
     if (entry := from_packages(kind_name).get(str(label))) is not None:
         return linked(entry, _packaged())
-    known = list(every if "@" in str(label) else current)
+    choices = list(every if "@" in str(label) else current)
     some = ", ".join(list(current)[:5]) + (
         f", ... (`fleetcube catalog {kind_name}` lists all)" if len(current) > 5 else ""
     )
     advice = _elsewhere(kind_name, label) or hint(
-        near(str(label), known, 0.4), f"choose one of {some}"
+        near(str(label), choices, 0.4), f"choose one of {some}"
     )
     shown = repr(label) if len(repr(label)) <= 60 else f"{repr(label)[:57]}..."
     raise CatalogError(f"{kind_name} = {shown} is not in the catalog; {advice}")
@@ -125,7 +125,9 @@ def is_path(kind_name: str, label: Any) -> bool:
 
 def from_packages(kind_name: str) -> dict[str, Record]:
     """Records of a kind in installed packages, by label. Raises CatalogError for a bad package."""
-    return {label: own.record for (kind, label), own in _packaged().items() if kind == kind_name}
+    return {
+        label: entry.record for (kind, label), entry in _packaged().items() if kind == kind_name
+    }
 
 
 @functools.cache
@@ -139,33 +141,37 @@ def own_labels(paths: Iterable[str]) -> dict[tuple[str, str], FileLabel]:
     for file in map(opened, paths):
         for (kind_name, label), entry in file.records.items():
             which = kind_name, label
-            known = _current(kind_name).get(label)
-            if kind_name == FITTED and label in _FOUND:
+            replaced = _current(kind_name).get(label)
+            if kind_name == FITTED and label in _INFERRED_OR_NONE:
                 raise CatalogError(f"{kind_name} {label!r} of {file} is fleetcube's; rename it")
             if which in labels:
-                there = labels[which].record.origin
-                raise CatalogError(f"{kind_name} {label!r} is in {there} and in {file}; rename one")
-            if (known is not None) != (which in file.replacing):
-                said = f"also of the catalog ({known.title})" if known else "not of the catalog"
-                advice = "rename it, or write replaces = true" if known else "leave out replaces"
-                raise CatalogError(f"{kind_name} {label!r} of {file} is {said}; {advice}")
-            labels[which] = FileLabel.of(label, entry)
+                first = labels[which].record.origin
+                raise CatalogError(f"{kind_name} {label!r} is in {first} and in {file}; rename one")
+            if (replaced is not None) != (which in file.replacing):
+                conflict = (
+                    f"also of the catalog ({replaced.title})" if replaced else "not of the catalog"
+                )
+                advice = "rename it, or write replaces = true" if replaced else "leave out replaces"
+                raise CatalogError(f"{kind_name} {label!r} of {file} is {conflict}; {advice}")
+            labels[which] = FileLabel.from_record(label, entry)
     return labels
 
 
 def linked(entry: Record, labels: Mapping[tuple[str, str], FileLabel]) -> Record:
     """A record whose own labels (a node's gpu, its fabric) carry the records of `labels`. Raises
     CatalogError where nothing has such a label."""
-    own = {n: labels.get((n, v), v) for n, v in entry.values.items() if n in KINDS}
-    for kind_name, label in own.items():
+    record_values = {n: labels.get((n, v), v) for n, v in entry.values.items() if n in KINDS}
+    for kind_name, label in record_values.items():
         try:
             record(kind_name, label)
         except CatalogError as error:
             raise CatalogError(f"{entry.kind} {entry.label!r}: {error}") from None
-    carried = [label.record.origin for label in own.values() if isinstance(label, FileLabel)]
+    carried = [
+        label.record.origin for label in record_values.values() if isinstance(label, FileLabel)
+    ]
     if not carried:
         return entry
-    values = MappingProxyType({**entry.values, **own})
+    values = MappingProxyType({**entry.values, **record_values})
     return replace(entry, values=values, origin=entry.origin or carried[0])
 
 
@@ -201,7 +207,7 @@ def _configured(where: str, label: str, text: str) -> Record:
     return Record(CONFIGURED, label, 1, **about, values=MappingProxyType(values))
 
 
-def _known(name: str) -> str:
+def _checked_kind(name: str) -> str:
     if name not in KINDS:
         labels = [f"{other} {label}" for other in KINDS for label in _current(other)]
         likely = near(str(name), KINDS) or near(str(name), labels, 0.9)

@@ -7,14 +7,14 @@ MOST = 3
 _SLIP, _ALIKE = 0.9, 0.5  # shares of common letters: for a typo, and for any hint
 
 
-def near(name: str, known: Iterable[str], alike: float = _ALIKE) -> list[str]:
+def near(name: str, spellings: Iterable[str], alike: float = _ALIKE) -> list[str]:
     """Known names similar to a word, the best first: at most three, or none.
 
     The one that differs only in case; else those with a typo; else those that contain the word, at
     the start of a word and short ones first; else the most similar one.
     """
     word = name.lower()
-    names = {name.lower(): name for name in known}
+    names = {name.lower(): name for name in spellings}
     if word in names:
         return [names[word]]
     slips = difflib.get_close_matches(word, names, n=MOST, cutoff=_SLIP)

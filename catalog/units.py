@@ -47,7 +47,10 @@ _HINTS = {
 USUAL: Mapping[str, Mapping[str, float]] = {
     "s": {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0},
     "B": {"B": 1.0, "MB": 1e6, "GB": 1e9, "TB": 1e12, "GiB": 2.0**30, "TiB": 2.0**40},
-    "B/s": {"MB/s": 1e6, "GB/s": 1e9, "TB/s": 1e12, "Gbit/s": 1.25e8, "Tbit/s": 1.25e11},
+    "B/s": {
+        **{"MB/s": 1e6, "GB/s": 1e9, "GiB/s": 2.0**30, "TB/s": 1e12},
+        **{"Gbit/s": 1.25e8, "Tbit/s": 1.25e11},
+    },
     "FLOP/s": {"GFLOP/s": 1e9, "TFLOP/s": 1e12, "PFLOP/s": 1e15},
     "W": {"W": 1.0, "kW": 1e3, "MW": 1e6},
     "kg/J": {"g/kWh": 2.7777777777777777e-10},
@@ -103,16 +106,16 @@ def ratio(unit: str, base: str) -> Fraction:
     """
     shares = {"1": 1.0, **_SHARES}
     if unit in shares and base in shares:
-        found = shares[unit] / shares[base]
+        quotient = shares[unit] / shares[base]
     else:
         for text in (unit, base):
             if len(text) > 40 or not _STATED.fullmatch(text):
                 raise UnitError(f"has no known unit ({text[:40]!r})")
-        found = factor(unit, base)
-    larger = max(found, 1 / found)
+        quotient = factor(unit, base)
+    larger = max(quotient, 1 / quotient)
     if not math.isclose(larger, round(larger), rel_tol=1e-14):
-        return Fraction(found)
-    return Fraction(round(larger)) if found >= 1 else Fraction(1, round(larger))
+        return Fraction(quotient)
+    return Fraction(round(larger)) if quotient >= 1 else Fraction(1, round(larger))
 
 
 @functools.cache
@@ -128,17 +131,17 @@ def unit_registry() -> Any:
         return "1" if plain else format(registry.Unit(unit), "~C").replace("**", "^")
 
     pint.register_unit_format("fleetcube")(written)
-    registry = _made(force_ndarray_like=True)  # points stay arrays, as xarray requires
+    registry = _new_registry(force_ndarray_like=True)  # points stay arrays, as xarray requires
     registry.formatter.default_format = "fleetcube"
     return registry
 
 
 @functools.cache
 def _registry() -> Any:
-    return _made()
+    return _new_registry()
 
 
-def _made(**how: Any) -> Any:
+def _new_registry(**how: Any) -> Any:
     import pint  # slow to import: only for strings with a unit
 
     lines = files(__package__).joinpath("units.txt").read_text("utf-8").splitlines()

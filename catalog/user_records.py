@@ -25,10 +25,10 @@ class FileLabel(str):
     record: Record
 
     @classmethod
-    def of(cls, label: str, entry: Record) -> "FileLabel":
-        made = cls(label)
-        made.record = entry
-        return made
+    def from_record(cls, label: str, entry: Record) -> "FileLabel":
+        file_label = cls(label)
+        file_label.record = entry
+        return file_label
 
 
 class CatalogFile(str):
@@ -46,9 +46,9 @@ def opened(path: str, package: str = "") -> CatalogFile:
     CatalogError."""
     if isinstance(path, CatalogFile):
         return path
-    made = CatalogFile(package or path)
-    made.records, made.replacing = {}, set()
-    where = f"catalog {str(made)!r}"
+    catalog_file = CatalogFile(package or path)
+    catalog_file.records, catalog_file.replacing = {}, set()
+    where = f"catalog {str(catalog_file)!r}"
     for kind, tables in toml_of(where, text_of(where, path)).items():
         if kind not in KINDS or not isinstance(tables, dict):
             likely = [] if kind in KINDS else near(kind, KINDS)
@@ -58,10 +58,12 @@ def opened(path: str, package: str = "") -> CatalogFile:
             if "@" in label:
                 raise CatalogError(f"{where}: {kind} {label!r} is an edition; leave out @")
             if not package and isinstance(table, dict) and table.get("replaces") is True:
-                made.replacing.add((kind, label))
+                catalog_file.replacing.add((kind, label))
                 table = {key: value for key, value in table.items() if key != "replaces"}
-            made.records[kind, label] = labelled(kind, label, table, f"{where}: ", str(made))
-    return made
+            catalog_file.records[kind, label] = labelled(
+                kind, label, table, f"{where}: ", str(catalog_file)
+            )
+    return catalog_file
 
 
 def packaged() -> Iterator[CatalogFile]:

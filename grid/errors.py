@@ -20,7 +20,7 @@ class InputError(ValueError):
         super().__init__(one_line(message))
 
 
-# What needs a package that is not always installed, and the extra that brings it
+# Features that need a package that is not always installed, and its extra
 _EXTRAS = {
     "SALib": ("global sensitivity needs", "sens"),
     "distributed": ("Dask needs", "distributed"),
@@ -69,10 +69,10 @@ def check_texts(name: str, given: Any) -> list[str]:
     """One text, or several, as a list."""
     if given is None or isinstance(given, str):
         return [] if given is None else [given]
-    found = list(given) if isinstance(given, Iterable) else [given]
-    if not all(isinstance(each, str) for each in found):
+    texts = list(given) if isinstance(given, Iterable) else [given]
+    if not all(isinstance(each, str) for each in texts):
         raise InputError(f"{name} = {shown(given)} is not a list of texts; give one")
-    return found
+    return texts
 
 
 def check_path(path: str | os.PathLike[str]) -> None:
@@ -89,7 +89,7 @@ def check_path(path: str | os.PathLike[str]) -> None:
 
 
 def nearest(
-    name: str, known: Iterable[str], otherwise: str = "see `fleetcube explain` for all names"
+    name: str, spellings: Iterable[str], otherwise: str = "see `fleetcube explain` for all names"
 ) -> str:
     """A hint: the known spellings nearest to a name, or `otherwise` if none is near."""
-    return hint(near(str(name), known), otherwise)
+    return hint(near(str(name), spellings), otherwise)

@@ -3,6 +3,7 @@
 import functools
 import inspect
 import json
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union, cast, overload
@@ -13,8 +14,8 @@ from ..catalog.units import carried
 from ..kernels.calculus.derivatives import derivative, name_of, quantity, unit_of
 from ..kernels.calculus.phased_formulas import without_phase
 from ..kernels.engines import javascript, scalar
-from ..kernels.engines.jax import KEPT
-from ..kernels.engines.job import Job, threads_for
+from ..kernels.engines.jax import MOST_PROGRAMS
+from ..kernels.engines.job import threads_for
 from ..kernels.engines.program import Program, fold
 from ..kernels.graph.bind import definitions
 from ..kernels.graph.docstrings import read
@@ -23,7 +24,7 @@ from ..kernels.graph.formulas import Graph, parameters
 from .errors import InputError, nearest, shown
 from .plan.cases import choices, formulas_of, leaves
 from .plan.dims import differentiated
-from .plan.engine import check_engine
+from .plan.engine import check_engine, compiles
 from .plan.execute import RUN
 from .plan.plan import check_outputs
 from .spec.axis import Axis
@@ -34,11 +35,11 @@ from .spec.values import check_name, is_option, is_traced, row_of, without_unit
 if TYPE_CHECKING:
     import jax
 
-Engine = Literal["numpy", "numba", "jax"]
+Engine = Literal["auto", "numpy", "numba", "jax"]
 Values = Union[np.float64, np.ndarray[Any, np.dtype[Any]], "jax.Array"]  # a number for numbers
 Result = TypeVar("Result")
 
-ENGINES = ("numpy", "numba", "jax")
+ENGINES = ("auto", "numpy", "numba", "jax")
 _MOST_DIMS = 32  # NumPy's broadcasting limit
 _PLAIN = {float, int, np.float64}  # types passed on unchecked
 
@@ -64,7 +65,7 @@ def function(
     scenario: Mapping[str, Any],
     inputs: str | Sequence[str],
     *,
-    engine: Engine = "numpy",
+    engine: Engine = "auto",
 ) -> "Function[Any]":
     """Quantities of a scenario as a pure function of some of its inputs.
 
@@ -73,8 +74,9 @@ def function(
             too: "d_job_time_d_n_gpus", "dln_job_time_dln_n_gpus".
         scenario: everything else, as for `Sweep`. Options and labels are bound here.
         inputs: the numeric inputs that a call gives; they override the scenario.
-        engine: "numpy", "numba" (compiled here, and callable from code that numba compiles) or
-            "jax" (for jit, vmap, grad and any other transformation).
+        engine: "auto" (NumPy, and after some thousand calls what is compiled meanwhile, to the
+            same bits), "numpy", "numba" (compiled here, and callable from code that numba
+            compiles) or "jax" (for jit, vmap, grad and any other transformation).
 
     Returns a `Function`. Raises InputError in one line for anything that cannot be used.
 
@@ -146,7 +148,9 @@ class Function(Generic[Result]):
         self._point: Any = None
         if engine == "numba":
             self._point = scalar.compiled(self._program).call
-        elif engine == "numpy":
+        elif engine == "auto" and compiles():
+            self._point = scalar.Compiling(self._program)
+        elif engine != "jax":
             self._point = scalar.interpreted(self._program)
         self.units = {name: unit_of(problem.graph, name) for name in (*inputs, *outputs)}
         self._hash = hash((type(self), self._program, engine, alone))
@@ -162,8 +166,8 @@ class Function(Generic[Result]):
         if self._point is None:
             return cast(Result, self._packed(self._traced(values)))
         plain = _floats(values)
-        found = self._over(values) if plain is None else self._point(*plain)
-        return cast(Result, self._packed(found))
+        values_out = self._over(values) if plain is None else self._point(*plain)
+        return cast(Result, self._packed(values_out))
 
     def gradient(self, wrt: str | Sequence[str] | None = None) -> "Gradient":
         """Return the function of the exact derivatives with respect to inputs, by default all.
@@ -194,7 +198,7 @@ class Function(Generic[Result]):
         """Sources of the formulas, by quantity."""
         names = [name for name in self._formulas if self._problem.graph.get(name)]
         return {
-            name: "; ".join(read(own).source for own in definitions(self._formulas[name]))
+            name: "; ".join(read(function).source for function in definitions(self._formulas[name]))
             for name in names
         }
 
@@ -213,15 +217,15 @@ class Function(Generic[Result]):
         """
         about = f"{', '.join(self.outputs)}, as a function of {', '.join(self.inputs)}; in SI units"
         facts = {"inputs": self.inputs, "outputs": self.outputs, "units": self.units}
-        taken = ", ".join(f"given.{name}" for name in self.inputs)
-        made = ", ".join(f"{name}: found[{k}]" for k, name in enumerate(self.outputs))
+        arguments = ", ".join(f"given.{name}" for name in self.inputs)
+        fields = ", ".join(f"{name}: found[{k}]" for k, name in enumerate(self.outputs))
         return "\n".join(
             [
                 f"// {about}.",
                 javascript.HEAD + javascript.source(self._program, "compute"),
                 "export function evaluate(given) {",
-                f"  const found = compute([{taken}]);",
-                f"  return {{{made}}};",
+                f"  const found = compute([{arguments}]);",
+                f"  return {{{fields}}};",
                 "}",
                 *(f"export const {key} = {json.dumps(value)};" for key, value in facts.items()),
                 "",
@@ -290,21 +294,21 @@ class Function(Generic[Result]):
                 if name in named:
                     raise InputError(f"{name} is given in the mapping and by name; give it once")
             values, named = (), {**first, **named}
-        known = ", ".join(self.inputs)
+        inputs = ", ".join(self.inputs)
         for name in named:
             if name not in self.inputs:
-                hint = nearest(str(name), self.inputs, f"give {known}")
+                hint = nearest(str(name), self.inputs, f"give {inputs}")
                 raise InputError(f"{shown(name)} is not an input of this function; {hint}")
         if len(values) > len(self.inputs):
             raise InputError(
-                f"{len(values)} values are given to a function of {len(self.inputs)}; give {known}"
+                f"{len(values)} values are given to a function of {len(self.inputs)}; give {inputs}"
             )
         placed = dict(zip(self.inputs, values, strict=False))
         for name in self.inputs:
             if name in placed and name in named:
                 raise InputError(f"{name} is given by place and by name; give it once")
             if name not in placed and name not in named:
-                raise InputError(f"{name} is missing; give {known}")
+                raise InputError(f"{name} is missing; give {inputs}")
         placed.update(named)
         return tuple(placed[name] for name in self.inputs)
 
@@ -320,9 +324,9 @@ class Function(Generic[Result]):
             return arrays, ()
         except ValueError:
             shapes = zip(self.inputs, arrays, strict=True)
-            said = ", ".join(f"{name} {array.shape}" for name, array in shapes)
+            listed = ", ".join(f"{name} {array.shape}" for name, array in shapes)
             raise InputError(
-                f"the inputs do not broadcast: {said}; give sizes that are equal, or 1"
+                f"the inputs do not broadcast: {listed}; give sizes that are equal, or 1"
             ) from None
 
     def _over(self, values: Sequence[Any]) -> Any:
@@ -336,22 +340,10 @@ class Function(Generic[Result]):
         arrays, shape = self._checked(values)
         if not shape:
             return self._point(*map(float, arrays))
-        program = self._program
-        operands = {
-            name: np.array(value).reshape((1,) * len(shape)) for name, value in program.constants
-        }
-        for name, array in zip(self.inputs, arrays, strict=True):
-            array = np.asarray(array, np.float64)
-            operands[name] = array.reshape((1,) * (len(shape) - array.ndim) + array.shape)
-        outs = {
-            name: np.empty(shape, np.int8 if of in program.flags else np.float64)
-            for of, (name, _) in zip(self.outputs, program.guarded(), strict=True)
-        }
-        size = next(iter(outs.values())).size
-        if size:
-            job = Job(dict([*program.formulas, *program.guarded()]), operands, outs)
+        job = self._program.job([np.asarray(array, np.float64) for array in arrays], shape)
+        if size := math.prod(shape):
             RUN[self.engine](job, threads_for(size))
-        results = tuple(outs.values())
+        results = tuple(job.outs.values())
         return results if len(results) > 1 else results[0]
 
     def _traced(self, values: Sequence[Any]) -> Any:
@@ -376,31 +368,31 @@ class Gradient(Function[dict[str, Any]]):
     """The exact derivatives of a `Function`; made by its `gradient`."""
 
     def __init__(self, function: Function[Any], wrt: tuple[str, ...]) -> None:
-        self.of, self.wrt = function, wrt
-        names = tuple(name_of("d", of, name) for of in function.outputs for name in wrt)
+        self.function, self.wrt = function, wrt
+        names = tuple(name_of("d", output, name) for output in function.outputs for name in wrt)
         super().__init__(function._problem, names, function.inputs, function.engine)
         self._hash = hash((Gradient, function, wrt))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Gradient):
             return NotImplemented
-        return (self.of, self.wrt) == (other.of, other.wrt)
+        return (self.function, self.wrt) == (other.function, other.wrt)
 
     def __hash__(self) -> int:
         return self._hash
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Gradient, (self.of, self.wrt)
+        return Gradient, (self.function, self.wrt)
 
     def _packed(self, result: Any) -> Any:
         values = iter(result if len(self.outputs) > 1 else [result])
-        by_output = [{name: next(values) for name in self.wrt} for _ in self.of.outputs]
-        if self.of._alone:
+        by_output = [{name: next(values) for name in self.wrt} for _ in self.function.outputs]
+        if self.function._alone:
             return by_output[0]
-        return dict(zip(self.of.outputs, by_output, strict=True))
+        return dict(zip(self.function.outputs, by_output, strict=True))
 
 
-@functools.lru_cache(KEPT)
+@functools.lru_cache(MOST_PROGRAMS)
 def _jitted(function: Function[Any]) -> Any:
     """The JAX-compiled function, shared for as long as the function is in use."""
     from ..kernels.engines.traceable import jitted
@@ -419,7 +411,7 @@ def _program(
             if slope.kind.startswith("delta"):
                 raise InputError(
                     f"outputs: {slope.name!r} compares whole numbers, which takes a sweep; ask for "
-                    f"{name_of('d', slope.of, slope.wrt)}, or see Sweep.derivatives"
+                    f"{name_of('d', slope.output, slope.wrt)}, or see Sweep.derivatives"
                 )
         dims: dict[str, tuple[str, ...]] = dict.fromkeys([*formulas, *chosen[0].given], ())
         formulas = differentiated(problem.graph, [formulas], dims, wanted)[0]

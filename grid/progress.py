@@ -99,20 +99,20 @@ def _bar() -> tuple[Tell, Callable[[], None]]:
 def line(what: str = "") -> tuple[Tell, Callable[[], None]]:
     """The same as text on standard error, written by a thread: the time taken and, once known, the
     share done, its rate and the time left."""
-    ended, told = threading.Event(), ("", "")
+    ended, progress = threading.Event(), ("", "")
     started = begun = time.perf_counter()
 
     def tell(done: int, total: int, unit: str) -> None:
-        nonlocal started, told
+        nonlocal started, progress
         now = time.perf_counter()
         started = now if done == 0 else started
         left = f", {spoken((total - done) * (now - started) / done)} left" if done else ""
-        told = f"{pace(done, total, unit, now - started)} ", left
+        progress = f"{pace(done, total, unit, now - started)} ", left
 
     def show() -> None:
         width, pause = 0, AFTER
         while not ended.wait(pause):
-            text = what + f"{spoken(time.perf_counter() - begun)} elapsed".join(told)
+            text = what + f"{spoken(time.perf_counter() - begun)} elapsed".join(progress)
             text = text[: shutil.get_terminal_size().columns - 1]
             print(end=f"\r{text:<{width}}", file=sys.stderr, flush=True)
             width, pause = len(text), EVERY

@@ -32,7 +32,7 @@ def alternative(quantity: str, off: float | str | None = None, **option: Any) ->
 def row(
     quantity: str,
     value: float | str,
-    said: str = "",
+    stated: str = "",
     *,
     summary: str = "",
     returns: str = "",
@@ -42,12 +42,12 @@ def row(
 ) -> None:
     """Add to the calling module a formula that is a constant, or passes a name on.
 
-    It serves `quantity` where an option has a given value, or always. `said` is why; `summary`,
+    It serves `quantity` where an option has a given value, or always. `stated` is why; `summary`,
     `returns` and `holds` are docstring sections that no other formula of the quantity states.
     """
     sections = {"Returns": returns, "Range": holds, "Source": source}
     last = "\n".join(f"{heading}: {text}" for heading, text in sections.items() if text)
-    _row(_home(inspect.currentframe()), quantity, value, option, said, summary, last)
+    _row(_home(inspect.currentframe()), quantity, value, option, stated, summary, last)
 
 
 def _row(
@@ -55,7 +55,7 @@ def _row(
     quantity: str,
     value: float | str,
     option: Mapping[str, Any],
-    said: str = "",
+    stated: str = "",
     summary: str = "",
     last: str = "Source: by definition",
 ) -> None:
@@ -70,8 +70,8 @@ def _row(
         scope = {"VALUE": value, "__name__": home, "__builtins__": __builtins__}
         formula = types.FunctionType(_constant.__code__, scope, name)
         formula.__module__, formula.__qualname__ = home, name
-        said = f"{value:g}: {said}" if said else f"{value:g}"
-    formula.__doc__ = "\n\n".join(filter(None, [summary, said or str(value), last]))
+        stated = f"{value:g}: {stated}" if stated else f"{value:g}"
+    formula.__doc__ = "\n\n".join(filter(None, [summary, stated or str(value), last]))
     if option:
         alternative(quantity, **option)(formula)
     setattr(sys.modules[home], name, formula)

@@ -59,13 +59,13 @@ def written(choice: Any) -> str:
 
 def declared(*rows: str | Input) -> tuple[Input, ...]:
     """The inputs of a topic: rows of one of CHANGERS, then the inputs that it can change."""
-    found, who = [], ""
+    inputs, who = [], ""
     for row in rows:
         if isinstance(row, Input):
-            found.append(replace(row, changed_by=who))
+            inputs.append(replace(row, changed_by=who))
         else:
             who = row
-    return tuple(found)
+    return tuple(inputs)
 
 
 real = Input

@@ -113,6 +113,13 @@ def _series(x: Any, coefficients: Sequence[float]) -> Any:
 FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     function.__name__[1:]: function for function in (_exp, _expm1, _log, _log1p, _log2)
 }
+# Functions of one number that processors have, by LLVM's names
+INSTRUCTIONS = {"abs": "fabs", "ceil": "ceil", "floor": "floor", "sqrt": "sqrt"}
+# Where functions are NaN below a number, or have no value below one: both numbers
+BOUNDS = {
+    **dict.fromkeys(("log", "log2", "sqrt"), (0.0, -math.inf)),
+    **{"log1p": (-1.0, -math.inf), "exp": (-math.inf, 0.0), "expm1": (-math.inf, -1.0)},
+}
 
 
 def _bits(x: Any) -> Any:
@@ -154,10 +161,10 @@ class Numpy:
 
 def _without_negative_zero(function: Callable[[Any, Any], Any], x: Any, y: Any) -> Any:
     """The function's values, 0 for -0: which of the two is larger depends on the processor."""
-    found = function(x, y)
-    if isinstance(found, np.floating | np.ndarray) and found.dtype.kind == "f":
-        found += 0.0
-    return found
+    values = function(x, y)
+    if isinstance(values, np.floating | np.ndarray) and values.dtype.kind == "f":
+        values += 0.0
+    return values
 
 
 def _on_any(name: str, x: Any) -> Any:
@@ -179,4 +186,4 @@ def _on_any(name: str, x: Any) -> Any:
 
 
 numpy: Any = Numpy()
-exp, expm1, log, log1p, log2 = (getattr(numpy, name) for name in FUNCTIONS)
+exp, log = numpy.exp, numpy.log

@@ -40,7 +40,7 @@ Self-contained, as numba's cache checks this file only.
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -105,47 +105,56 @@ JOB = np.dtype([(name, np.float64) for name in PARAMETERS])  # compiled code rea
 # First parameters of kinds, tiers, ...
 KINDS, TIERS, AGES, CREWS, GROUPS, ENDS = 14, 22, 34, 41, 42, 45
 _PARTS = (KINDS, TIERS, CREWS, GROUPS, ENDS, len(PARAMETERS))  # draws differ if one is not all 0
-# Ages of a trial: the parameters, and a window in which the failure rate is between two bounds
-STEADY, AGEING, AGE, BURN_IN, BURN_IN_TIME, WEAR_AGE, WEAR_SHAPE, WINDOW = range(8)
-WINDOW_END, LEAST_RATE, MOST_RATE = range(WINDOW + 1, WINDOW + 4)
 OPEN, CLOSED, IDLE_SAFE = 0.0, 1.0, 2.0
 FREE, STOP, NEXT_FAILURE, RESTART = 0.0, 1.0, 2.0, 3.0
-_TRAINS, _SAVES, _RECOVERS, _GROWS = range(4)  # what an elastic job does
+_TRAINS, _SAVES, _RECOVERS, _GROWS, _ENDED = range(5)  # stages of an elastic job
 IN_PROCESS, IN_JOB, REQUEUE, NODE_SWAP = range(4)  # kinds of failures; from REQUEUE a node is lost
 MEMORY, DRIVES, STORAGE = range(3)  # tiers
-COPY_END, COPY_SAFE = 2, 4  # of drives and storage in `held`, after what each tier holds
 REWORK, RECOVERY, FAILURES, SHORTAGES, WAITING, SHRUNK = range(6)
 LOSSES = ("rework", "recovery", "failures", "shortages", "waiting", "shrunk")  # of one trial
 # With `detailed`, beyond those: failures and recovery of each kind, in the order of `_kind`,
 # restarts from each tier and their rework
-OF_KINDS = KIND_FAILURES = len(LOSSES)
-KIND_RECOVERY, TIER_RESTARTS, TIER_REWORK = OF_KINDS + 4, OF_KINDS + 8, OF_KINDS + 11
 DETAILS = (
     *(f"{kind}_failures" for kind in ("in_process", "in_job", "requeue", "node_swap")),
     *(f"{kind}_recovery_overhead" for kind in ("in_process", "in_job", "requeue", "node_swap")),
     *(f"{tier}_tier_restarts" for tier in ("memory", "drive", "storage")),
     *(f"{tier}_tier_rework" for tier in ("memory", "drive", "storage")),
 )
+_COUNTED = tuple(name.endswith(("failures", "restarts")) for name in DETAILS)
+# What changes in a trial, all 0 at its start: its losses, in the order of LOSSES and DETAILS, ...
+_LOST: Any = (
+    *((name, np.float64) for name in LOSSES),
+    *(("kind_failures", np.float64, 4), ("kind_recovery", np.float64, 4)),
+    *(("tier_restarts", np.float64, 3), ("tier_rework", np.float64, 3)),
+)
+_TIMES = (
+    *("now", "log_scale", "safe"),  # work, or its end with stalls, that cannot be lost any more
+    "updated",  # when nodes away were last brought up to date
+    *("progress", "busy"),  # of an elastic job: work done, and time since the last safe checkpoint
+    *("flushing", "flushing_busy", "flush_end"),  # both at the checkpoint on its way, and its end
+    *("stage_end", "repair_end", "failure"),  # next events
+)
+_COUNTS = (
+    *("detailed", "tier"),  # 1 for losses of DETAILS; the tier that serves a failure
+    *("lost", "away"),  # nodes so far; and now, if crews repair them
+    *("stage", "kind"),  # of an elastic job: _TRAINS, ..., and kind of the last failure
+    *("checkpoints", "safe_checkpoints", "flushing_checkpoints"),
+    *("filled", "sent", "whole"),  # seats filled again, nodes sent to repair and back from it
+    *("free", "queued", "broken", "repairing"),  # nodes, and replicas broken
+)
+TRIAL = np.dtype(
+    [*_LOST, *((name, np.float64) for name in _TIMES), *((name, np.int64) for name in _COUNTS)]
+)
+# Ends of the newest checkpoints: in a tier and safe, and of the copy to it and when that is safe
+TIER = np.dtype([(name, np.float64) for name in ("safe", "copy_end", "copy_safe")])
+WINDOW = np.dtype([(name, np.float64) for name in ("start", "end", "least_rate", "most_rate")])
+_MEANS = (
+    *("goodput", "checkpoint_overhead", "rework_overhead", "recovery_overhead", "failures"),
+    *("spare_shortage", "whole_cluster_probability", "wall_time"),
+)
 STATISTICS = (
-    "goodput",
-    "goodput_error",
-    "checkpoint_overhead",
-    "checkpoint_overhead_error",
-    "rework_overhead",
-    "rework_overhead_error",
-    "recovery_overhead",
-    "recovery_overhead_error",
-    "failures",
-    "failures_error",
-    "spare_shortage",
-    "spare_shortage_error",
-    "whole_cluster_probability",
-    "whole_cluster_probability_error",
-    "wall_time",
-    "wall_time_error",
-    "wall_time_p95",
-    "elastic_capacity",
-    "elastic_capacity_error",
+    *(f"{name}{end}" for name in _MEANS for end in ("", "_error")),
+    *("wall_time_p95", "elastic_capacity", "elastic_capacity_error"),
 )
 MOST_FAILURES = 1_000_000  # of one trial; a point that exceeds it in a trial is given up
 MOST_EVENTS = 10 * MOST_FAILURES  # of an elastic job, its checkpoints and repairs included
@@ -155,8 +164,14 @@ _TRIALS_AT_ONCE = 1 << 20  # kept in memory: 32 MB
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
-def _compiled(function: Any, inlined: bool = False) -> Any:
+def _compiled(function: Any, inlined: bool = False, allocates: bool = False) -> Any:
+    """Compile a function; unless it allocates arrays, it counts no references to them.
+
+    Counting at each call of a helper is as slow as a draw: an elastic job would take three times
+    as long.
+    """
     options: Any = {"nogil": True, "error_model": "numpy", "forceinline": inlined}
+    options["_nrt"] = allocates
     try:
         return numba.njit(cache=True, **options)(function)
     except RuntimeError:  # no folder to cache in
@@ -164,8 +179,11 @@ def _compiled(function: Any, inlined: bool = False) -> Any:
 
 
 def _inlined(function: Any) -> Any:
-    """Compile into the caller: a call would count references to arrays, as slow as a draw."""
     return _compiled(function, inlined=True)
+
+
+def _allocating(function: Any) -> Any:
+    return _compiled(function, allocates=True)
 
 
 # Random numbers
@@ -209,83 +227,79 @@ def uniform(state: Any) -> Any:
 
 
 @_compiled
-def _time_to_failure(state: Any, mtbf: Any, shape: Any, log_scale: Any, now: Any, ages: Any) -> Any:
+def _time_to_failure(state: Any, job: Any, log_scale: Any, now: Any, window: Any) -> Any:
     """Weibull: the scale times the root of order `shape` of an exponential."""
-    aged = ages is not None and ages[AGEING] > 0 and mtbf < np.inf
-    if ages is not None and aged and shape == 1.0:
-        return _thinned(state, mtbf, now, ages)
+    aged = window is not None and job.ageing > 0 and job.mtbf < np.inf
+    if window is not None and aged and job.shape == 1.0:
+        return _thinned(state, job, now, window)
     exponential = -math.log(uniform(state))
-    if shape == 1.0:
-        return mtbf * exponential
-    life = math.exp(log_scale + math.log(exponential) / shape)
-    if ages is not None and aged:
-        return _aged(life, now, ages)
+    if job.shape == 1.0:
+        return job.mtbf * exponential
+    life = math.exp(log_scale + math.log(exponential) / job.shape)
+    if window is not None and aged:
+        return _aged(life, now, job)
     return life
 
 
 @_inlined
-def _pace(now: Any, ages: Any) -> Any:
+def _pace(now: Any, job: Any) -> Any:
     """Burn-in and wear at a time, each relative to the failure rate of mature hardware."""
-    at = ages[AGE] + now
-    early = ages[BURN_IN] * math.exp(-at / ages[BURN_IN_TIME]) if ages[BURN_IN] > 0 else 0.0
-    worn = (at / ages[WEAR_AGE]) ** (ages[WEAR_SHAPE] - 1) if ages[WEAR_AGE] < np.inf else 0.0
+    age = job.age + now
+    early = job.burn_in * math.exp(-age / job.burn_in_time) if job.burn_in > 0 else 0.0
+    worn = (age / job.wear_age) ** (job.wear_shape - 1) if job.wear_age < np.inf else 0.0
     return early, worn
 
 
 @_inlined
-def _look_ahead(now: Any, mtbf: Any, ages: Any) -> Any:
+def _look_ahead(now: Any, job: Any, window: Any) -> None:
     """Set a window from now on, and bounds of the rate in it: burn-in falls, and wear rises."""
-    early, worn = _pace(now, ages)
-    span = 16 * mtbf / (ages[STEADY] + ages[AGEING] * (1 + early + worn))
+    early, worn = _pace(now, job)
+    span = 16 * job.mtbf / (job.steady + job.ageing * (1 + early + worn))
     for _ in range(100):
-        later, more = _pace(now + span, ages)
-        least = ages[STEADY] + ages[AGEING] * (1 + later + worn)
-        most = ages[STEADY] + ages[AGEING] * (1 + early + more)
-        if most <= 1.2 * least or span * most <= mtbf:
+        later, more = _pace(now + span, job)
+        least = job.steady + job.ageing * (1 + later + worn)
+        most = job.steady + job.ageing * (1 + early + more)
+        if most <= 1.2 * least or span * most <= job.mtbf:
             break
         span *= 0.5
-    ages[WINDOW] = now
-    ages[WINDOW_END] = now + span
-    ages[LEAST_RATE] = least
-    ages[MOST_RATE] = most
+    window.start, window.end = now, now + span
+    window.least_rate, window.most_rate = least, most
 
 
 @_inlined
-def _thinned(state: Any, mtbf: Any, now: Any, ages: Any) -> Any:
+def _thinned(state: Any, job: Any, now: Any, window: Any) -> Any:
     """Time to the next failure at a varying rate, by thinning failures at its upper bound."""
     clock, strikes = now, False
     while not strikes:
-        exponential, kept = -math.log(uniform(state)), uniform(state)
-        if not ages[WINDOW] <= clock < ages[WINDOW_END]:
-            _look_ahead(clock, mtbf, ages)
-        clock += exponential * mtbf / ages[MOST_RATE]
-        if clock >= ages[WINDOW_END]:
-            clock = ages[WINDOW_END]
-            strikes = clock <= ages[WINDOW]  # the window is below the clock's resolution
-        elif kept * ages[MOST_RATE] < ages[LEAST_RATE]:
+        exponential, draw = -math.log(uniform(state)), uniform(state)
+        if not window.start <= clock < window.end:
+            _look_ahead(clock, job, window)
+        clock += exponential * job.mtbf / window.most_rate
+        if clock >= window.end:
+            clock = window.end
+            strikes = clock <= window.start  # the window is below the clock's resolution
+        elif draw * window.most_rate < window.least_rate:
             strikes = True
         else:
-            early, worn = _pace(clock, ages)
-            strikes = kept * ages[MOST_RATE] < ages[STEADY] + ages[AGEING] * (1 + early + worn)
+            early, worn = _pace(clock, job)
+            strikes = draw * window.most_rate < job.steady + job.ageing * (1 + early + worn)
     return clock - now
 
 
 @_inlined
-def _aged(life: Any, now: Any, ages: Any) -> Any:
+def _aged(life: Any, now: Any, job: Any) -> Any:
     """Time in which the failures' clock advances by `life`, by bracketed Newton steps."""
-    steady, ageing, start, excess = ages[STEADY], ages[AGEING], ages[AGE] + now, ages[BURN_IN]
-    decay, wear_age, wear_shape = ages[BURN_IN_TIME], ages[WEAR_AGE], ages[WEAR_SHAPE]
-    early = excess * math.exp(-start / decay) if excess > 0 else 0.0
-    worn = (start / wear_age) ** (wear_shape - 1) if wear_age < np.inf else 0.0
+    steady, ageing, start, decay = job.steady, job.ageing, job.age + now, job.burn_in_time
+    early, worn = _pace(now, job)
     least, most = 0.0, np.inf
     span = life / (steady + ageing * (1 + early + worn))
     for _ in range(100):
         less = math.expm1(-span / decay) if early > 0 else 0.0
         passed, pace = span - decay * early * less, 1 + early * (1 + less)
-        if wear_age < np.inf:
+        if job.wear_age < np.inf:
             end = start + span
-            rate = (end / wear_age) ** (wear_shape - 1)
-            passed += (end * rate - start * worn) / wear_shape
+            rate = (end / job.wear_age) ** (job.wear_shape - 1)
+            passed += (end * rate - start * worn) / job.wear_shape
             pace += rate
         passed, pace = steady * span + ageing * passed, steady + ageing * pace
         if passed < life:
@@ -303,61 +317,78 @@ def _aged(life: Any, now: Any, ages: Any) -> Any:
 # One job
 
 
+class Shop(NamedTuple):
+    """Nodes of a job and their repair."""
+
+    nodes: Any
+    spares: int
+    repair: Any
+    crews: Any  # 0: nodes do not wait for one
+    idle_rate: Any  # failures of one idle node
+    group_share: Any
+    group: int
+
+
 @_inlined
-def _lose(times: Any, room: int, lost: int, count: int, now: Any) -> int:
-    """Record nodes lost at a time; returns the total lost so far."""
+def _shop(job: Any, room: int, tiers: Any) -> Shop:
+    nodes, crews, group_share, group = max(math.floor(job.nodes), 1.0), 0.0, 0.0, 1
+    if tiers is not None:
+        crews, group_share = job.crews, job.group_share
+        group = _group(job, nodes) if group_share > 0 else 1
+    leaving = 1 - job.in_process - job.in_job  # failures that cost a node
+    idle_rate = leaving / (nodes * job.mtbf) if job.pool == CLOSED else 0.0
+    spares = int(min(math.floor(job.spares), room))
+    return Shop(nodes, spares, job.repair, crews, idle_rate, group_share, group)
+
+
+@_inlined
+def _lose(run: Any, times: Any, count: int, now: Any) -> None:
+    """Record nodes lost at a time, in a ring buffer."""
     for _ in range(count):
-        if room > 0:
-            times[lost % room] = now
-        lost += 1
-    return lost
+        if len(times) > 0:
+            times[run.lost % len(times)] = now
+        run.lost += 1
 
 
 @_inlined
-def _together(state: Any, grouped: Any, group: int) -> int:
-    return group if grouped > 0 and uniform(state) < grouped else 1
+def _together(state: Any, group_share: Any, group: int) -> int:
+    return group if group_share > 0 and uniform(state) < group_share else 1
 
 
 @_compiled
-def _lose_idle(
-    state: Any, times: Any, lost: int, start: Any, end: Any, idle: Any, shop: Any
-) -> int:
-    """Failures of idle nodes, `idle` less those away; returns the total of nodes lost so far."""
-    pace, _, repair, grouped, group = shop
-    rate = idle * pace
+def _lose_idle(state: Any, run: Any, times: Any, end: Any, idle: Any, shop: Shop) -> None:
+    """Failures of idle nodes until `end`: `idle` less those away."""
+    rate = idle * shop.idle_rate
     if rate == 0:
-        return lost
-    clock = start - math.log(uniform(state)) / rate
-    while clock < end and lost < MOST_FAILURES:
-        away = 0
-        while (
-            away < min(lost, len(times)) and times[(lost - 1 - away) % len(times)] > clock - repair
-        ):
+        return
+    clock = run.updated - math.log(uniform(state)) / rate
+    while clock < end and run.lost < MOST_FAILURES:
+        away, most = 0, min(run.lost, len(times))
+        while away < most and times[(run.lost - 1 - away) % len(times)] > clock - shop.repair:
             away += 1
         if uniform(state) * idle < idle - away:
-            count = min(_together(state, grouped, group), int(idle) - away)
-            lost = _lose(times, len(times), lost, count, clock)
+            count = min(_together(state, shop.group_share, shop.group), int(idle) - away)
+            _lose(run, times, count, clock)
         clock -= math.log(uniform(state)) / rate
-    return lost
+    run.updated = end
 
 
 @_inlined
-def _event(state: Any, away: int, failing: Any, repaired: Any, idle: Any, shop: Any) -> int:
+def _event(state: Any, away: int, failing: Any, repaired: Any, idle: Any, shop: Shop) -> int:
     """Change in the number of nodes away: idle ones fail, or one is repaired."""
-    _, _, _, grouped, group = shop
     if uniform(state) * (failing + repaired) < failing:
-        more: int = min(_together(state, grouped, group), int(idle) - away)
+        more: int = min(_together(state, shop.group_share, shop.group), int(idle) - away)
         return more
     return -1
 
 
 @_compiled
-def _repaired(state: Any, away: int, start: Any, end: Any, idle: Any, shop: Any) -> int:
+def _repaired(state: Any, away: int, start: Any, end: Any, idle: Any, shop: Shop) -> int:
     """Nodes away at the end of a span in which idle ones fail and crews repair, at random."""
-    pace, crews, repair, _, _ = shop
     clock = start
     while True:
-        failing, repaired = max(idle - away, 0.0) * pace, min(away, crews) / max(repair, 1e-300)
+        failing = max(idle - away, 0.0) * shop.idle_rate
+        repaired = min(away, shop.crews) / max(shop.repair, 1e-300)
         if failing + repaired == 0:
             return away
         clock -= math.log(uniform(state)) / (failing + repaired)
@@ -367,13 +398,13 @@ def _repaired(state: Any, away: int, start: Any, end: Any, idle: Any, shop: Any)
 
 
 @_compiled
-def _wait(state: Any, away: int, most: int, idle: Any, shop: Any) -> Any:
+def _wait(state: Any, away: int, most: int, idle: Any, shop: Shop) -> Any:
     """Time until at most `most` nodes are away; infinite where crews never get there."""
-    pace, crews, repair, _, _ = shop
     clock, events = 0.0, 0
     while away > most and events < MOST_FAILURES:
         events += 1
-        failing, repaired = (idle - away) * pace, min(away, crews) / max(repair, 1e-300)
+        failing = (idle - away) * shop.idle_rate
+        repaired = min(away, shop.crews) / max(shop.repair, 1e-300)
         clock -= math.log(uniform(state)) / (failing + repaired)
         away += _event(state, away, failing, repaired, idle, shop)
     return clock if away <= most else np.inf
@@ -419,23 +450,23 @@ def _stalls(job: Any) -> Any:
 
 
 @_compiled
-def _held(at: Any, level: int, job: Any) -> Any:
-    """End of the last checkpoint in a tier or above: 0 memory, 1 drives, 2 storage."""
+def _last_checkpoint(position: Any, tier: int, job: Any) -> Any:
+    """End of the last checkpoint in a tier or above."""
     interval, copies_stored = job.interval, job.storage_every
     if interval == 0 or interval == np.inf:
-        return at if interval == 0 else 0.0
+        return position if interval == 0 else 0.0
     first = interval + job.memory_stall
     second = job.drive_every * first + job.drive_stall
     third = copies_stored * second + job.storage_stall
-    stored = math.floor(at / third)
+    stored = math.floor(position / third)
     end = stored * third
-    if level == STORAGE:
+    if tier == STORAGE:
         return end
-    copies = math.floor((at - end) / second)
+    copies = math.floor((position - end) / second)
     end += copies * second
-    if level == DRIVES or copies >= copies_stored:  # storage's stall has begun
+    if tier == DRIVES or copies >= copies_stored:  # storage's stall has begun
         return end
-    return end + min(math.floor((at - end) / first), job.drive_every) * first
+    return end + min(math.floor((position - end) / first), job.drive_every) * first
 
 
 @_inlined
@@ -453,50 +484,52 @@ def _restore_time(job: Any, tier: int) -> Any:
 
 
 @_compiled
-def _fall_back(safe: Any, at: Any, life: Any, level: int, late: bool, job: Any) -> Any:
-    """Where the job resumes after a failure; writes what each tier holds then into `safe`."""
+def _fall_back(tiers: Any, position: Any, life: Any, lowest: int, late: bool, job: Any) -> Any:
+    """Where the job resumes after a failure; writes what each tier holds then."""
     for tier in range(3):
         unsafe = 0.0 if late else _flush_time(job, tier)
         if life >= unsafe:
-            safe[tier] = max(safe[tier], _held(at - unsafe, tier, job))
-    return _restored(safe, level)
+            last = _last_checkpoint(position - unsafe, tier, job)
+            tiers[tier].safe = max(tiers[tier].safe, last)
+    return _restored(tiers, lowest)
 
 
 @_compiled
-def _begin_copies(held: Any, safe: Any, at: Any, now: Any, job: Any) -> None:
+def _begin_copies(tiers: Any, safe: Any, position: Any, now: Any, job: Any) -> None:
     """Copies under way, begun since training resumed: their ends, and when they are safe."""
     for tier in range(1, 3):
-        end = _held(at, tier, job)
+        end = _last_checkpoint(position, tier, job)
         if end > safe:
-            if held[COPY_SAFE + tier] <= now:
-                held[tier] = max(held[tier], held[COPY_END + tier])
-            held[COPY_END + tier] = end
-            held[COPY_SAFE + tier] = now - (at - end) + _flush_time(job, tier)
+            if tiers[tier].copy_safe <= now:
+                tiers[tier].safe = max(tiers[tier].safe, tiers[tier].copy_end)
+            tiers[tier].copy_end = end
+            tiers[tier].copy_safe = now - (position - end) + _flush_time(job, tier)
 
 
 @_compiled
-def _lose_copies(held: Any, now: Any, level: int) -> None:
+def _lose_copies(tiers: Any, now: Any, lowest: int) -> None:
     """Copies under way at a failure: those that are safe by now count, and it ends the others."""
     for tier in range(1, 3):
-        if held[COPY_SAFE + tier] <= now:
-            held[tier] = max(held[tier], held[COPY_END + tier])
-        if held[COPY_SAFE + tier] <= now or level >= tier:
-            held[COPY_SAFE + tier] = np.inf
+        safe = tiers[tier].copy_safe <= now
+        if safe:
+            tiers[tier].safe = max(tiers[tier].safe, tiers[tier].copy_end)
+        if safe or lowest >= tier:
+            tiers[tier].copy_safe = np.inf
 
 
 @_compiled
-def _restored(safe: Any, level: int) -> Any:
+def _restored(tiers: Any, lowest: int) -> Any:
     """The newest checkpoint in a tier or above, which tiers below then hold as well."""
     for tier in range(1, -1, -1):
-        safe[tier] = max(safe[tier], safe[tier + 1])
-    for tier in range(level):
-        safe[tier] = safe[level]
-    return safe[level]
+        tiers[tier].safe = max(tiers[tier].safe, tiers[tier + 1].safe)
+    for tier in range(lowest):
+        tiers[tier].safe = tiers[lowest].safe
+    return tiers[lowest].safe
 
 
 @_compiled
-def _level(state: Any, job: Any, late: bool) -> int:
-    """The tier that serves a failure: not memory, whose share is of all, if it is found late."""
+def _lowest_tier(state: Any, job: Any, late: bool) -> int:
+    """The tier that serves a failure: not memory, whose share is of all, if corruption is late."""
     share = uniform(state)
     if not late and share * (1 - job.silent) < job.memory_share:
         return MEMORY
@@ -516,7 +549,9 @@ def _room(job: Any) -> int:
 
 @_compiled
 def _kind(state: Any, job: Any) -> int:
-    """Kind of a failure, drawn by the shares."""
+    """Kind of a failure, drawn by the shares; without a draw if there is only one."""
+    if not job.in_process + job.in_job + job.requeue > 0:
+        return NODE_SWAP
     share = uniform(state) - job.in_process
     if share < 0:
         return IN_PROCESS
@@ -541,190 +576,251 @@ def _group(job: Any, nodes: Any) -> int:
     return int(min(max(math.floor(job.group), 1.0), nodes))
 
 
+@_inlined
+def _steps(job: Any, tiered: bool) -> Any:
+    """Steps in which work becomes safe: length and number of them, and the time after the last.
+
+    A step is an interval and its checkpoint, or 1 s where checkpoints are continuous or in tiers.
+    """
+    if tiered:
+        return 1.0, _length(job), 0.0
+    if job.interval == 0:
+        return 1.0, job.work, 0.0
+    step, steps, rest = 1.0, max(_checkpoints(job) - 1, 0.0), job.work
+    if steps > 0:
+        step = job.interval + job.stall
+        rest = job.work - steps * job.interval
+    if _saves(job) > steps:
+        rest += job.stall
+    return step, steps, rest
+
+
 @_compiled
 def trial(
-    job: Any, state: Any, lost_nodes: Any, losses: Any, held: Any = None, ages: Any = None
-) -> bool:
-    """Run one job to its end, its losses into `losses`; False if it fails too often.
+    job: Any, state: Any, lost_nodes: Any, run: Any, tiers: Any = None, window: Any = None
+) -> Any:
+    """Run one job to its end; False if it fails too often.
 
-    `lost_nodes` is a ring buffer of the last loss times (`_room`). `held` is a buffer for what each
-    tier holds, `ages` are parameters of ageing. Without tiers, crews and groups `held` is None, and
-    `ages` without ageing: neither then costs time.
+    `run` is a record of the type TRIAL, of zeros, and has the losses at the end. `lost_nodes` is a
+    ring buffer of the last loss times (`_room`). `tiers` are three records of the type TIER, and
+    None without tiers, crews and groups; `window` is a record of the type WINDOW, of zeros, and
+    None without ageing: neither then costs time.
     """
-    mtbf, shape, interval, stall, flush = job.mtbf, job.shape, job.interval, job.stall, job.flush
-    work, recovery, provision, repair = job.work, job.recovery, job.provision, job.repair
-    corruption, fails_in_recovery = job.corruption, job.fails_in_recovery
-    pool, nodes = job.pool, max(math.floor(job.nodes), 1.0)
-    tiered, crewed, crews, grouped, group = False, False, 0.0, 0.0, 1
-    if held is not None:
-        tiered, crews = job.drive_every > 0, job.crews
-        grouped = job.group_share
-        group = _group(job, nodes) if grouped > 0 else 1
-        crewed = crews > 0
-    level = MEMORY
-    several = job.in_process + job.in_job + job.requeue > 0
-    detailed = len(losses) > OF_KINDS
-    losses[:] = 0.0
-    silent, latency = job.silent, job.latency
-    log_scale = math.log(mtbf) - math.lgamma(1 + 1 / shape)
+    times = lost_nodes[: min(_room(job), len(lost_nodes))]
+    shop = _shop(job, len(times), tiers)
+    tiered = False
+    if tiers is not None:
+        tiered = job.drive_every > 0
+        for tier in range(3):
+            tiers[tier].safe = 0.0
+            tiers[tier].copy_end = tiers[tier].copy_safe = np.inf
+    step, steps, rest = _steps(job, tiered)
+    run.log_scale = math.log(job.mtbf) - math.lgamma(1 + 1 / job.shape)
+    life = _time_to_failure(state, job, run.log_scale, 0.0, window)
+    while 0 <= life < (steps - run.safe) * step + rest:
+        late = _lose_work(job, state, run, tiers, life, step, steps)
+        life = _recover(job, state, run, times, shop, tiers, window, late)
+    return life >= 0
 
-    # Work becomes safe in steps: an interval and its checkpoint, or 1 s where it is continuous.
-    checkpoints = _checkpoints(job)
-    continuous = interval == 0
-    step, steps, rest = 1.0, work, 0.0
-    if held is not None:
-        held[:3], held[3:] = 0.0, np.inf
-    if tiered:
-        steps = _length(job)
-    elif not continuous:
-        steps = max(checkpoints - 1, 0.0)
-        rest = work
-        if steps > 0:
-            step = interval + stall
-            rest = work - steps * interval
-        if _saves(job) > steps:
-            rest += stall
 
-    room = min(_room(job), len(lost_nodes))
-    times = lost_nodes[:room]
-    spare = int(min(math.floor(job.spares), room))
-    leaving = 1 - job.in_process - job.in_job  # failures that cost a node
-    pace = leaving / (nodes * mtbf) if pool == CLOSED else 0.0
-    shop = (pace, crews, repair, grouped, group)
-    now = rework = recovering = waiting = safe = seen = 0.0
-    failures = shortages = lost = away = 0
-    life = _time_to_failure(state, mtbf, shape, log_scale, now, ages)
-    while life < (steps - safe) * step + rest:
-        late = silent > 0 and uniform(state) < silent
-        gained = max(life - (0.0 if late else flush), 0.0) / step
-        if held is not None and tiered:
-            level = _level(state, job, late)
-            if job.copies_kept > 0:
-                _begin_copies(held, safe, safe + life, now + life, job)
-                _lose_copies(held, now + life, level)
-            back = _fall_back(held, safe + life, life, level, late, job)
-            gained = back - safe
-        if not continuous and not tiered:
-            gained = math.floor(gained)
-            if corruption > 0 and gained > 0:
-                unreadable = math.floor(math.log(uniform(state)) / math.log(corruption))
-                gained = max(gained - unreadable, 0.0)
-        gained = min(gained, steps - safe)
-        safe += gained
-        rework += max(life - gained * step, 0.0)
-        if detailed:
-            losses[TIER_REWORK + level] += max(life - gained * step, 0.0)
-        now += life
-        while True:  # until no failure strikes the recovery itself
-            left = 0.0
-            if late:
-                left = _time_to_failure(state, mtbf, shape, log_scale, now, ages)
-                found = now + latency
-                while left < found - now:  # a failure before the corruption is found
-                    now += left
-                    failures += 1
-                    kind = _kind(state, job) if several else NODE_SWAP
-                    lasting = kind >= REQUEUE
-                    if detailed:
-                        losses[KIND_FAILURES + kind] += 1
-                    count = _together(state, grouped, group) if lasting else 1
-                    if held is not None and crewed:
-                        away = _repaired(state, away, seen, now, float(spare), shop)
-                        seen = now
-                        away += count if lasting else 0
-                    elif lasting:
-                        if pace > 0:
-                            lost = _lose_idle(state, times, lost, seen, now, float(spare), shop)
-                        seen = now
-                        lost = _lose(times, room, lost, count, now)
-                    if max(lost, failures) >= MOST_FAILURES:
-                        return False
-                    left = _time_to_failure(state, mtbf, shape, log_scale, now, ages)
-                left -= found - now
-                now = found
-                rework += latency
-                if detailed:
-                    losses[TIER_REWORK + level] += latency
-            kind = _kind(state, job) if several else NODE_SWAP
-            failures += 1
-            if detailed:
-                losses[KIND_FAILURES + kind] += 1
-            count = _together(state, grouped, group) if kind >= REQUEUE else 1
-            if held is not None and crewed:
-                away = _repaired(state, away, seen, now, float(spare), shop)
-                short = away + count > spare
-                away += count if kind >= REQUEUE else 0
-            else:
-                if pace > 0:
-                    lost = _lose_idle(state, times, lost, seen, now, float(spare), shop)
-                free = spare - count + 1  # limit of nodes away that leaves a spare for each loss
-                short = lost >= free
-                short = short and (free <= 0 or now - times[(lost - free) % room] < repair)
-            if kind >= REQUEUE and not crewed:
-                lost = _lose(times, room, lost, count, now)
-            if max(lost, failures) >= MOST_FAILURES:
-                return False
-            needed = recovery if kind == NODE_SWAP else _recovery_time(job, kind)
-            if held is not None and tiered:
-                needed = max(needed + _restore_time(job, level), 0.0)
-            if short and kind == NODE_SWAP:
-                shortages += 1
-                needed += provision
-            if held is not None and crewed and pool != OPEN and away > spare:
-                wait = _wait(state, away, spare, nodes + spare, shop)
-                if wait == np.inf:
-                    return False
-                away = spare
-                now += wait
-                waiting += wait
-                recovering += wait
-            elif pool != OPEN and (kind >= REQUEUE or late) and lost > spare:
-                failed = now
-                whole = times[(lost - 1 - spare) % room] + repair
-                while now < whole:
-                    lost = _lose_idle(state, times, lost, now, whole, nodes + spare, shop)
-                    if lost >= MOST_FAILURES:
-                        return False
-                    now = whole
-                    whole = times[(lost - 1 - spare) % room] + repair
-                waiting += now - failed
-                recovering += now - failed
-            seen = now
-            if not late or fails_in_recovery == 0:
-                left = _time_to_failure(state, mtbf, shape, log_scale, now, ages)
-            life = left
-            if fails_in_recovery == 0:
-                break
-            if not life < needed:
-                life -= needed
-                break
-            recovering += life
-            now += life
-            if detailed:
-                losses[KIND_RECOVERY + kind] += life
-            if held is not None and tiered:
-                late = silent > 0 and uniform(state) < silent
-                struck = _level(state, job, late)
-                level = max(level, struck)
-                _lose_copies(held, now, struck)
-                back = _restored(held, level)
-                rework += safe - back
-                if detailed:
-                    losses[TIER_REWORK + level] += safe - back
-                safe = back
-            else:
-                late = silent > 0 and uniform(state) < silent
-        recovering += needed
-        now += needed
-        if detailed:
-            losses[KIND_RECOVERY + kind] += needed
-            losses[TIER_RESTARTS + level] += 1
-    losses[REWORK] = rework
-    losses[RECOVERY] = recovering
-    losses[FAILURES] = failures
-    losses[SHORTAGES] = shortages
-    losses[WAITING] = waiting
-    return True
+@_inlined
+def _lose_work(job: Any, state: Any, run: Any, tiers: Any, life: Any, step: Any, steps: Any) -> Any:
+    """Fall back to the last safe checkpoint at a failure; is it corruption detected late?"""
+    late = _is_late(job, state)
+    gained = max(life - (0.0 if late else job.flush), 0.0) / step
+    if tiers is not None and job.drive_every > 0:
+        run.tier = _lowest_tier(state, job, late)
+        if job.copies_kept > 0:
+            _begin_copies(tiers, run.safe, run.safe + life, run.now + life, job)
+            _lose_copies(tiers, run.now + life, run.tier)
+        gained = _fall_back(tiers, run.safe + life, life, run.tier, late, job) - run.safe
+    elif job.interval != 0:
+        gained = math.floor(gained)
+        if job.corruption > 0 and gained > 0:
+            unreadable = math.floor(math.log(uniform(state)) / math.log(job.corruption))
+            gained = max(gained - unreadable, 0.0)
+    gained = min(gained, steps - run.safe)
+    run.safe += gained
+    _rework(run, max(life - gained * step, 0.0))
+    run.now += life
+    return late
+
+
+@_inlined
+def _is_late(job: Any, state: Any) -> Any:
+    return job.silent > 0 and uniform(state) < job.silent
+
+
+@_inlined
+def _rework(run: Any, time: Any) -> None:
+    run.rework += time
+    if run.detailed:
+        run.tier_rework[run.tier] += time
+
+
+@_inlined
+def _recover(
+    job: Any, state: Any, run: Any, times: Any, shop: Shop, tiers: Any, window: Any, late: bool
+) -> Any:
+    """Recover until no failure strikes the recovery; time to the next, -1 if there are too many."""
+    while True:
+        life = 0.0
+        if late:
+            life = _detect(job, state, run, times, shop, window)
+        kind, count = _failure(job, state, run, shop)
+        _update(state, run, times, shop)
+        short = kind == NODE_SWAP and _is_short(run, times, shop, count)
+        if kind >= REQUEUE:
+            _repair(run, times, shop, count)
+        if max(run.lost, run.failures) >= MOST_FAILURES:
+            return -1.0
+        needed = _recovery_time(job, kind)
+        if tiers is not None and job.drive_every > 0:
+            needed = max(needed + _restore_time(job, run.tier), 0.0)
+        if short:
+            run.shortages += 1
+            needed += job.provision
+        if job.pool != OPEN and (kind >= REQUEUE or late or shop.crews > 0):
+            wait = _wait_for_nodes(state, run, times, shop)
+            if wait == np.inf:
+                return -1.0
+            run.waiting += wait
+            run.recovery += wait
+        if not late or job.fails_in_recovery == 0:
+            life = _time_to_failure(state, job, run.log_scale, run.now, window)
+        if job.fails_in_recovery == 0 or not life < needed:
+            break
+        _spend(run, kind, life)
+        late = _restart_recovery(job, state, run, tiers)
+    _spend(run, kind, needed)
+    if run.detailed:
+        run.tier_restarts[run.tier] += 1
+    return life if job.fails_in_recovery == 0 else life - needed
+
+
+@_inlined
+def _spend(run: Any, kind: int, time: Any) -> None:
+    """Spend time on a recovery."""
+    run.recovery += time
+    run.now += time
+    if run.detailed:
+        run.kind_recovery[kind] += time
+
+
+@_inlined
+def _detect(job: Any, state: Any, run: Any, times: Any, shop: Shop, window: Any) -> Any:
+    """Lose work until corruption is detected, whatever fails; time to the next failure then."""
+    detection = run.now + job.latency
+    life = _time_to_failure(state, job, run.log_scale, run.now, window)
+    while life < detection - run.now and max(run.lost, run.failures) < MOST_FAILURES:
+        run.now += life
+        kind, count = _failure(job, state, run, shop)
+        if kind >= REQUEUE or shop.crews > 0:
+            _update(state, run, times, shop)
+        if kind >= REQUEUE:
+            _repair(run, times, shop, count)
+        life = _time_to_failure(state, job, run.log_scale, run.now, window)
+    life -= detection - run.now
+    run.now = detection
+    _rework(run, job.latency)
+    return life
+
+
+@_inlined
+def _failure(job: Any, state: Any, run: Any, shop: Shop) -> Any:
+    """Kind of a failure, and the nodes that it strikes."""
+    kind = _kind(state, job)
+    run.failures += 1
+    if run.detailed:
+        run.kind_failures[kind] += 1
+    return kind, _together(state, shop.group_share, shop.group) if kind >= REQUEUE else 1
+
+
+@_inlined
+def _update(state: Any, run: Any, times: Any, shop: Shop) -> None:
+    """Bring the nodes away up to date: idle ones fail, and crews repair."""
+    if shop.crews > 0:
+        run.away = _repaired(state, run.away, run.updated, run.now, float(shop.spares), shop)
+    elif shop.idle_rate > 0:
+        _lose_idle(state, run, times, run.now, float(shop.spares), shop)
+    run.updated = run.now
+
+
+@_inlined
+def _repair(run: Any, times: Any, shop: Shop, count: int) -> None:
+    """Send nodes to repair."""
+    if shop.crews > 0:
+        run.away += count
+    else:
+        _lose(run, times, count, run.now)
+
+
+@_inlined
+def _is_short(run: Any, times: Any, shop: Shop, count: int) -> Any:
+    """Whether fewer spares are free than nodes are lost now."""
+    if shop.crews > 0:
+        return run.away + count > shop.spares
+    free = shop.spares - count + 1  # limit of nodes away that leaves a spare for each loss
+    if run.lost < free:
+        return False
+    return free <= 0 or run.now - times[(run.lost - free) % len(times)] < shop.repair
+
+
+@_inlined
+def _wait_for_nodes(state: Any, run: Any, times: Any, shop: Shop) -> Any:
+    """Wait until no more nodes are away than there are spares; infinite if that takes too long."""
+    failed, spares, nodes = run.now, shop.spares, shop.nodes + shop.spares
+    wait = 0.0
+    if run.away > spares:
+        wait = _wait(state, run.away, spares, nodes, shop)
+        run.away = spares
+        run.now += wait
+    elif run.lost > spares:
+        whole = times[(run.lost - 1 - spares) % len(times)] + shop.repair
+        while run.now < whole:
+            _lose_idle(state, run, times, whole, nodes, shop)
+            if run.lost >= MOST_FAILURES:
+                return np.inf
+            run.now = whole
+            whole = times[(run.lost - 1 - spares) % len(times)] + shop.repair
+        wait = run.now - failed
+    run.updated = run.now
+    return wait
+
+
+@_inlined
+def _restart_recovery(job: Any, state: Any, run: Any, tiers: Any) -> Any:
+    """A failure strikes the recovery, which restarts, from the higher tier of the two."""
+    late = _is_late(job, state)
+    if tiers is not None and job.drive_every > 0:
+        lowest = _lowest_tier(state, job, late)
+        run.tier = max(run.tier, lowest)
+        _lose_copies(tiers, run.now, lowest)
+        restored = _restored(tiers, run.tier)
+        _rework(run, run.safe - restored)
+        run.safe = restored
+    return late
+
+
+# An elastic job
+
+
+class Seats(NamedTuple):
+    """Places of an elastic job's nodes, filled again after a failure."""
+
+    empty: Any  # of each seat, 1 or 0
+    absent: Any  # nodes that each replica lacks
+    vacant: Any  # empty seats in the order of their failures, a ring buffer
+    returns: Any  # when nodes in repair are whole, the same
+
+
+@_inlined
+def _seats(job: Any, buffer: Any) -> Seats:
+    count = max(math.ceil(job.nodes), 1)
+    replicas = max(int(job.nodes / job.replica_nodes + 1e-9), 1)
+    buffer[: 2 * count] = 0.0
+    vacant, returns = buffer[2 * count : 3 * count], buffer[3 * count :]
+    return Seats(buffer[:count], buffer[count : count + replicas], vacant, returns)
 
 
 @_inlined
@@ -739,8 +835,8 @@ def _change(absent: Any, seat: int, each: Any, nodes: int) -> int:
 
 
 @_compiled
-def _elastic_trial(job: Any, state: Any, buffer: Any, losses: Any, ages: Any) -> bool:
-    """Run one elastic job, event by event; `losses` and the result are as those of `trial`.
+def _elastic_trial(job: Any, state: Any, buffer: Any, run: Any, window: Any) -> bool:
+    """Run one elastic job, event by event; `run` and the result are as those of `trial`.
 
     A failure strikes a node's seat drawn at random, and nothing where it is empty; nodes of broken
     replicas fail, too, but do not stop the job. A failed node's seat goes to a spare, or else to
@@ -748,122 +844,184 @@ def _elastic_trial(job: Any, state: Any, buffer: Any, losses: Any, ages: Any) ->
     is not safe yet. What is neither work, stalls, rework nor recovery is `shrunk`: the time that
     the job takes longer than a whole one, stops to grow and what they lose included.
     """
-    mtbf, shape, work, stall = job.mtbf, job.shape, job.work, job.stall
-    each, packing, growth = job.replica_nodes, job.packing, job.growth
-    seats, replicas = max(math.ceil(job.nodes), 1), max(int(job.nodes / each + 1e-9), 1)
-    empty, vacant = buffer[:seats], buffer[2 * seats : 3 * seats]
-    absent, returns = buffer[seats : seats + replicas], buffer[3 * seats :]
-    buffer[: 2 * seats] = 0.0
-    several = job.in_process + job.in_job + job.requeue > 0
-    group = _group(job, seats)
-    log_scale = math.log(mtbf) - math.lgamma(1 + 1 / shape)
-    checkpoints, saves = _checkpoints(job), _saves(job)
-    losses[:] = 0.0
-    now = at = safe = taken = busy = earlier = until = 0.0
-    done = kept = marked = 0.0  # checkpoints: written, safe, and on the way
-    sure = back = np.inf
-    free, waiting = int(min(math.floor(job.spares), float(MOST_FAILURES))), 0
-    lost = filled = sent = whole = broken = kind = 0
-    doing, away = _TRAINS, 0
-    fails = _time_to_failure(state, mtbf, shape, log_scale, now, ages)
+    seats, checkpoints = _seats(job, buffer), _checkpoints(job)
+    run.log_scale = math.log(job.mtbf) - math.lgamma(1 + 1 / job.shape)
+    run.flush_end = run.repair_end = np.inf
+    run.free = int(min(math.floor(job.spares), float(MOST_FAILURES)))
+    run.failure = _time_to_failure(state, job, run.log_scale, run.now, window)
     for _ in range(MOST_EVENTS):
-        while free > 0 and lost > filled:
-            seat = int(vacant[filled % seats])
-            filled, free, empty[seat] = filled + 1, free - 1, 0.0
-            broken += _change(absent, seat, each, -1)
-        if sent - whole != away:  # the first that failed is whole next, or one of the crews'
-            away = sent - whole
-            back = returns[whole % len(returns)] if away > 0 else np.inf
-            if away > 0 and job.crews > 0:
-                back = now - job.repair / min(away, job.crews) * math.log(uniform(state))
-        there, running = seats - (lost - filled), replicas - broken
-        if packing > 0:
-            running = min(int(there / each + 1e-9), replicas)
-        ends, due = until, work if done + 1 >= checkpoints else (done + 1) * job.interval
-        if doing == _TRAINS:
-            speed = job.rounds / math.ceil(job.rounds * replicas / max(running, 1) * (1 - 1e-9))
-            speed = 1.0 if running == replicas else speed * min(running, 1)
-            ends = now + (due - at) / speed if speed > 0 else np.inf
-            event = min(ends, fails, back)
-            at = due if event == ends else at + (event - now) * speed
-        event = min(ends, fails, back)
-        if doing == _RECOVERS:
-            losses[RECOVERY] += event - now
-            if len(losses) > OF_KINDS:
-                losses[KIND_RECOVERY + kind] += event - now
-        elif running == 0:
-            losses[WAITING] += event - now
-        elif doing != _GROWS:
-            busy += event - now
-        now = event
-        if sure <= now:
-            safe, kept, busy, sure = taken, marked, busy - earlier, np.inf
-        if event == ends and doing == _TRAINS:
-            if done >= saves:
-                break
-            doing, until = _SAVES, now + stall
-        elif event == ends and doing == _SAVES:
-            doing, done = _TRAINS, done + 1
-            if done >= checkpoints:
-                break
-            if sure == np.inf:
-                taken, marked, earlier, sure = at, done, busy, now + job.flush
-        elif event == ends:
-            if doing == _GROWS and growth == STOP:
-                safe, kept, busy, sure = at, done, 0.0, np.inf
-            doing = _TRAINS
-        elif event == back:
-            whole += 1
-            if growth == NEXT_FAILURE and running > 0:
-                waiting += 1
-                continue
-            free += 1
-            if doing != _RECOVERS and lost > filled and growth in (STOP, RESTART):
-                if growth == RESTART:
-                    at, done, busy, sure = safe, kept, 0.0, np.inf
-                if doing == _TRAINS or (growth == RESTART and doing == _SAVES):
-                    doing, until = _GROWS, now
-                until += job.growth_stop
+        _fill_seats(job, run, seats)
+        _look_at_repairs(job, state, run, seats)
+        running = _running(job, run, seats)
+        end, event = _advance(job, run, checkpoints, running, len(seats.absent))
+        if run.flush_end <= run.now:
+            run.safe, run.safe_checkpoints = run.flushing, run.flushing_checkpoints
+            run.busy -= run.flushing_busy
+            run.flush_end = np.inf
+        if event == end:
+            _end_stage(job, run, checkpoints)
+            if run.stage == _ENDED:
+                wall = run.now - job.work - _stalls(job)
+                run.shrunk = max(wall - run.rework - run.recovery, 0.0)
+                return True
+        elif event == run.repair_end:
+            _take_back(job, run, running)
         else:
-            fails = now + _time_to_failure(state, mtbf, shape, log_scale, now, ages)
-            struck, before, strikes = running > 0, lost, _kind(state, job) if several else NODE_SWAP
-            hit = 0
-            if job.nodeless == 0 or uniform(state) >= job.nodeless:
-                struck, hit = False, _together(state, job.group_share, group)
-            start = int(uniform(state) * seats) // max(hit, 1) * hit
-            for seat in range(start, min(start + hit, seats)):
-                if empty[seat] > 0:
-                    continue
-                more = _change(absent, seat, each, 1)
-                active = uniform(state) * there < running * each if packing > 0 else more > 0
-                struck = struck or active
-                if strikes < REQUEUE:
-                    _change(absent, seat, each, -1)
-                    continue
-                broken += more
-                vacant[lost % seats], empty[seat], lost = seat, 1.0, lost + 1
-                returns[sent % len(returns)], sent = now + job.repair, sent + 1
-            if not struck:
-                continue
-            kind = strikes
-            losses[REWORK], losses[FAILURES] = losses[REWORK] + busy, losses[FAILURES] + 1
-            free, waiting = free + waiting, 0
-            losses[SHORTAGES] += (
-                1 if kind == NODE_SWAP and lost - filled > free and lost > before else 0
-            )
-            at, done, busy, sure = safe, kept, 0.0, np.inf
-            doing, until = _RECOVERS, now + _recovery_time(job, kind)
-            if len(losses) > OF_KINDS:
-                losses[KIND_FAILURES + kind] += 1
-            if job.fails_in_recovery == 0:
-                fails += until - now
+            _strike(job, state, run, seats, running, window)
+    return False
+
+
+@_inlined
+def _fill_seats(job: Any, run: Any, seats: Seats) -> None:
+    """Free nodes take empty seats."""
+    while run.free > 0 and run.lost > run.filled:
+        seat = int(seats.vacant[run.filled % len(seats.vacant)])
+        run.filled += 1
+        run.free -= 1
+        seats.empty[seat] = 0.0
+        run.broken += _change(seats.absent, seat, job.replica_nodes, -1)
+
+
+@_inlined
+def _look_at_repairs(job: Any, state: Any, run: Any, seats: Seats) -> None:
+    """When the next node is whole: the first that failed, or one of the crews'."""
+    repairing = run.sent - run.whole
+    if repairing == run.repairing:
+        return
+    run.repairing, run.repair_end = repairing, np.inf
+    if repairing > 0:
+        run.repair_end = seats.returns[run.whole % len(seats.returns)]
+        if job.crews > 0:
+            mean = job.repair / min(repairing, job.crews)
+            run.repair_end = run.now - mean * math.log(uniform(state))
+
+
+@_inlined
+def _running(job: Any, run: Any, seats: Seats) -> Any:
+    """Replicas that run."""
+    if job.packing > 0:
+        occupied = len(seats.empty) - (run.lost - run.filled)
+        return min(int(occupied / job.replica_nodes + 1e-9), len(seats.absent))
+    return len(seats.absent) - run.broken
+
+
+@_inlined
+def _advance(job: Any, run: Any, checkpoints: Any, running: int, replicas: int) -> Any:
+    """Go on to the next event; returns the stage's end and the event's time."""
+    end = run.stage_end
+    if run.stage == _TRAINS:
+        last = run.checkpoints + 1 >= checkpoints
+        due = job.work if last else (run.checkpoints + 1) * job.interval
+        speed = job.rounds / math.ceil(job.rounds * replicas / max(running, 1) * (1 - 1e-9))
+        speed = 1.0 if running == replicas else speed * min(running, 1)
+        end = run.now + (due - run.progress) / speed if speed > 0 else np.inf
+        event = min(end, run.failure, run.repair_end)
+        run.progress = due if event == end else run.progress + (event - run.now) * speed
+    event = min(end, run.failure, run.repair_end)
+    spent = event - run.now
+    if run.stage == _RECOVERS:
+        run.recovery += spent
+        run.kind_recovery[run.kind] += spent
+    elif running == 0:
+        run.waiting += spent
+    elif run.stage != _GROWS:
+        run.busy += spent
+    run.now = event
+    return end, event
+
+
+@_inlined
+def _end_stage(job: Any, run: Any, checkpoints: Any) -> None:
+    """Begin the next stage; what ends is a checkpoint's interval or stall, a recovery or growth."""
+    if run.stage == _TRAINS:
+        ended = run.checkpoints >= max(checkpoints - job.unsaved, 0.0)
+        run.stage, run.stage_end = _ENDED if ended else _SAVES, run.now + job.stall
+    elif run.stage == _SAVES:
+        run.checkpoints += 1
+        run.stage = _ENDED if run.checkpoints >= checkpoints else _TRAINS
+        if run.flush_end == np.inf:
+            run.flushing, run.flushing_busy = run.progress, run.busy
+            run.flushing_checkpoints, run.flush_end = run.checkpoints, run.now + job.flush
     else:
-        return False
-    losses[SHRUNK] = max(now - work - _stalls(job) - losses[REWORK] - losses[RECOVERY], 0.0)
-    return True
+        if run.stage == _GROWS and job.growth == STOP:
+            run.safe, run.safe_checkpoints = run.progress, run.checkpoints
+            run.busy, run.flush_end = 0.0, np.inf
+        run.stage = _TRAINS
 
 
-@_compiled
+@_inlined
+def _roll_back(run: Any) -> None:
+    """Resume from the last safe checkpoint."""
+    run.progress, run.checkpoints = run.safe, run.safe_checkpoints
+    run.busy, run.flush_end = 0.0, np.inf
+
+
+@_inlined
+def _take_back(job: Any, run: Any, running: int) -> None:
+    """Take back a repaired node, at once or at the next failure."""
+    run.whole += 1
+    if job.growth == NEXT_FAILURE and running > 0:
+        run.queued += 1
+        return
+    run.free += 1
+    stops = job.growth == STOP or job.growth == RESTART
+    if stops and run.stage != _RECOVERS and run.lost > run.filled:
+        if job.growth == RESTART:
+            _roll_back(run)
+        if run.stage == _TRAINS or (job.growth == RESTART and run.stage == _SAVES):
+            run.stage, run.stage_end = _GROWS, run.now
+        run.stage_end += job.growth_stop
+
+
+@_inlined
+def _strike(job: Any, state: Any, run: Any, seats: Seats, running: int, window: Any) -> None:
+    """A failure, which stops the job if it strikes a node that trains, or no node but the job."""
+    run.failure = run.now + _time_to_failure(state, job, run.log_scale, run.now, window)
+    struck, lost, kind, count = running > 0, run.lost, _kind(state, job), 0
+    if job.nodeless == 0 or uniform(state) >= job.nodeless:
+        struck, count = False, _together(state, job.group_share, _group(job, len(seats.empty)))
+    first = int(uniform(state) * len(seats.empty)) // max(count, 1) * count
+    occupied = len(seats.empty) - (run.lost - run.filled)
+    for seat in range(first, min(first + count, len(seats.empty))):
+        if seats.empty[seat] > 0:
+            continue
+        more = _change(seats.absent, seat, job.replica_nodes, 1)
+        active = more > 0
+        if job.packing > 0:
+            active = uniform(state) * occupied < running * job.replica_nodes
+        struck = struck or active
+        if kind < REQUEUE:
+            _change(seats.absent, seat, job.replica_nodes, -1)
+            continue
+        run.broken += more
+        seats.vacant[run.lost % len(seats.vacant)], seats.empty[seat] = seat, 1.0
+        seats.returns[run.sent % len(seats.returns)] = run.now + job.repair
+        run.lost += 1
+        run.sent += 1
+    if struck:
+        _stop(job, run, kind, run.lost > lost)
+
+
+@_inlined
+def _stop(job: Any, run: Any, kind: int, nodes_lost: bool) -> None:
+    """The job stops, and recovers."""
+    run.kind = kind
+    run.rework += run.busy
+    run.failures += 1
+    run.kind_failures[kind] += 1
+    run.free, run.queued = run.free + run.queued, 0
+    if kind == NODE_SWAP and nodes_lost and run.lost - run.filled > run.free:
+        run.shortages += 1
+    _roll_back(run)
+    run.stage, run.stage_end = _RECOVERS, run.now + _recovery_time(job, kind)
+    if job.fails_in_recovery == 0:
+        run.failure += run.stage_end - run.now
+
+
+# Many trials
+
+
+@_allocating
 def _trials(
     points: Any, jobs: Any, first: int, last: int, seed: Any, losses: Any, verdicts: Any
 ) -> None:
@@ -872,7 +1030,9 @@ def _trials(
     most = 0
     for row in range(first // trials, (last - 1) // trials + 1):
         most = max(most, _room(jobs[row]))
-    lost_nodes, held, ages = np.empty(most), np.empty(7), np.empty(MOST_RATE + 1)
+    lost_nodes, tiers, window = np.empty(most), np.empty(3, TIER), np.zeros(1, WINDOW)
+    runs = np.zeros(1, TRIAL)
+    run, numbers = runs[0], runs.view(np.float64)
     state = np.empty(4, np.uint64)
     for index in range(first, last):
         row, number = index // trials, index % trials
@@ -889,17 +1049,20 @@ def _trials(
                 for word in further.view(np.uint64):
                     key = mix((key ^ word) + _GOLDEN)
         seed_stream(state, mix(key ^ mix(np.uint64(number) + _GOLDEN)))
-        point, job, lost = points[row], jobs[row], losses[row, number]
-        ages[:WINDOW] = point[AGES:CREWS]
-        ages[WINDOW:] = 0.0
+        point, job = points[row], jobs[row]
+        numbers[:] = 0.0
+        run.detailed = losses.shape[2] > len(LOSSES)
+        window[0].start = window[0].end = 0.0
         if job.replica_nodes > 0:
-            ended = _elastic_trial(job, state, lost_nodes, lost, ages)
+            ended = _elastic_trial(job, state, lost_nodes, run, window[0])
         elif point[TIERS:AGES].any() or point[CREWS:ENDS].any():
-            ended = trial(job, state, lost_nodes, lost, held, ages)
+            ended = trial(job, state, lost_nodes, run, tiers, window[0])
         elif point[AGES:CREWS].any():
-            ended = trial(job, state, lost_nodes, lost, None, ages)
+            ended = trial(job, state, lost_nodes, run, None, window[0])
         else:
-            ended = trial(job, state, lost_nodes, lost)
+            ended = trial(job, state, lost_nodes, run)
+        for k in range(losses.shape[2]):
+            losses[row, number, k] = numbers[k]
         if not ended:
             verdicts[row] = TOO_MANY_FAILURES
 
@@ -922,7 +1085,7 @@ def _ratio(above: Any, below: Any) -> Any:
     return ratio, math.sqrt(squares / (count - 1) / count) / (bottom / count)
 
 
-@_compiled
+@_allocating
 def _summarise(work_time: Any, stall_time: Any, losses: Any, statistics: Any) -> None:
     count = len(losses)
     ones = np.ones(count)
@@ -941,14 +1104,13 @@ def _summarise(work_time: Any, stall_time: Any, losses: Any, statistics: Any) ->
     statistics[14], statistics[15] = _ratio(wall, ones)
     statistics[16] = np.sort(wall)[min(math.ceil(0.95 * count), count) - 1]
     statistics[17], statistics[18] = _ratio(work, training)
-    for k in range(OF_KINDS, losses.shape[1]):
-        counted = k < KIND_RECOVERY or TIER_RESTARTS <= k < TIER_REWORK
-        column = len(STATISTICS) + 2 * (k - OF_KINDS)
-        mean = _ratio(losses[:, k].copy(), ones if counted else wall)
+    for k in range(losses.shape[1] - len(LOSSES)):
+        column = len(STATISTICS) + 2 * k
+        mean = _ratio(losses[:, len(LOSSES) + k].copy(), ones if _COUNTED[k] else wall)
         statistics[column], statistics[column + 1] = mean
 
 
-@_compiled
+@_allocating
 def _judge(points: Any, jobs: Any, verdicts: Any) -> None:
     for row in range(len(jobs)):
         job = jobs[row]
@@ -963,7 +1125,7 @@ def _judge(points: Any, jobs: Any, verdicts: Any) -> None:
             verdicts[row] = UNDEFINED
 
 
-@_compiled
+@_allocating
 def _finish(
     jobs: Any, parts: int, first: int, last: int, losses: Any, verdicts: Any, statistics: Any
 ) -> None:

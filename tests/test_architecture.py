@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fleetcube.commands.shared.listing import COMMANDS
 from fleetcube.kernels import ops, physics, reasons
 from fleetcube.kernels.alternatives import is_row
 from fleetcube.kernels.graph import formulas as graph
@@ -101,6 +102,7 @@ FLOORS = {
     ),
     "fleetcube.grid": (
         {"datasets", "errors", "progress", "text"},
+        {"result"},
         {"spec"},
         {"plan"},
         {"function", "run"},
@@ -317,7 +319,7 @@ TOPICS = {
     "src/fleetcube/analysis/traffic.py": "the tiers of a network, and the traffic across them",
     "src/fleetcube/analysis/wall.py": "what ends the gain of more GPUs",
     "src/fleetcube/scenario/auto.py": "what tells apart the steps that coefficients were fitted to",
-    "src/fleetcube/presentation/first.py": "what a first spec says",
+    "src/fleetcube/presentation/init_spec.py": "what a starter spec states",
     "src/fleetcube/scenario/remarks.py": "racks, and what powers nodes",
     "src/fleetcube/scenario/framework.py": "what runs with pipeline stages",
     "src/fleetcube/scenario/hardware.py": "slices, nodes and network cards",
@@ -363,6 +365,35 @@ def test_no_two_rooms_have_a_module_of_one_name() -> None:
     assert [homes for homes in names.values() if len(homes) > 1] == []
 
 
+MOST_LINES = 60  # of a function, without its docstring
+LONGER = {  # modules with functions that are still longer
+    "src/fleetcube/cli.py",
+    "src/fleetcube/commands/calibrate.py",
+    "src/fleetcube/commands/plan.py",
+    "src/fleetcube/presentation/page/page.py",
+    "src/fleetcube/presentation/pictures/plot.py",
+}
+
+
+def lines_of_functions(path: Path) -> Iterator[tuple[str, int]]:
+    """Functions of a module, and their lines without the docstring."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or 0) - node.lineno + 1
+            if ast.get_docstring(node) is not None:
+                lines -= (node.body[0].end_lineno or 0) - node.body[0].lineno + 1
+            yield node.name, lines
+
+
+@each(("package", "path"), MODULES)
+def test_a_function_is_short(package: str, path: Path) -> None:
+    long = {name: n for name, n in lines_of_functions(path) if n > MOST_LINES}
+    if path.relative_to(ROOT).as_posix() in LONGER:
+        assert long, "no function is longer: take the module out of LONGER"
+    else:
+        assert not long, f"split by ideas what is longer than {MOST_LINES} lines: {long}"
+
+
 # Packaging
 
 
@@ -386,13 +417,14 @@ def test_every_folder_of_modules_is_a_package() -> None:
 # What loads when
 
 
-def loaded(code: str) -> set[str]:
-    """Top-level modules that a fresh interpreter has loaded after some code."""
-    script = f"{code}\nimport sys\nprint(*{{name.partition('.')[0] for name in sys.modules}})"
+def loaded(code: str, whole: bool = False) -> set[str]:
+    """Modules that a fresh interpreter has loaded after some code; top-level, or `whole` names."""
+    script = f"{code}\nimport sys\nprint(*sys.modules)"
     result = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
-    return set(result.stdout.split())
+    names = result.stdout.split()
+    return {*names} if whole else {name.partition(".")[0] for name in names}
 
 
 HEAVY = {"dask", "jax", "matplotlib", "numba", "pandas", "pint", "pydantic", "xarray", "zarr"}
@@ -400,6 +432,38 @@ HEAVY = {"dask", "jax", "matplotlib", "numba", "pandas", "pint", "pydantic", "xa
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
     assert loaded("import fleetcube") & {*HEAVY, "numpy"} == set()
+
+
+CALL = (
+    "from click.testing import CliRunner as R; from fleetcube.cli import cli; R().invoke(cli, {})"
+)
+
+
+def test_help_loads_no_command() -> None:
+    names = loaded(CALL.format(["--help"]), whole=True)
+    assert {name.partition(".")[0] for name in names} & {*HEAVY, "asyncio", "numpy"} == set()
+    assert {name for name in names if name.startswith("fleetcube.commands.")} == {
+        f"fleetcube.commands.{name}"
+        for name in ("shared", *(f"shared.{n}" for n in ("errors", "listing", "progress", "say")))
+    }
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_a_command_loads_nothing_heavy(command: str) -> None:
+    assert loaded(CALL.format([command, "--help"])) & {*HEAVY, "asyncio", "numpy"} == set()
+
+
+def test_the_catalog_loads_no_engine() -> None:
+    names = loaded(CALL.format(["catalog"]))
+    assert names & {"asyncio", "dask", "jax", "matplotlib", "numba", "xarray", "zarr"} == set()
+
+
+def test_every_module_of_commands_is_a_command() -> None:
+    """What several of them share is in `commands/shared`."""
+    folder = FOLDERS["fleetcube"] / "commands"
+    modules = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    homes = {getattr(COMMANDS[name].callback, "__module__", "") for name in COMMANDS}
+    assert {f"fleetcube.commands.{module}" for module in modules} == homes
 
 
 @pytest.mark.parametrize(

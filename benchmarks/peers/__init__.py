@@ -45,7 +45,7 @@ def run(quick: bool = False, install: bool = True) -> Table:
     if install:
         sweep = question.fleet(*large)
         sweep.evaluate()
-        rows += [beside(name, sweep, 100 if quick else 300) for name in PEERS]
+        rows += [compare_peer(name, sweep, 100 if quick else 300) for name in PEERS]
     return Table("Beside peers, on the same question", COLUMNS, rows, NOTES)
 
 
@@ -69,8 +69,8 @@ def compare(small: tuple[int, int], large: tuple[int, int], rounds: int) -> list
     }
     for _, contender in entries.values():
         contender()
-    taken = interleave({name: contender for name, (_, contender) in entries.items()}, rounds)
-    rates = {name: entries[name][0].points / median(taken[name]) for name in entries}
+    seconds = interleave({name: contender for name, (_, contender) in entries.items()}, rounds)
+    rates = {name: entries[name][0].points / median(seconds[name]) for name in entries}
     return [
         row(name, "all", entries[name][0].points, rate, rates["fleetcube"])
         for name, rate in rates.items()
@@ -88,7 +88,7 @@ PEERS = {
 }
 
 
-def beside(name: str, sweep: Sweep, points: int) -> dict[str, Any]:
+def compare_peer(name: str, sweep: Sweep, points: int) -> dict[str, Any]:
     """A peer in its own environment, three processes in turn with the sweep.
 
     If it cannot be installed, its row says why.

@@ -740,7 +740,7 @@ def _published_activations(c: Case) -> float:
     return residual + inside + (2 * ELEMENT + 1) * p.scores
 
 
-def _kept(c: Case) -> float:
+def _stored_activations(c: Case) -> float:
     """calculon's activations of a layer that are held, by the differences above."""
     if _full(c):
         return 0.0
@@ -762,7 +762,7 @@ WORKING = (
         "neither",
         "beside what is kept calculon holds inputs of one layer as gathered, and those of its "
         "reductions; under attn_only its scores",
-        lambda c: (_all_activations(c) - _kept(c)) * (1 - _full(c)),
+        lambda c: (_all_activations(c) - _stored_activations(c)) * (1 - _full(c)),
     ),
     Difference(
         "scores or gradients",
@@ -786,8 +786,8 @@ WORKING = (
 
 def _their_working(c: Case) -> float:
     """What calculon holds for the layer at work beyond what it holds of every layer."""
-    kept = 0.0 if _full(c) else c.theirs["block_act_storage_space"]
-    return c.theirs["block_act_working_space"] - kept + c.theirs["act_grad_space"]
+    block_storage = 0.0 if _full(c) else c.theirs["block_act_storage_space"]
+    return c.theirs["block_act_working_space"] - block_storage + c.theirs["act_grad_space"]
 
 
 def _their_activations(c: Case) -> float:

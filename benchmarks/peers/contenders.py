@@ -38,8 +38,10 @@ def broadcast_xarray(sweep: Sweep) -> Callable[[], Any]:
     dims = list(plan.sizes)
     inputs = {}
     for name, leaf in case.leaves.items():
-        own = [dim for dim, size in zip(dims, leaf.shape, strict=True) if size > 1]
-        inputs[name] = xarray.DataArray(leaf.reshape([plan.sizes[dim] for dim in own]), dims=own)
+        dims_of_leaf = [dim for dim, size in zip(dims, leaf.shape, strict=True) if size > 1]
+        inputs[name] = xarray.DataArray(
+            leaf.reshape([plan.sizes[dim] for dim in dims_of_leaf]), dims=dims_of_leaf
+        )
     formulas = bound(Binding(np, xarray.where), case.formulas)
 
     def evaluate() -> Any:
@@ -76,7 +78,7 @@ def fused_jax(sweep: Sweep, then: Callable[[Any], Any] = lambda outs: outs) -> C
 
 
 def dense_jax(
-    sweep: Sweep, of: str, inputs: Sequence[str]
+    sweep: Sweep, wanted: str, inputs: Sequence[str]
 ) -> tuple[Callable[[], Any], Callable[[], Any]]:
     """JAX on arrays of the whole grid: an output, and its gradient by reverse mode."""
     jax: Any = importlib.import_module("jax")
@@ -93,7 +95,7 @@ def dense_jax(
         rest = {name: float(leaf.flat[0]) for name, leaf in case.leaves.items() if leaf.size == 1}
 
     def output(leaves: dict[str, Any]) -> Any:
-        return chain(formulas, {**rest, **leaves})[of]
+        return chain(formulas, {**rest, **leaves})[wanted]
 
     def gradient(leaves: dict[str, Any]) -> Any:
         value, back = jax.vjp(output, leaves)

@@ -1,4 +1,4 @@
-"""Terms of the field as a page of Markdown: docs/glossary.md."""
+"""The glossary as a page of Markdown: docs/glossary.md."""
 
 from fleetcube.catalog.glossary import Word, glossary
 
@@ -6,7 +6,7 @@ from .text import DOCS, filled
 
 PAGE = DOCS / "glossary.md"
 INTRODUCTION = (
-    "What other tools, papers and contracts say, and the names here that they lead to. `fleetcube "
+    "Terms of other tools, papers and contracts, and the names here that they lead to. `fleetcube "
     "explain WORD` reads the same entries (`catalog/data/glossary.toml`), `fleetcube explain NAME` "
     "the formula of a name; [quantities](reference/quantities.md) and "
     "[inputs](reference/inputs.md) list all names. `python -m docs.make` writes this page."
@@ -15,10 +15,7 @@ INTRODUCTION = (
 
 def page() -> str:
     entries = sorted(glossary(), key=lambda entry: entry.words[0].lower())
-    return (
-        "\n\n".join(["# Words of the field", filled(INTRODUCTION), *map(_paragraph, entries)])
-        + "\n"
-    )
+    return "\n\n".join(["# Glossary", filled(INTRODUCTION), *map(_paragraph, entries)]) + "\n"
 
 
 def _paragraph(entry: Word) -> str:

@@ -5,7 +5,7 @@ multiplies each trend of the row (such as the logarithm of the GPU's peak), and 
 of the row (its GPU, its software, ...). A ceiling is the rate of kernels alone. Group effects are
 normal around 0 with the expected spread of their kind: a group of two rows hardly moves, one
 without rows has effect 0 and adds its spread to the variance. Links keep shares below 1 and times
-above 0. Steps of one job, a model on a cluster, have a factor in common beside these: kernels,
+above 0. Steps of one job, a model on a cluster, have a factor in common besides these: kernels,
 clocks or a fabric that no input states. Noise is what is left between the steps of a job:
 multiplicative, with Student's t distribution, and a scale per source.
 """

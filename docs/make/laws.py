@@ -23,7 +23,7 @@ INTRODUCTION = """# How every law is checked
 {laws} laws produce fleetcube's numbers. Each has an independent check, which computes the same
 number without it. `tests/laws/` fails if one differs by more than stated, if a law has no check, or
 if this page is out of date (`python -m docs.make` writes it). The formula of each law, its source
-and where it holds are in the [reference](reference/quantities.md), beside the names of its checks.
+and where it holds are in the [reference](reference/quantities.md), next to the names of its checks.
 
 - **simulator**: messages, schedules, failures or requests played one by one ({simulator}).
 - **table**: numbers printed in a paper, a manual or a model's own files ({table}).

@@ -28,23 +28,23 @@ Formulas = Mapping[str, Function]
 
 @dataclass(frozen=True)
 class Choice:
-    """What is chosen and given in one case: all that its formulas depend on."""
+    """Options and inputs of one case: all that its formulas depend on."""
 
     runs: Mapping[str, slice]
     options: Mapping[str, Any]
-    rows: Mapping[str, tuple[str, Array]]  # given by axes: the axis, and the values along its run
+    rows: Mapping[str, str]  # numbers that axes give: the axis
     given: tuple[str, ...]  # names that have a value, the defaults first
     phases: tuple["Phase", ...] = ()
 
 
 @dataclass(frozen=True)
 class Phase:
-    """What one phase of the job chooses, and what it sets itself."""
+    """The choices and inputs of one phase of the job."""
 
     key: str  # suffix of its names
     options: tuple[tuple[str, Any], ...]
     given: tuple[str, ...]  # as for a case, by their plain names
-    own: tuple[str, ...]
+    inputs: tuple[str, ...]
 
 
 def choices(problem: Problem, free: Sequence[str]) -> list[Choice]:
@@ -58,7 +58,7 @@ def choices(problem: Problem, free: Sequence[str]) -> list[Choice]:
             f"at most {MOST_CASES:,} are allowed: sweep fewer options at once"
         )
     along = {
-        (axis.name, run.start): _rows(axis, run, free)
+        (axis.name, run.start): _given(axis, run, free)
         for axis in problem.axes
         for run in runs[axis.name]
     }
@@ -66,11 +66,11 @@ def choices(problem: Problem, free: Sequence[str]) -> list[Choice]:
     for combination in itertools.product(*cutting.values()):
         chosen = dict(zip(cutting, combination, strict=True))
         options: dict[str, Any] = dict(problem.options)
-        rows: dict[str, tuple[str, Array]] = {}
+        rows: dict[str, str] = {}
         for axis in problem.axes:
             start = chosen[axis.name].start if axis.name in chosen else 0
             options |= {name: row[start] for name, row in axis.options.items()}
-            rows |= along[axis.name, start]
+            rows |= dict.fromkeys(along[axis.name, start], axis.name)
         stated = {*problem.constants, *problem.tables, *free, *rows}
         given = {**_constants(problem, free), **problem.tables, **rows}
         phases = []
@@ -91,8 +91,8 @@ def _of_phase(problem: Problem, k: int, free: Sequence[str]) -> dict[str, float]
     """Numbers that a phase sets; those also along other axes are tables of the problem."""
     assert problem.phases is not None
     rows = problem.phases.numbers.items()
-    own = {n: float(row[k]) for n, row in rows if n not in free and not np.isnan(row[k])}
-    return own | dict.fromkeys(problem.phased, math.nan)
+    phase_numbers = {n: float(row[k]) for n, row in rows if n not in free and not np.isnan(row[k])}
+    return phase_numbers | dict.fromkeys(problem.phased, math.nan)
 
 
 def _options_of(problem: Problem, k: int) -> dict[str, Any]:
@@ -106,16 +106,16 @@ def _in_phases(problem: Problem, free: Sequence[str]) -> dict[str, float]:
     moving = problem.phases.numbers.keys() & usual.keys() if problem.phases else ()
     left = {name: usual[name] for name in moving}
     return {
-        own: value
+        phase_name: value
         for k, key in enumerate(phase_keys(problem.phases))
         for name, value in {**left, **_of_phase(problem, k, free)}.items()
-        if name not in problem.phased and (own := in_phase(name, key)) not in free
+        if name not in problem.phased and (phase_name := in_phase(name, key)) not in free
     }
 
 
 def runs_of(axis: Axis) -> list[slice]:
     """Stretches of an axis with constant formulas and given inputs."""
-    unset = [np.isnan(row) for row in axis.numbers.values() if np.isnan(row).any()]
+    unset = axis.unset.values()
     if not axis.options and not unset:
         return [slice(0, axis.size)]
     keys = [
@@ -131,21 +131,21 @@ def formulas_of(
 ) -> list[Formulas]:
     """Formulas of every case; cases with equal choices share theirs, and so their kernels."""
     wanted = ((name, derivative(problem.graph, name)) for name in outputs)
-    needed = tuple(dict.fromkeys(slope.of if slope else name for name, slope in wanted))
-    known: dict[Any, Formulas] = {}
+    needed = tuple(dict.fromkeys(slope.output if slope else name for name, slope in wanted))
+    by_choice: dict[Any, Formulas] = {}
     formulas = []
     for choice in choices:
         key = (tuple(choice.options.items()), choice.given, choice.phases)
-        if key not in known:
+        if key not in by_choice:
             try:
-                known[key] = _selected(problem.graph, needed, choice)
+                by_choice[key] = _selected(problem.graph, needed, choice)
             except (MissingInputError, UnknownNameError) as error:
                 scenarios, name = application(problem.graph), str(error).partition(" ")[0]
                 hint = scenarios.unstated(problem, name) if scenarios else ""
                 text = f"{error}{hint}{_where(problem, choice)}"
                 missing = isinstance(error, MissingInputError)
                 raise (OpenError if missing else InputError)(text) from None
-        formulas.append(known[key])
+        formulas.append(by_choice[key])
     return formulas
 
 
@@ -155,24 +155,32 @@ def _selected(graph: Graph, needed: Sequence[str], choice: Choice) -> Formulas:
         return graph.select(needed, choice.options, choice.given)
     phases = choice.phases
     rows = [graph.select(parts(graph, needed), dict(p.options), p.given) for p in phases]
-    return side_by_side(graph, needed, [p.key for p in phases], rows, [p.own for p in phases])
+    return side_by_side(graph, needed, [p.key for p in phases], rows, [p.inputs for p in phases])
 
 
 def leaves(
     problem: Problem, choices: Sequence[Choice], axes: Sequence[Axis], free: Sequence[str]
 ) -> list[dict[str, Array]]:
     """Values of the given inputs in every case: rows along their axis, axes in memory order."""
-    ones = (1,) * len(axes)
+    ones, numbers = (1,) * len(axes), {axis.name: axis.numbers for axis in axes}
     shapes = {a.name: (*ones[:k], -1, *ones[k + 1 :]) for k, a in enumerate(axes)}
-    known = {**_constants(problem, free), **_in_phases(problem, free)}
-    constants = dict(zip(known, np.array(list(known.values())).reshape(-1, *ones), strict=True))
+    single = single_values(problem, free)
+    constants = dict(zip(single, np.array(list(single.values())).reshape(-1, *ones), strict=True))
     tables = {name: row for name, row in problem.tables.items() if name not in free}
     return [
         constants
         | {name: _table(*table, axes, choice.runs) for name, table in tables.items()}
-        | {name: row.reshape(shapes[axis]) for name, (axis, row) in choice.rows.items()}
+        | {
+            name: numbers[axis][name][choice.runs.get(axis, slice(None))].reshape(shapes[axis])
+            for name, axis in choice.rows.items()
+        }
         for choice in choices
     ]
+
+
+def single_values(problem: Problem, free: Sequence[str]) -> dict[str, float]:
+    """Numbers with a single value, in all phases or in one."""
+    return {**_constants(problem, free), **_in_phases(problem, free)}
 
 
 def _table(
@@ -201,13 +209,10 @@ def defaults(graph: Graph) -> dict[str, float]:
     }
 
 
-def _rows(axis: Axis, run: slice, free: Sequence[str]) -> dict[str, tuple[str, Array]]:
+def _given(axis: Axis, run: slice, free: Sequence[str]) -> list[str]:
     """Inputs that an axis gives along a run; those that its labels leave unset are omitted."""
-    return {
-        name: (axis.name, row[run])
-        for name, row in axis.numbers.items()
-        if name not in free and not np.isnan(row[run]).any()
-    }
+    unset = {name for name, points in axis.unset.items() if points[run].any()}
+    return [name for name in axis.numbers if name not in free and name not in unset]
 
 
 def _where(problem: Problem, choice: Choice) -> str:

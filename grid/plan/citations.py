@@ -83,9 +83,9 @@ def cited(line: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         for name, key in _DOCUMENTS.items():
             if re.search(rf"(?<!\()\b{name}\b", part):  # (Megatron-LM) marks a work before it
                 named.append((name, (key,)))
-    known = dict.fromkeys(works[0] for _, works in named if len(works) == 1)
+    keys = dict.fromkeys(works[0] for _, works in named if len(works) == 1)
     unknown = dict.fromkeys(name for name, works in named if len(works) != 1)
-    return tuple(known), tuple(unknown)
+    return tuple(keys), tuple(unknown)
 
 
 @functools.cache
@@ -138,11 +138,11 @@ def citations(dataset: Any) -> str:
             f"this {type(dataset).__name__} does not record what it was computed from; give a "
             "Dataset that fleetcube made: evaluate([...]), Sweep, open_cube"
         )
-    entries = [_own(str(attrs.get("fleetcube_version", "")))]
+    entries = [_program_entry(str(attrs.get("fleetcube_version", "")))]
     for key in dict.fromkeys(str(attrs[ATTRIBUTE]).split()[1:]):
-        known = references().get(key)
-        gone = f"% {re.sub(_ODD, '_', key)}: no longer among the references"
-        entries.append(known["bibtex"] if known else gone)
+        reference = references().get(key)
+        missing = f"% {re.sub(_ODD, '_', key)}: no longer among the references"
+        entries.append(reference["bibtex"] if reference else missing)
     return "\n\n".join([*entries, *map(_record, records(attrs))])
 
 
@@ -162,7 +162,7 @@ def records(attrs: Mapping[Any, Any]) -> list[dict[str, Any]]:
     return list(entries)
 
 
-def _own(version: str) -> str:
+def _program_entry(version: str) -> str:
     return _entry(
         "fleetcube",
         author="{The fleetcube authors}",
@@ -175,16 +175,16 @@ def _own(version: str) -> str:
 def _record(entry: Mapping[str, Any]) -> str:
     edition = f", edition {entry['edition']}," if entry.get("edition") else ""
     which = f"{entry['kind']} {entry['label']}{edition}"
-    of = f"Record {which} of the fleetcube catalog"
+    source = f"Record {which} of the fleetcube catalog"
     if is_path(entry["kind"], entry["label"]):
-        of = f"{entry['kind'].capitalize()} file {entry['label'].rpartition('/')[2]}"
+        source = f"{entry['kind'].capitalize()} file {entry['label'].rpartition('/')[2]}"
     elif isinstance(home := entry.get("origin"), str):
-        of = f"Record {which} of {home.rpartition('/')[2]}"
+        source = f"Record {which} of {home.rpartition('/')[2]}"
     return _entry(
         re.sub(_ODD, "_", f"{entry['kind']}_{entry['label']}"),
         title=_escaped(entry.get("title") or entry["label"]),
         howpublished=_escaped(entry["source"]),
-        note=_escaped(f"{of}, dated {entry['date']}" if entry["date"] else of),
+        note=_escaped(f"{source}, dated {entry['date']}" if entry["date"] else source),
         **({"year": _escaped(entry["date"][:4])} if entry["date"] else {}),
     )
 

@@ -39,8 +39,8 @@ def find_dims(
         dims.setdefault(name, set()).update(names)
     for name in free:
         dims[name] = {axis.name for axis in axes}
-    known = -1
-    while known != (known := sum(map(len, dims.values()))):  # cases affect each other
+    count = -1
+    while count != (count := sum(map(len, dims.values()))):  # cases affect each other
         for row in distinct:
             for name, formula in row.items():
                 dims[name].update(*(dims[parameter] for parameter in parameters(formula)))
@@ -49,7 +49,9 @@ def find_dims(
 
 def ordered(dims: Dims, axes: Sequence[Axis]) -> dict[str, tuple[str, ...]]:
     names = [axis.name for axis in axes]
-    return {name: tuple(axis for axis in names if axis in own) for name, own in dims.items()}
+    return {
+        name: tuple(axis for axis in names if axis in varying) for name, varying in dims.items()
+    }
 
 
 def differentiated(
@@ -74,7 +76,7 @@ def differentiated(
                     )
                 if phase_of(slope.wrt) and slope.wrt not in dims:
                     raise InputError(
-                        f"outputs: {slope.name}: no phase says {slope.wrt}; state it, or ask for "
+                        f"outputs: {slope.name}: no phase sets {slope.wrt}; state it, or ask for "
                         f"{without_phase(slope.wrt)} of the whole job"
                     )
                 if slope.wrt in row:
@@ -121,6 +123,8 @@ def _made_differently(
     for choice, row in zip(choices, formulas, strict=True):
         if derived := {name for name in row if not graph.get(without_phase(name))}:
             others = tuple(run.start for name, run in choice.runs.items() if name != axis)
-            known = first.setdefault(others, {})
-            names |= {name for name in derived if known.setdefault(name, row[name]) != row[name]}
+            first_formulas = first.setdefault(others, {})
+            names |= {
+                name for name in derived if first_formulas.setdefault(name, row[name]) != row[name]
+            }
     return names

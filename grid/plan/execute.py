@@ -2,6 +2,7 @@
 
 import functools
 import math
+from collections import ChainMap
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -51,15 +52,16 @@ def evaluate_block(
     of `free`, the plan's free inputs, have the region's shape. Values depend only on the plan and
     these, not on the region, the threads, or previous evaluations.
     """
+    results: dict[Any, Array] = {}
     for case in plan.cases_of(dims):
         runs = {dim: case.runs.get(dim, slice(0, plan.sizes[dim])) for dim in dims}
         shared = common(runs, region)
         if shared is not None:
             cut = inside(region, shared, dims)
             views = {name: out[cut] for name, out in outs.items()}
-            piece = Piece(plan, case, threads)
+            piece = Piece(plan, case, threads, results)
             for name, array in (free or {}).items():
-                piece.kept[name] = np.ascontiguousarray(array[cut])
+                piece.cached[piece.key(name)] = np.ascontiguousarray(array[cut])
             piece.fill(dims, seen_from(runs, shared), views)
     if plan.mask:
         _mask(plan, dims, region, outs, threads, free)
@@ -76,12 +78,12 @@ def on_device(
     values = _on_device_arrays(plan, cases[0], dims, region, names)
     masked = [name for name in names if plan.mask and name in plan.layout_dependent]
     if masked:
-        own = plan.out_dims[REASON]
-        if len(plan.cases_of(own)) > 1:
+        reason_dims = plan.out_dims[REASON]
+        if len(plan.cases_of(reason_dims)) > 1:
             return None
-        inside = {dim: region[dim] for dim in own}
-        reason = _on_device_arrays(plan, cases[0], own, inside, [REASON])[REASON]
-        sizes = dict(zip(own, reason.shape, strict=True))
+        inside = {dim: region[dim] for dim in reason_dims}
+        reason = _on_device_arrays(plan, cases[0], reason_dims, inside, [REASON])[REASON]
+        sizes = dict(zip(reason_dims, reason.shape, strict=True))
         reason = reason.reshape(tuple(sizes.get(dim, 1) for dim in dims))
         for name in masked:
             values[name] = device.masked(values[name], reason)
@@ -119,8 +121,8 @@ def evaluate_together(plan: Plan, outs: Mapping[str, Array], threads: int) -> di
         if sum(step.nbytes for step in steps.values()) <= MOST_KEPT:
             plan.notes["program"] = program
     ordered = {name: shaped[name] for group in groups.values() for name in group}
-    found = jax_engine.evaluate(program[0], program[1], ordered)
-    arrays = {name: found[name].reshape(outs[name].shape) for name in outs}
+    results = jax_engine.evaluate(program[0], program[1], ordered)
+    arrays = {name: results[name].reshape(outs[name].shape) for name in outs}
     for dims, group in groups.items():
         if plan.mask:
             _mask(plan, dims, plan.whole(dims), {n: arrays[n] for n in group}, threads, None)
@@ -139,11 +141,18 @@ def _mask(
     masked = [name for name in outs if name in plan.layout_dependent]
     if not masked:
         return
-    own = plan.out_dims[REASON]
-    reason = np.empty(extent(region, own, own), np.int8)
-    values = free if own == dims else None  # free inputs have all dimensions: it reads none
-    evaluate_block(plan, own, {dim: region[dim] for dim in own}, {REASON: reason}, threads, values)
-    where = (reason != 0).reshape(extent(region, own, dims))
+    reason_dims = plan.out_dims[REASON]
+    reason = np.empty(extent(region, reason_dims, reason_dims), np.int8)
+    values = free if reason_dims == dims else None  # free inputs have all dimensions: it reads none
+    evaluate_block(
+        plan,
+        reason_dims,
+        {dim: region[dim] for dim in reason_dims},
+        {REASON: reason},
+        threads,
+        values,
+    )
+    where = (reason != 0).reshape(extent(region, reason_dims, dims))
     for name in masked:
         np.copyto(outs[name], -1 if outs[name].dtype == np.int8 else np.nan, where=where)
 
@@ -181,7 +190,7 @@ def evaluate_whole(
     outs: Mapping[str, Array],
     threads: int,
     keep: bool,
-    kept: dict[str, Array],
+    kept: dict[Any, Array],
 ) -> bool:
     """Evaluate outputs that share dimensions over their whole grid; return whether a kernel ran.
 
@@ -190,19 +199,20 @@ def evaluate_whole(
     `kept` takes what larger outputs, evaluated next, will read.
     """
     compiled, size = False, 0
-    known: list[tuple[Any, FusedStep]] | None = plan.notes.get(dims)
-    read = [] if known else [name for name in _read_later(plan, dims) if name not in outs]
+    cached: list[tuple[Any, FusedStep]] | None = plan.notes.get(dims)
+    read = [] if cached else [name for name in _read_later(plan, dims) if name not in outs]
     shape = plan.shape(dims)
     more = {name: memory.allocate(shape, np.float64, threads) for name in read}
     arrays = {**outs, **more}
     steps = []
-    for cut, step in known or _steps(plan, dims, list(arrays), threads, keep, kept):
+    for cut, step in cached or _steps(plan, dims, list(arrays), threads, keep, kept):
         compiled |= step.run({name: out[cut] for name, out in arrays.items()}, threads)
-        if keep and known is None:
+        if keep and cached is None:
             step = step.without(more)
             steps.append((cut, step))
             size += step.nbytes
-    kept |= more
+    first = Piece(plan, plan.cases[0], 1)
+    kept.update({first.key(name): array for name, array in more.items()})
     if steps and plan.notes.get("kept", 0) + size <= MOST_KEPT:
         plan.notes["kept"] = plan.notes.get("kept", 0) + size
         plan.notes[dims] = steps
@@ -232,14 +242,13 @@ def _steps(
     names: list[str],
     threads: int,
     keep: bool,
-    kept: Mapping[str, Array],
+    kept: Mapping[Any, Array],
 ) -> Iterator[tuple[Any, FusedStep]]:
     """The last step of each case, and the part of the outputs that it fills."""
+    results = dict(kept)
     for case in plan.cases_of(dims):
         runs = {dim: case.runs.get(dim, slice(0, plan.sizes[dim])) for dim in dims}
-        piece = Piece(plan, case, threads)
-        piece.kept |= kept
-        step = piece.last(dims, seen_from(runs, runs), names)
+        step = Piece(plan, case, threads, results).last(dims, seen_from(runs, runs), names)
         if keep and _is_small(plan, dims) and step.formulas:
             arrays = {name: np.empty(extent(runs, dims, dims)) for name in names}
             step.run(arrays, threads)
@@ -255,9 +264,16 @@ def _steps(
 class Piece:
     """The share of one case in a block: cached results, and how to evaluate more."""
 
-    def __init__(self, plan: Grid, case: Case, threads: int) -> None:
+    def __init__(
+        self, plan: Grid, case: Case, threads: int, shared: dict[Any, Array] | None = None
+    ) -> None:
         self.plan, self.case, self.threads = plan, case, threads
-        self.kept: dict[str, Array] = {}
+        self.cached: ChainMap[Any, Array] = ChainMap({}, {} if shared is None else shared)
+
+    def key(self, name: str) -> tuple[Any, ...]:
+        """By what cases share a result: those that do not differ along its dimensions."""
+        dims = self.plan.dims[name]
+        return (name, *(run.start for dim, run in self.case.runs.items() if dim in dims))
 
     def fill(self, dims: tuple[str, ...], region: Region, outs: Mapping[str, Array]) -> None:
         """Evaluate quantities over a region of some dimensions into arrays."""
@@ -310,28 +326,30 @@ class Piece:
         """Whether a quantity of fewer dimensions is evaluated first and read back. Only with numba:
         NumPy evaluates every formula over its own dimensions anyway, and XLA would round fused
         formulas differently."""
-        own = self.plan.dims[name]
-        if self.plan.engine != "numba" or own == dims:
+        its_dims = self.plan.dims[name]
+        if self.plan.engine != "numba" or its_dims == dims:
             return False
         if numba_engine.is_heavy(self.case.formulas[name]):
             return True
         # kernels already compute once per row what is constant along the last axis
-        smaller = math.prod(self.plan.sizes[dim] for dim in dims if dim not in own)
-        return dims[-1] in own and smaller > REUSE
+        smaller = math.prod(self.plan.sizes[dim] for dim in dims if dim not in its_dims)
+        return dims[-1] in its_dims and smaller > REUSE
 
     def _keep(self, dims: tuple[str, ...], region: Region, names: Sequence[str]) -> None:
         """Evaluate and cache quantities of fewer dimensions over the region's projection."""
-        missing = [name for name in names if name not in self.kept]
-        for own, group in by_dims(missing, self.plan.dims).items():
-            shadow = {dim: region[dim] for dim in own}
-            shape = extent(region, own, own)
+        missing = [name for name in names if self.key(name) not in self.cached]
+        for own_dims, group in by_dims(missing, self.plan.dims).items():
+            shadow = {dim: region[dim] for dim in own_dims}
+            shape = extent(region, own_dims, own_dims)
             arrays = {name: memory.allocate(shape, np.float64, self.threads) for name in group}
-            self.fill(own, shadow, arrays)
-            self.kept.update(arrays)
+            self.fill(own_dims, shadow, arrays)
+            alone, shared = self.cached.maps
+            cache = alone if self.case.runs.keys() <= {*own_dims} else shared
+            cache.update({self.key(name): array for name, array in arrays.items()})
 
     def _operand(self, name: str, dims: tuple[str, ...], region: Region) -> Array:
-        if name in self.kept:
-            return self.kept[name].reshape(extent(region, self.plan.dims[name], dims))
+        if (cached := self.cached.get(self.key(name))) is not None:
+            return cached.reshape(extent(region, self.plan.dims[name], dims))
         table = self.plan.table(self.case, name)
         index = tuple(
             (region[axis.name] if size > 1 else slice(None)) if axis.name in dims else 0

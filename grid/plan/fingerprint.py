@@ -13,7 +13,7 @@ from typing import Any
 from ...catalog import AUTO
 from ...kernels.alternatives import source_of
 from ...kernels.engines import jax
-from ...kernels.graph.bind import Made, definitions, dependencies
+from ...kernels.graph.bind import BuiltFormula, definitions, dependencies
 from ...kernels.graph.docstrings import read
 from ...kernels.graph.formulas import parameters
 from ..spec.application import application
@@ -35,7 +35,7 @@ _COMMON_CODE = (
     *("elementary", "ops", "alternatives", "reasons", "graph.bind"),
     *("graph.formulas", "graph.modules", "graph.roles", "graph.readable", "engines.job"),
     "engines.cache_tiles",
-    *("calculus.derivatives", "calculus.dual", "calculus.made", "calculus.phased_formulas"),
+    *("calculus.derivatives", "calculus.dual", "calculus.built", "calculus.phased_formulas"),
     "calculus.slopes",
 )
 _GRID_CODE = (
@@ -90,10 +90,10 @@ def _formulas(plan: Plan) -> dict[str, str]:
     sources: dict[str, list[str]] = {}
     for name in sorted(formulas):
         for formula in formulas[name]:
-            made = isinstance(formula, Made)
-            label = name if made or formula.__name__ == name else f"{name}.{formula.__name__}"
+            derived = isinstance(formula, BuiltFormula)
+            label = name if derived or formula.__name__ == name else f"{name}.{formula.__name__}"
             texts = sources.setdefault(f"formula.{label}", [])  # several if generated
-            texts += [repr(formula)] if made else []
+            texts += [repr(formula)] if derived else []
             texts += map(source_of, dependencies(formula))
             texts += map(repr, map(read, definitions(formula)))  # including what docstrings inherit
     used = {name for every in formulas.values() for each in every for name in parameters(each)}

@@ -60,7 +60,7 @@ class FreedMemory:
         except IndexError:  # not `if queue`, between which and the pop another thread may take it
             return None
 
-    def put(self, memory: Array) -> None:
+    def put_back(self, memory: Array) -> None:
         """Keep the memory of an array that nothing views any more."""
         size = memory.nbytes
         if size > self.most:
@@ -104,7 +104,7 @@ class Buffer:
         }
 
     def __del__(self) -> None:
-        self._freed.put(self._memory)
+        self._freed.put_back(self._memory)
 
 
 @functools.cache

@@ -41,7 +41,7 @@ class Grid:
 
     def __init__(self) -> None:
         self._tables: dict[tuple[str, tuple[tuple[str, int], ...]], Array] = {}
-        self._points: dict[int, Mapping[str, float]] = {}
+        self._points: dict[int, dict[str, Any]] = {}
 
     def size(self, name: str) -> int:
         """Points of the grid of a quantity's own dimensions."""
@@ -78,25 +78,26 @@ class Grid:
             name,
             tuple((d, runs[d].start) for d in self.dims[name] if d in runs) if runs else (),
         )
-        made = self._tables.get(key)
-        if made is None:
+        table = self._tables.get(key)
+        if table is None:
             if case.fixed and name in case.fixed.formulas:
-                made = np.asarray(self._fixed(case, case.fixed)[name])
+                table = np.asarray(self._fixed(case, case.fixed)[name])
             else:
                 formula = case.formulas[name]
-                made = value(formula, [self._table(case, p) for p in parameters(formula)])
-            if made.ndim == 0:
-                made = made.reshape((1,) * len(self.axes))
-            self._tables[key] = made
-        return made
+                table = value(formula, [self._table(case, p) for p in parameters(formula)])
+            if table.ndim == 0:
+                table = table.reshape((1,) * len(self.axes))
+            self._tables[key] = table
+        return table
 
-    def _fixed(self, case: Case, fixed: Point) -> Mapping[str, float]:
+    def _fixed(self, case: Case, fixed: Point) -> dict[str, Any]:
         """Values of a case's dimensionless quantities."""
-        if id(fixed) not in self._points:
+        values = self._points.get(id(fixed), {})
+        if len(values) < len(fixed.operands) + len(fixed.formulas):
             corner = (0,) * len(self.axes)
             operands = [case.leaves[name][corner] for name in fixed.operands]
-            self._points[id(fixed)] = fixed(operands)
-        return self._points[id(fixed)]
+            values = self._points[id(fixed)] = fixed(operands, values)
+        return values
 
 
 def by_dims(

@@ -14,7 +14,7 @@ from ...kernels.graph.bind import definitions
 from ...kernels.graph.docstrings import read
 from ...kernels.graph.formulas import Graph, parameters
 from ...kernels.graph.roles import REASON
-from ..datasets import load_accessor
+from ..result import Result
 from ..spec import graphs
 from ..spec.application import application
 from ..spec.axis import Array, Axis
@@ -63,8 +63,8 @@ def attributes(plan: Plan, name: str) -> dict[str, Any]:
 
 
 def _attributes(plan: Plan, name: str) -> dict[str, Any]:
-    made = {case.formulas[name]: None for case in plan.cases if name in case.formulas}
-    used = {own: None for formula in made for own in definitions(formula)}
+    in_use = {case.formulas[name]: None for case in plan.cases if name in case.formulas}
+    used = {function: None for formula in in_use for function in definitions(formula)}
     docs = [quantity(plan.graph, name).doc]
     if used and not derivative(plan.graph, name):
         docs = [read(formula) for formula in used]
@@ -83,12 +83,12 @@ def _conventions(plan: Plan, name: str) -> str:
     """Counting conventions of a result: choices of such options among its formulas."""
     conventions: dict[str, None] = {}
     for case in plan.cases:
-        seen, todo = set(), [name]
+        visited, todo = set(), [name]
         while todo:
             formula = case.formulas.get(current := todo.pop())
-            if formula is None or current in seen:
+            if formula is None or current in visited:
                 continue
-            seen.add(current)
+            visited.add(current)
             todo += parameters(formula)
             quantity = plan.graph.get(without_phase(current))
             if quantity and quantity.option and plan.graph.inputs[quantity.option].convention:
@@ -111,7 +111,7 @@ def coordinates(plan: Plan, dims: Iterable[str] | None = None) -> dict[str, Any]
     """Coordinates of every axis that an output has, or of `dims`, and the inputs along it."""
     coords: dict[str, Any] = {}
     used = {dim for name in plan.outputs for dim in plan.out_dims[name]} if dims is None else dims
-    hidden = {*plan.outputs, *(plan.problem.found - plan.structure.used)}
+    hidden = {*plan.outputs, *(plan.problem.inferred - plan.structure.used)}
     for axis in plan.problem.axes:
         if axis.name in used:
             coords[axis.name] = (axis.name, _whole(plan.graph, axis), axis_attributes(plan, axis))
@@ -149,32 +149,24 @@ def axis_attributes(plan: Plan, axis: Axis) -> dict[str, Any]:
     return {"long_name": f"{names} together" if axis.name not in axis.records else axis.name}
 
 
-def root_attributes(
-    plan: Plan, spec: Mapping[str, Any], varied: Collection[str] = ()
-) -> dict[str, Any]:
-    """Attributes of a Dataset that record its origin and allow recomputing it."""
-    load_accessor()  # so that the result has `.fleetcube`
-    return origin(plan, spec, None, varied)
-
-
 def origin(
     plan: Plan,
     spec: Mapping[str, Any],
-    kept: Collection[str] | None,
+    stored_axes: Collection[str] | None = None,
     varied: Collection[str] = (),
 ) -> dict[str, Any]:
-    """A result's origin as attributes; needs no xarray. `kept` is as in `written`; `varied` are
-    inputs set outside the plan."""
+    """Attributes that record a result's origin and allow recomputing it. `kept` is as in `written`;
+    `varied` are inputs set outside the plan."""
     module = application(plan.graph)
     defaults, partly = module.defaults(plan, varied) if module else ({}, [])
     unused, lines = plan.unused(), remarks(plan)
-    taken = plan.problem.distributions.keys() - {*varied}
-    medians = {n: value for n, value in plan.problem.constants.items() if n in taken}
+    medians_used = plan.problem.distributions.keys() - {*varied}
+    medians = {n: value for n, value in plan.problem.constants.items() if n in medians_used}
     return {
         "Conventions": "CF-1.11",
         "fleetcube_version": own_version(),
         "fleetcube_engine": plan.engine,
-        "fleetcube_spec": json.dumps(written(plan, spec, kept), default=plain),
+        "fleetcube_spec": json.dumps(written(plan, spec, stored_axes), default=plain),
         "fleetcube_catalog": f"[{', '.join(entry.json for entry in plan.problem.records)}]",
         ATTRIBUTE: _citations(plan),
         **({UNUSED: " ".join(unused)} if unused else {}),
@@ -186,7 +178,7 @@ def origin(
 
 
 def remarks(plan: Plan) -> tuple[str, ...]:
-    """What a result stands on, a line each: as the graph's application says, and whose formulas."""
+    """Remarks on a result, a line each: by the graph's application, and on others' formulas."""
     module = application(plan.graph)
     lines = module.remarks(plan) if module else ()
     return (*lines, *graphs.remarks(plan.graph))
@@ -225,7 +217,7 @@ def dataset(
         plan.notes["template"] = _shared(plan)
     template, rows = plan.notes["template"]
     if plan.notes.get("spec") is not spec:
-        plan.notes["attributes"] = root_attributes(plan, spec)
+        plan.notes["attributes"] = origin(plan, spec)
         plan.notes["spec"] = spec
     result: xarray.Dataset = template.copy()  # a fifth of the time of creating one
     variables = result.variables
@@ -248,39 +240,40 @@ def _shared(plan: Plan) -> tuple["xarray.Dataset", list[str]]:
         (*axis.inputs, *axis.options.values(), *axis.records.values()) for axis in problem.axes
     ]
     values = [(row.dtype.str, row.shape, row.tobytes()) for row in rows]
-    key = (problem.found - plan.structure.used, {*problem.tables}, repr(texts), values)
-    known: tuple[Any, tuple[xarray.Dataset, list[str]]] | None = notes.get("template")
-    if known is None or known[0] != key:
-        known = notes["template"] = key, _template(plan)
-    return known[1]
+    key = (problem.inferred - plan.structure.used, {*problem.tables}, repr(texts), values)
+    cached: tuple[Any, tuple[xarray.Dataset, list[str]]] | None = notes.get("template")
+    if cached is None or cached[0] != key:
+        cached = notes["template"] = key, _template(plan)
+    return cached[1]
 
 
 def _template(plan: Plan) -> tuple["xarray.Dataset", list[str]]:
     """A Dataset of a plan's outputs without values; names of coordinates that may be written to."""
-    variables: dict[str, Any] = {}
-    for name in plan.outputs:
-        nothing = np.broadcast_to(np.zeros((), np.int8), plan.shape(plan.out_dims[name]))
-        variables[name] = (*ordered(plan, plan.out_dims[name], nothing), attributes(plan, name))
-    template = _wrapped(plan, variables)
+    shapes = {name: plan.shape(plan.out_dims[name]) for name in plan.outputs}
+    nothing = {name: np.broadcast_to(np.int8(0), shape) for name, shape in shapes.items()}
+    template = _labelled(plan, variables_of(plan, nothing), {}).to_xarray()
     coords = (name for name in template.coords if name not in template.dims)
     return template, [str(name) for name in coords if name not in plan.outputs]
 
 
-def assemble(plan: Plan, variables: Mapping[str, Any], spec: Mapping[str, Any]) -> "xarray.Dataset":
-    """A Dataset of a plan's outputs with coordinates (also the reason) and attributes."""
-    return _wrapped(plan, variables).assign_attrs(root_attributes(plan, spec))
+def result(
+    plan: Plan, variables: Mapping[str, Any], spec: Mapping[str, Any], engine: str | None = None
+) -> Result:
+    """Variables of a plan's outputs with coordinates (also the reason) and attributes."""
+    attrs = {**origin(plan, spec), "fleetcube_engine": engine or plan.engine}
+    return _labelled(plan, variables, attrs)
 
 
-def _wrapped(plan: Plan, variables: Mapping[str, Any]) -> "xarray.Dataset":
-    import pandas
-    import xarray
+def variables_of(plan: Plan, arrays: Mapping[str, Array]) -> dict[str, Any]:
+    """Arrays, dimensions in the plan's order, as variables with axes in user order; not copied."""
+    return {
+        name: (*ordered(plan, plan.out_dims[name], array), attributes(plan, name))
+        for name, array in arrays.items()
+    }
 
-    data = dict(variables)
-    coords = coordinates(plan)
-    # as indexes: of arrays xarray asks whether they are pint's or Dask's, and imports both for that
-    for name, (dims, labels, attrs) in coords.items():
-        if name == dims and labels.dtype.kind in "iuf":
-            coords[name] = dims, pandas.Index(labels), attrs
+
+def _labelled(plan: Plan, variables: Mapping[str, Any], attrs: Mapping[str, Any]) -> Result:
+    data, coords = dict(variables), coordinates(plan)
     if REASON in data:
         coords[REASON] = data.pop(REASON)
-    return xarray.Dataset(data, coords)
+    return Result(data, coords, attrs)

@@ -15,8 +15,10 @@ def layout_dependent(
 ) -> list[str]:
     """Outputs affected by the job's layout, which infeasible_reason checks; not that itself."""
     touched = depending(formulas, computed=graph.roles.layout)
-    sources = {name: slope.of if (slope := derivative(graph, name)) else name for name in outputs}
-    return [name for name, of in sources.items() if of in touched and name != REASON]
+    sources = {
+        name: slope.output if (slope := derivative(graph, name)) else name for name in outputs
+    }
+    return [name for name, names in sources.items() if names in touched and name != REASON]
 
 
 def out_dims(

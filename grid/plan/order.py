@@ -40,8 +40,8 @@ def fastest_order(
         (axis for axis in axes if axis.name not in cutting), key=lambda a: (a.size, a.name)
     )
 
-    def points_over(own: Iterable[str]) -> int:
-        return math.prod(sizes[dim] for dim in own)
+    def points_over(dims: Iterable[str]) -> int:
+        return math.prod(sizes[dim] for dim in dims)
 
     full = max((dims[name] for name in outputs), key=points_over)
     points = points_over(full)
@@ -58,14 +58,14 @@ def fastest_order(
         inside = {axis.name for axis in row}
         length = math.prod(axis.size for axis in row)
         total = ROW_COST * points / length
-        for own in read:
-            if inside & own:
-                total += READ_COST * points + REPEAT_COST * points_over(own - inside) * length
+        for axes_read in read:
+            if inside & axes_read:
+                total += READ_COST * points + REPEAT_COST * points_over(axes_read - inside) * length
         return total
 
     row = min(_rows([axis for axis in numeric if axis.name in full]), key=cost, default=())
     inside = {axis.name for axis in row}
-    varying = {dim for own in read if inside & own for dim in own}
+    varying = {dim for axes_read in read if inside & axes_read for dim in axes_read}
     outer = [axis for axis in numeric if axis.name not in inside]
     return (*cuts, *sorted(outer, key=lambda axis: axis.name not in varying), *row)
 

@@ -5,11 +5,12 @@ a function of the previous results: `cases` (formulas), `dims`, `order` (of memo
 `engine` (and tables).
 """
 
+import copy
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,20 +20,22 @@ from ...kernels.engines.numpy import Point
 from ...kernels.graph.formulas import Graph, parameters
 from ...kernels.graph.roles import REASON
 from ..errors import InputError, nearest
+from ..spec.axis import Array, phase_keys
 from ..spec.memo import Memo
 from ..spec.problem import Problem
-from .cases import Choice, Formulas, choices, formulas_of, leaves
+from .cases import Choice, Formulas, choices, formulas_of, leaves, single_values
 from .dims import depending, differentiated, find_dims, option_of, ordered
 from .engine import check_engine, largest_table, pick_engine
 from .grid import Case, Grid, by_dims
 from .masking import layout_dependent, out_dims
 from .order import fastest_order
 
+MOST_REUSED = 1 << 22  # bytes of a sweep's quantities up to which another takes over its tables
 MOST_KNOWN = 64  # cases up to which a structure is cached for other plans
 
 
 class Plan(Grid):
-    """What to evaluate, and how; caches its tables. Values of `free` come with each evaluation."""
+    """Outputs to evaluate, in steps; caches its tables. Each evaluation has values of `free`."""
 
     def __init__(
         self,
@@ -46,25 +49,32 @@ class Plan(Grid):
         check_outputs(outputs, problem)
         check_engine(engine)
         self.problem, self.graph, self.mask = problem, problem.graph, mask
-        chosen = choices(problem, free)
-        made = _structure(problem, chosen, tuple(outputs), mask, tuple(free))
-        self.structure, self.outputs = made, list(made.outputs)
+        shared = _structure(problem, tuple(outputs), mask, tuple(free))
+        self.structure, self.outputs = shared, list(shared.outputs)
         by_name = {axis.name: axis for axis in problem.axes}
-        self.axes = tuple(by_name[name] for name in made.axes)
-        self.layout_dependent = made.layout_dependent
-        given = leaves(problem, chosen, self.axes, free)
+        self.axes = tuple(by_name[name] for name in shared.axes)
+        self.layout_dependent = shared.layout_dependent
+        given = leaves(problem, shared.choices, self.axes, free)
         self.cases = [
             Case(choice.runs, row, values, fixed, choice.options)
             for choice, row, values, fixed in zip(
-                chosen, made.formulas, given, made.fixed, strict=True
+                shared.choices, shared.formulas, given, shared.fixed, strict=True
             )
         ]
         self.sizes = {axis.name: axis.size for axis in self.axes}
-        self.dims, self.out_dims, self.full = made.dims, made.out_dims, made.full
-        self.engine = pick_engine(engine, made.points, self.full)
-        self.most_table = largest_table(self.engine, made.formulas, self.full)
-        self.moving = made.moving
+        self.dims, self.out_dims, self.full = shared.dims, shared.out_dims, shared.full
+        self.engine = pick_engine(engine, shared.points, self.full)
+        self.most_table = largest_table(self.engine, shared.formulas, self.full)
+        self.moving = shared.moving
+        self._free = tuple(free)
         self.notes: dict[Any, Any] = {}
+
+    def with_engine(self, engine: str) -> "Plan":
+        """The same for another engine, with tables that both share."""
+        other = copy.copy(self)
+        other.engine, other.notes = engine, {}
+        other.most_table = largest_table(engine, self.structure.formulas, self.full)
+        return other
 
     def groups(self) -> dict[tuple[str, ...], list[str]]:
         """Outputs by their dimensions, in memory order."""
@@ -84,9 +94,8 @@ class Plan(Grid):
 
     def unused(self) -> list[str]:
         """Inputs of the scenario that no formula in use reads and that imply no option."""
-        stated, used, inputs = self.problem.stated, self.structure.used, self.graph.inputs
-        implied = (used & inputs.keys()) - stated
-        read = used.union(*(inputs[name].implied_by for name in implied))
+        stated, shared = self.problem.stated, self.structure
+        read = shared.used.union(*(by for name, by in shared.implied.items() if name not in stated))
         return sorted(
             stated - read - {*self.graph.roles.before}
         )  # those that a phase takes from earlier phases
@@ -94,6 +103,31 @@ class Plan(Grid):
     def is_table(self, name: str) -> bool:
         """Whether a quantity is evaluated once for the whole sweep, with NumPy."""
         return self.size(name) <= self.most_table and name not in self.moving
+
+    def table(self, case: Case, name: str) -> Array:
+        first = name in case.formulas and not self._tables
+        if first and self.structure.nbytes <= MOST_REUSED:
+            self._reuse()
+        return super().table(case, name)
+
+    def _reuse(self) -> None:
+        """Take over the tables of the last plan like this one that no other number reaches."""
+        single = single_values(self.problem, self._free)
+        bits = np.array([*single.values()], np.float64).view(np.int64)
+        arrays = [item for axis in self.problem.axes for item in axis.numbers.items()]
+        arrays += [(name, array) for name, (_, array) in self.problem.tables.items()]
+        rows = [(name, array.tobytes()) for name, array in arrays]
+        latest = _latest.get(self.structure)
+        if latest is not None and latest.names == [*single]:
+            changed = {latest.names[k] for k in np.flatnonzero(bits != latest.bits)}
+            changed |= {new[0] for new, old in zip(rows, latest.rows, strict=True) if new != old}
+            reached = _reached(self.structure, frozenset(changed))
+            tables = latest.tables.copy().items()
+            self._tables |= {key: table for key, table in tables if key[0] not in reached}
+            for key, values in latest.points.copy().items():
+                self._points[key] = {n: v for n, v in values.items() if n not in reached}
+        last = _Evaluated([*single], bits, rows, self._tables, self._points)
+        _latest.keep(self.structure, last)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +137,7 @@ class Structure:
     """
 
     outputs: tuple[str, ...]
+    choices: Sequence[Choice]
     formulas: Sequence[Formulas]  # by case
     fixed: Sequence[Point]  # by case, those without dimensions
     axes: tuple[str, ...]  # in memory order
@@ -116,63 +151,81 @@ class Structure:
     notes: dict[Any, Any] = field(default_factory=dict)
 
     @functools.cached_property
+    def nbytes(self) -> int:
+        """Memory of all quantities."""
+        return 8 * sum(self.points)
+
+    @functools.cached_property
     def used(self) -> frozenset[str]:
         """Inputs and quantities that formulas read or are selected by, and the outputs."""
         return frozenset(self.outputs).union(*{id(read): read for read in self.read}.values())
 
     @functools.cached_property
+    def implied(self) -> dict[str, Collection[str]]:
+        """The inputs that imply a choice, by option in use."""
+        inputs = self.graph.inputs
+        rows = {name: inputs[name].implied_by for name in self.used & inputs.keys()}
+        return {name: row for name, row in rows.items() if row}
+
+    @functools.cached_property
     def read(self) -> list[frozenset[str]]:
         """By case, what its formulas read or are selected by."""
-        known: dict[int, frozenset[str]] = {}
+        names: dict[int, frozenset[str]] = {}
         for row in {id(row): row for row in self.formulas}.values():
-            own = [
+            parts = [
                 {*parameters(formula), option_of(self.graph, n) or n} for n, formula in row.items()
             ]
-            known[id(row)] = frozenset(map(without_phase, set[str]().union(*own)))
-        return [known[id(row)] for row in self.formulas]
+            names[id(row)] = frozenset(map(without_phase, set[str]().union(*parts)))
+        return [names[id(row)] for row in self.formulas]
 
 
-_known: Memo[Structure] = Memo(128)  # about 0.1 MB each
+_structures: Memo[Structure] = Memo(128)  # about 0.1 MB each
+
+
+class _Evaluated(NamedTuple):
+    """The numbers of a plan, to the bit, and what was computed of them."""
+
+    names: list[str]  # with a single value
+    bits: Array
+    rows: list[tuple[str, bytes]]
+    tables: dict[Any, Array]
+    points: dict[int, dict[str, Any]]
+
+
+_latest: Memo[_Evaluated] = Memo(16)  # by structure, of the plan that was evaluated last
+
+
+@functools.lru_cache(256)
+def _reached(structure: Structure, changed: frozenset[str]) -> frozenset[str]:
+    """Names that depend on some numbers, and these."""
+    return depending(structure.formulas, on=changed)
 
 
 def _structure(
-    problem: Problem,
-    chosen: Sequence[Choice],
-    outputs: tuple[str, ...],
-    mask: bool,
-    free: tuple[str, ...],
+    problem: Problem, outputs: tuple[str, ...], mask: bool, free: tuple[str, ...]
 ) -> Structure:
     """The structure of a plan, cached from an earlier plan like it."""
-
-    if len(chosen) > MOST_KNOWN:
-        return _made(problem, chosen, outputs, mask, free)
+    phases = problem.phases
     axes = tuple(
         (
-            axis.name,
-            axis.size,
-            tuple((name, bool(np.isnan(row).any())) for name, row in axis.numbers.items()),
-            tuple(axis.options),
+            *(axis.name, axis.size, tuple(axis.numbers), tuple(axis.options.items())),
+            tuple((name, points.tobytes()) for name, points in axis.unset.items()),
         )
-        for axis in problem.axes
+        for axis in (*problem.axes, *([phases] if phases else []))
     )
-    cases = tuple(
-        (
-            tuple((name, run.start, run.stop) for name, run in choice.runs.items()),
-            tuple(choice.options.items()),
-            choice.given,
-            choice.phases,
-        )
-        for choice in chosen
-    )
+    given = tuple(problem.constants), tuple(phase_keys(phases)), problem.phased
     tables = tuple((name, names) for name, (names, _) in problem.tables.items())
-    key = (outputs, mask, free, axes, cases, tables, problem.graph)
-    if (made := _known.get(key)) is None:
-        made = _made(problem, chosen, outputs, mask, free)
-        _known.keep(key, made)
-    return made
+    options = tuple(problem.options.items())
+    key = (outputs, mask, free, axes, given, options, tables, problem.graph)
+    if (structure := _structures.get(key)) is None:
+        chosen = choices(problem, free)
+        structure = _new_structure(problem, chosen, outputs, mask, free)
+        if len(chosen) <= MOST_KNOWN:
+            _structures.keep(key, structure)
+    return structure
 
 
-def _made(
+def _new_structure(
     problem: Problem,
     chosen: Sequence[Choice],
     outputs: tuple[str, ...],
@@ -192,7 +245,7 @@ def _made(
                 raise InputError(
                     f"infeasible = 'exclude' cannot judge the layout: {error}"
                 ) from None
-    own = ordered(dims, axes)
+    dims_of = ordered(dims, axes)
     spread = out_dims(axes, dims, outputs, dependent if mask else ())
     sizes = {axis.name: axis.size for axis in axes}
 
@@ -201,19 +254,20 @@ def _made(
 
     moving = depending(formulas, on=free)
     fixed = {
-        id(row): Point({n: f for n, f in row.items() if not own[n] and n not in moving})
+        id(row): Point({n: f for n, f in row.items() if not dims_of[n] and n not in moving})
         for row in formulas
     }
     return Structure(
         outputs,
+        chosen,
         formulas,
         [fixed[id(row)] for row in formulas],
         tuple(sizes),
         dependent,
-        own,
+        dims_of,
         spread,
-        max(size(own[name]) for name in outputs),
-        [size(own[name]) for name in {name for row in formulas for name in row}],
+        max(size(dims_of[name]) for name in outputs),
+        [size(dims_of[name]) for name in {name for row in formulas for name in row}],
         moving,
         problem.graph,
     )

@@ -50,7 +50,9 @@ def cuts_of(region: Region, sides: Iterable[int]) -> list[list[slice]]:
     return [cuts(cut.start, cut.stop, side) for cut, side in along]
 
 
-def bundles(region: Region, kept: Collection[str], most: int | None = None) -> Iterator[Region]:
+def bundles(
+    region: Region, dims_kept: Collection[str], most: int | None = None
+) -> Iterator[Region]:
     """Cut a region into boxes of whole blocks of at most `most` points, as `blocks` cuts them.
     There are about BUNDLES or more, if there are as many blocks. Along the kept dimensions, a
     bundle covers at most the points of a block (or what one block covers)."""
@@ -58,7 +60,7 @@ def bundles(region: Region, kept: Collection[str], most: int | None = None) -> I
     whole = sizes(region)
     block = dict(zip(whole, steps(list(whole.values()), most), strict=True))
     counts = {dim: -(-size // block[dim]) for dim, size in whole.items()}
-    lean = LEAN * prod(block[dim] for dim in kept) <= prod(block.values())
+    lean = LEAN * prod(block[dim] for dim in dims_kept) <= prod(block.values())
     length = min(LONGEST, max(1, prod(counts.values()) // (BUNDLES if lean else BUNDLES // LEAN)))
     while True:
         bundle, left = dict(block), length
@@ -67,7 +69,7 @@ def bundles(region: Region, kept: Collection[str], most: int | None = None) -> I
             left //= counts[dim]
             if left <= 1:
                 break
-        if length == 1 or prod(bundle[dim] for dim in kept) <= most:
+        if length == 1 or prod(bundle[dim] for dim in dims_kept) <= most:
             return cells(region, bundle.values())
         length //= 2
 
@@ -92,9 +94,9 @@ def sizes(region: Region) -> dict[str, int]:
     return {dim: cut.stop - cut.start for dim, cut in region.items()}
 
 
-def extent(region: Region, own: Iterable[str], dims: Iterable[str]) -> tuple[int, ...]:
+def extent(region: Region, varies: Iterable[str], dims: Iterable[str]) -> tuple[int, ...]:
     """Shape over `dims` of an array that varies along `own` within a region: 1 along the others."""
-    varying = set(own)
+    varying = set(varies)
     return tuple(region[dim].stop - region[dim].start if dim in varying else 1 for dim in dims)
 
 

@@ -23,7 +23,7 @@ _LABELS = "labels"
 
 
 def written(
-    plan: Plan, spec: Mapping[str, Any], kept: Collection[str] | None = None
+    plan: Plan, spec: Mapping[str, Any], stored_axes: Collection[str] | None = None
 ) -> dict[str, Any]:
     """A spec with {values = "coordinate", size = n, sha256 = ...} in place of long lists.
 
@@ -31,25 +31,28 @@ def written(
     are the axis'. With `kept`, the available coordinates, lists that are in none of them stay. What
     a scenario implies is stated.
     """
-    known = {axis.name: axis for axis in plan.problem.axes}
+    by_name = {axis.name: axis for axis in plan.problem.axes}
     axes = spec["axes"].items()
     if plan.problem.implied:  # so that it means the same under another rule
         spec = {**spec, "scenario": {**spec["scenario"], **plan.problem.implied}}
     return {
         **spec,
-        "axes": {name: _entry(plan.graph, name, of, known.get(name), kept) for name, of in axes},
+        "axes": {
+            name: _entry(plan.graph, name, entry, by_name.get(name), stored_axes)
+            for name, entry in axes
+        },
     }
 
 
 def _entry(
-    graph: Graph, name: str, entry: Any, axis: Axis | None, kept: Collection[str] | None
+    graph: Graph, name: str, entry: Any, axis: Axis | None, stored_axes: Collection[str] | None
 ) -> Any:
     if isinstance(entry, Mapping) and "design" in entry:
         return entry
     coupled = is_coupled(entry)
     lists = {key: _listed(each) for key, each in (entry if coupled else {name: entry}).items()}
     long = {key: row for key, row in lists.items() if row is not None and len(row) > FEW}
-    if not long or not (kept is None or {name, *long} - {_LABELS} <= {*kept}):
+    if not long or not (stored_axes is None or {name, *long} - {_LABELS} <= {*stored_axes}):
         return entry
     if not (isinstance(entry, np.ndarray) and entry.dtype.kind in "iuf"):
         size = len(next(iter(long.values())))
@@ -90,8 +93,8 @@ def _digest(row: Any) -> str:
 def result_scenario(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The scenario of a result's spec, stating what it meant when it was written."""
     module = application(graph_of(spec["scenario"]))
-    made: dict[str, Any] = module.result_scenario(spec) if module else dict(spec["scenario"])
-    return made
+    scenario: dict[str, Any] = module.result_scenario(spec) if module else dict(spec["scenario"])
+    return scenario
 
 
 def restored(axes: Mapping[str, Any], cube: "xarray.Dataset") -> dict[str, Any]:

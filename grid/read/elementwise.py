@@ -18,7 +18,7 @@ def elementwise(
     dims: Sequence[str],
     dtype: Any,
 ) -> xarray.Variable:
-    """A function of variables broadcast over `dims`, which are all of theirs in any order. Computed
+    """A function of variables broadcast over `dims`, their dimensions in any order. Computed
     at once in memory, by Dask for Dask arrays, and on slicing for variables read on slicing."""
     chunked = any(variable.chunks is not None for variable in variables)
     if not chunked and any(is_read_when_sliced(variable) for variable in variables):
@@ -27,8 +27,8 @@ def elementwise(
     if not chunked and len(variables) > 1:
         sizes = {dim: size for variable in variables for dim, size in variable.sizes.items()}
         memory.check(math.prod(sizes.values()) * np.dtype(dtype).itemsize, "cut the cube first")
-    found: xarray.Variable = _called(function, variables, dtype).transpose(*dims)
-    return found
+    computed: xarray.Variable = _called(function, variables, dtype).transpose(*dims)
+    return computed
 
 
 def is_read_when_sliced(variable: xarray.Variable) -> bool:
@@ -64,13 +64,15 @@ class Elementwise(BackendArray):
             walked = tuple(f"walked {k}" for k in range(arrays[0].ndim))
             for dim, array in zip(along, arrays, strict=True):
                 places[dim] = xarray.Variable(walked, array)
-            kept = [dim for dim in self.dims if dim not in along]
+            dims_kept = [dim for dim in self.dims if dim not in along]
         else:
-            kept = [d for d, place in places.items() if isinstance(place, slice) or np.ndim(place)]
+            dims_kept = [
+                d for d, place in places.items() if isinstance(place, slice) or np.ndim(place)
+            ]
         parts = [
             variable.isel({dim: places[str(dim)] for dim in variable.dims})
             for variable in self.variables
         ]
         sizes = {dim: size for part in parts for dim, size in part.sizes.items()}
-        order = [dim for dim in (*walked, *kept) if dim in sizes]
+        order = [dim for dim in (*walked, *dims_kept) if dim in sizes]
         return _called(self.function, parts, self.dtype).transpose(*order).values

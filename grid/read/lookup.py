@@ -25,7 +25,7 @@ PIECE = 1 << 14  # values interpolated at once, to bound the memory of temporari
 POINT = "point"  # dimension of points given as lists
 
 
-def interp(cube: "xarray.Dataset", at: Mapping[str, Any]) -> "xarray.Dataset":
+def interp(cube: "xarray.Dataset", point: Mapping[str, Any]) -> "xarray.Dataset":
     """Interpolate a cube's variables between the points of its axes, each with an error estimate.
 
     Args:
@@ -62,22 +62,22 @@ def interp(cube: "xarray.Dataset", at: Mapping[str, Any]) -> "xarray.Dataset":
         raise InputError(
             f"a {type(cube).__name__} is not a cube; give a Dataset, as open_cube returns it"
         )
-    if not isinstance(at, Mapping):
-        raise InputError(f"at = {shown(at)} is not a table; write {{axis: value}}")
-    named = {name: value for name, value in at.items() if _has_labels(cube, name)}
+    if not isinstance(point, Mapping):
+        raise InputError(f"at = {shown(point)} is not a table; write {{axis: value}}")
+    named = {name: value for name, value in point.items() if _has_labels(cube, name)}
     for name, value in named.items():
         cube = _selected(cube, name, value)
-    places = {n: _place(cube, n, value) for n, value in at.items() if n not in named}
+    places = {n: _place(cube, n, value) for n, value in point.items() if n not in named}
     _check_dims(cube, places)
     variables: dict[str, Any] = {}
     data = cube.reset_coords(REASON) if REASON in cube.coords else cube
     for key, variable in data.data_vars.items():
         variables |= _looked_up(str(key), variable, places)
-    kept = {
+    other_coords = {
         name: old.variable for name, old in data.coords.items() if not {*old.dims} & places.keys()
     }
     new = {name: (place.dims, place.points) for name, place in places.items()}
-    result = xarray.Dataset(variables, {**kept, **new}, cube.attrs)
+    result = xarray.Dataset(variables, {**other_coords, **new}, cube.attrs)
     for name in places:
         result[name].attrs = cube[name].attrs
     return result.set_coords(REASON) if REASON in cube.coords else result
@@ -130,11 +130,11 @@ def _has_labels(cube: "xarray.Dataset", name: Any) -> bool:
 
 def _selected(cube: "xarray.Dataset", name: str, label: Any) -> "xarray.Dataset":
     """The cube at one label of an axis of labels."""
-    known = [str(each) for each in cube[name].values]
-    if not isinstance(label, str) or label not in known:
-        hint = nearest(str(label), known, f"choose from {', '.join(known)}")
+    labels = [str(each) for each in cube[name].values]
+    if not isinstance(label, str) or label not in labels:
+        hint = nearest(str(label), labels, f"choose from {', '.join(labels)}")
         raise InputError(f"{name} = {shown(label)} is not one label of its axis; {hint}")
-    return cube.isel({name: known.index(label)})
+    return cube.isel({name: labels.index(label)})
 
 
 def _labels(graph: Graph, cube: "xarray.Dataset", name: Any) -> Array:
@@ -201,30 +201,34 @@ def _looked_up(
     axes = [str(dim) for dim in variable.dims if dim in places]
     if not axes:
         return {name: variable.variable}
-    own = [places[axis] for axis in axes]
-    dims = tuple(dict.fromkeys(dim for place in own for dim in place.dims))
-    sizes = {d: n for place in own for d, n in zip(place.dims, place.points.shape, strict=True)}
+    axis_places = [places[axis] for axis in axes]
+    dims = tuple(dict.fromkeys(dim for place in axis_places for dim in place.dims))
+    sizes = {
+        d: n for place in axis_places for d, n in zip(place.dims, place.points.shape, strict=True)
+    }
     shape = tuple(sizes.values())
     rest = [str(dim) for dim in variable.dims if dim not in places]
     others = math.prod(variable.sizes[dim] for dim in rest)
-    box = math.prod(place.picks.size for place in own) * others
+    box = math.prod(place.picks.size for place in axis_places) * others
     memory.check(
         16 * (2 + len(axes)) * box + 16 * math.prod(shape) * others, "look up fewer points at once"
     )
-    cut = variable.isel({axis: place.picks for axis, place in zip(axes, own, strict=True)})
+    cut = variable.isel({axis: place.picks for axis, place in zip(axes, axis_places, strict=True)})
     cells: Array = cut.transpose(*axes, *rest).values
-    flat = [_spread(place, sizes, dims) for place in own]
+    flat = [_spread(place, sizes, dims) for place in axis_places]
     final = (*shape, *(variable.sizes[dim] for dim in rest))
     if cells.dtype.kind != "f" or "flag_meanings" in variable.attrs:
         out = cells[tuple(cell + (share > 0.5) for cell, share in flat)]
         return {name: ((*dims, *rest), out.reshape(final), variable.attrs)}
     rows = cells.reshape(-1, others).astype(float)
-    table = _Table(rows, [place.coordinates for place in own])
+    table = _Table(rows, [place.coordinates for place in axis_places])
     out, error = (np.empty((math.prod(shape), others), cells.dtype) for _ in range(2))
     step = max(1, PIECE // max(1, others))
     for start in range(0, len(out), step):
         part = slice(start, start + step)
-        out[part], error[part] = table.at([(cell[part], share[part]) for cell, share in flat])
+        out[part], error[part] = table.interpolated(
+            [(cell[part], share[part]) for cell, share in flat]
+        )
     about = {"units": variable.attrs.get("units", "1"), "long_name": f"estimated error of {name}"}
     return {
         name: ((*dims, *rest), out.reshape(final), variable.attrs),
@@ -276,12 +280,12 @@ class _Table:
             bends.append(np.moveaxis(out, 0, k).reshape(grid.shape))
         return bends
 
-    def at(self, places: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
+    def interpolated(self, places: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
         """Values and errors at points, given as cells and shares along each axis."""
         near = [cell + (share > 0.5) for cell, share in places]
         index = self._index(near)
-        there = self.cells.take(index, axis=0)
-        out, error = np.full((2, *there.shape), np.nan)
+        nearest = self.cells.take(index, axis=0)
+        out, error = np.full((2, *nearest.shape), np.nan)
         with np.errstate(all="ignore"):
             for grid, bends, logarithmic in self.grids:
                 value = self._linear(grid, places)
@@ -299,7 +303,7 @@ class _Table:
                 out, error = np.where(missing, value, out), np.where(missing, bend, error)
         node = np.all([(share == 0) | (share == 1) for _, share in places], axis=0)[:, None]
         # exact values: exp(log(x)) may differ from x in the last digit
-        return np.where(node, there, out), np.where(np.isnan(out), np.nan, error)
+        return np.where(node, nearest, out), np.where(np.isnan(out), np.nan, error)
 
     def _index(self, cells: Sequence[Array]) -> Any:
         return sum(cell * stride for cell, stride in zip(cells, self.strides, strict=True))

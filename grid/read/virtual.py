@@ -7,7 +7,7 @@ import xarray
 from xarray.backends import BackendArray
 from xarray.core import indexing
 
-from ..plan.labels import assemble, attributes, dtype_of
+from ..plan.labels import attributes, dtype_of, result
 from ..plan.tiles import chunk_sizes
 from ..run.evaluation import Evaluation
 from ..run.points import values_at
@@ -32,9 +32,9 @@ class Output(BackendArray):
             places, shape = _coupled(key, self.shape)
         else:
             places, shape = _outer(key, self.shape)
-        at = dict(zip(self.dims, places, strict=True))
+        indices = dict(zip(self.dims, places, strict=True))
         plan, names = self.recipe.plan, [self.name]
-        return values_at(plan, names, at, shape, self.number, self.engine)[self.name]
+        return values_at(plan, names, indices, shape, self.number, self.engine)[self.name]
 
 
 def _outer(
@@ -101,12 +101,13 @@ def virtual(sweep: Evaluation, settings: Settings, dtype: str) -> xarray.Dataset
     engine = settings.engine
     plan = sweep._plan("numpy" if engine == "auto" else engine, settings._mask)
     number, recipe = check_dtype(dtype), Recipe(sweep.spec, plan)
-    variables: dict[str, xarray.Variable] = {}
+    variables, encodings = {}, {}
     for name in plan.outputs:
         values = indexing.LazilyIndexedArray(Output(recipe, name, number, engine))
         sizes = {dim: plan.sizes[dim] for dim in plan.user_dims(name)}
-        encoding = {"preferred_chunks": chunk_sizes(sizes, {}, keep_asked=True)}
-        variables[name] = xarray.Variable(
-            plan.user_dims(name), values, attributes(plan, name), encoding
-        )
-    return assemble(plan, variables, sweep.spec)
+        encodings[name] = {"preferred_chunks": chunk_sizes(sizes, {}, keep_asked=True)}
+        variables[name] = (plan.user_dims(name), values, attributes(plan, name))
+    whole = result(plan, variables, sweep.spec).to_xarray()
+    for name, encoding in encodings.items():
+        whole[name].encoding = encoding
+    return whole

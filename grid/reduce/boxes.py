@@ -27,10 +27,10 @@ from ..plan.grid import Case, Grid, by_dims
 from ..plan.plan import Plan
 from ..plan.tiles import Region, extent, seen_from
 from ..spec.axis import Array
-from .kept import Condition, met
+from .filtered import Condition, met
 
 RADIX = 32  # about the values of a digit
-KEPT = 1 << 24  # points of all tables together: 128 MB, and twice that during construction
+MOST_POINTS = 1 << 24  # points of all tables together: 128 MB, and twice that during construction
 COARSE = 1 << 21  # the same for a space split into smaller ones with their own tables
 
 
@@ -49,19 +49,19 @@ def digits_of(axis: int, size: int) -> list[Digit]:
     while RADIX**count < size:
         count += 1
     radix = next(r for r in range(1, RADIX + 1) if r**count >= size)
-    found, step = [], 1
+    digits, step = [], 1
     for k in range(count):
-        own = radix if k < count - 1 else -(-size // step)
-        found.append(Digit(axis, own, step))
-        step *= own
-    return found[::-1]
+        base = radix if k < count - 1 else -(-size // step)
+        digits.append(Digit(axis, base, step))
+        step *= base
+    return digits[::-1]
 
 
 class Layout:
     """A region of an output's grid inside one case, and which quantities are tables there.
 
     After `cut` digits boxes have their own tables, because those of the whole region do not fit
-    into memory; None if they do. `held` axes are not reduced. `tables` counts the points of all
+    into memory; None if they do. `dims_kept` are not reduced. `tables` counts the points of all
     tables, `work` those of each quantity in them.
     """
 
@@ -71,30 +71,30 @@ class Layout:
         case: Case,
         name: str,
         region: Region,
-        held: Sequence[str],
+        dims_kept: Sequence[str],
         where: Sequence[Condition] | None = None,
     ) -> None:
         self.plan, self.case, self.name, self.region = plan, case, name, region
-        self.held, self.where = tuple(held), where
+        self.dims_kept, self.where = tuple(dims_kept), where
         wanted = list(dict.fromkeys([name, *(n for each in where or () for n in each.outputs)]))
-        judged = where is not None and REASON in plan.outputs  # as `Kept` does
+        judged = where is not None and REASON in plan.outputs  # as `FilteredRoom` does
         self.masked = plan.mask and (judged or any(n in plan.layout_dependent for n in wanted))
         self.dims = tuple(region)
         self.starts = np.array([cut.start for cut in region.values()], np.int64)
         self.sizes = [cut.stop - cut.start for cut in region.values()]
-        self._own = {  # positions of each name's axes
-            known: [self.dims.index(dim) for dim in dims]
-            for known, dims in plan.dims.items()
+        self._positions = {  # positions of each name's axes
+            quantity: [self.dims.index(dim) for dim in dims]
+            for quantity, dims in plan.dims.items()
             if set(dims) <= set(self.dims)
         }
         wanted += [REASON] if self.masked else []
-        above, self.read = self._frontier(wanted, KEPT, loose=False)
+        above, self.read = self._frontier(wanted, MOST_POINTS, loose=False)
         self.digits = self._order()
-        self.held_digits = sum(self.dims[digit.axis] in self.held for digit in self.digits)
+        self.held_digits = sum(self.dims[digit.axis] in self.dims_kept for digit in self.digits)
         self.tables = self.points(self.read)
         self.work = [self.points([n]) for n in needed(case.formulas, self.read)]
         self.cut: int | None = None
-        if self.tables > KEPT:
+        if self.tables > MOST_POINTS:
             self.cut = self._depth()
             above, self.read = self._frontier(wanted, COARSE, loose=True)
         self.formulas = {n: formula for n, formula in case.formulas.items() if n in above}
@@ -102,7 +102,7 @@ class Layout:
     def points(self, names: Iterable[str], sizes: Sequence[int] | None = None) -> int:
         """Total points of the tables of `names`."""
         sizes = sizes or self.sizes
-        return sum(math.prod(sizes[k] for k in self._own[name]) for name in names)
+        return sum(math.prod(sizes[k] for k in self._positions[name]) for name in names)
 
     def _frontier(
         self, wanted: Sequence[str], most: int, loose: bool
@@ -123,10 +123,10 @@ class Layout:
         """The digits of all axes: first of kept axes, then of those that most tables share."""
         weight = [0.0] * len(self.dims)
         for name in self.read:
-            for k in self._own[name]:
+            for k in self._positions[name]:
                 weight[k] += math.log(self.points([name]))
         axes = sorted(
-            range(len(self.dims)), key=lambda k: (self.dims[k] not in self.held, -weight[k])
+            range(len(self.dims)), key=lambda k: (self.dims[k] not in self.dims_kept, -weight[k])
         )
         return [digit for k in axes for digit in digits_of(k, self.sizes[k])]
 
@@ -134,7 +134,7 @@ class Layout:
         """Number of fixed digits at which the tables fit."""
         sizes = list(self.sizes)
         for k, digit in enumerate(self.digits):
-            if k > 0 and self.points(self.read, sizes) <= KEPT:
+            if k > 0 and self.points(self.read, sizes) <= MOST_POINTS:
                 return k
             sizes[digit.axis] = digit.step
         return len(self.digits)
@@ -168,7 +168,7 @@ class Layout:
                 self.dims, starts + self.starts, stops + self.starts, strict=True
             )
         }
-        return Layout(self.plan, self.case, self.name, region, self.held, self.where)
+        return Layout(self.plan, self.case, self.name, region, self.dims_kept, self.where)
 
 
 class Space:
@@ -213,8 +213,8 @@ class Space:
         some: Any = np.ones(len(boxes), bool)
         values: dict[str, Any] = {}
         for name, table in self._tables.items():
-            values[name], known = table.range(boxes)
-            some = some & known
+            values[name], present = table.range(boxes)
+            some = some & present
         for name, formula in self._bound.items():
             operands = [values[p] for p in parameters(self.layout.formulas[name])]
             values[name] = formula(*operands)
@@ -227,13 +227,13 @@ class Space:
 
     def values(self, points: Array) -> Array:
         """The output at points with all digits fixed, with the bits of the engines."""
-        operands = {name: table.at(points) for name, table in self._tables.items()}
-        found = {**operands, **evaluate(self.layout.formulas, operands)}
-        values = np.array(np.broadcast_to(found[self.layout.name], len(points)))
+        operands = {name: table.values_at(points) for name, table in self._tables.items()}
+        quantities = {**operands, **evaluate(self.layout.formulas, operands)}
+        values = np.array(np.broadcast_to(quantities[self.layout.name], len(points)))
         if self.layout.masked:
-            values[np.broadcast_to(found[REASON] != 0, values.shape)] = np.nan
+            values[np.broadcast_to(quantities[REASON] != 0, values.shape)] = np.nan
         for each in self.layout.where or ():
-            values[np.broadcast_to(~met(each, found), values.shape)] = np.nan
+            values[np.broadcast_to(~met(each, quantities), values.shape)] = np.nan
         return values
 
 
@@ -243,19 +243,19 @@ class _Table:
 
     def __init__(self, array: Array, digits: Sequence[Digit], feasible: Array | None) -> None:
         self._columns = [k for k, digit in enumerate(digits) if array.shape[digit.axis] > 1]
-        own = [digits[k] for k in self._columns]
-        self._radix = [digit.radix for digit in own]
+        table_digits = [digits[k] for k in self._columns]
+        self._radix = [digit.radix for digit in table_digits]
         low, high = array, array
-        if feasible is not None and own:
+        if feasible is not None and table_digits:
             away = tuple(k for k, size in enumerate(array.shape) if size == 1)
-            here = feasible.any(axis=away, keepdims=True)
-            if not here.all():
-                low, high = np.where(here, array, np.inf), np.where(here, array, -np.inf)
-        self._low = _pyramid(_by_digits(low, own, np.inf), np.fmin)
-        self._high = _pyramid(_by_digits(high, own, -np.inf), np.fmax)
+            possible = feasible.any(axis=away, keepdims=True)
+            if not possible.all():
+                low, high = np.where(possible, array, np.inf), np.where(possible, array, -np.inf)
+        self._low = _pyramid(_by_digits(low, table_digits, np.inf), np.fmin)
+        self._high = _pyramid(_by_digits(high, table_digits, -np.inf), np.fmax)
         self._nan = None
         if np.isnan(self._low[-1]).any():
-            self._nan = _pyramid(_by_digits(np.isnan(low), own, False), np.logical_or)
+            self._nan = _pyramid(_by_digits(np.isnan(low), table_digits, False), np.logical_or)
 
     def _place(self, boxes: Array) -> tuple[int, Any]:
         """How many of the table's digits are fixed, and each box's index among their values."""
@@ -276,33 +276,33 @@ class _Table:
             low, high = np.where(some, low, 0.0), np.where(some, high, 0.0)
         return ranges.Range(low, high, nan), some | nan
 
-    def at(self, points: Array) -> Array:
+    def values_at(self, points: Array) -> Array:
         given, place = self._place(points)
         return np.asarray(self._low[given][place])
 
 
-def _by_digits(array: Array, own: Sequence[Digit], beyond: Any) -> Array:
+def _by_digits(array: Array, digits: Sequence[Digit], beyond: Any) -> Array:
     """An array over digits instead of axes, padded with `beyond` past the end of an axis."""
     for axis, size in enumerate(array.shape):
-        full = math.prod(digit.radix for digit in own if digit.axis == axis)
+        full = math.prod(digit.radix for digit in digits if digit.axis == axis)
         if size > 1 and full > size:
             widths = [(0, full - size if k == axis else 0) for k in range(array.ndim)]
             array = np.pad(array, widths, constant_values=beyond)
-    written = sorted(own, key=lambda digit: (digit.axis, -digit.step))
+    written = sorted(digits, key=lambda digit: (digit.axis, -digit.step))
     array = array.reshape([digit.radix for digit in written])
-    return array.transpose([written.index(digit) for digit in own])
+    return array.transpose([written.index(digit) for digit in digits])
 
 
 def _pyramid(array: Array, function: Any) -> list[Array]:
     """The array reduced over its last axes: over all of them, all but the first, and so on."""
-    found = [np.ascontiguousarray(array)]
-    while found[-1].ndim:
-        finer = found[-1]
+    levels = [np.ascontiguousarray(array)]
+    while levels[-1].ndim:
+        finer = levels[-1]
         coarser = np.array(finer[..., 0])
         for k in range(1, finer.shape[-1]):  # NumPy's reductions of short rows are slow
             function(coarser, finer[..., k], out=coarser)
-        found.append(coarser)
-    return [level.reshape(-1) for level in reversed(found)]
+        levels.append(coarser)
+    return [level.reshape(-1) for level in reversed(levels)]
 
 
 @functools.cache
@@ -317,11 +317,11 @@ def reads_once(formula: Function) -> bool:
 
 def needed(formulas: Mapping[str, Function], wanted: Iterable[str]) -> list[str]:
     """Formulas that `wanted` need, including their own."""
-    found: set[str] = set()
+    names: set[str] = set()
     stack = list(wanted)
     while stack:
         name = stack.pop()
-        if name in formulas and name not in found:
-            found.add(name)
+        if name in formulas and name not in names:
+            names.add(name)
             stack += parameters(formulas[name])
-    return [name for name in formulas if name in found]
+    return [name for name in formulas if name in names]

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,17 +12,15 @@ from ...kernels.engines import on_device as device
 from ..errors import InputError
 from ..plan import memory, tiles
 from ..plan.engine import JAX
-from ..plan.labels import attributes, coordinates, ordered, root_attributes
+from ..plan.labels import attributes, coordinates, ordered, origin
 from ..plan.plan import Plan
 from ..plan.tiles import Region, extent
+from ..result import Result
 from ..run import stream
 from ..spec.axis import Array
-from .kept import Condition, Kept
+from .filtered import Condition, FilteredRoom
 from .quantile import quantiles
 from .search import search
-
-if TYPE_CHECKING:
-    import xarray
 
 Folded = dict[str, tuple[Array, ...]]
 
@@ -39,10 +37,8 @@ def reduce(
     of: str | None = None,
     q: float | None = None,
     where: Sequence[Condition] | None = None,
-) -> "xarray.Dataset":
+) -> Result:
     """See `Sweep.reduce`."""
-    import xarray
-
     if how not in HOW:
         raise InputError(f"how = {how!r} is unknown; choose one of {', '.join(HOW)}")
     axes = stream.check_over(plan, over)
@@ -50,34 +46,34 @@ def reduce(
     share = _check_share(how, q)
     variables: dict[str, Any] = {}
     for dims, outputs, chosen in _groups(plan, names, where):
-        kept = [dim for dim in dims if dim not in axes]
+        dims_kept = [dim for dim in dims if dim not in axes]
         if how == "quantile":
             room = chosen or stream.Room(outputs)
             reduced = quantiles(plan, dims, outputs, share, axes, map_, room)
         else:
-            reduced = _extremes(plan, dims, how, outputs, kept, threads, where)
+            reduced = _extremes(plan, dims, how, outputs, dims_kept, threads, where)
             scanned = [name for name in outputs if name not in reduced]
             if scanned:
                 room = chosen or stream.Room(scanned, _most(plan, len(scanned)))
-                reduced |= _Fold(dims, how, kept, room).run(plan, map_)
+                reduced |= _Fold(dims, how, dims_kept, room).run(plan, map_)
         for name in outputs:
             attrs = attributes(plan, name)
             if how == "count":
                 attrs = {"units": "1", "long_name": f"points where {name} is finite"}
-            variables[name] = (*ordered(plan, kept, reduced[name]), attrs)
+            variables[name] = (*ordered(plan, dims_kept, reduced[name]), attrs)
     remaining = {dim for dims, *_ in variables.values() for dim in dims}
     kind = f"{how} {share:g}" if how == "quantile" else how
-    attrs = {**root_attributes(plan, spec), "fleetcube_reduction": f"{kind} over {', '.join(axes)}"}
-    return xarray.Dataset(variables, coordinates(plan, remaining), attrs)
+    attrs = {**origin(plan, spec), "fleetcube_reduction": f"{kind} over {', '.join(axes)}"}
+    return Result(variables, coordinates(plan, remaining), attrs)
 
 
 def _groups(
     plan: Plan, names: Sequence[str], where: Sequence[Condition] | None
-) -> list[tuple[tuple[str, ...], list[str], Kept | None]]:
+) -> list[tuple[tuple[str, ...], list[str], FilteredRoom | None]]:
     """Outputs reduced together: their dimensions, and the filter of points."""
     if where is not None:
-        kept = Kept(plan, names, where)
-        return [(tuple(dim for dim in plan.sizes if dim in kept.dims), [*names], kept)]
+        filtered = FilteredRoom(plan, names, where)
+        return [(tuple(dim for dim in plan.sizes if dim in filtered.dims), [*names], filtered)]
     groups = [(dims, [n for n in group if n in names]) for dims, group in plan.groups().items()]
     return [(dims, outputs, None) for dims, outputs in groups if outputs]
 
@@ -94,16 +90,16 @@ def _extremes(
     dims: tuple[str, ...],
     how: str,
     names: Sequence[str],
-    kept: Sequence[str],
+    dims_kept: Sequence[str],
     threads: int,
     where: Sequence[Condition] | None,
 ) -> dict[str, Array]:
     """Minima or maxima of outputs that need no scan."""
     if how not in ("min", "max"):
         return {}
-    away = stream.user_sizes(plan, [dim for dim in dims if dim not in kept])
-    found = {name: search(plan, name, how, kept, away, threads, where) for name in names}
-    return {name: best[0][..., 0] for name, best in found.items() if best is not None}
+    away = stream.user_sizes(plan, [dim for dim in dims if dim not in dims_kept])
+    extremes = {name: search(plan, name, how, dims_kept, away, threads, where) for name in names}
+    return {name: best[0][..., 0] for name, best in extremes.items() if best is not None}
 
 
 def _check_share(how: str, q: Any) -> float:
@@ -124,13 +120,13 @@ class _Fold:
 
     dims: tuple[str, ...]
     how: str
-    kept: list[str]
-    room: stream.Room | Kept
+    dims_kept: list[str]
+    room: stream.Room | FilteredRoom
 
     @property
     def axes(self) -> tuple[int, ...]:
         """Positions of the reduced dimensions."""
-        return tuple(k for k, dim in enumerate(self.dims) if dim not in self.kept)
+        return tuple(k for k, dim in enumerate(self.dims) if dim not in self.dims_kept)
 
     @property
     def extreme(self) -> bool:
@@ -140,10 +136,12 @@ class _Fold:
     def run(self, plan: Plan, map_: stream.Map) -> dict[str, Array]:
         whole = plan.whole(self.dims)
         arrays = 2 if self.how == "mean" and not self.extreme else 1
-        memory.check(8 * arrays * len(self.room.names) * math.prod(plan.shape(self.kept)))
-        folded = self.start(plan.shape(self.kept))
-        for bundle, reduced in map_(self.part, tiles.bundles(whole, self.kept, self.room.most)):
-            self.fold(folded, tiles.inside(whole, bundle, self.kept), reduced)
+        memory.check(8 * arrays * len(self.room.names) * math.prod(plan.shape(self.dims_kept)))
+        folded = self.start(plan.shape(self.dims_kept))
+        for bundle, reduced in map_(
+            self.part, tiles.bundles(whole, self.dims_kept, self.room.most)
+        ):
+            self.fold(folded, tiles.inside(whole, bundle, self.dims_kept), reduced)
         return {name: self.result(*arrays) for name, arrays in folded.items()}
 
     def part(self, plan: Plan, bundle: Region) -> Folded:
@@ -152,13 +150,13 @@ class _Fold:
             reduced = self.reduced(plan, block)
             if block == bundle:
                 return reduced
-            folded = folded or self.start(extent(bundle, self.kept, self.kept))
-            self.fold(folded, tiles.inside(bundle, block, self.kept), reduced)
+            folded = folded or self.start(extent(bundle, self.dims_kept, self.dims_kept))
+            self.fold(folded, tiles.inside(bundle, block, self.dims_kept), reduced)
         return folded
 
     def reduced(self, plan: Plan, block: Region) -> Folded:
         """The reduction of one block, on JAX's device if computed there: only results leave it."""
-        outs = self.room.there(plan, self.dims, block, self.room.names)
+        outs = self.room.on_device(plan, self.dims, block, self.room.names)
         if outs is None:
             outs = self.room.evaluate(plan, self.dims, block)
             return {name: self.block(out) for name, out in outs.items()}

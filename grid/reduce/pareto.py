@@ -8,21 +8,19 @@ import bisect
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..errors import InputError, shown
 from ..plan import tiles
-from ..plan.labels import attributes, coordinates, root_attributes
+from ..plan.labels import attributes, coordinates, origin
 from ..plan.plan import Plan
 from ..plan.tiles import Region, extent
+from ..result import Result
 from ..run import stream
 from ..spec.axis import Array
-from .kept import Condition, Kept
-
-if TYPE_CHECKING:
-    import xarray
+from .filtered import Condition, FilteredRoom
 
 Points = tuple[Array, Array, Array]  # cells, ranks, and a row of values for each output
 
@@ -33,33 +31,31 @@ EMPHASIS = 8.0  # weight of one output against the others when choosing points t
 def pareto(
     plan: Plan,
     spec: Mapping[str, Any],
-    of: Sequence[str],
+    outputs: Sequence[str],
     senses: Sequence[str],
     over: Sequence[str] | None,
     map_: stream.Map,
     where: Sequence[Condition] | None = None,
     k: int | None = None,
-) -> "xarray.Dataset":
+) -> Result:
     """The points that no other beats, with their labels; see `Sweep.best`."""
-    import xarray
-
-    if isinstance(of, str) or not 2 <= len(of) <= 3 or len(set(of)) < len(of):
-        raise InputError(f"of = {shown(of)} is not a list of two or three outputs; give one")
-    names = [stream.check_output(plan, name) for name in of]
+    if isinstance(outputs, str) or not 2 <= len(outputs) <= 3 or len(set(outputs)) < len(outputs):
+        raise InputError(f"of = {shown(outputs)} is not a list of two or three outputs; give one")
+    names = [stream.check_output(plan, name) for name in outputs]
     if isinstance(senses, str) or len(senses) != len(names) or not set(senses) <= set(SENSES):
         raise InputError(f"senses = {senses!r}: give 'min' or 'max' for each of {', '.join(names)}")
     axes = stream.check_over(plan, over)
     work = fronts(plan, names, [sign_of(sense) for sense in senses], axes, where)
-    variables, labels, _, rank = found(plan, work, scanned(plan, work, map_))
+    variables, labels, _, rank = front_columns(plan, work, scanned(plan, work, map_))
     goals = ", ".join(f"{sense} {name}" for name, sense in zip(names, senses, strict=True))
-    said = f"pareto ({goals}) over {', '.join(axes)}"
-    attrs = {**root_attributes(plan, spec), "fleetcube_reduction": said}
-    whole = xarray.Dataset(variables, labels, attrs)
+    summary = f"pareto ({goals}) over {', '.join(axes)}"
+    attrs = {**origin(plan, spec), "fleetcube_reduction": summary}
+    whole = Result(variables, labels, attrs)
     return whole if k is None else whole.isel(front=rank <= k)
 
 
 def sign_of(sense: Any) -> float:
-    """What an output is multiplied by so that its least value is the best."""
+    """The factor of an output that makes its least value the best."""
     if sense not in SENSES:
         raise InputError(f"sense = {shown(sense)} is unknown; choose min or max")
     return 1.0 if sense == "min" else -1.0
@@ -73,7 +69,7 @@ def scanned(plan: Plan, work: "Fronts", map_: stream.Map) -> Points:
     return front
 
 
-def found(
+def front_columns(
     plan: Plan, work: "Fronts", front: Points
 ) -> tuple[dict[str, Any], dict[str, Any], Array, Array]:
     """Variables and labels of the best points along `front`, their cells, and ranks in these."""
@@ -102,7 +98,7 @@ class Fronts:
     signs: Sequence[float]
     cells: dict[str, int]  # strides of the cell's number along the kept axes
     steps: dict[str, int]  # strides of the rank along the reduced axes
-    rooms: stream.Rooms | Kept
+    rooms: stream.Rooms | FilteredRoom
 
     @property
     def deciding(self) -> Sequence[int]:
@@ -115,14 +111,14 @@ class Fronts:
 
     def block(self, plan: Plan, region: Region) -> Points:
         shape = extent(region, self.dims, self.dims)
-        kept = [dim for dim in self.dims if dim in self.cells]
-        turned = [*kept, *(dim for dim in self.dims if dim in self.steps)]
+        dims_kept = [dim for dim in self.dims if dim in self.cells]
+        turned = [*dims_kept, *(dim for dim in self.dims if dim in self.steps)]
         order = [self.dims.index(dim) for dim in turned]
         outs = {
             name: np.broadcast_to(out, shape).transpose(order)
             for name, out in self.rooms.evaluate(plan, self.dims, region).items()
         }
-        count = math.prod(extent(region, kept, kept))
+        count = math.prod(extent(region, dims_kept, dims_kept))
         rows = [self.signs[k] * outs[self.names[k]].reshape(count, -1) for k in self.deciding]
         left = np.flatnonzero(self.thin(rows))
         places = np.unravel_index(left, extent(region, turned, turned)) if turned else ()
@@ -155,7 +151,7 @@ def fronts(
     where: Sequence[Condition] | None = None,
 ) -> Fronts:
     """The work that finds the fronts of some outputs."""
-    rooms = stream.Rooms(plan, names) if where is None else Kept(plan, names, where)
+    rooms = stream.Rooms(plan, names) if where is None else FilteredRoom(plan, names, where)
     dims = tuple(dim for dim in plan.sizes if dim in rooms.dims)
     cells = tiles.strides(stream.user_sizes(plan, [dim for dim in dims if dim not in over]))
     steps = tiles.strides(stream.user_sizes(plan, [dim for dim in dims if dim in over]))
@@ -210,13 +206,13 @@ def _stairs3(cell: Array, points: Array) -> Array:
     keep = np.zeros(cell.size, bool)
     # the current cell and its staircase: second values rise while third ones fall
     now, across, down = -1, [], []  # type: ignore[var-annotated]
-    for k, (own, b, c) in enumerate(
+    for k, (value, b, c) in enumerate(
         zip(cell.tolist(), points[1].tolist(), points[2].tolist(), strict=True)
     ):
-        if own != now:
-            now, across, down = own, [], []
-        at = bisect.bisect_right(across, b)
-        if at and down[at - 1] <= c:
+        if value != now:
+            now, across, down = value, [], []
+        position = bisect.bisect_right(across, b)
+        if position and down[position - 1] <= c:
             continue
         start = bisect.bisect_left(across, b)
         stop = start

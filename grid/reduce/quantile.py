@@ -21,7 +21,7 @@ from ..plan.plan import Plan
 from ..plan.tiles import Region, extent
 from ..run import stream
 from ..spec.axis import Array
-from .kept import Kept
+from .filtered import FilteredRoom
 
 _TOP = np.uint64(1 << 63)
 
@@ -33,35 +33,35 @@ def quantiles(
     q: float,
     over: tuple[str, ...],
     map_: stream.Map,
-    room: stream.Room | Kept,
+    room: stream.Room | FilteredRoom,
 ) -> dict[str, Array]:
     """Quantiles of outputs that share dimensions, linear between numbers; NaN is skipped."""
-    kept = [dim for dim in dims if dim not in over]
+    dims_kept = [dim for dim in dims if dim not in over]
     rest = plan.whole([dim for dim in dims if dim in over])
-    whole = plan.whole(kept)
-    memory.check(8 * len(names) * math.prod(plan.shape(kept)))
-    results = {name: np.full(plan.shape(kept), np.nan) for name in names}
-    rows = _Rows(dims, kept, rest, q, room)
+    whole = plan.whole(dims_kept)
+    memory.check(8 * len(names) * math.prod(plan.shape(dims_kept)))
+    results = {name: np.full(plan.shape(dims_kept), np.nan) for name in names}
+    rows = _Rows(dims, dims_kept, rest, q, room)
     each = math.prod(plan.shape(rest))
     if each <= tiles.SORTED:
         for tile, block in map_(rows.sorted, tiles.blocks(whole, tiles.SORTED // each)):
             for name, values in block.items():
-                results[name][tiles.inside(whole, tile, kept)] = values
+                results[name][tiles.inside(whole, tile, dims_kept)] = values
         return results
     for tile in tiles.blocks(whole, tiles.NARROWED):
-        shape = extent(tile, kept, kept)
+        shape = extent(tile, dims_kept, dims_kept)
         cells = math.prod(shape)
         bounds = {name: _Bounds(cells, q) for name in names}
         most = max(1, tiles.BLOCK // cells)
         while any(bound.open for bound in bounds.values()):
-            work = functools.partial(rows.taken, tile, most, bounds)
+            work = functools.partial(rows.bundle_part, tile, most, bounds)
             for _, parts in map_(work, tiles.bundles(rest, (), most)):
                 for name, part in parts.items():
                     bounds[name].fold(part)
             for bound in bounds.values():
                 bound.narrow()
         for name, bound in bounds.items():
-            results[name][tiles.inside(whole, tile, kept)] = bound.result().reshape(shape)
+            results[name][tiles.inside(whole, tile, dims_kept)] = bound.result().reshape(shape)
     return results
 
 
@@ -70,15 +70,15 @@ class _Rows:
     """Outputs as a row of points for each cell."""
 
     dims: tuple[str, ...]
-    kept: list[str]
+    dims_kept: list[str]
     rest: Region  # the reduced axes
     q: float
-    room: stream.Room | Kept
+    room: stream.Room | FilteredRoom
 
     def rows(self, plan: Plan, region: Region) -> dict[str, Array]:
         outs = self.room.evaluate(plan, self.dims, region)
-        order = [self.dims.index(dim) for dim in (*self.kept, *self.rest)]
-        cells = math.prod(extent(region, self.kept, self.kept))
+        order = [self.dims.index(dim) for dim in (*self.dims_kept, *self.rest)]
+        cells = math.prod(extent(region, self.dims_kept, self.dims_kept))
         return {name: out.transpose(order).reshape(cells, -1) for name, out in outs.items()}
 
     def sorted(self, plan: Plan, tile: Region) -> dict[str, Array]:
@@ -88,11 +88,11 @@ class _Rows:
             ordered = np.sort(row, axis=1)  # NaN last
             low, high, share = _ranks((~np.isnan(row)).sum(axis=1), self.q)
             first, second = (np.take_along_axis(ordered, k[:, None], 1)[:, 0] for k in (low, high))
-            shape = extent(tile, self.kept, self.kept)
+            shape = extent(tile, self.dims_kept, self.dims_kept)
             results[name] = between(first, second, share).reshape(shape)
         return results
 
-    def taken(
+    def bundle_part(
         self, tile: Region, most: int, bounds: Mapping[str, "_Bounds"], plan: Plan, bundle: Region
     ) -> dict[str, Any]:
         """The contribution of a bundle of the reduced axes to a pass over a tile."""
@@ -105,17 +105,17 @@ class _Rows:
     def added(self, plan: Plan, region: Region, bounds: Mapping[str, "_Bounds"]) -> dict[str, Any]:
         """A region's contribution to each output's pass and how to add it, on a device if any."""
         open_ = [name for name in self.room.names if bounds[name].open]
-        outs = self.room.there(plan, self.dims, region, open_)
+        outs = self.room.on_device(plan, self.dims, region, open_)
         if outs is None:
             rows = self.rows(plan, region)
             return {name: (bounds[name].part(rows[name]), bounds[name].add) for name in open_}
-        order = tuple(self.dims.index(dim) for dim in (*self.kept, *self.rest))
+        order = tuple(self.dims.index(dim) for dim in (*self.dims_kept, *self.rest))
         how = {
             "order": order,
             "shape": extent(region, self.dims, self.dims),
-            "cells": math.prod(extent(region, self.kept, self.kept)),
+            "cells": math.prod(extent(region, self.dims_kept, self.dims_kept)),
         }
-        return {name: (bounds[name].there(outs[name], how), bounds[name].add) for name in open_}
+        return {name: (bounds[name].on_device(outs[name], how), bounds[name].add) for name in open_}
 
 
 def _ranks(count: Array, q: float) -> tuple[Array, Array, Array]:
@@ -179,7 +179,7 @@ class _Bounds:
             hist[k] = np.bincount((cell[inside] << BITS) + bins, minlength=hist.shape[1])
         return hist
 
-    def there(self, array: Any, how: Mapping[str, Any]) -> Any:
+    def on_device(self, array: Any, how: Mapping[str, Any]) -> Any:
         """The same for an array on JAX's device."""
         if self.hist is None:
             return device.ends(array, **how)
@@ -217,9 +217,9 @@ class _Bounds:
                 if self.low[k, cell] == self.high[k, cell]:
                     continue
                 sums = np.cumsum(self.hist[k, cell]) + self.below[k, cell]
-                at = int(np.searchsorted(sums, self.rank[k, cell], side="right"))
-                self.below[k, cell] = sums[at - 1] if at else self.below[k, cell]
-                start = int(self.low[k, cell]) + (at << int(self.shift[k, cell]))
+                position = int(np.searchsorted(sums, self.rank[k, cell], side="right"))
+                self.below[k, cell] = sums[position - 1] if position else self.below[k, cell]
+                start = int(self.low[k, cell]) + (position << int(self.shift[k, cell]))
                 stop = start + (1 << int(self.shift[k, cell])) - 1
                 self.high[k, cell] = min(stop, int(self.high[k, cell]))
                 self.low[k, cell] = start

@@ -19,7 +19,7 @@ from ..plan.plan import Plan
 from ..plan.tiles import Region
 from ..spec.axis import Array
 from .boxes import Layout, Space, needed
-from .kept import Condition
+from .filtered import Condition
 
 WORTH = 1 << 26  # points from which a search is tried: a fifth of a second of scanning
 MOST_SHARE = 0.16  # of the scan's time, after which the search gives up
@@ -40,7 +40,7 @@ def search(
     plan: Plan,
     name: str,
     how: str,
-    kept: Collection[str],
+    dims_kept: Collection[str],
     reduced: Mapping[str, int],
     threads: int,
     where: Sequence[Condition] | None = None,
@@ -48,8 +48,8 @@ def search(
 ) -> tuple[Array, Array] | None:
     """The k best values of each cell, along a last axis, and the ranks of their points, of equals
     the first; None if a scan is cheaper. Cells are of `kept`, in memory order; ranks number the
-    points over `reduced`. Points are those that `Kept` keeps if `where` is given."""
-    dims = tuple(dim for dim in plan.sizes if dim in kept or dim in reduced)
+    points over `reduced`. Points are those that `FilteredRoom` keeps if `where` is given."""
+    dims = tuple(dim for dim in plan.sizes if dim in dims_kept or dim in reduced)
     ranked = math.prod(plan.shape(dims)) * (1 if k == 1 else RANKED)
     read = {name, *(each for condition in where or () for each in condition.outputs)}
     if (
@@ -59,7 +59,10 @@ def search(
         or any(derivative(plan.graph, each) for each in read)
     ):
         return None
-    cases, cells = plan.cases_of(dims), math.prod(plan.shape(dim for dim in dims if dim in kept))
+    cases, cells = (
+        plan.cases_of(dims),
+        math.prod(plan.shape(dim for dim in dims if dim in dims_kept)),
+    )
     whole = [{d: case.runs.get(d, slice(0, plan.sizes[d])) for d in dims} for case in cases]
     scan = ranked + COMPILED * sum(
         _computed(plan, case, region, read) for case, region in zip(cases, whole, strict=True)
@@ -67,41 +70,41 @@ def search(
     most = MOST_SHARE * scan / (1 if cells == 1 else CELLS)
     if SPACE * len(cases) + BOX * cells * k > most:
         return None
-    held = [dim for dim in dims if dim in kept]
+    dims_held = [dim for dim in dims if dim in dims_kept]
     layouts = [
-        Layout(plan, case, name, region, held, where)
+        Layout(plan, case, name, region, dims_held, where)
         for case, region in zip(cases, whole, strict=True)
     ]
     work = [count for layout in layouts for count in layout.work]
     engine = plan.engine
     if engine != "numpy":
         engine = pick_engine("auto", work, max(work, default=1))
-    found = _Search(plan, dims, how, kept, reduced, engine, threads, k)
-    found.left = most
+    searched = _Search(plan, dims, how, dims_kept, reduced, engine, threads, k)
+    searched.left = most
     try:
         for layout in layouts:
-            found.charge(TABLE * layout.tables)
-            found.charge(BOX * cells * k * sum(digit.radix for digit in layout.digits))
-        found.charge((FORMULA if engine == "numpy" else COMPILED) * sum(work))
+            searched.charge(TABLE * layout.tables)
+            searched.charge(BOX * cells * k * sum(digit.radix for digit in layout.digits))
+        searched.charge((FORMULA if engine == "numpy" else COMPILED) * sum(work))
         for layout in layouts:
-            found.enter(layout)
+            searched.enter(layout)
     except _TooDearError:
         return None
-    shape = (*plan.shape(held), k)
-    nowhere = found.ranks == NOWHERE
-    values = np.where(nowhere, np.nan, found.sign * found.values)
-    return values.reshape(shape), found.ranks.reshape(shape)
+    shape = (*plan.shape(dims_held), k)
+    nowhere = searched.ranks == NOWHERE
+    values = np.where(nowhere, np.nan, searched.sign * searched.values)
+    return values.reshape(shape), searched.ranks.reshape(shape)
 
 
 def _computed(plan: Plan, case: Case, region: Region, read: Collection[str]) -> int:
     """Points of all quantities that a scan computes: again at each, unless they are far fewer."""
     sizes = tiles.sizes(region)
     whole = math.prod(sizes.values())
-    own = (
+    points = (
         math.prod(sizes.get(dim, 1) for dim in plan.dims[name])
         for name in needed(case.formulas, read)
     )
-    return sum(count if count * REUSE <= whole else whole for count in own)
+    return sum(count if count * REUSE <= whole else whole for count in points)
 
 
 class _TooDearError(Exception):
@@ -116,20 +119,20 @@ class _Search:
         plan: Plan,
         dims: tuple[str, ...],
         how: str,
-        kept: Collection[str],
+        dims_kept: Collection[str],
         reduced: Mapping[str, int],
         engine: str,
         threads: int,
         k: int,
     ) -> None:
-        cells = {dim: plan.sizes[dim] for dim in dims if dim in kept}
+        cells = {dim: plan.sizes[dim] for dim in dims if dim in dims_kept}
         self.sign = 1.0 if how == "min" else -1.0  # negated to find maxima
         self.values = np.full((math.prod(cells.values()), k), np.inf)
         self.ranks = np.full(self.values.shape, NOWHERE)
         self.left = math.inf
         self._rank, self._cell = (
-            np.array([tiles.strides(own).get(dim, 0) for dim in dims], np.int64)
-            for own in (reduced, cells)
+            np.array([tiles.strides(group).get(dim, 0) for dim in dims], np.int64)
+            for group in (reduced, cells)
         )
         self._engine, self._threads = engine, threads
 
@@ -160,8 +163,8 @@ class _Search:
         if children.shape[1] < layout.held_digits:
             # A box of several cells: a value worse than one cell's best may be another's best
             least = np.full(len(children), np.nan)
-        kept = np.flatnonzero(some & ~self._lost(least, rank, cell))
-        order = kept[np.lexsort((rank[kept], least[kept]))]
+        left_boxes = np.flatnonzero(some & ~self._lost(least, rank, cell))
+        order = left_boxes[np.lexsort((rank[left_boxes], least[left_boxes]))]
         start, count = 0, LEAST
         while start < len(order):
             part = order[start : start + count]
@@ -188,5 +191,5 @@ class _Search:
         rank = np.concatenate([rank[better], self.ranks[cells].ravel()])
         cell = np.concatenate([cell[better], np.repeat(cells, k)])
         order = np.lexsort((rank, values, cell))
-        at = order[np.searchsorted(cell[order], cells)[:, None] + np.arange(k)]
-        self.values[cells], self.ranks[cells] = values[at], rank[at]
+        picks = order[np.searchsorted(cell[order], cells)[:, None] + np.arange(k)]
+        self.values[cells], self.ranks[cells] = values[picks], rank[picks]

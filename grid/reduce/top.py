@@ -3,58 +3,54 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...kernels.graph.roles import REASON
 from ..plan import tiles
-from ..plan.labels import coordinates, root_attributes
+from ..plan.labels import coordinates, origin
 from ..plan.plan import Plan
+from ..result import Result
 from ..run import stream
 from ..run.points import values_at
 from ..spec.axis import Array
-from .kept import Condition, Kept
-from .pareto import Fronts, Points, found, fronts, scanned, sign_of
+from .filtered import Condition, FilteredRoom
+from .pareto import Fronts, Points, front_columns, fronts, scanned, sign_of
 from .search import NOWHERE, search
 from .winners import Winners
 
 RANK = "rank"
 
-if TYPE_CHECKING:
-    import xarray
-
 
 def top(
     plan: Plan,
     spec: Mapping[str, Any],
-    of: str,
+    output: str,
     k: int,
     sense: str,
     over: Sequence[str] | None,
     where: Sequence[Condition],
     map_: stream.Map,
     threads: int,
-) -> "xarray.Dataset":
+) -> Result:
     """The k best points that meet conditions, along `rank`; see `Sweep.best`."""
-    import xarray
-
-    stream.check_output(plan, of)
+    stream.check_output(plan, output)
     names = list(plan.outputs)
     axes = stream.check_over(plan, over)
-    signs = [sign_of(sense) if name == of else 1.0 for name in names]
+    signs = [sign_of(sense) if name == output else 1.0 for name in names]
     base = fronts(plan, names, signs, axes, where)
-    rooms = Kept(plan, names, where, [of])
+    rooms = FilteredRoom(plan, names, where, [output])
     parts = (base.dims, base.names, base.signs, base.cells, base.steps, rooms)
-    work = _Top(*parts, names.index(of), k)
+    work = _Top(*parts, names.index(output), k)
     front = work.searched(plan, sense, where, map_, threads)
     if front is None:
         front = scanned(plan, work, map_)
-    variables, labels, cell, rank = found(plan, work, front)
-    kept = [axis for axis in stream.user_sizes(plan, base.dims) if axis in base.cells]
-    shape = (*plan.shape(kept), int(rank.max(initial=1)))
-    stays = coordinates(plan, kept)
-    place = [cell // base.cells[axis] % plan.sizes[axis] for axis in kept]
+    variables, labels, cell, rank = front_columns(plan, work, front)
+    axes_kept = [axis for axis in stream.user_sizes(plan, base.dims) if axis in base.cells]
+    shape = (*plan.shape(axes_kept), int(rank.max(initial=1)))
+    stays = coordinates(plan, axes_kept)
+    place = [cell // base.cells[axis] % plan.sizes[axis] for axis in axes_kept]
 
     def gridded(column: tuple[Any, ...]) -> tuple[Any, ...]:
         _, values, about = column
@@ -65,15 +61,16 @@ def top(
             values, empty = stream.missing(values)
         array = np.full(shape, empty, values.dtype)
         array[(*place, rank - 1)] = values
-        return (*kept, RANK), array, about
+        return (*axes_kept, RANK), array, about
 
-    said = f"{k} of {sense} {of} over {', '.join(axes)}"
-    attrs = {**root_attributes(plan, spec), "fleetcube_reduction": said}
+    summary = f"{k} of {sense} {output} over {', '.join(axes)}"
+    attrs = {**origin(plan, spec), "fleetcube_reduction": summary}
     about = {"long_name": f"place among the {k} best", "units": "1"}
-    coords = {name: gridded(column) for name, column in labels.items() if name not in kept}
+    coords = {name: gridded(column) for name, column in labels.items() if name not in axes_kept}
     coords |= {**stays, RANK: (RANK, np.arange(1, shape[-1] + 1), about)}
-    whole = xarray.Dataset({n: gridded(column) for n, column in variables.items()}, coords, attrs)
-    return whole.set_coords([name for name in (REASON, plan.graph.roles.near) if name in whole])
+    rows = {name: gridded(column) for name, column in variables.items()}
+    coords |= {n: rows.pop(n) for n in (REASON, plan.graph.roles.near) if n in rows}
+    return Result(rows, coords, attrs)
 
 
 @dataclass(frozen=True)
@@ -97,20 +94,22 @@ class _Top(Fronts):
     ) -> Points | None:
         """The best points, by bounds or by scanning one output; None if each may have several."""
         lead, over = self.names[self.lead], stream.user_sizes(plan, self.steps)
-        held = [dim for dim in self.dims if dim in self.cells]
-        best = search(plan, lead, sense, held, over, threads, where, self.k)
+        axes_kept = [dim for dim in self.dims if dim in self.cells]
+        best = search(plan, lead, sense, axes_kept, over, threads, where, self.k)
         if best is None and self.k == 1:
-            scan = Winners(self.dims, sense, [lead], held, over, Kept(plan, [lead], where))
+            scan = Winners(
+                self.dims, sense, [lead], axes_kept, over, FilteredRoom(plan, [lead], where)
+            )
             one = scan.run(plan, map_)[lead]
             best = one.values[..., None], one.ranks[..., None]
         if best is None:
             return None
-        order = [held.index(axis) for axis in stream.user_sizes(plan, held)]
+        order = [axes_kept.index(axis) for axis in stream.user_sizes(plan, axes_kept)]
         values, ranks = (each.transpose(*order, -1).reshape(-1, self.k) for each in best)
         values = self.signs[self.lead] * values
-        cell, at = np.nonzero((ranks != NOWHERE) & (values < np.inf))
-        rank, points = ranks[cell, at], np.zeros((len(self.names), cell.size))
-        points[self.lead] = values[cell, at]
+        cell, position = np.nonzero((ranks != NOWHERE) & (values < np.inf))
+        rank, points = ranks[cell, position], np.zeros((len(self.names), cell.size))
+        points[self.lead] = values[cell, position]
         for start in range(0, cell.size, tiles.GATHERED):
             part = slice(start, start + tiles.GATHERED)
             places = {
@@ -120,8 +119,13 @@ class _Top(Fronts):
             }
             for k, name in enumerate(self.names):
                 if k != self.lead and not (name == REASON and plan.mask):  # what is kept can run
-                    own, shape = {d: places[d] for d in plan.out_dims[name]}, cell[part].shape
-                    found_there = values_at(plan, [name], own, shape, "float64", plan.engine)
+                    output_places, shape = (
+                        {d: places[d] for d in plan.out_dims[name]},
+                        cell[part].shape,
+                    )
+                    found_there = values_at(
+                        plan, [name], output_places, shape, "float64", plan.engine
+                    )
                     points[k, part] = self.signs[k] * found_there[name]
         return cell, rank, points
 
@@ -142,12 +146,12 @@ class _Top(Fronts):
         return cell[keep], rank[keep], points[:, keep]
 
 
-def ordered(found: "xarray.Dataset", of: str, k: int) -> "xarray.Dataset":
+def ordered(reduced: Result, output: str, k: int) -> Result:
     """The k cells of a reduction with the smallest values, in order; for -k, the largest."""
-    dims = [str(dim) for dim in found[of].dims]
+    dims = reduced[output].dims
     if not dims:
-        return found
-    rows = found.stack(row=dims).reset_index("row")
-    values = (1 if k > 0 else -1) * rows[of].values
+        return reduced
+    rows = reduced.rows(dims, [*dims, output])
+    values = (1 if k > 0 else -1) * rows[output].values
     order = np.argsort(values, kind="stable")[: abs(k)]  # NaN last
-    return rows.isel(row=order[np.isfinite(values[order])]).reset_coords()[[*dims, of]]
+    return rows.isel(row=order[np.isfinite(values[order])])

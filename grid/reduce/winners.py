@@ -17,7 +17,7 @@ from ..plan.plan import Plan
 from ..plan.tiles import Region, extent
 from ..run import stream
 from ..spec.axis import Array
-from .kept import Kept
+from .filtered import FilteredRoom
 from .search import NOWHERE, search
 
 DEAR = 32  # points of a grid that cost as much as one separate winner
@@ -37,33 +37,37 @@ def winners(
 ) -> tuple[Variables, Variables]:
     """The extreme of an output with the others there, and the labels of the axes searched."""
     dims = plan.out_dims[name]
-    kept = [dim for dim in dims if dim not in over]
+    dims_kept = [dim for dim in dims if dim not in over]
     reduced = stream.user_sizes(plan, [dim for dim in dims if dim in over])
-    found = search(plan, name, how, kept, reduced, threads)
-    if found is not None:
+    extremes = search(plan, name, how, dims_kept, reduced, threads)
+    if extremes is not None:
         riders: list[str] = []
-        scan = Winners(dims, how, [], kept, reduced, stream.Room([]))
-        best = _Best(found[0][..., 0], found[1][..., 0], {})
+        scan = Winners(dims, how, [], dims_kept, reduced, stream.Room([]))
+        best = _Best(extremes[0][..., 0], extremes[1][..., 0], {})
     else:
         riders = [other for other in plan.groups()[dims] if other != name]
-        scan = Winners(dims, how, [name], kept, reduced, stream.Room([name, *riders]))
+        scan = Winners(dims, how, [name], dims_kept, reduced, stream.Room([name, *riders]))
         best = scan.run(plan, map_)[name]
-    values = {other: (scan.kept, array) for other, array in best.others.items()}
-    rest = {n: own for n, own in plan.out_dims.items() if n not in (name, *riders)}
-    for other, own in rest.items():
-        values[other] = _gather(plan, other, own, scan, best, over, map_)
-    values[name] = (scan.kept, best.values)
+    values = {other: (scan.dims_kept, array) for other, array in best.others.items()}
+    rest = {n: output_dims for n, output_dims in plan.out_dims.items() if n not in (name, *riders)}
+    for other, output_dims in rest.items():
+        values[other] = _gather(plan, other, output_dims, scan, best, over, map_)
+    values[name] = (scan.dims_kept, best.values)
     variables = {
         n: (*ordered(plan, *values[n]), attributes(plan, n)) for n in plan.outputs if n in values
     }
     labels: Variables = {}
     for axis in stream.user_sizes(
-        plan, [*scan.reduced, *(dim for own in rest.values() for dim in own if dim in over)]
+        plan,
+        [
+            *scan.reduced,
+            *(dim for output_dims in rest.values() for dim in output_dims if dim in over),
+        ],
     ):
-        there = _labels(plan, axis, scan.index(best, axis), best.nowhere)
+        column = _labels(plan, axis, scan.index(best, axis), best.nowhere)
         attrs = {**coordinates(plan, [axis])[axis][2]}
         attrs["long_name"] = f"{axis} where {name} is at its {how}imum"
-        labels[axis] = (*ordered(plan, scan.kept, there), attrs)
+        labels[axis] = (*ordered(plan, scan.dims_kept, column), attrs)
     if REASON in variables:
         labels[REASON] = variables.pop(REASON)
     return variables, labels
@@ -100,17 +104,17 @@ class Winners:
     dims: tuple[str, ...]
     how: str
     leads: list[str]
-    kept: list[str]
+    dims_kept: list[str]
     reduced: dict[str, int]
-    room: stream.Room | Kept
+    room: stream.Room | FilteredRoom
 
     def run(self, plan: Plan, map_: stream.Map) -> dict[str, _Best]:
-        shape = plan.shape(self.kept)
+        shape = plan.shape(self.dims_kept)
         memory.check(16 * len(self.room.names) * math.prod(shape))
         whole = plan.whole(self.dims)
         best = self.start(plan, shape)
-        for bundle, new in map_(self.part, tiles.bundles(whole, self.kept)):
-            self.fold(best, tiles.inside(whole, bundle, self.kept), new)
+        for bundle, new in map_(self.part, tiles.bundles(whole, self.dims_kept)):
+            self.fold(best, tiles.inside(whole, bundle, self.dims_kept), new)
         return best
 
     def part(self, plan: Plan, bundle: Region) -> dict[str, _Best]:
@@ -119,8 +123,8 @@ class Winners:
             new = self.best(plan, block)
             if block == bundle:
                 return new
-            best = best or self.start(plan, extent(bundle, self.kept, self.kept))
-            self.fold(best, tiles.inside(bundle, block, self.kept), new)
+            best = best or self.start(plan, extent(bundle, self.dims_kept, self.dims_kept))
+            self.fold(best, tiles.inside(bundle, block, self.dims_kept), new)
         return best
 
     def start(self, plan: Plan, shape: tuple[int, ...]) -> dict[str, _Best]:
@@ -146,12 +150,12 @@ class Winners:
             better = beats | first | ((ranks == NOWHERE) & (block.ranks != NOWHERE))
             np.copyto(values, block.values, where=better)
             np.copyto(ranks, block.ranks, where=better)
-            for other, there in block.others.items():
-                np.copyto(old.others[other][target], there, where=better)
+            for other, candidate in block.others.items():
+                np.copyto(old.others[other][target], candidate, where=better)
 
     def best(self, plan: Plan, block: Region) -> dict[str, _Best]:
         """The best of each cell of a block, found on JAX's device if computed there."""
-        outs = self.room.there(plan, self.dims, block, self.room.names)
+        outs = self.room.on_device(plan, self.dims, block, self.room.names)
         if outs is None:
             outs = self.room.evaluate(plan, self.dims, block)
             return {name: self.block(name, outs, block) for name in self.leads}
@@ -159,20 +163,20 @@ class Winners:
         riders = {name: outs[name] for name in self.room.names[len(self.leads) :]}
         best = {}
         for name in self.leads:
-            values, ranks, there = device.winners(
+            values, ranks, others_on_device = device.winners(
                 outs[name],
                 riders,
                 [block[dim].start for dim in steps],
                 how=self.how,
-                kept=tuple(map(self.dims.index, self.kept)),
+                cell_axes=tuple(map(self.dims.index, self.dims_kept)),
                 steps=tuple((self.dims.index(dim), step) for dim, step in steps.items()),
                 shape=extent(block, self.dims, self.dims),
                 nowhere=int(NOWHERE),
             )
             others = {}
-            for other, found in there.items():
-                others[other] = np.empty(found.shape, dtype_of(plan.graph, other, float))
-                store(others[other], found)
+            for other, array in others_on_device.items():
+                others[other] = np.empty(array.shape, dtype_of(plan.graph, other, float))
+                store(others[other], array)
             best[name] = _Best(values, ranks, others)
         return best
 
@@ -181,7 +185,7 @@ class Winners:
         out = outs[name]
         axes = tuple(k for k, dim in enumerate(self.dims) if dim in self.reduced)
         extreme = (np.fmin if self.how == "min" else np.fmax).reduce(out, axis=axes, keepdims=True)
-        shape = tuple(out.shape[self.dims.index(dim)] for dim in self.kept)
+        shape = tuple(out.shape[self.dims.index(dim)] for dim in self.dims_kept)
         hits = np.flatnonzero(out == extreme)
         # NumPy's unravel_index takes no array without axes
         places_of = np.unravel_index(hits, out.shape) if out.ndim else ()
@@ -190,7 +194,7 @@ class Winners:
         for dim, step in tiles.strides(self.reduced).items():
             rank += (points[dim] + region[dim].start) * step
         cell = np.zeros(hits.size, np.int64)
-        for dim, size in zip(self.kept, shape, strict=True):
+        for dim, size in zip(self.dims_kept, shape, strict=True):
             cell = cell * size + points[dim]
         ranks = np.full(int(np.prod(shape)), NOWHERE)
         np.minimum.at(ranks, cell, rank)  # unbuffered: a cell may be hit more than once
@@ -228,62 +232,68 @@ def _gather(
 ) -> tuple[list[str], Array]:
     """An output of other dimensions at the winners: evaluated there only, or read from its grid."""
     moving = [dim for dim in dims if dim in scan.reduced]
-    dims_kept = {dim for dim in dims if dim not in over} | (set(scan.kept) if moving else set())
-    kept = [dim for dim in plan.sizes if dim in dims_kept]
-    whole = plan.whole(kept)
-    memory.check(8 * math.prod(plan.shape(kept)))
-    gathered = nothing(plan, name, plan.shape(kept))
-    at = {dim: scan.index(best, dim) for dim in moving}
-    spread = tuple(slice(None) if dim in scan.kept else None for dim in kept)
+    dims_kept = {dim for dim in dims if dim not in over} | (
+        set(scan.dims_kept) if moving else set()
+    )
+    left_dims = [dim for dim in plan.sizes if dim in dims_kept]
+    whole = plan.whole(left_dims)
+    memory.check(8 * math.prod(plan.shape(left_dims)))
+    gathered = nothing(plan, name, plan.shape(left_dims))
+    indices = {dim: scan.index(best, dim) for dim in moving}
+    spread = tuple(slice(None) if dim in scan.dims_kept else None for dim in left_dims)
 
     def tasks() -> Iterator[Task]:
         for tile in tiles.blocks(whole, tiles.GATHERED):
-            cut = tiles.inside(whole, tile, scan.kept) if moving else ...
-            yield tile, {dim: index[cut][spread] for dim, index in at.items()}
+            cut = tiles.inside(whole, tile, scan.dims_kept) if moving else ...
+            yield tile, {dim: index[cut][spread] for dim, index in indices.items()}
 
     apart = {dim for dim in dims if dim in over} - set(moving)
-    own = {dim: slice(0, 1 if dim in apart else plan.sizes[dim]) for dim in dims}
-    shape = extent(own, dims, dims)
+    region = {dim: slice(0, 1 if dim in apart else plan.sizes[dim]) for dim in dims}
+    shape = extent(region, dims, dims)
     if math.prod(shape) <= min(MOST, max(tiles.BLOCK, DEAR * gathered.size)):
         grid = np.empty(shape, gathered.dtype)
         work = functools.partial(_grid, name, dims, stream.Room([name]))
-        for block, values in map_(work, tiles.blocks(own, tiles.BLOCK)):
-            grid[tiles.inside(own, block, dims)] = values
-        pairs: Any = ((task, grid[tuple(_places(dims, kept, task).values())]) for task in tasks())
+        for block, values in map_(work, tiles.blocks(region, tiles.BLOCK)):
+            grid[tiles.inside(region, block, dims)] = values
+        pairs: Any = (
+            (task, grid[tuple(_places(dims, left_dims, task).values())]) for task in tasks()
+        )
     else:
-        pairs = map_(functools.partial(_at, name, dims, kept), tasks())
+        pairs = map_(functools.partial(_at_points, name, dims, left_dims), tasks())
     for (tile, _), values in pairs:
-        target = tiles.inside(whole, tile, kept)
+        target = tiles.inside(whole, tile, left_dims)
         gathered[target] = values
         if moving:
-            nowhere = best.nowhere[tiles.inside(whole, tile, scan.kept)][spread]
+            nowhere = best.nowhere[tiles.inside(whole, tile, scan.dims_kept)][spread]
             np.copyto(gathered[target], nothing(plan, name, ()), where=nowhere)
-    return kept, gathered
+    return left_dims, gathered
 
 
 def _grid(name: str, dims: tuple[str, ...], room: stream.Room, plan: Plan, block: Region) -> Array:
     return room.evaluate(plan, dims, block)[name].copy()  # the room's memory is reused
 
 
-def _at(name: str, dims: tuple[str, ...], kept: Sequence[str], plan: Plan, task: Task) -> Array:
+def _at_points(
+    name: str, dims: tuple[str, ...], dims_kept: Sequence[str], plan: Plan, task: Task
+) -> Array:
     """An output at a tile's points only."""
     from ..run.points import values_at
 
-    shape = extent(task[0], kept, kept)
-    places = _places(dims, kept, task)
+    shape = extent(task[0], dims_kept, dims_kept)
+    places = _places(dims, dims_kept, task)
     return values_at(plan, [name], places, shape, "float64", plan.engine)[name]
 
 
-def _places(dims: tuple[str, ...], kept: Sequence[str], task: Task) -> dict[str, Array]:
+def _places(dims: tuple[str, ...], dims_kept: Sequence[str], task: Task) -> dict[str, Array]:
     """Indices along each dimension of an output, in arrays that broadcast to a tile."""
-    tile, at = task
+    tile, indices = task
     places: dict[str, Array] = {}
     for dim in dims:
-        if dim in at:
-            places[dim] = at[dim]
+        if dim in indices:
+            places[dim] = indices[dim]
         elif dim in tile:  # a kept axis
-            own = [-1 if other == dim else 1 for other in kept]
-            places[dim] = np.arange(tile[dim].start, tile[dim].stop).reshape(own)
+            shape = [-1 if other == dim else 1 for other in dims_kept]
+            places[dim] = np.arange(tile[dim].start, tile[dim].stop).reshape(shape)
         else:  # reduced, and the winners do not depend on it: any point will do
-            places[dim] = np.zeros((1,) * len(kept), np.int64)
+            places[dim] = np.zeros((1,) * len(dims_kept), np.int64)
     return places

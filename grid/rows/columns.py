@@ -35,8 +35,8 @@ def numbers(graph: Graph, frame: Frame, name: str) -> Array:
         row: Array = column.to_numpy(np.float64, na_value=np.nan)
         if scale != 1:
             row = row * scale
-        there = row if not np.isnan(row).any() else row[~np.isnan(row)]
-        for extreme in (float(there.min()), float(there.max())) if there.size else ():
+        present = row if not np.isnan(row).any() else row[~np.isnan(row)]
+        for extreme in (float(present.min()), float(present.max())) if present.size else ():
             _read(frame, row, extreme, functools.partial(values.number, graph), name, extreme)
         return row
 
@@ -91,18 +91,18 @@ def _distinct(
 
     if isinstance(column.dtype, pandas.CategoricalDtype):
         codes: Array = column.cat.codes.to_numpy()
-        found = column.cat.categories.tolist()
-        used = np.zeros(len(found) + 1, bool)
+        distinct = column.cat.categories.tolist()
+        used = np.zeros(len(distinct) + 1, bool)
         used[codes] = True
         if not used[:-1].all():  # a category without rows may be anything
             codes = np.where(codes < 0, -1, (np.cumsum(used) - 1)[codes])
-            found = [cell for cell, there in zip(found, used[:-1], strict=True) if there]
+            distinct = [cell for cell, is_used in zip(distinct, used[:-1], strict=True) if is_used]
     elif column.dtype == object and pandas.api.types.infer_dtype(column) not in _ALIKE:
-        codes, found = _told_apart(frame, name, column)
+        codes, distinct = _told_apart(frame, name, column)
     else:
         codes, uniques = pandas.factorize(column)
-        found = list(uniques.tolist())
-    cells = [_read(frame, codes, k, read, name, cell) for k, cell in enumerate(found)]
+        distinct = list(uniques.tolist())
+    cells = [_read(frame, codes, k, read, name, cell) for k, cell in enumerate(distinct)]
     return codes, cells
 
 
@@ -113,17 +113,17 @@ def _told_apart(frame: Frame, name: str, column: "pandas.Series[Any]") -> tuple[
     """Distinct cells of mixed types: True is not 1."""
     import pandas
 
-    known: dict[Any, int] = {}
+    codes_of: dict[Any, int] = {}
     codes = np.full(len(column), -1)
     for row, (cell, missing) in enumerate(zip(column, pandas.isna(column), strict=True)):
         if not missing:
             try:
-                codes[row] = known.setdefault((type(cell), cell), len(known))
+                codes[row] = codes_of.setdefault((type(cell), cell), len(codes_of))
             except TypeError:  # a list, say
                 raise InputError(
                     f"{frame.place(row)}: {name} = {cell!r} is not one value; give one a cell"
                 ) from None
-    return codes, [cell for _, cell in known]
+    return codes, [cell for _, cell in codes_of]
 
 
 def _read(frame: Frame, column: Array, key: Any, read: Any, name: str, cell: Any) -> Any:

@@ -109,15 +109,15 @@ def evaluate_table(
     )
     for sizes in (False, True):
         work = []
-        for own in classes(source, shared, cells, sizes):
-            given = own.given
+        for each in classes(source, shared, cells, sizes):
+            given = each.given
             free = [n for n in given if n in cells.numbers or isinstance(given[n], np.ndarray)]
             try:
-                plan = _plan(graph, own, free, wanted, asked.engine, asked._mask)
+                plan = _plan(graph, each, free, wanted, asked.engine, asked._mask)
             except InputError as error:
-                raise InputError(f"{source.place(own.first)}: {error}") from None
-            work.append((own, _read(plan, free), plan))
-        if not any(own.found and _has_interval(plan) for own, _, plan in work):
+                raise InputError(f"{source.place(each.first)}: {error}") from None
+            work.append((each, _read(plan, free), plan))
+        if not any(each.inferred and _has_interval(plan) for each, _, plan in work):
             break  # no interval is requested, and only its width depends on sizes
     added = list(dict.fromkeys([*wanted, *(name for *_, plan in work for name in plan.outputs)]))
     for name in added:
@@ -129,21 +129,21 @@ def evaluate_table(
     outs = {n: memory.allocate((source.rows,), d, threads) for n, d in dtypes.items()}
     with asked._watched():
         done = expected(source.rows, "rows")
-        for own, reads, plan in work:
+        for each, reads, plan in work:
             for name in set(added) - set(plan.outputs):
-                outs[name][own.rows] = -1  # a reason, where the layout is unknown
-            _fill(own, reads, plan, cells, outs, threads)
-            done(own.size)
+                outs[name][each.rows] = -1  # a reason, where the layout is unknown
+            _fill(each, reads, plan, cells, outs, threads)
+            done(each.size)
     return source.with_columns(graph, outs, "\n".join(_remarks(work)))
 
 
 def _remarks(work: Iterable[tuple[Class, Any, Plan]]) -> list[str]:
     """Remarks on calibrations, and on omitted totals, that formulas in use read."""
     work = [*work]
-    read = [own.remarks for own, _, plan in work if own.fitted & plan.structure.used]
+    read = [each.remarks for each, _, plan in work if each.fitted & plan.structure.used]
     read += [
-        tuple(said for name, said in own.notes.items() if name in plan.structure.used)
-        for own, _, plan in work
+        tuple(remark for name, remark in each.notes.items() if name in plan.structure.used)
+        for each, _, plan in work
     ]
     lines = list(dict.fromkeys(itertools.chain(*read)))
     more = len(lines) - MOST_SAID
@@ -156,22 +156,24 @@ def _inputs(graph: Graph, source: Frame, keep: str | Sequence[str]) -> list[str]
         raise InputError(
             f"keep = {shown(keep)} is not a list of columns; name those to pass through"
         )
-    kept = [keep] if isinstance(keep, str) else list(keep)
+    columns = [keep] if isinstance(keep, str) else list(keep)
     repeated = [name for name in source.names if source.names.count(name) > 1]
     if repeated:
         raise InputError(f"the frame has two columns {repeated[0]!r}; rename one")
-    for name in kept:
+    for name in columns:
         if name not in source.names:
             hint = nearest(name, map(str, source.names), "choose one of its columns")
             raise InputError(f"keep: the frame has no column {name!r}; {hint}")
-    inputs = [name for name in source.names if name not in kept]
+    inputs = [name for name in source.names if name not in columns]
     names = values.known_names(graph)
     if unknown := [name for name in inputs if name not in names]:
-        meant = [(name, spelling.near(str(name), names, alike=0.8)) for name in unknown]
-        listed = ", ".join(f"{n!r}" + (f" ({spelling.hint(m, '')})" if m else "") for n, m in meant)
+        near_names = [(name, spelling.near(str(name), names, alike=0.8)) for name in unknown]
+        listed = ", ".join(
+            f"{n!r}" + (f" ({spelling.hint(m, '')})" if m else "") for n, m in near_names
+        )
         raise InputError(
             f"columns that are not inputs: {listed}; rename them, or pass them through: "
-            f"keep={[*kept, *unknown]}"
+            f"keep={[*columns, *unknown]}"
         )
     for name in inputs:
         try:
@@ -188,11 +190,18 @@ def _has_interval(plan: Plan) -> bool:
 
 
 def _plan(
-    graph: Graph, own: Class, free: list[str], outputs: Sequence[str], engine: str, mask: bool
+    graph: Graph,
+    rows_class: Class,
+    free: list[str],
+    outputs: Sequence[str],
+    engine: str,
+    mask: bool,
 ) -> Plan:
-    constants = {name: float(value) for name, value in own.given.items() if name not in free}
-    rows = Axis(ROW, np.broadcast_to(np.int8(0), own.size))  # only its length matters
-    return Plan(Problem(graph, constants, own.options, (rows,), ()), outputs, engine, mask, free)
+    constants = {name: float(value) for name, value in rows_class.given.items() if name not in free}
+    rows = Axis(ROW, np.broadcast_to(np.int8(0), rows_class.size))  # only its length matters
+    return Plan(
+        Problem(graph, constants, rows_class.options, (rows,), ()), outputs, engine, mask, free
+    )
 
 
 def _read(plan: Plan, free: list[str]) -> list[str]:
@@ -204,12 +213,17 @@ def _read(plan: Plan, free: list[str]) -> list[str]:
 
 
 def _fill(
-    own: Class, reads: list[str], plan: Plan, cells: Cells, outs: Mapping[str, Array], threads: int
+    rows_class: Class,
+    reads: list[str],
+    plan: Plan,
+    cells: Cells,
+    outs: Mapping[str, Array],
+    threads: int,
 ) -> None:
-    for part in cuts(0, own.size, tiles.BLOCK):
-        free = {name: own.values(name, cells, part) for name in reads}
+    for part in cuts(0, rows_class.size, tiles.BLOCK):
+        free = {name: rows_class.values(name, cells, part) for name in reads}
         for dims, names in plan.groups().items():
-            direct = bool(dims) and isinstance(own.rows, slice)
+            direct = bool(dims) and isinstance(rows_class.rows, slice)
             shape = (part.stop - part.start,) if dims else ()
             views = {
                 name: outs[name][part] if direct else np.empty(shape, outs[name].dtype)
@@ -219,4 +233,4 @@ def _fill(
             evaluate_block(plan, dims, region, views, threads, free if dims else None)
             if not direct:
                 for name, view in views.items():
-                    outs[name][own.part(part)] = view
+                    outs[name][rows_class.part(part)] = view

@@ -36,7 +36,7 @@ class Class:
     combination: Array | None  # by row; None if there is only one
     rows: Array | slice  # in ascending order
     size: int
-    found: bool  # whether calibrations are inferred
+    inferred: bool  # whether calibrations are inferred
     fitted: frozenset[str]  # inputs set by calibrations
     remarks: tuple[str, ...]  # on calibrations
     notes: Mapping[str, str]  # remarks on inputs that are read
@@ -72,40 +72,31 @@ def classes(
     columns, as codes and distinct values, determine the inferred calibration; with `sizes` also the
     width of its interval."""
     by_value, graph = telling or {}, graph_of(scenario)
-    # if given, these affect others: they imply options, or do as the application says
+    # if given, these affect others: they imply options, or the application lists them
     affecting = {name for row in graph.inputs.values() for name in row.implied_by}
     scenarios = application(graph)
     if scenarios:
         affecting |= scenarios.AFFECTING
     fallback = {*defaults(graph), *scenario} - affecting  # a gap is a value like any other
     deciding = {name: row for name, row in cells.numbers.items() if name not in fallback}
-    parts = [(codes, len(found)) for codes, found in cells.choices.values()]
+    parts = [(codes, len(choices)) for codes, choices in cells.choices.values()]
     gaps = [np.isnan(column) for column in deciding.values()]
     parts += [(-gap.astype(np.int8), 1) for gap in gaps if gap.any()]
-    parts += [(codes, len(found)) for codes, found in by_value.values()]
+    parts += [(codes, len(distinct)) for codes, distinct in by_value.values()]
     combination, examples = _combined(parts, frame.rows)
     if by_value:
         scenarios.check_inferred(len(examples), by_value)
     kinds: dict[Any, _Kind] = {}
     for number, row in enumerate(examples):
-        own = dict(scenario)
-        for name, (codes, found) in cells.choices.items():
-            if codes[row] >= 0:
-                own[name] = found[codes[row]]
-        for name, column in deciding.items():
-            if not np.isnan(column[row]):  # any value would do
-                own[name] = float(column[row])
-        for name, (codes, told) in by_value.items():
-            if codes[row] >= 0:
-                own[name] = float(told[codes[row]])
+        row_values = _row_values(row, cells.choices, deciding, by_value)
         try:
-            problem = resolve(own, {})
+            problem = resolve({**scenario, **row_values}, {})
         except InputError as error:
             raise InputError(f"{frame.place(row)}: {error}") from None
         if problem.phases:
             raise InputError("rows have no phases; give each phase a row, and add up")
         tell = {}
-        if problem.found and telling is None:
+        if problem.inferred and telling is None:
             tell = scenarios.inferring_columns(cells.numbers, sizes)
         for name in cells.numbers.keys() & problem.by_value - by_value.keys():
             distinct, codes = np.unique(cells.numbers[name], return_inverse=True)
@@ -114,7 +105,7 @@ def classes(
             return classes(frame, scenario, cells, sizes, {**by_value, **tell})
         options = choose(graph, problem.options, problem.constants)
         given = {**defaults(graph), **problem.constants}
-        has = bool(problem.found)
+        has = bool(problem.inferred)
         key = (has, *((type(choice), choice) for choice in options.values()), frozenset(given))
         kind = kinds.setdefault(key, _Kind(options, sorted(given), [], [], has, set(), {}, {}))
         kind.fitted.update(*(e.values for e in problem.records if e.kind == "calibration"))
@@ -130,6 +121,23 @@ def classes(
     return list(_members(kinds.values(), combination, len(examples), frame.rows)) if kinds else []
 
 
+def _row_values(
+    row: int,
+    choices: Mapping[str, tuple[Array, list[Any]]],
+    numbers: Mapping[str, Array],
+    by_value: Mapping[str, tuple[Array, Array]],
+) -> dict[str, Any]:
+    """Values that the columns give a row."""
+    stated = {n: labels[codes[row]] for n, (codes, labels) in choices.items() if codes[row] >= 0}
+    for name, column in numbers.items():
+        if not np.isnan(column[row]):  # any value would do
+            stated[name] = float(column[row])
+    for name, (codes, distinct) in by_value.items():
+        if codes[row] >= 0:
+            stated[name] = float(distinct[codes[row]])
+    return stated
+
+
 @dataclass(frozen=True)
 class _Kind:
     """A class to which combinations are still being added."""
@@ -138,7 +146,7 @@ class _Kind:
     names: list[str]
     members: list[int]  # its combinations
     values: list[Array]  # by name, one for each member
-    found: bool
+    inferred: bool
     fitted: set[str]
     remarks: dict[str, None]
     notes: dict[str, str]
@@ -147,13 +155,13 @@ class _Kind:
 def _members(
     kinds: Collection[_Kind], combination: Array | None, count: int, rows: int
 ) -> Iterator[Class]:
-    within, of = np.zeros(count, np.int64), np.zeros(count, np.int16)
+    within, class_of = np.zeros(count, np.int64), np.zeros(count, np.int16)
     for number, kind in enumerate(kinds):
         within[kind.members] = np.arange(len(kind.members))
-        of[kind.members] = number
+        class_of[kind.members] = number
     parts: list[Array | slice] = [slice(0, rows)]
     if len(kinds) > 1 and combination is not None:
-        owner = of[combination]
+        owner = class_of[combination]
         order = np.argsort(owner, kind="stable")
         parts = list(np.split(order, np.cumsum(np.bincount(owner))[:-1]))
     for kind, cut in zip(kinds, parts, strict=True):
@@ -165,8 +173,8 @@ def _members(
         }
         local = None if combination is None else within[combination[cut]]
         size = rows if isinstance(cut, slice) else len(cut)
-        said = frozenset(kind.fitted), tuple(kind.remarks), kind.notes
-        yield Class(kind.options, given, local, cut, size, kind.found, *said)
+        labels = frozenset(kind.fitted), tuple(kind.remarks), kind.notes
+        yield Class(kind.options, given, local, cut, size, kind.inferred, *labels)
 
 
 def _combined(parts: Iterable[tuple[Array, int]], rows: int) -> tuple[Array | None, list[int]]:
@@ -179,13 +187,13 @@ def _combined(parts: Iterable[tuple[Array, int]], rows: int) -> tuple[Array | No
         if whole is None:
             whole = np.zeros(rows, np.int64)
         if size * (count + 1) >= 2**62:
-            whole, found = pandas.factorize(whole)
-            size = len(found)
+            whole, distinct = pandas.factorize(whole)
+            size = len(distinct)
         whole = whole * (count + 1) + codes + 1
         size *= count + 1
     if whole is None:
         return None, [0] if rows else []
-    numbers, found = pandas.factorize(whole)  # in order of appearance
-    some = np.empty(len(found), np.int64)
+    numbers, distinct = pandas.factorize(whole)  # in order of appearance
+    some = np.empty(len(distinct), np.int64)
     some[numbers] = np.arange(rows)
-    return (None if len(found) == 1 else numbers), some.tolist()
+    return (None if len(distinct) == 1 else numbers), some.tolist()

@@ -123,10 +123,10 @@ class Cluster:
         client = self.client
         mark.touch()
         try:
-            seen = _ask_workers(client, _sees, mark)
+            answers = _ask_workers(client, _sees, mark)
         finally:
             mark.unlink()
-        for worker, sees in seen.items():
+        for worker, sees in answers.items():
             if sees is not True:
                 raise InputError(
                     f"Dask worker {worker} does not see the folder {str(mark.parent)!r}, or cannot "
@@ -167,8 +167,7 @@ class Cluster:
                 if left and started - oldest < ahead:
                     run = [left.pop() for _ in range(min(length, len(left)))]
                     call = dumps(_Call(_run, (self.recipe, digest, work, run)))
-                    key = f"{name}-{started}"
-                    future = client.submit(loads, call, key=key, pure=False)
+                    future = client.submit(loads, call, key=f"{name}-{started}", pure=False)
                     running[future] = started, run
                     future.add_done_callback(finished.put)
                     started += 1
@@ -178,11 +177,7 @@ class Cluster:
                 done = [future for future in futures if future not in failed]
                 answers = client.gather(done)  # together: a query costs more than any answer
                 if time.monotonic() - counted_at > 1.0:  # workers come and go
-                    before, threads = threads, _threads(client)
-                    counted_at = time.monotonic()
-                    if threads != before:
-                        tell = log.warning if threads < before else log.info
-                        tell("Dask workers came or went: %d threads, before %d", threads, before)
+                    threads, counted_at = _threads(client, threads), time.monotonic()
                 for future, (seconds, results) in zip(done, answers, strict=True):
                     number, run = running.pop(future)
                     length = run_length(seconds / len(run), len(left), threads)
@@ -334,9 +329,13 @@ def _sees(mark: Path) -> bool:
     return mark.exists() and os.access(mark.parent, os.W_OK)
 
 
-def _threads(client: Any) -> int:
-    """Threads of all workers; 1 if there are none at the moment."""
-    return max(1, int(sum(client.nthreads().values())))
+def _threads(client: Any, before: int | None = None) -> int:
+    """Threads of all workers; 1 if there are none at the moment. Logs a change."""
+    threads = max(1, int(sum(client.nthreads().values())))
+    if before is not None and threads != before:
+        report = log.warning if threads < before else log.info
+        report("Dask workers came or went: %d threads, before %d", threads, before)
+    return threads
 
 
 def _line(error: BaseException) -> str:

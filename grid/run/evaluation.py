@@ -19,9 +19,10 @@ from ..errors import InputError
 from ..plan import memory, tiles
 from ..plan.engine import compiles
 from ..plan.execute import evaluate_block, evaluate_together, evaluate_whole, together
-from ..plan.labels import dataset, dtype_of
+from ..plan.labels import dataset, dtype_of, result, variables_of
 from ..plan.plan import Plan
 from ..progress import expected
+from ..result import Result
 from ..spec.application import application
 from ..spec.arguments import plain, scenario_and_axes, with_phase_tables
 from ..spec.axis import Array
@@ -94,7 +95,7 @@ class Evaluation:
         """The spec, with outputs where it names none."""
         return self.spec | ({} if self._outputs else {"outputs": [*outputs]})
 
-    def _of(self, outputs: str | Sequence[str] | None) -> Self:
+    def _for_outputs(self, outputs: str | Sequence[str] | None) -> Self:
         """This sweep; if it names no outputs, one of those that a question names."""
         return self if self._outputs or outputs is None else self.with_outputs(outputs)
 
@@ -109,7 +110,9 @@ class Evaluation:
         if inputs:
             stated, swept = scenario_and_axes(inputs)
             axes = {name: axis for name, axis in spec["axes"].items() if name not in stated}
-            scenario = {name: said for name, said in spec["scenario"].items() if name not in swept}
+            scenario = {
+                name: entry for name, entry in spec["scenario"].items() if name not in swept
+            }
             spec |= {"scenario": {**scenario, **stated}, "axes": {**axes, **swept}}
         if not spec["outputs"]:
             raise InputError(f'{str(path)!r} names no outputs; write outputs = ["job_time"]')
@@ -131,13 +134,13 @@ class Evaluation:
         mask = self.settings._mask if mask is None else mask
         key = (engine, mask)
         if key not in self._plans:
-            made = Plan(self._problem, self._outputs, engine, mask)
-            self._plans[key] = made
+            plan = Plan(self._problem, self._outputs, engine, mask)
+            self._plans[key] = plan
             log.debug(
                 "plan: engine %s, %d points, %d outputs",
-                made.engine,
+                plan.engine,
                 self.points,
-                len(made.outputs),
+                len(plan.outputs),
             )
         return self._plans[key]
 
@@ -159,7 +162,14 @@ class Evaluation:
         plan's; dimensions are in axis order. Raises InputError if the result exceeds memory.
         """
         with self._asked(settings) as asked:
-            return self._values(out, dtype, asked)
+            plan, arrays, used = self._values(out, dtype, asked)
+            return dataset(plan, arrays, self._spec, used)
+
+    def _result(self, settings: Settings | None = None, out: Any = None) -> Result:
+        """The same without xarray."""
+        with self._asked(settings) as asked:
+            plan, arrays, used = self._values(out, "float64", asked)
+            return result(plan, variables_of(plan, arrays), self._spec, used)
 
     @contextlib.contextmanager
     def _asked(self, settings: Settings | None) -> Iterator[Settings]:
@@ -169,14 +179,15 @@ class Evaluation:
             yield asked
 
     def _values(
-        self, out: "xarray.Dataset | None", dtype: str, settings: Settings
-    ) -> "xarray.Dataset":
+        self, out: Any, dtype: str, settings: Settings
+    ) -> tuple[Plan, Mapping[str, Array], str]:
+        """The plan that is evaluated, its outputs, and the engine that ran."""
         plan = self._plan(settings.engine, settings._mask)
         threads = settings._cores
         # by this sweep, or by one like it: what is compiled for that serves this one, too
-        seen = plan.structure.notes.setdefault("evaluated", False)
+        evaluated = plan.structure.notes.setdefault("evaluated", False)
         plan.structure.notes["evaluated"] = True
-        if seen and settings.engine == "auto":
+        if evaluated and settings.engine == "auto":
             plan = self._compiling(plan)
         arrays = self._arrays(plan, check_dtype(dtype), out, threads)
         if together(plan):
@@ -185,7 +196,7 @@ class Evaluation:
             compiled = self._fill(plan, arrays, threads)
         self._evaluated.add(plan)
         used = "numpy" if plan.compiles_in_background and not compiled else plan.engine
-        return dataset(plan, arrays, self._spec, used)
+        return plan, arrays, used
 
     def _fill(self, plan: Plan, arrays: Mapping[str, Array], threads: int) -> bool:
         """Evaluate group by group; returns whether a kernel compiled in the background ran."""
@@ -194,7 +205,7 @@ class Evaluation:
         sizes = [math.prod(plan.shape(dims)) for dims in plan.groups()]
         large = sum(size for size in sizes if size > most)  # the others take no time
         done = expected(large, "points") if large else int
-        kept: dict[str, Array] = {}
+        kept: dict[Any, Array] = {}
         groups = sorted(plan.groups().items(), key=lambda group: math.prod(plan.shape(group[0])))
         for dims, names in groups:
             outs = {name: arrays[name] for name in names}
@@ -215,7 +226,7 @@ class Evaluation:
             return plan  # compiled already, or a copy of tables
         key = ("compiling", plan.mask)
         if key not in self._plans:
-            compiling = Plan(self._problem, self._outputs, "numba", plan.mask)
+            compiling = plan.with_engine("numba")
             compiling.compiles_in_background = True
             self._plans[key] = compiling
         return self._plans[key]
@@ -250,7 +261,8 @@ class Evaluation:
         outputs: str | Sequence[str] | None = None,
         settings: Settings | None = None,
     ) -> Self:
-        """The same with another scenario, other axes, outputs or settings."""
+        """The same with another scenario, other axes, outputs or settings. For one point with other
+        numbers again and again, `fleetcube.function` takes microseconds."""
         spec: Any = self.spec
         return type(self)(
             spec["scenario"] if scenario is None else scenario,

@@ -18,7 +18,7 @@ from ..plan.plan import Plan
 from ..spec.axis import Array
 
 SMALLER = 8  # a quantity this many times smaller than the slice is evaluated before it
-KNOWN = 1 << 12  # points up to which a table of the whole sweep is kept and looked up
+MOST_TABLE = 1 << 12  # points up to which a table of the whole sweep is kept and looked up
 
 Places = Mapping[str, Array]  # by dimension: indices, in arrays that broadcast to a shape
 Outs = Mapping[str, Array]  # by name: arrays of that shape
@@ -33,14 +33,14 @@ class _Part(Grid):
     ) -> None:
         super().__init__()
         self.engine, self.full = engine, whole.full
-        self._whole, self._of, self._places = whole, case, places
+        self._whole, self._case, self._places = whole, case, places
         names = tuple(map(str, range(len(shape))))
         self.axes: Any = tuple(SimpleNamespace(name=name) for name in names)
         self.sizes = dict(zip(names, shape, strict=True))
         self.points = math.prod(shape)
         along = {
-            dim: {name for name, size in zip(names, at.shape, strict=True) if size > 1}
-            for dim, at in places.items()
+            dim: {name for name, size in zip(names, index.shape, strict=True) if size > 1}
+            for dim, index in places.items()
         }
         shadows = {
             dims: tuple(n for n in names if any(n in along[dim] for dim in dims))
@@ -69,13 +69,13 @@ class _Part(Grid):
 
     def _is_known(self, name: str) -> bool:
         whole = self._whole
-        return self.engine not in JAX and whole.size(name) <= KNOWN and whole.is_table(name)
+        return self.engine not in JAX and whole.size(name) <= MOST_TABLE and whole.is_table(name)
 
     def _table(self, case: Case, name: str) -> Array:
         if name not in case.formulas or not self._is_known(name):
             return super()._table(case, name)
         if (name, ()) not in self._tables:
-            table, runs = self._whole.table(self._of, name), self._of.runs
+            table, runs = self._whole.table(self._case, name), self._case.runs
             index = tuple(
                 self._places[axis.name] - (runs[axis.name].start if axis.name in runs else 0)
                 if size > 1
@@ -99,15 +99,15 @@ def values_at(
     NumPy plan: numba as soon as it has compiled.
     """
     whole = shape or (1,)
-    places = {dim: at if shape else at.reshape(1) for dim, at in places.items()}
+    places = {dim: index if shape else index.reshape(1) for dim, index in places.items()}
     outs = _room({name: dtype_of(plan.graph, name, dtype) for name in names}, whole)
     if math.prod(whole):
         for case in plan.cases_of(tuple(places)):
             _fill(plan, case, places, outs, engine)
         masked = [name for name in names if plan.mask and name in plan.layout_dependent]
         if masked:
-            own = {dim: places[dim] for dim in plan.out_dims[REASON]}
-            reason = values_at(plan, [REASON], own, whole, dtype, engine)[REASON]
+            reason_places = {dim: places[dim] for dim in plan.out_dims[REASON]}
+            reason = values_at(plan, [REASON], reason_places, whole, dtype, engine)[REASON]
             for name in masked:
                 lost = -1 if outs[name].dtype == np.int8 else np.nan
                 np.copyto(outs[name], lost, where=reason != 0)
@@ -130,19 +130,21 @@ def _fill(plan: Plan, case: Case, places: Places, outs: Outs, engine: str) -> No
     rows = [np.flatnonzero(inside.any(axis=other)) for other in others]
     target: Any
     if math.prod(map(len, rows)) == np.count_nonzero(inside):  # a grid within the grid
-        kept = [
+        picks = [
             row if size > 1 else np.arange(full)
             for row, size, full in zip(rows, inside.shape, shape, strict=True)
         ]
-        target = np.ix_(*kept)
+        target = np.ix_(*picks)
         part = {
-            dim: at[np.ix_(*[k if n > 1 else [0] for k, n in zip(kept, at.shape, strict=True)])]
-            for dim, at in places.items()
+            dim: index[
+                np.ix_(*[k if n > 1 else [0] for k, n in zip(picks, index.shape, strict=True)])
+            ]
+            for dim, index in places.items()
         }
-        size = tuple(map(len, kept))
+        size = tuple(map(len, picks))
     else:
         target = np.nonzero(np.broadcast_to(inside, shape))
-        part = {dim: np.broadcast_to(at, shape)[target] for dim, at in places.items()}
+        part = {dim: np.broadcast_to(index, shape)[target] for dim, index in places.items()}
         size = target[0].shape
     arrays = _room({name: out.dtype for name, out in outs.items()}, size)
     _evaluate(plan, case, part, arrays, engine)

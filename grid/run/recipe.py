@@ -28,7 +28,7 @@ class Recipe:
 
     @functools.cached_property
     def token(self) -> str:
-        """What equal recipes share; only Dask and other processes ask for it."""
+        """A text that equal recipes share; only Dask and other processes ask for it."""
         from dask.base import tokenize
 
         return str(tokenize(own_version(), self.spec, self.engine, self.mask))

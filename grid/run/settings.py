@@ -1,4 +1,4 @@
-"""How a sweep is evaluated: said once, and shared by all questions."""
+"""How a sweep is evaluated: set once, and shared by all questions."""
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ class Settings:
     Attributes:
         engine: "numpy" (nothing compiled), "numba", "jax", or "auto" (by size). All but JAX give
             the same bits. "jax-float32" computes in float32, to the errors of docs/float32.md.
-        infeasible: what of points that cannot run. "exclude": they are no answer, and have no value
+        infeasible: points that cannot run. "exclude": they are no answer, and have no value
             (NaN, -1 in flags) in outputs that depend on the layout. "mark": they count like any
-            other, with `infeasible_reason` beside them. "include": they count, without it. By
+            other, with `infeasible_reason` added. "include": they count, without it. By
             default answers (`best`, `solve`, `scaling_limit`) exclude, values are marked.
         threads: cores to use; all that the process may use by default.
         dask: a Dask cluster instead of threads, to the same bits: a number of processes to start

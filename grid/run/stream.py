@@ -102,7 +102,7 @@ class Room:
         evaluate_block(plan, dims, region, outs, 1)
         return outs
 
-    def there(
+    def on_device(
         self, plan: Plan, dims: tuple[str, ...], region: Region, names: Sequence[str]
     ) -> dict[str, Any] | None:
         """Outputs over a region as arrays that stay on a device; None if not possible."""
@@ -126,10 +126,10 @@ class Rooms:
     def evaluate(self, plan: Plan, dims: Sequence[str], region: Region) -> dict[str, Array]:
         """The outputs over a region, of length 1 along dimensions that they lack."""
         outs = {}
-        for own, room in self._rooms.items():
-            part = room.evaluate(plan, own, {dim: region[dim] for dim in own})
+        for room_dims, room in self._rooms.items():
+            part = room.evaluate(plan, room_dims, {dim: region[dim] for dim in room_dims})
             for name, array in part.items():
-                outs[name] = array.reshape(extent(region, own, dims))
+                outs[name] = array.reshape(extent(region, room_dims, dims))
         return outs
 
 
@@ -164,18 +164,18 @@ def reason(plan: Plan, dims: Collection[str], threads: int) -> dict[str, Any]:
     """The infeasibility reason as a coordinate over some dimensions, where known."""
     if REASON not in plan.outputs or not set(plan.out_dims[REASON]) <= set(dims):
         return {}
-    own = plan.out_dims[REASON]
-    codes = np.empty(plan.shape(own), np.int8)
-    for block in tiles.blocks(plan.whole(own), tiles.BLOCK):
+    reason_dims = plan.out_dims[REASON]
+    codes = np.empty(plan.shape(reason_dims), np.int8)
+    for block in tiles.blocks(plan.whole(reason_dims), tiles.BLOCK):
         cut: Any = (*block.values(), ...)
-        evaluate_block(plan, own, block, {REASON: codes[cut]}, threads)
-    return {REASON: (*ordered(plan, own, codes), attributes(plan, REASON))}
+        evaluate_block(plan, reason_dims, block, {REASON: codes[cut]}, threads)
+    return {REASON: (*ordered(plan, reason_dims, codes), attributes(plan, REASON))}
 
 
-def check_output(plan: Plan, of: Any) -> str:
-    known = numeric(plan)
-    if of == REASON or (isinstance(of, str) and of in plan.outputs and of not in known):
-        raise InputError(f"of = {of!r} is a flag; name a number: {', '.join(known)}")
-    if not isinstance(of, str) or of not in known:
-        raise InputError(f"of = {shown(of)} is not an output; {nearest(str(of), known)}")
-    return of
+def check_output(plan: Plan, name: Any) -> str:
+    numbers = numeric(plan)
+    if name == REASON or (isinstance(name, str) and name in plan.outputs and name not in numbers):
+        raise InputError(f"of = {name!r} is a flag; name a number: {', '.join(numbers)}")
+    if not isinstance(name, str) or name not in numbers:
+        raise InputError(f"of = {shown(name)} is not an output; {nearest(str(name), numbers)}")
+    return name

@@ -1,4 +1,4 @@
-"""What the engine asks the module that knows the labels, texts and results of a graph.
+"""The interface to the module that knows the labels, texts and results of a graph.
 
     resolve(graph, scenario, axes, free)  the `Problem` of a scenario
     add_user_records(scenario, axes)      both, with the records of the files that they name

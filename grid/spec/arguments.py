@@ -103,22 +103,22 @@ def stacked(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], "Unstack"]:
         return dict(inputs), lambda result: result
     import xarray
 
-    own = {name: array for name, array in arrays.items() if several & {*array.dims}}
+    stacks = {name: array for name, array in arrays.items() if several & {*array.dims}}
     for name in several:
         if name in inputs or not isinstance(name, str):
             raise InputError(f"{name!r} is both an input and a dimension, or no text; rename it")
     try:  # not by an index, which takes no label twice
         whole = xarray.merge(
-            [array.rename(name).drop_attrs() for name, array in own.items()], join="exact"
+            [array.rename(name).drop_attrs() for name, array in stacks.items()], join="exact"
         )
     except ValueError:
         raise InputError(
-            f"{', '.join(own)} have other sizes or coordinates along a dimension; align them"
+            f"{', '.join(stacks)} have other sizes or coordinates along a dimension; align them"
         ) from None
-    dims = list(dict.fromkeys(dim for array in own.values() for dim in array.dims))
+    dims = list(dict.fromkeys(dim for array in stacks.values() for dim in array.dims))
     sizes = [whole.sizes[dim] for dim in dims]
     flat = {}
-    for name, given in own.items():
+    for name, given in stacks.items():
         array = in_base_unit(graph, name, given).drop_attrs()
         wide = array.expand_dims({d: n for d, n in whole.sizes.items() if d not in array.dims})
         values = wide.transpose(*dims).values.reshape(-1)
@@ -131,14 +131,14 @@ def stacked(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], "Unstack"]:
         def back(variable: Any) -> Any:
             if POINTS not in variable.dims:
                 return variable
-            at = variable.dims.index(POINTS)
-            shape = (*variable.shape[:at], *sizes, *variable.shape[at + 1 :])
-            names = (*variable.dims[:at], *dims, *variable.dims[at + 1 :])
+            position = variable.dims.index(POINTS)
+            shape = (*variable.shape[:position], *sizes, *variable.shape[position + 1 :])
+            names = (*variable.dims[:position], *dims, *variable.dims[position + 1 :])
             return names, variable.values.reshape(shape), variable.attrs
 
         variables = {name: back(row.variable) for name, row in result.data_vars.items()}
-        kept = {n: back(row.variable) for n, row in result.coords.items() if n != POINTS}
-        return xarray.Dataset(variables, {**whole.coords, **kept}, result.attrs)
+        other_coords = {n: back(row.variable) for n, row in result.coords.items() if n != POINTS}
+        return xarray.Dataset(variables, {**whole.coords, **other_coords}, result.attrs)
 
     return {**inputs, **flat}, unstacked
 

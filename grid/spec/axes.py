@@ -26,7 +26,7 @@ LONGEST_KNOWN = 4096  # points of an axis up to which it is cached for other swe
 PHASE = "phase"  # an axis of the job's phases, which the scenario states
 _GENERATORS = ("values", "linspace", "geomspace", "arange")
 
-_known: Memo[Axis] = Memo(128)  # about 32 kB for each input along them
+_axes_read: Memo[Axis] = Memo(128)  # about 32 kB for each input along them
 
 
 def make_axis(graph: Graph, name: str, spec: Any) -> Axis:
@@ -41,14 +41,14 @@ def make_axis(graph: Graph, name: str, spec: Any) -> Axis:
     if isinstance(spec, Axis):
         return spec
     key = _content(name, spec)
-    known = None if key is None else _known.get(key)
-    if known is not None:
-        return known
+    cached = None if key is None else _axes_read.get(key)
+    if cached is not None:
+        return cached
     axis = _read(graph, name, spec)
     if key is not None and not axis.records and axis.size <= LONGEST_KNOWN:
         for row in (axis.labels, *axis.numbers.values()):
             row.flags.writeable = False
-        _known.keep(key, axis)
+        _axes_read.keep(key, axis)
     return axis
 
 
@@ -136,7 +136,7 @@ def coupled_axis(graph: Graph, name: str, labels: Array, inputs: Mapping[str, An
 
 
 def _points(graph: Graph, name: str, spec: Any) -> list[Any] | Array:
-    """The values of an axis, generated if the spec says so."""
+    """The values of an axis, generated if the spec has a rule for them."""
     if isinstance(spec, Mapping):
         return _generate(graph, name, spec)
     if isinstance(spec, np.ndarray):
@@ -226,9 +226,9 @@ def _single(graph: Graph, name: str, points: list[Any] | Array) -> Axis:
         _check_distinct(name, application(graph).record_names(name, points))
         labels = tuple(points)  # as written: with or without an edition
         return Axis(name, np.array(labels), records={name: labels})
-    if graph.application and (made := application(graph).spelled_axis(graph, name, points)):
-        _check_distinct(name, made.distinct)
-        return _together(graph, name, made.labels, made.rows)
+    if graph.application and (spelled := application(graph).spelled_axis(graph, name, points)):
+        _check_distinct(name, spelled.distinct)
+        return _together(graph, name, spelled.labels, spelled.rows)
     if is_option:
         choices = tuple(values.option(graph, name, point) for point in points)
         _check_distinct(name, choices)

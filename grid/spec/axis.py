@@ -1,5 +1,6 @@
 """An axis as numbers in SI: its coordinate, what varies along it, and its maximum length."""
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,6 +31,11 @@ class Axis:
     @property
     def size(self) -> int:
         return len(self.labels)
+
+    @functools.cached_property
+    def unset(self) -> dict[str, Array]:
+        """Where numbers are not set, of those that some labels leave open."""
+        return {name: np.isnan(row) for name, row in self.numbers.items() if np.isnan(row).any()}
 
     @property
     def inputs(self) -> tuple[str, ...]:

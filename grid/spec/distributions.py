@@ -51,7 +51,7 @@ class Distribution:
     @property
     def median(self) -> float:
         """The value for single evaluations: the median, the lower one of empirical values."""
-        return float(self.at(np.array([0.5]))[0])
+        return float(self.quantile(np.array([0.5]))[0])
 
     @property
     def deviation(self) -> float:
@@ -75,7 +75,7 @@ class Distribution:
         """Factor from a slope to a standard deviation; x d/dx is d/dln x."""
         return self.deviation * (self.median if self.kind in _OF_LOGARITHMS else 1.0)
 
-    def at(self, share: Array) -> Array:
+    def quantile(self, share: Array) -> Array:
         """The inverse CDF."""
         first, last = self.values[0], self.values[-1]
         if self.kind == "uniform":

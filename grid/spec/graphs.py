@@ -47,9 +47,9 @@ def graph_of(scenario: Mapping[str, Any]) -> Graph:
     """The graph of a scenario, whose modules are imported already. Raises InputError."""
     if not isinstance(scenario, Mapping) or NAME not in scenario:
         return PHYSICS
-    found = _each(modules.loaded, check_texts(NAME, scenario[NAME]))
+    added_modules = _each(modules.loaded, check_texts(NAME, scenario[NAME]))
     try:
-        graph = graph_from(PHYSICS, found)
+        graph = graph_from(PHYSICS, added_modules)
     except GraphError as error:
         raise InputError(str(error)) from None
     _check(graph)
@@ -80,8 +80,8 @@ def _check(graph: Graph) -> None:
         rows = {name: (f"{name} in INPUTS", row.unit) for name, row in module.inputs.items()}
         rows |= {n: (f"{n} Returns", each.unit) for n, each in module.quantities.items()}
         for name, (where, unit) in rows.items():
-            taken = name in (*graph.roles.labels, *graph.roles.texts, NAME)
-            if taken or derivative(graph, name) or without_phase(name) != name:
+            reserved = name in (*graph.roles.labels, *graph.roles.texts, NAME)
+            if reserved or derivative(graph, name) or without_phase(name) != name:
                 raise InputError(f"graph {module.name}: {name} is no name here; rename it")
             try:
                 unit == "flag" or parse(f"1 {unit}" if unit != "1" else "1", unit, name)

@@ -14,18 +14,18 @@ class Memo(Generic[T]):
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._made: dict[Hashable, T] = {}
+        self._values: dict[Hashable, T] = {}
 
     def get(self, key: Hashable) -> T | None:
         """The result cached under an equal key, if any."""
-        made = self._made.pop(key, None)
-        if made is not None:
-            self._made[key] = made  # at the end: most recently used last
-        return made
+        value = self._values.pop(key, None)
+        if value is not None:
+            self._values[key] = value  # at the end: most recently used last
+        return value
 
-    def keep(self, key: Hashable, made: T) -> None:
+    def keep(self, key: Hashable, value: T) -> None:
         """Cache a result, and drop the least recently used ones."""
-        self._made[key] = made
-        while len(self._made) > self.most:
+        self._values[key] = value
+        while len(self._values) > self.most:
             with contextlib.suppress(KeyError, RuntimeError):  # another thread was faster
-                del self._made[next(iter(self._made))]
+                del self._values[next(iter(self._values))]

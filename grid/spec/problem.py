@@ -1,5 +1,6 @@
 """A scenario and its axes as numbers in SI, options and axes: what is to be evaluated."""
 
+import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -31,10 +32,10 @@ class Problem:
     distributions: Mapping[str, Distribution] = field(default_factory=dict)  # medians: constants
     tables: Mapping[str, tuple[tuple[str, ...], Array]] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
-    found: frozenset[str] = frozenset()  # inputs and options set by calibration = "auto"
+    inferred: frozenset[str] = frozenset()  # inputs and options set by calibration = "auto"
     notes: Mapping[str, str] = field(default_factory=dict)  # remarks on inputs that are read
     by_value: frozenset[str] = frozenset()  # numbers on which others depend through the catalog
-    # What each decade outside the published sizes adds to the log of the error factor
+    # Growth of the log of the error factor with each decade outside the published sizes
     per_decade: tuple[tuple[str, ...], Array] | None = None
     implied: Mapping[str, Any] = field(default_factory=dict)  # entries that it does not state
     phases: Axis | None = None  # of the job, which are added up
@@ -44,10 +45,10 @@ class Problem:
         """Whether a scenario, a label or an axis sets a number."""
         return name in self.numbers
 
-    @property
-    def numbers(self) -> set[str]:
+    @functools.cached_property
+    def numbers(self) -> frozenset[str]:
         """Names of the numbers set by a scenario, a label or an axis."""
-        given = {*self.constants, *self.tables, *self.phased}
+        given = frozenset([*self.constants, *self.tables, *self.phased])
         return given.union(*(axis.numbers for axis in self._along()))
 
     @property
@@ -76,16 +77,16 @@ class Problem:
     def most_together(self, names: AbstractSet[str]) -> float:
         """The largest sum of some numbers at any point; unset ones count as 0."""
         rows = [
-            np.nansum([axis.numbers[name] for name in held], axis=0).max()
+            np.nansum([axis.numbers[name] for name in swept_names], axis=0).max()
             for axis in self._along()
-            if (held := names & axis.numbers.keys())
+            if (swept_names := names & axis.numbers.keys())
         ]
         swept = float(sum(rows))
         return swept + sum(self.constants.get(name, 0.0) for name in names)
 
 
 class Stated(NamedTuple):
-    """What a scenario itself states, by kind of value; numbers in SI."""
+    """The values in a scenario itself, by kind; numbers in SI."""
 
     constants: dict[str, float]
     options: dict[str, Any]
@@ -161,10 +162,10 @@ def owners(axes: Sequence[Axis], added_up: bool = False) -> dict[str, str]:
 def choose(graph: Graph, given_options: Mapping[str, Any], given: Iterable[str]) -> dict[str, Any]:
     """The choice of every option: as given, else implied by a given input, else the default."""
     names = frozenset(given)
+    rows = ((name, graph.inputs[name]) for name in graph.options)
     return {
-        name: given_options.get(
-            name, row.implied if names.intersection(row.implied_by) else row.default
-        )
-        for name, row in graph.inputs.items()
-        if row.kind == "option"
+        name: given_options[name]
+        if name in given_options
+        else (row.implied if names.intersection(row.implied_by) else row.default)
+        for name, row in rows
     }

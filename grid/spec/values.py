@@ -42,8 +42,8 @@ def check_name(graph: Graph, name: Any) -> str:
         raise InputError(f"{name} is one text of the scenario; {hint}")
     if not is_known(graph, name):
         raise InputError(f"{shown(name)} is not an input; {nearest(name, known_names(graph))}")
-    found = graph.get(without_phase(name))
-    if found is not None and found.unit == "flag":
+    quantity = graph.get(without_phase(name))
+    if quantity is not None and quantity.unit == "flag":
         raise InputError(f"{name!r} is a result and cannot be given; remove it from the scenario")
     return name
 
@@ -71,8 +71,8 @@ def option(graph: Graph, name: str, value: Any) -> Any:
         raise InputError(f"{name} = {shown(value)}: {OFF}")
     choices = ", ".join(map(written, graph.inputs[name].choices))
     hint = "choose one of these"
-    if _is_text(value) and (meant := graph.roles.synonyms.get(name, {}).get(value.lower())):
-        hint = f"write {meant} for {value.lower()}"
+    if _is_text(value) and (spelling := graph.roles.synonyms.get(name, {}).get(value.lower())):
+        hint = f"write {spelling} for {value.lower()}"
     elif _is_text(value):
         hint = nearest(value, filter(_is_text, graph.inputs[name].choices), hint)
     raise InputError(f"{name} = {shown(value)} is not one of {choices}; {hint}")
@@ -160,10 +160,10 @@ def _seconds(graph: Graph, name: Any, entry: Any) -> Any:
         raise InputError(f"{name} = {shown(entry)} is a duration; give it in {base}")
     if isinstance(entry, datetime.timedelta):
         return entry.total_seconds()
-    found = np.asarray(entry)
-    if np.datetime_data(found.dtype)[0] == "generic":
+    durations = np.asarray(entry)
+    if np.datetime_data(durations.dtype)[0] == "generic":
         raise InputError(f"{name} = {shown(entry)} is a duration without a unit; give one")
-    seconds = found / np.timedelta64(1, "s")  # not by nanoseconds, which end after 292 years
+    seconds = durations / np.timedelta64(1, "s")  # not by nanoseconds, which end after 292 years
     return seconds if seconds.ndim else seconds.item()
 
 

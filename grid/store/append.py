@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 _MAY_JOIN = ("catalog.", "formula.", "default.")  # entries that new labels add
 
 
-def stored_plan(there: Contents, cannot: str) -> dict[str, Any]:
+def stored_plan(contents: Contents, cannot: str) -> dict[str, Any]:
     """The record of a cube; a damaged one is refused, stating what cannot be done."""
-    if there.plan is None:
-        check_sealed(there)
+    if contents.plan is None:
+        check_sealed(contents)
         raise InputError(
-            f"the record in {str(there)!r} is damaged, so {cannot}; "
+            f"the record in {str(contents)!r} is damaged, so {cannot}; "
             "use --overwrite to write it again"
         )
-    return there.plan
+    return contents.plan
 
 
 def engine_of(place: Place) -> str:
@@ -36,9 +36,9 @@ def engine_of(place: Place) -> str:
     return str((parsed(plan if isinstance(plan, bytes) else None) or {"engine": "auto"})["engine"])
 
 
-def check_grows(there: Contents, before: "xarray.Dataset", writer: Writer) -> None:
+def check_grows(contents: Contents, before: "xarray.Dataset", writer: Writer) -> None:
     """Refuse a sweep that does more than add labels at the end of a cube's axes."""
-    place, record, new = there.place, there.plan or {}, writer.fingerprint
+    place, record, new = contents.place, contents.plan or {}, writer.fingerprint
     if all(record[key] == new[key] for key in ("outputs", "axes")):
         _check_dimensions(place, before, writer)
     axes = {f"axes.{name}" for name in new["axes"]} if record["axes"] == new["axes"] else set()
@@ -78,10 +78,10 @@ def _check_labels(place: Place, before: "xarray.Dataset", writer: Writer) -> Non
                 f"along {dims}, before along nothing; choose another name, or give {name}"
             )
         stored = np.asarray(before[name].values)
-        kept = np.asarray(labels)[: stored.size]
+        first_labels = np.asarray(labels)[: stored.size]
         if stored.size > len(labels):
             raise InputError(f"{name} has {stored.size} labels in {str(place)!r}; keep them all")
-        for k, (was, now) in enumerate(zip(stored.tolist(), kept.tolist(), strict=True)):
+        for k, (was, now) in enumerate(zip(stored.tolist(), first_labels.tolist(), strict=True)):
             if was != now:
                 raise InputError(
                     f"label {k + 1} of {name} is {_exact(was)} in {str(place)!r} and now "

@@ -94,15 +94,15 @@ class Stored:
     closed: bool  # whether it ends in a crc32c
 
     @classmethod
-    def of(cls, meta: Any) -> "Stored":
+    def from_metadata(cls, meta: Any) -> "Stored":
         """Read metadata. Raises ValueError, KeyError or TypeError for any that are not ours."""
         shape, chunk = meta["shape"], meta["chunk_grid"]["configuration"]["chunk_shape"]
         counts = tuple(-(-s // c) for s, c in zip(shape, chunk, strict=True))
         names = [codec["name"] for codec in meta["codecs"]]
         texts = names[0] == "vlen-utf8"
-        known = (("bytes", "vlen-utf8"), ("blosc", "zstd"), ("crc32c",))
+        allowed = (("bytes", "vlen-utf8"), ("blosc", "zstd"), ("crc32c",))
         few = len(names) in (2, 3)  # coordinates originally had no crc32c
-        if not few or not all(map(tuple.__contains__, known, names)):
+        if not few or not all(map(tuple.__contains__, allowed, names)):
             raise ValueError(f"the codecs {', '.join(names)} are not those that fleetcube writes")
         if meta["chunk_key_encoding"] != KEYS or meta.get("storage_transformers"):
             raise ValueError("its chunks have names that fleetcube does not give")

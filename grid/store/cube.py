@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class Mode(NamedTuple):
-    """What a run may do with what is at its place."""
+    """Whether a run may overwrite, resume or append to a cube at its place."""
 
     overwrite: bool
     resume: bool
@@ -69,8 +69,8 @@ def store(
     place.recover()
     if not mode.resume:
         place.check()
-    there = examine(place)
-    layout = there.layout if mode.continues else None
+    contents = examine(place)
+    layout = contents.layout if mode.continues else None
     if layout is not None and layout < LAYOUT and not mode.overwrite:
         raise InputError(
             f"{str(place)!r} was written by an older fleetcube, in layout {layout}, and is only "
@@ -79,41 +79,41 @@ def store(
     if mode.resume and layout is None:  # a sound cube needs no writing
         place.check()
     partial = place.unfinished()
-    begun = there if partial == place else examine(partial)
-    _check_place(there, begun, mode)
-    if mode.continues and not mode.overwrite and (names := there.added()):
+    begun = contents if partial == place else examine(partial)
+    _check_place(contents, begun, mode)
+    if mode.continues and not mode.overwrite and (names := contents.added()):
         raise InputError(
             f"{str(place)!r} holds {names}, which another program added and a run would lose; "
             "choose another name, or keep a copy and use --overwrite"
         )
-    shapes = None if chunks or not mode.continues else _stored_shapes(plan, there, begun)
+    shapes = None if chunks or not mode.continues else _stored_shapes(plan, contents, begun)
     writer = Writer(plan, spec, dtype, chunks, shapes)
-    if mode.append and there.attributes is not None:
-        stored_plan(there, "nothing can be appended")
-        there = as_sealed(there)
-        check_grows(there, opened(there), writer)
+    if mode.append and contents.attributes is not None:
+        stored_plan(contents, "nothing can be appended")
+        contents = as_sealed(contents)
+        check_grows(contents, opened(contents), writer)
     elif mode.append and not begun.is_ours:
         raise InputError(f"there is no cube {str(place)!r} to append to; leave --append out")
-    elif mode.resume and there.exists and _is_whole(there, begun, writer, mode):
+    elif mode.resume and contents.exists and _is_whole(contents, begun, writer, mode):
         return
-    _check_room(there, begun, writer, mode)
-    del there, begun  # whose journals may be large
+    _check_room(contents, begun, writer, mode)
+    del contents, begun  # whose journals may be large
     _write(place, partial, writer, mode, threads, cluster)
 
 
-def _is_whole(there: Contents, begun: Contents, writer: Writer, mode: Mode) -> bool:
+def _is_whole(contents: Contents, begun: Contents, writer: Writer, mode: Mode) -> bool:
     """Whether the cube to resume is complete and sound; one of another sweep is refused."""
     # a replacement in progress is continued, whatever cube it replaces
-    replaces = begun is not there and not begun.differs(writer.fingerprint)
+    replaces = begun is not contents and not begun.differs(writer.fingerprint)
     if not (replaces or mode.overwrite):
-        _check_same(there, writer)
-    if there.differs(writer.fingerprint):
+        _check_same(contents, writer)
+    if contents.differs(writer.fingerprint):
         return False
-    if damage(there):
-        there.place.check()
+    if damage(contents):
+        contents.place.check()
         return False
-    log.info("%s: complete and sound, nothing to write", there)
-    if begun is not there and begun.exists:  # left by a run killed after the exchange
+    log.info("%s: complete and sound, nothing to write", contents)
+    if begun is not contents and begun.exists:  # left by a run killed after the exchange
         with begun.place.one_writer():
             begun.place.discard()
     return True
@@ -138,20 +138,22 @@ def _write(
         ) from error
     except OSError as error:
         reason = error.strerror or str(error)
-        raise OSError(f"cannot write {str(place)!r}: {reason}; {kept(partial, option)}") from error
+        raise OSError(
+            f"cannot write {str(place)!r}: {reason}; {_how_to_continue(partial, option)}"
+        ) from error
     except KeyboardInterrupt as stopped:
-        raise type(stopped)(kept(partial, option)) from None
+        raise type(stopped)(_how_to_continue(partial, option)) from None
 
 
-def _check_room(there: Contents, begun: Contents, writer: Writer, mode: Mode) -> None:
+def _check_room(contents: Contents, begun: Contents, writer: Writer, mode: Mode) -> None:
     """Refuse a cube that would not fit on the disk, estimated from how some chunks compress."""
-    free, free_files, unit = there.place.room()
+    free, free_files, unit = contents.place.room()
     dense, files = writer.size(unit, sampled=False)
     if dense <= free and files <= free_files:
         return
     blocks = begun.blocks  # finished blocks are not written again
-    if mode.append or (mode.resume and not there.differs(writer.fingerprint)):
-        blocks = there.blocks | blocks
+    if mode.append or (mode.resume and not contents.differs(writer.fingerprint)):
+        blocks = contents.blocks | blocks
     sizes = [size for block in blocks.values() for _, size, _ in block.files]
     free, free_files = free + sum(in_units(n, unit) for n in sizes), free_files + len(sizes)
     if (likely := writer.size(unit, sampled=True)[0]) > free:
@@ -166,8 +168,8 @@ def _check_room(there: Contents, begun: Contents, writer: Writer, mode: Mode) ->
         )
 
 
-def kept(partial: Place, option: str) -> str:
-    """What a run that ended early left, and how to continue it."""
+def _how_to_continue(partial: Place, option: str) -> str:
+    """Name the blocks that a run finished before it ended early, and the command to continue."""
     left = examine(partial)
     if not left.blocks and not left.names:
         return "nothing was kept"
@@ -197,27 +199,27 @@ def check_chunks(plan: Plan, chunks: Mapping[str, Any] | None) -> dict[str, int]
     return {axis: check_count(f"chunks: {axis}", size) for axis, size in (chunks or {}).items()}
 
 
-def _check_place(there: Contents, begun: Contents, mode: Mode) -> None:
-    if there.exists and not (mode.overwrite or mode.continues):
-        raise InputError(f"{str(there)!r} exists; choose another name or use --overwrite")
-    if there.exists and not there.is_ours:
+def _check_place(contents: Contents, begun: Contents, mode: Mode) -> None:
+    if contents.exists and not (mode.overwrite or mode.continues):
+        raise InputError(f"{str(contents)!r} exists; choose another name or use --overwrite")
+    if contents.exists and not contents.is_ours:
         raise InputError(
-            f"{str(there)!r} is not a cube and is not overwritten; choose another name"
+            f"{str(contents)!r} is not a cube and is not overwritten; choose another name"
         )
     if begun.names and not begun.is_ours:
         raise InputError(f"{str(begun)!r} is not an unfinished cube; move it away")
-    above = (examine(above, f"{RECORD}/") for above in there.place.above())
+    above = (examine(above, f"{RECORD}/") for above in contents.place.above())
     if inside := next((cube for cube in above if cube.is_ours), None):
         raise InputError(
-            f"{str(there)!r} lies in the cube {str(inside)!r}; choose a place beside it"
+            f"{str(contents)!r} lies in the cube {str(inside)!r}; choose a place outside of it"
         )
 
 
-def _check_same(there: Contents, writer: Writer) -> None:
-    changed = difference(stored_plan(there, "it cannot be continued"), writer.fingerprint)
+def _check_same(contents: Contents, writer: Writer) -> None:
+    changed = difference(stored_plan(contents, "it cannot be continued"), writer.fingerprint)
     if changed is not None:
         raise InputError(
-            f"{str(there)!r} cannot be continued, because this changed: {changed}; "
+            f"{str(contents)!r} cannot be continued, because this changed: {changed}; "
             "restore that, choose another name or use --overwrite"
             + (" (--append adds labels at the end of an axis)" if "axes." in changed else "")
         )
@@ -228,9 +230,9 @@ def _prepare(
 ) -> tuple[bytes, dict[Any, Block]]:
     """Prepare an unfinished cube; its plan and sound blocks. The caller holds its lock, under
     which both places are examined again: another run may have finished meanwhile."""
-    there = examine(place, f"{RECORD}/")
-    begun = there if partial == place else examine(partial, f"{RECORD}/")
-    if there.exists and not (mode.overwrite or mode.continues):
+    contents = examine(place, f"{RECORD}/")
+    begun = contents if partial == place else examine(partial, f"{RECORD}/")
+    if contents.exists and not (mode.overwrite or mode.continues):
         raise InputError(f"{str(place)!r} exists; choose another name or use --overwrite")
     planned = isinstance(begun.head[PLAN], bytes)
     if planned and not (mode.overwrite or mode.continues):
@@ -239,13 +241,13 @@ def _prepare(
             "--resume continues it, --overwrite starts over"
         )
     # no blocks are taken from another cube; `check_grows` has compared one to append to
-    same = mode.append or not there.differs(writer.fingerprint)
-    borrows = there.exists and mode.continues and same
+    same = mode.append or not contents.differs(writer.fingerprint)
+    borrows = contents.exists and mode.continues and same
     if borrows and partial == place:
-        return _borrow(there, begun, writer, {})
+        return _borrow(contents, begun, writer, {})
     partial.delete(ROOT)  # from a run killed between the root and the rename
     # the replaced cube, if the run was killed after the exchange
-    left = there.exists and begun.sealed is not None
+    left = contents.exists and begun.sealed is not None
     differs = begun.differs(writer.fingerprint)
     if planned and mode.continues and not (differs and (left or mode.overwrite)):
         _check_same(begun, writer)
@@ -259,37 +261,37 @@ def _prepare(
         # the journal first: an old one that a listing hid must not count for this plan
         journal.write_journal(partial, ())
         partial.write(PLAN, plan)
-    return _borrow(there, begun, writer, blocks) if borrows else (plan, blocks)
+    return _borrow(contents, begun, writer, blocks) if borrows else (plan, blocks)
 
 
 def _borrow(
-    there: Contents, begun: Contents, writer: Writer, blocks: dict[Any, Block]
+    contents: Contents, begun: Contents, writer: Writer, blocks: dict[Any, Block]
 ) -> tuple[bytes, dict[Any, Block]]:
     """Take the sound blocks of a damaged or smaller cube into an unfinished one."""
     partial = begun.place
-    fits = fitting(there.blocks.values(), writer)
+    fits = fitting(contents.blocks.values(), writer)
     fits = {key: block for key, block in fits.items() if key not in blocks}
-    for key in journal.damaged_chunks(there.place, fits.values()):
+    for key in journal.damaged_chunks(contents.place, fits.values()):
         del fits[key]
     plan, blocks = journal.record_bytes(writer.fingerprint), blocks | fits
-    if begun is there:
+    if begun is contents:
         partial.delete(ROOT)  # first: without its root, an unfinished cube is not read
         parts = begun.parts
     else:
         for block in fits.values():
-            partial.take(there.place, [name for name, _, _ in block.files])
+            partial.take(contents.place, [name for name, _, _ in block.files])
         parts = {}
     # if killed between the two writes, the next run checks again which blocks fit
     partial.write(PLAN, plan)
     journal.write_journal(partial, blocks.values(), parts)
-    if begun is there:
+    if begun is contents:
         writer.sweep(partial, blocks.values(), ())
     return plan, blocks
 
 
-def _stored_shapes(plan: Plan, there: Contents, begun: Contents) -> dict[str, tuple[int, ...]]:
+def _stored_shapes(plan: Plan, contents: Contents, begun: Contents) -> dict[str, tuple[int, ...]]:
     """Chunk shapes of the cube to continue, if it has the plan's outputs."""
-    record = begun.plan or there.plan or {}
+    record = begun.plan or contents.plan or {}
     shapes = {name: record.get(f"chunks.{name}") for name in plan.outputs}
     same = all(
         isinstance(shape, list)
@@ -302,40 +304,40 @@ def _stored_shapes(plan: Plan, there: Contents, begun: Contents) -> dict[str, tu
 
 def size_of(place: Place) -> int:
     """Bytes of a complete cube, according to its record."""
-    there = examine(place, f"{RECORD}/")
-    chunks = sum(size for block in there.blocks.values() for _, size, _ in block.files)
-    return chunks + sum(size for size, _ in (there.sealed or {}).values())
+    contents = examine(place, f"{RECORD}/")
+    chunks = sum(size for block in contents.blocks.values() for _, size, _ in block.files)
+    return chunks + sum(size for size, _ in (contents.sealed or {}).values())
 
 
-def damage(there: Contents, done: Callable[[int], None] = lambda chunks: None) -> list[str]:
+def damage(contents: Contents, done: Callable[[int], None] = lambda chunks: None) -> list[str]:
     """Problems of a cube's files, one line each. `done` counts chunks."""
-    sealed, blocks = there.sealed, there.blocks
+    sealed, blocks = contents.sealed, contents.blocks
     if sealed is None:
         return [f"{SEAL} is missing or damaged"]
-    damaged = journal.damaged_files(there.files, sealed)
+    damaged = journal.damaged_files(contents.files, sealed)
     problems = [f"{name} {wrong}" for name, wrong in damaged.items()]
-    for key, bad in journal.damaged_chunks(there.place, blocks.values(), done).items():
+    for key, bad in journal.damaged_chunks(contents.place, blocks.values(), done).items():
         problems += [f"{name} {wrong} (block {blocks[key]})" for name, wrong in bad.items()]
     chunks = {name for block in blocks.values() for name, _, _ in block.files}
-    extra = (there.names or set()) - chunks - sealed.keys() - {SEAL, LOCK}
+    extra = (contents.names or set()) - chunks - sealed.keys() - {SEAL, LOCK}
     extra = {name for name in extra if not name.startswith(f"{REPLACED}/")}
     return problems + [f"{name} does not belong to the cube" for name in sorted(extra)]
 
 
-def as_sealed(there: Contents) -> Contents:
+def as_sealed(contents: Contents) -> Contents:
     """The same, of a complete cube whose files other than chunks are as sealed. Raises InputError
     for a cube that differs from its seal, unless another cube replaced it meanwhile."""
-    check_complete(there)
+    check_complete(contents)
     while True:
         try:
-            check_files(there)
-            return there
+            check_files(contents)
+            return contents
         except InputError:
             # examined again: files of another cube, which replaced this one meanwhile, differ
-            again = examine(there.place)
-            if again.sealed == there.sealed:
+            again = examine(contents.place)
+            if again.sealed == contents.sealed:
                 raise
-            there = again
+            contents = again
 
 
 def open_cube(
@@ -358,15 +360,15 @@ def open_cube(
     return opened(as_sealed(examine(place)), chunks)
 
 
-def opened(there: Contents, chunks: Any = None) -> "xarray.Dataset":
+def opened(contents: Contents, chunks: Any = None) -> "xarray.Dataset":
     """A complete cube, lazily. Raises InputError for contents that fleetcube never writes."""
     import xarray
 
     from .sealed import SealedStore
 
     load_accessor()  # so that the cube has `.fleetcube`
-    with reading(there.place):
-        source = SealedStore(there.place.source(), there.place, there.contents)
+    with reading(contents.place):
+        source = SealedStore(contents.place.source(), contents.place, contents.file_bytes)
         _ = source.arrays
         cube: xarray.Dataset = xarray.open_zarr(source, consolidated=False, chunks=chunks)
         spec = spec_of(cube.attrs)
@@ -389,12 +391,12 @@ def _unverified(place: Place, chunks: Any) -> "xarray.Dataset":
     import xarray
 
     load_accessor()
-    there = examine(place, f"{RECORD}/")
-    check_complete(there, copied=True)
+    contents = examine(place, f"{RECORD}/")
+    check_complete(contents, copied=True)
     with reading(place, "is no copy of a cube ({}); open it with xarray"):
         if isinstance(place, Folder) and place.path.is_file():
             return in_order(xarray.open_dataset(place.path, chunks=chunks))
-        consolidated = None if there.names is None else False
+        consolidated = None if contents.names is None else False
         return in_order(xarray.open_zarr(place.source(), chunks=chunks, consolidated=consolidated))
 
 

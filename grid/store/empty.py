@@ -39,12 +39,12 @@ def empty_cube(
         for name in chunks
     }
     arrays = dict(sorted(arrays.items()))
-    said = {KEY: LAYOUT, **origin(plan, spec, coords)}
+    attributes = {KEY: LAYOUT, **origin(plan, spec, coords)}
     plain = [name for name in coords if name not in plan.sizes]
     plain += [REASON] if REASON in plan.outputs else []
     if plain:
-        said["coordinates"] = " ".join(plain)
-    root = {"attributes": said, "consolidated_metadata": consolidated(arrays), **_GROUP}
+        attributes["coordinates"] = " ".join(plain)
+    root = {"attributes": attributes, "consolidated_metadata": consolidated(arrays), **_GROUP}
     record = _array((0,), (1,), np.dtype(np.uint8), 0, [numbers(1), ZSTD], {}, ("byte",))
     metas = {**arrays, GROUP: {"attributes": {}, **_GROUP}, RECORD: record}
     files |= {f"{name}/{ROOT}": json.dumps(meta).encode() for name, meta in metas.items()}
@@ -53,9 +53,9 @@ def empty_cube(
 
 def _coordinate(dims: Any, labels: Array, attrs: Mapping[str, Any]) -> dict[str, Any]:
     dtype = labels.dtype
-    kept = {**attrs, "_FillValue": _NAN} if dtype.kind == "f" else attrs
+    attributes = {**attrs, "_FillValue": _NAN} if dtype.kind == "f" else attrs
     fill = _FILLS[dtype.kind]
-    return _array(labels.shape, labels.shape, dtype, fill, small_codecs(dtype), kept, dims)
+    return _array(labels.shape, labels.shape, dtype, fill, small_codecs(dtype), attributes, dims)
 
 
 def _output(plan: Plan, name: str, dtype: Any, chunk: tuple[int, ...]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What is at a place, read once: opening, checking, resuming and appending decide from this value.
+"""The contents of a place, read once: opening, checking, resuming and appending decide from this.
 It is read again where that is the point: under the lock, as another run may have finished, and
 where files differ from the seal, as another cube may have replaced theirs."""
 
@@ -23,7 +23,7 @@ from .places.place import Place
 
 @dataclass(frozen=True)
 class Contents:
-    """What was at a place when it was examined: a cube, the start of one, something else, nothing.
+    """The contents of a place when examined: a cube, the start of one, something else, nothing.
     `names` are those of all files, or of the record's; None where a store cannot list them."""
 
     place: Place
@@ -97,7 +97,7 @@ class Contents:
         return {**self.head, **dict(zip(others, read, strict=True))}
 
     @property
-    def contents(self) -> dict[str, bytes]:
+    def file_bytes(self) -> dict[str, bytes]:
         """The files in the seal that can be read."""
         files = ((name, self.files[name]) for name in self.sealed or {})
         return {name: data for name, data in files if isinstance(data, bytes)}
@@ -115,7 +115,7 @@ class Contents:
 
 
 def examine(place: Place, under: str = "") -> Contents:
-    """What is at a place; `under` restricts the list of names to those of the record."""
+    """Read the contents of a place; `under` restricts the list of names to those of the record."""
     # the seal first: files of a cube that replaces this one meanwhile do not match it
     head = {SEAL: journal.attempt(place, SEAL)}
     names = place.names(under)
@@ -128,72 +128,72 @@ def examine(place: Place, under: str = "") -> Contents:
     return Contents(place, names, exists, head, lines)
 
 
-def check_sealed(there: Contents) -> None:
+def check_sealed(contents: Contents) -> None:
     """Refuse a cube without our record, such as a copy made by xarray. Raises InputError."""
-    if all(isinstance(there.head[name], journal.MISSING) for name in (SEAL, JOURNAL, PLAN)):
+    if all(isinstance(contents.head[name], journal.MISSING) for name in (SEAL, JOURNAL, PLAN)):
         raise InputError(
-            f"{str(there)!r} is not sealed by fleetcube, so nothing in it can be checked; if "
-            f"another program copied it, {_as_it_is(there)}"
+            f"{str(contents)!r} is not sealed by fleetcube, so nothing in it can be checked; if "
+            f"another program copied it, {_as_it_is(contents)}"
         )
 
 
-def _as_it_is(there: Contents) -> str:
+def _as_it_is(contents: Contents) -> str:
     """How to read what another program copied or changed."""
-    return f"`open_cube({str(there)!r}, verify=False)` or plain xarray reads it as it is"
+    return f"`open_cube({str(contents)!r}, verify=False)` or plain xarray reads it as it is"
 
 
-def check_complete(there: Contents, copied: bool = False) -> None:
+def check_complete(contents: Contents, copied: bool = False) -> None:
     """Refuse all but a complete cube, or a copy of one, stating what it is instead. Raises
     InputError."""
-    if str(there).endswith(".partial"):
-        raise InputError(f"{str(there)!r} is not complete; `run --resume` finishes it")
-    if there.layout is not None or (copied and there.exists):
+    if str(contents).endswith(".partial"):
+        raise InputError(f"{str(contents)!r} is not complete; `run --resume` finishes it")
+    if contents.layout is not None or (copied and contents.exists):
         return
-    if there.exists:
-        check_sealed(there)
+    if contents.exists:
+        check_sealed(contents)
         raise InputError(
-            f"{str(there)!r} is damaged: it has no sound {ROOT}; `run --resume` of its sweep "
+            f"{str(contents)!r} is damaged: it has no sound {ROOT}; `run --resume` of its sweep "
             "repairs it"
         )
-    partial = there.place.unfinished()
-    begun = there if partial == there.place else examine(partial, f"{RECORD}/")
+    partial = contents.place.unfinished()
+    begun = contents if partial == contents.place else examine(partial, f"{RECORD}/")
     hint = "its run has not finished" if begun.exists or begun.is_ours else "run the sweep first"
-    raise InputError(f"there is no cube {str(there)!r}; {hint}")
+    raise InputError(f"there is no cube {str(contents)!r}; {hint}")
 
 
-def check_files(there: Contents) -> None:
+def check_files(contents: Contents) -> None:
     """Refuse a cube that differs from its seal. Raises InputError."""
     repair = "`run --resume` of its sweep repairs it"
-    if there.sealed is None:
-        check_sealed(there)
-        raise InputError(f"{str(there)!r} is damaged: it has no seal; {repair}")
-    _check_chunks(there)
-    for name, wrong in journal.damaged_files(there.files, there.sealed).items():
-        if names := there.added():
+    if contents.sealed is None:
+        check_sealed(contents)
+        raise InputError(f"{str(contents)!r} is damaged: it has no seal; {repair}")
+    _check_chunks(contents)
+    for name, wrong in journal.damaged_files(contents.files, contents.sealed).items():
+        if names := contents.added():
             raise InputError(
-                f"{str(there)!r} is no longer as fleetcube sealed it: another program added "
-                f"{names}; {_as_it_is(there)}"
+                f"{str(contents)!r} is no longer as fleetcube sealed it: another program added "
+                f"{names}; {_as_it_is(contents)}"
             )
         if name.endswith(ROOT):
-            repair += f"; if another program changed it, {_as_it_is(there)}"
-        raise InputError(f"{f'{there}/{name}'!r} is damaged: it {wrong}; {repair}")
+            repair += f"; if another program changed it, {_as_it_is(contents)}"
+        raise InputError(f"{f'{contents}/{name}'!r} is damaged: it {wrong}; {repair}")
 
 
-def _check_chunks(there: Contents) -> None:
+def _check_chunks(contents: Contents) -> None:
     """Refuse a cube that lacks a chunk: Zarr would silently read fill values."""
-    if there.names is None:
+    if contents.names is None:
         return
-    present = Counter(tuple(name.split("/", 2)[:2]) for name in there.names)
-    for name, data in there.contents.items():
+    present = Counter(tuple(name.split("/", 2)[:2]) for name in contents.names)
+    for name, data in contents.file_bytes.items():
         array, _, last = name.rpartition("/")
         if last != ROOT or not array or array.startswith("."):
             continue
         try:
-            count = math.prod(Stored.of(json.loads(data)).counts)
+            count = math.prod(Stored.from_metadata(json.loads(data)).counts)
         except (ValueError, LookupError, TypeError, ArithmeticError, RecursionError):
             continue  # its checksum fails next, or Zarr's store refuses it
         if present[array, "c"] != count:
             raise InputError(
-                f"{f'{there}/{array}'!r} is damaged: {present[array, 'c']} of its "
+                f"{f'{contents}/{array}'!r} is damaged: {present[array, 'c']} of its "
                 f"{count} chunks are there; `run --resume` of its sweep repairs it"
             )

@@ -181,7 +181,7 @@ def attempt(place: Place, name: str, size: int | None = None) -> bytes | OSError
 
 
 def wrong_with(error: OSError) -> str:
-    """What is wrong with a file that cannot be read."""
+    """The error of a file that cannot be read, in words."""
     if isinstance(error, OtherSizeError):
         return str(error)
     return "is missing" if isinstance(error, MISSING) else f"cannot be read: {error.strerror}"

@@ -45,7 +45,7 @@ class SealedStore(WrapperStore[Store]):
         never writes."""
         metas = {name: name.rpartition("/")[0] for name in self.files if name.endswith(f"/{ROOT}")}
         return {
-            array: Stored.of(json.loads(self.files[name]))
+            array: Stored.from_metadata(json.loads(self.files[name]))
             for name, array in metas.items()
             if not array.startswith(GROUP)
         }

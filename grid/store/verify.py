@@ -54,31 +54,31 @@ def verify(path: str | os.PathLike[str], samples: int = 16, seed: int = 0) -> Re
     place = place_of(path)
     if str(place).endswith(".partial"):
         raise InputError(f"{str(place)!r} is not complete; `run --resume` finishes it")
-    there = examine(place)
-    if not there.is_ours and not there.exists:
+    contents = examine(place)
+    if not contents.is_ours and not contents.exists:
         raise InputError(f"there is no cube {str(place)!r}; name a place that `run` wrote to")
-    check_sealed(there)
-    _ = there.layout  # refused if newer than ours
+    check_sealed(contents)
+    _ = contents.layout  # refused if newer than ours
     report = Report()
-    report.chunks = sum(len(block.files) for block in there.blocks.values())
-    report.problems = damage(there, expected(report.chunks, "chunks"))
-    if names := there.added():
+    report.chunks = sum(len(block.files) for block in contents.blocks.values())
+    report.problems = damage(contents, expected(report.chunks, "chunks"))
+    if names := contents.added():
         report.advice = (
             f"another program added {names}; `open_cube(CUBE, verify=False)` reads it as it is"
         )
     if not report.problems:
-        _compare(as_sealed(there), samples, seed, report)
+        _compare(as_sealed(contents), samples, seed, report)
     return report
 
 
-def _compare(there: Contents, samples: int, seed: int, report: Report) -> None:
+def _compare(contents: Contents, samples: int, seed: int, report: Report) -> None:
     """Compare a cube whose bytes are sound with its own spec."""
-    cube = opened(there)
-    again = _planned_again(there, cube, report)
+    cube = opened(contents)
+    again = _planned_again(contents, cube, report)
     if again is not None:
         plan, writer = again
-        with reading(there.place):
-            written, files = writer.files, there.contents
+        with reading(contents.place):
+            written, files = writer.files, contents.file_bytes
             report.problems += [
                 f"the labels {name!r} are not those of its spec"
                 for name, (_, labels, _) in writer.coordinates().items()
@@ -90,19 +90,19 @@ def _compare(there: Contents, samples: int, seed: int, report: Report) -> None:
             if name.endswith(ROOT) and files.get(name) != written.get(name)
         ]
         if not report.problems:
-            _compare_samples(there, plan, samples, seed, report)
+            _compare_samples(contents, plan, samples, seed, report)
     if report.problems:
         report.advice = _REWRITE
 
 
 def _planned_again(
-    there: Contents, cube: "xarray.Dataset", report: Report
+    contents: Contents, cube: "xarray.Dataset", report: Report
 ) -> tuple[Plan, Writer] | None:
     """The plan of a cube's spec, for NumPy, and what would write it now; None where that cannot be
     compared, as the report then states."""
-    with reading(there.place):
-        spec, record = spec_of(cube.attrs), there.plan or {}
-        if not repeats(there.contents):
+    with reading(contents.place):
+        spec, record = spec_of(cube.attrs), contents.plan or {}
+        if not repeats(contents.file_bytes):
             report.problems.append(f"{ROOT} does not repeat the metadata of the arrays")
             return None
         engine, infeasible, dtype = (record[name] for name in ("engine", "infeasible", "dtype"))
@@ -125,17 +125,17 @@ def _planned_again(
         except InputError as error:
             report.notes.append(f"no samples: the cube's spec is now refused ({error})")
             return None
-        facts = (record, asked(spec) if there.layout == 0 else writer.fingerprint)
+        facts = (record, asked(spec) if contents.layout == 0 else writer.fingerprint)
     entries = [
         {name: value for name, value in each.items() if name.split(".")[0] in _SPEC}
         for each in facts
     ]
-    if there.layout == 0:  # its record has the spec as written, and tables in another order
+    if contents.layout == 0:  # its record has the spec as written, and tables in another order
         entries = [json.loads(json.dumps(each, sort_keys=True)) for each in entries]
     if (other := difference(*entries)) is not None:
         report.problems.append(f"its spec is not that of its record: {other}")
-    elif there.layout != LAYOUT:
-        older = f"the cube is of an older fleetcube, in layout {there.layout}"
+    elif contents.layout != LAYOUT:
+        older = f"the cube is of an older fleetcube, in layout {contents.layout}"
         report.notes.append(f"no samples: {older}")
     elif (changed := difference(record, writer.fingerprint)) is not None:
         report.notes.append(f"no samples: since the cube was written, this changed: {changed}")
@@ -144,15 +144,17 @@ def _planned_again(
     return None
 
 
-def _compare_samples(there: Contents, plan: Plan, samples: int, seed: int, report: Report) -> None:
+def _compare_samples(
+    contents: Contents, plan: Plan, samples: int, seed: int, report: Report
+) -> None:
     """Compare values at random points of every variable with those computed by NumPy."""
-    store = SealedStore(there.place.source(), there.place, there.contents)
-    with reading(there.place):
+    store = SealedStore(contents.place.source(), contents.place, contents.file_bytes)
+    with reading(contents.place):
         group = zarr.open_group(store, mode="r", use_consolidated=False)
     random = np.random.default_rng(seed)
     for name in plan.outputs:
         dims = plan.out_dims[name]
-        with reading(there.place):
+        with reading(contents.place):
             array: Any = group[name]
             tolerance = TOLERANCE[str(array.dtype)]
         for _ in range(samples if dims else 1):
@@ -161,7 +163,7 @@ def _compare_samples(there: Contents, plan: Plan, samples: int, seed: int, repor
             region = {dim: slice(k, k + 1) for dim, k in point.items()}
             evaluate_block(plan, dims, region, {name: out}, 1)
             computed = out.reshape(-1)[0].astype(array.dtype)
-            with reading(there.place):
+            with reading(contents.place):
                 cell = array[tuple(point[dim] for dim in plan.user_dims(name)) or ...]
                 value = np.asarray(cell, float).item()
             report.samples += 1

@@ -253,22 +253,24 @@ class Writer:
         cuts = zip(self.plan.user_dims(name), self.stored_chunks(name), strict=True)
         return "/".join([name, "c", *(str(region[dim].start // size) for dim, size in cuts)])
 
-    def sound(self, there: Contents) -> dict[Any, Block]:
+    def sound(self, contents: Contents) -> dict[Any, Block]:
         """The blocks of an unfinished cube that are due and intact."""
         due = {block.key: block for block in self.due()}
         fits = {
-            key: block for key, block in there.blocks.items() if key in due and block.fits(due[key])
+            key: block
+            for key, block in contents.blocks.items()
+            if key in due and block.fits(due[key])
         }
-        damaged = damaged_chunks(there.place, fits.values())
+        damaged = damaged_chunks(contents.place, fits.values())
         return {key: block for key, block in fits.items() if key not in damaged}
 
     def sweep(self, place: Place, blocks: Iterable[Block], parts: Iterable[str]) -> None:
         """Remove what belongs neither to the empty cube nor to finished blocks."""
-        kept = {name for block in blocks for name, _, _ in block.files}
-        kept |= {PLAN, LOCK, JOURNAL, *parts}
+        names = {name for block in blocks for name, _, _ in block.files}
+        names |= {PLAN, LOCK, JOURNAL, *parts}
         if not place.in_sight:
-            kept |= self.files.keys() - {ROOT}
-        place.keep(kept)
+            names |= self.files.keys() - {ROOT}
+        place.keep(names)
 
 
 def in_units(size: int, unit: int) -> int:

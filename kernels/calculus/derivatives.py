@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from ..graph.docstrings import Doc
 from ..graph.formulas import Function, Graph, Quantity, UnknownNameError, parameters
-from .made import Chain, Renamed, partial
+from .built import Chain, Renamed, partial
 from .phased_formulas import in_phase, phase_of, without_phase
 from .slopes import (
     difference,
@@ -29,6 +29,7 @@ from .slopes import (
     next_whole,
     previous_whole,
 )
+from .smooth import followed
 
 KINDS = ("d", "dln", "delta", "deltaln")
 _NAME = re.compile(rf"({'|'.join(KINDS)})_(\w+?)_\1_(\w+)")
@@ -42,7 +43,7 @@ SOURCE = "the chain rule, on the formulas of the quantity"
 class Derivative:
     name: str
     kind: str
-    of: str
+    output: str
     wrt: str
     unit: str = ""  # of the quantity over that of the input; 1 for elasticities
     option: None = None
@@ -50,17 +51,17 @@ class Derivative:
     @property
     def doc(self) -> Doc:
         meaning = {
-            "d": f"Derivative of {self.of} with respect to {self.wrt}",
-            "dln": f"Elasticity of {self.of}: relative change over that of {self.wrt}",
-            "delta": f"Slope of {self.of} between the whole {self.wrt} below and above",
-            "deltaln": f"Relative change of {self.of} over that of {self.wrt}, between the whole "
-            "numbers below and above",
+            "d": f"Derivative of {self.output} with respect to {self.wrt}",
+            "dln": f"Elasticity of {self.output}: relative change over that of {self.wrt}",
+            "delta": f"Slope of {self.output} between the whole {self.wrt} below and above",
+            "deltaln": f"Relative change of {self.output} over that of {self.wrt}, between the "
+            "whole numbers below and above",
         }[self.kind]
         return Doc(f"{meaning}.", self.name, {}, self.unit, "", {}, "", SOURCE, "")
 
 
-def name_of(kind: str, of: str, wrt: str) -> str:
-    return f"{kind}_{of}_{kind}_{wrt}"
+def name_of(kind: str, output: str, wrt: str) -> str:
+    return f"{kind}_{output}_{kind}_{wrt}"
 
 
 @functools.lru_cache(1 << 14)
@@ -69,17 +70,19 @@ def derivative(graph: Graph, name: str) -> Derivative | None:
     match = _NAME.fullmatch(name)
     if match is None or not _is_number(graph, match.group(2)):
         return None
-    kind, of, wrt = match.groups()
+    kind, output, wrt = match.groups()
     plain = without_phase(wrt)
     if row := graph.inputs.get(plain):
         slope = row.kind == "real" and not kind.startswith("delta")
         fits = slope or row.kind == "count"
     else:
-        fits = _is_number(graph, plain) and plain != of
+        fits = _is_number(graph, plain) and plain != output
     if not fits:
         return None
-    above, below = graph.quantities[of].unit, unit_of(graph, wrt)
-    return Derivative(name, kind, of, wrt, _ratio(above, below) if kind in ("d", "delta") else "1")
+    above, below = graph.quantities[output].unit, unit_of(graph, wrt)
+    return Derivative(
+        name, kind, output, wrt, _ratio(above, below) if kind in ("d", "delta") else "1"
+    )
 
 
 def _ratio(above: str, below: str) -> str:
@@ -93,16 +96,16 @@ def _ratio(above: str, below: str) -> str:
 
 def _is_number(graph: Graph, name: str) -> bool:
     """Whether a name is a quantity, and no code."""
-    found = graph.get(name)
-    return found is not None and found.unit != "flag"
+    quantity = graph.get(name)
+    return quantity is not None and quantity.unit != "flag"
 
 
 def quantity(graph: Graph, name: str) -> Quantity | Derivative:
     """The quantity of a name, derivatives among them. Raises UnknownNameError."""
-    found = graph.get(name) or derivative(graph, name)
-    if found is None:
+    match = graph.get(name) or derivative(graph, name)
+    if match is None:
         raise UnknownNameError(f"{name!r} is not a quantity")
-    return found
+    return match
 
 
 def is_quantity(graph: Graph, name: str) -> bool:
@@ -121,8 +124,7 @@ def reaches(formulas: Mapping[str, Function], outputs: Iterable[str]) -> frozens
     names = set(outputs)
     for name in reversed(list(formulas)):
         if name in names:
-            formula = formulas[name]
-            names |= {p for p in parameters(formula) if partial(formula, p) != 0.0}
+            names |= followed(formulas[name])
     return frozenset(names)
 
 
@@ -130,7 +132,7 @@ Terms = list[tuple[str | float, str | float]]
 
 
 class Differentiator:
-    """Adds derivatives to the ordered formulas of one case; `made` collects the new formulas."""
+    """Adds derivatives to the ordered formulas of one case; `derived` collects the new formulas."""
 
     def __init__(
         self,
@@ -139,7 +141,7 @@ class Differentiator:
         dims: Mapping[str, Collection[str]],
     ) -> None:
         self.graph, self.formulas, self.dims = graph, formulas, dims
-        self.made: dict[str, Function] = {}
+        self.derived: dict[str, Function] = {}
         self._order = {name: k for k, name in enumerate(formulas)}
         self._totals: dict[tuple[str, frozenset[str]], dict[str, str | float]] = {}
         self._reached: dict[frozenset[str], frozenset[str]] = {}
@@ -150,25 +152,25 @@ class Differentiator:
         exact: dict[str, dict[str, None]] = {}
         for slope in wanted:
             if slope.kind in ("d", "dln"):
-                exact.setdefault(slope.of, {})[slope.wrt] = None
-        for of, inputs in exact.items():
-            self._totals_of(of, frozenset(inputs))
+                exact.setdefault(slope.output, {})[slope.wrt] = None
+        for quantity_name, inputs in exact.items():
+            self._totals_of(quantity_name, frozenset(inputs))
         for slope in wanted:
             if slope.kind in ("d", "dln"):
-                self._exact(slope, frozenset(exact[slope.of]))
+                self._exact(slope, frozenset(exact[slope.output]))
             else:
                 self._between(slope)
-        return self.made
+        return self.derived
 
     def _exact(self, slope: Derivative, inputs: frozenset[str]) -> None:
-        total = self._totals_of(slope.of, inputs).get(slope.wrt, 0.0)
-        name = name_of("d", slope.of, slope.wrt)
-        if name not in self.made:
-            self.made[name] = Chain(((total, 1.0),) if total != 0.0 else ())
+        total = self._totals_of(slope.output, inputs).get(slope.wrt, 0.0)
+        name = name_of("d", slope.output, slope.wrt)
+        if name not in self.derived:
+            self.derived[name] = Chain(((total, 1.0),) if total != 0.0 else ())
         if slope.kind == "dln" and total == 0.0:
-            self.made[slope.name] = Chain(())
+            self.derived[slope.name] = Chain(())
         elif slope.kind == "dln":
-            self.made[slope.name] = Renamed(elasticity, (name, slope.wrt, slope.of))
+            self.derived[slope.name] = Renamed(elasticity, (name, slope.wrt, slope.output))
 
     def _reaching(self, inputs: frozenset[str]) -> frozenset[str]:
         """The names that depend on any of some inputs, the inputs included."""
@@ -180,41 +182,41 @@ class Differentiator:
             self._reached[inputs] = frozenset(names)
         return self._reached[inputs]
 
-    def _totals_of(self, of: str, inputs: frozenset[str]) -> dict[str, str | float]:
+    def _totals_of(self, output: str, inputs: frozenset[str]) -> dict[str, str | float]:
         """Names (or values) of a quantity's derivatives with respect to inputs it depends on."""
-        if of not in self.formulas:
-            return {of: 1.0} if of in inputs else {}
-        if (of, inputs) in self._totals:
-            return self._totals[of, inputs]
+        if output not in self.formulas:
+            return {output: 1.0} if output in inputs else {}
+        if (output, inputs) in self._totals:
+            return self._totals[output, inputs]
         reaching = self._reaching(inputs)
         paths: dict[str, Terms] = {}
-        if of in reaching:
-            paths[of] = [(1.0, 1.0)]
+        if output in reaching:
+            paths[output] = [(1.0, 1.0)]
         ends: dict[str, Terms] = {}
         while paths:
             # last in order first: all paths that lead to it are then summed
             name = max(paths, key=self._order.__getitem__)
-            weight = self._weight(of, name, inputs, paths.pop(name))
+            weight = self._weight(output, name, inputs, paths.pop(name))
             for parameter in parameters(self.formulas[name]):
                 slope = self._slope(name, parameter) if parameter in reaching else 0.0
                 if slope == 0.0:
                     continue
-                inside = parameter in self.formulas and self.dims[parameter] == self.dims[of]
+                inside = parameter in self.formulas and self.dims[parameter] == self.dims[output]
                 (paths if inside else ends).setdefault(parameter, []).append((weight, slope))
         sums: dict[str, Terms] = {}
         for name, terms in ends.items():
             smaller = self._totals_of(name, inputs)
             if smaller:
-                weight = self._weight(of, name, inputs, terms)
+                weight = self._weight(output, name, inputs, terms)
                 for wrt, slope in smaller.items():
                     sums.setdefault(wrt, []).append((weight, slope))
-        totals = {wrt: self._sum(name_of("d", of, wrt), terms) for wrt, terms in sums.items()}
-        self._totals[of, inputs] = totals
+        totals = {wrt: self._sum(name_of("d", output, wrt), terms) for wrt, terms in sums.items()}
+        self._totals[output, inputs] = totals
         return totals
 
-    def _weight(self, of: str, name: str, inputs: frozenset[str], terms: Terms) -> str | float:
+    def _weight(self, output: str, name: str, inputs: frozenset[str], terms: Terms) -> str | float:
         """Derivative of the quantity `of` with respect to another, along some paths."""
-        return self._sum(f"weight_of_{name}_in_{of}", terms)
+        return self._sum(f"weight_of_{name}_in_{output}", terms)
 
     def _sum(self, name: str, terms: Terms) -> str | float:
         """The name of a sum of products, or its value where that is known."""
@@ -229,9 +231,9 @@ class Differentiator:
         ]
         if len(numbers) == len(terms):
             return sum(numbers)
-        while name in self.made and self.made[name] != Chain(tuple(terms)):
+        while name in self.derived and self.derived[name] != Chain(tuple(terms)):
             name += "_"
-        self.made[name] = Chain(tuple(terms))
+        self.derived[name] = Chain(tuple(terms))
         return name
 
     def _slope(self, name: str, parameter: str) -> str | float:
@@ -239,32 +241,32 @@ class Differentiator:
         slope = partial(self.formulas[name], parameter)
         if isinstance(slope, float):
             return slope
-        self.made[f"slope_of_{name}_along_{parameter}"] = slope
+        self.derived[f"slope_of_{name}_along_{parameter}"] = slope
         return f"slope_of_{name}_along_{parameter}"
 
     # Differences between whole numbers
 
     def _between(self, slope: Derivative) -> None:
-        if slope.of not in self._reaching(frozenset([slope.wrt])):
-            self.made[slope.name] = Chain(())
+        if slope.output not in self._reaching(frozenset([slope.wrt])):
+            self.derived[slope.name] = Chain(())
             return
         sides = self._neighbours(slope.wrt)
-        ends = [self._moved(slope.of, slope.wrt, side) for side in sides]
+        ends = [self._moved(slope.output, slope.wrt, side) for side in sides]
         formula = difference if slope.kind == "delta" else log_difference
-        self.made[slope.name] = Renamed(formula, (*sides, *ends))
+        self.derived[slope.name] = Renamed(formula, (*sides, *ends))
 
     def _neighbours(self, wrt: str) -> tuple[str, str]:
         """Names of the nearest valid whole numbers below and above an input."""
         below, above = names = (f"{wrt}_below", f"{wrt}_above")
-        if below not in self.made:
+        if below not in self.derived:
             least, step = f"{wrt}_least", f"{wrt}_step"
             plain, steps = without_phase(wrt), self.graph.roles.steps
-            self.made[least] = Chain(((self.graph.inputs[plain].low, 1.0),))
-            self.made[step] = Chain(((1.0, 1.0),))
+            self.derived[least] = Chain(((self.graph.inputs[plain].low, 1.0),))
+            self.derived[step] = Chain(((1.0, 1.0),))
             if plain in steps:
                 formula = steps[plain][0]
-                operands = tuple(self._beside(wrt, name) for name in parameters(formula))
-                self.made[step] = formula if wrt == plain else Renamed(formula, operands)
+                operands = tuple(self._in_phase_of(wrt, name) for name in parameters(formula))
+                self.derived[step] = formula if wrt == plain else Renamed(formula, operands)
             self._valid(wrt, below, (previous_whole, halved), ((wrt, step, least), (wrt, least)))
             self._valid(wrt, above, (next_whole, doubled), ((wrt, step), (wrt,)))
         return names
@@ -279,29 +281,29 @@ class Differentiator:
         """The nearer of two candidates if it is valid, else the farther one."""
         near, far = Renamed(candidates[0], operands[0]), Renamed(candidates[1], operands[1])
         # no value of the input affects the layout
-        reason = self._beside(wrt, self.graph.roles.layout_reason)
+        reason = self._in_phase_of(wrt, self.graph.roles.layout_reason)
         if reason not in self._reaching(frozenset([wrt])):
-            self.made[name] = near
+            self.derived[name] = near
             return
-        self.made[f"{name}_near"], self.made[f"{name}_far"] = near, far
+        self.derived[f"{name}_near"], self.derived[f"{name}_far"] = near, far
         reasons = [self._moved(reason, wrt, f"{name}_{which}") for which in ("near", "far")]
-        self.made[name] = Renamed(
+        self.derived[name] = Renamed(
             first_valid, (wrt, f"{name}_near", f"{name}_far", reason, *reasons)
         )
 
-    def _beside(self, wrt: str, name: str) -> str:
+    def _in_phase_of(self, wrt: str, name: str) -> str:
         """A name in the phase of an input, if it has its own value there."""
-        own = in_phase(name, phase_of(wrt))
-        return own if own in self.formulas or own in self.dims else name
+        phase_name = in_phase(name, phase_of(wrt))
+        return phase_name if phase_name in self.formulas or phase_name in self.dims else name
 
-    def _moved(self, of: str, wrt: str, to: str) -> str:
+    def _moved(self, output: str, wrt: str, to: str) -> str:
         """The name of a quantity evaluated with another value of an input."""
-        if of == wrt:
+        if output == wrt:
             return to
-        if of not in self._reaching(frozenset([wrt])):
-            return of
-        name = f"{of}_at_{to}"
-        if name not in self.made:
-            operands = tuple(self._moved(p, wrt, to) for p in parameters(self.formulas[of]))
-            self.made[name] = Renamed(self.formulas[of], operands)
+        if output not in self._reaching(frozenset([wrt])):
+            return output
+        name = f"{output}_at_{to}"
+        if name not in self.derived:
+            operands = tuple(self._moved(p, wrt, to) for p in parameters(self.formulas[output]))
+            self.derived[name] = Renamed(self.formulas[output], operands)
         return name

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..graph.bind import Binding
 
-# The change of a value per change of the input; None where it does not change.
+# The change of a value per change of the input; None if it does not change.
 Tangent = Any
 
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..graph.bind import Binding, Made
+from ..graph.bind import Binding, BuiltFormula
 from ..graph.formulas import Function, Graph, UnknownNameError, parameters
 from ..graph.roles import Roles
-from .made import Renamed
+from .built import Renamed
 
 _MARK = "__"
 
@@ -38,7 +38,7 @@ def without_phase(name: str) -> str:
 
 
 @dataclass(frozen=True, repr=False)
-class Whole(Made):
+class Whole(BuiltFormula):
     """A quantity of the whole job; `rows` are its name and its weights' names in each phase."""
 
     rule: str  # "sum", "mean", "largest", "least" or "first"
@@ -53,7 +53,7 @@ class Whole(Made):
         np, where = binding.numpy, binding.choose
 
         def mean(values: Any) -> Any:
-            weights = [functools.reduce(lambda a, b: a * b, own) for _, *own in values]
+            weights = [functools.reduce(lambda a, b: a * b, factors) for _, *factors in values]
             above = sum(w * row[0] for w, row in zip(weights, values, strict=True))
             return above / sum(weights)
 
@@ -67,8 +67,8 @@ class Whole(Made):
         }
 
         def whole(*operands: Any) -> Any:
-            known = dict(zip(self.parameters, operands, strict=True))
-            values = [[known[name] for name in row] for row in self.rows]
+            by_name = dict(zip(self.parameters, operands, strict=True))
+            values = [[by_name[name] for name in row] for row in self.rows]
             if self.rule == "mean":
                 return mean(values)
             return rules[self.rule]([row[0] for row in values])
@@ -101,7 +101,7 @@ def side_by_side(
     outputs: Iterable[str],
     keys: Sequence[str],
     phases: Sequence[Mapping[str, Function]],
-    own: Sequence[Collection[str]],
+    phase_inputs: Sequence[Collection[str]],
 ) -> dict[str, Function]:
     """Formulas of the whole job from those of its phases, each after what it needs.
 
@@ -109,33 +109,35 @@ def side_by_side(
     UnknownNameError for an output that has no value for the whole job.
     """
     roles = graph.roles
-    differ = _differing(roles, phases, own)
-    made: dict[str, Function] = {}
+    differ = _differing(roles, phases, phase_inputs)
+    formulas_of_job: dict[str, Function] = {}
     of_job, before = roles.before
-    seen: list[tuple[str, ...]] = [(of_job,)]
+    phases_before: list[tuple[str, ...]] = [(of_job,)]
     for key, row in zip(keys, phases, strict=True):
         for name, formula in row.items():
             if name == before:
-                made[in_phase(name, key)] = Whole("sum", tuple(seen), (formula,))
+                formulas_of_job[in_phase(name, key)] = Whole(
+                    "sum", tuple(phases_before), (formula,)
+                )
                 continue
             operands = tuple(in_phase(p, key) if p in differ else p for p in parameters(formula))
             if name in differ:
-                made[in_phase(name, key)] = Renamed(formula, operands)
+                formulas_of_job[in_phase(name, key)] = Renamed(formula, operands)
             else:
-                made[name] = formula
-        seen.append((in_phase(roles.phased, key),))
+                formulas_of_job[name] = formula
+        phases_before.append((in_phase(roles.phased, key),))
 
     def name_in(name: str, key: str) -> str:
         return in_phase(name, key) if name in differ else name
 
     def add(name: str) -> None:
-        if name in made or (name not in differ and name not in roles.sums):
+        if name in formulas_of_job or (name not in differ and name not in roles.sums):
             return
         if name in roles.of_wholes:
             formula = phases[0][name]
             for parameter in parameters(formula):
                 add(parameter)
-            made[name] = formula
+            formulas_of_job[name] = formula
             return
         kind = next((rule for rule, names in _rules(roles).items() if name in names), None)
         if kind is None:
@@ -146,11 +148,11 @@ def side_by_side(
         weights = roles.means.get(name, ())
         rows = [tuple(name_in(n, key) for n in (name, *weights)) for key in keys]
         formulas = dict.fromkeys(row[name] for row in phases if name in row)
-        made[name] = Whole(kind, tuple(rows), tuple(formulas))
+        formulas_of_job[name] = Whole(kind, tuple(rows), tuple(formulas))
 
     for name in outputs:
         add(name)
-    return made
+    return formulas_of_job
 
 
 def _rules(roles: Roles) -> dict[str, Collection[str]]:
@@ -165,18 +167,18 @@ def _rules(roles: Roles) -> dict[str, Collection[str]]:
 
 
 def _differing(
-    roles: Roles, phases: Sequence[Mapping[str, Function]], own: Sequence[Collection[str]]
+    roles: Roles, phases: Sequence[Mapping[str, Function]], phase_inputs: Sequence[Collection[str]]
 ) -> frozenset[str]:
     """Names whose value may differ between phases; all sums do, as each covers one phase."""
     computed = {name for row in phases for name in row}
-    names = {name for row in own for name in row} | computed.intersection(roles.before)
+    names = {name for row in phase_inputs for name in row} | computed.intersection(roles.before)
     names |= {
         name for name in computed if len({id(row.get(name)) for row in phases if name in row}) > 1
     }
     for name in computed.intersection(roles.sums):
         names.add(name)
-    known = -1
-    while known != (known := len(names)):
+    count = -1
+    while count != (count := len(names)):
         for row in phases:
             names |= {n for n, formula in row.items() if names.intersection(parameters(formula))}
     return frozenset(names)

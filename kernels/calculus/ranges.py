@@ -227,15 +227,15 @@ def where(condition: Any, if_true: Any, if_false: Any) -> Any:
     chosen, other = a, b
     for x, sign, y in test.parts:
         if x is chosen or y is chosen:
-            a = _held(a, x is chosen, sign, y if x is chosen else x)
+            a = _where_holds(a, x is chosen, sign, y if x is chosen else x)
         if len(test.parts) == 1 and (x is other or y is other):
-            b = _failed(b, x is other, sign, y if x is other else x)
+            b = _where_fails(b, x is other, sign, y if x is other else x)
     low = np.minimum(np.where(test.holds, a.low, np.inf), np.where(test.fails, b.low, np.inf))
     high = np.maximum(np.where(test.holds, a.high, -np.inf), np.where(test.fails, b.high, -np.inf))
     return Range(low, high, (test.holds & a.nan) | (test.fails & b.nan))
 
 
-def _held(a: Range, first: bool, sign: str, other: Range) -> Range:
+def _where_holds(a: Range, first: bool, sign: str, other: Range) -> Range:
     """One operand of a comparison, the first or second, where it holds."""
     low, high = a.low, a.high
     if sign == "==":
@@ -247,7 +247,7 @@ def _held(a: Range, first: bool, sign: str, other: Range) -> Range:
     return _refined(low, high, False)
 
 
-def _failed(b: Range, first: bool, sign: str, other: Range) -> Range:
+def _where_fails(b: Range, first: bool, sign: str, other: Range) -> Range:
     """One operand of a comparison, the first or second, where it fails."""
     low, high = b.low, b.high
     if sign == "==":
@@ -284,11 +284,11 @@ def _smaller(a: Range, b: Range) -> Range:
 def _rising(name: str) -> Callable[..., Range]:
     """The rule of an increasing function: NaN below its domain, and never below a floor."""
     function = getattr(elementary.numpy, name)
-    least, floor = _DOMAIN.get(name, (-np.inf, -np.inf))
+    least, floor = elementary.BOUNDS.get(name, (-np.inf, -np.inf))
 
     def rule(a: Range) -> Range:
         low, high = function(np.maximum(a.low, least)), function(np.maximum(a.high, least))
-        if name not in ("ceil", "floor", "sqrt"):
+        if name in LOOPS:
             loose = (a.low != a.high) & np.isfinite(low)
             low = np.where(loose, np.maximum(low - np.abs(low) * MARGIN - TINY, floor), low)
             low = np.where((a.low != a.high) & (low == np.inf), LARGE, low)
@@ -299,17 +299,9 @@ def _rising(name: str) -> Callable[..., Range]:
     return rule
 
 
-_DOMAIN = {
-    **dict.fromkeys(("log", "log2", "sqrt"), (0.0, -np.inf)),
-    "log1p": (-1.0, -np.inf),
-    "exp": (-np.inf, 0.0),
-    "expm1": (-np.inf, -1.0),
-}
 _RULES: dict[str, Callable[..., Range]] = {
-    "abs": _abs,
-    "maximum": _larger,
-    "minimum": _smaller,
-    **{name: _rising(name) for name in ("ceil", "floor", "sqrt", *LOOPS)},
+    **{name: _rising(name) for name in (*elementary.INSTRUCTIONS, *LOOPS)},
+    **{"abs": _abs, "maximum": _larger, "minimum": _smaller},
 }
 
 

@@ -1,4 +1,14 @@
-"""Elasticities, slopes between points, and the whole numbers on both sides of a value."""
+"""Elasticities, slopes between points, and the whole numbers on both sides of a value.
+
+Parameters:
+    low [any]: a
+    high [any]: b
+    below [any]: y(a)
+    above [any]: y(b)
+    value [1]: any number
+    step [1]: distance of the valid numbers
+    least [1]: smallest valid number
+"""
 
 from typing import Any
 
@@ -28,11 +38,6 @@ def difference(low: Any, high: Any, below: Any, above: Any) -> Any:
 
     (y(b) - y(a)) / (b - a); 0 where a and b are equal
 
-    Parameters:
-        low [any]: a
-        high [any]: b
-        below [any]: y(a)
-        above [any]: y(b)
     Returns: [any] slope
     Source: by definition
     """
@@ -45,11 +50,6 @@ def log_difference(low: Any, high: Any, below: Any, above: Any) -> Any:
 
     ln(y(b) / y(a)) / ln(b / a); 0 where a and b are equal, or where y does not change
 
-    Parameters:
-        low [any]: a
-        high [any]: b
-        below [any]: y(a)
-        above [any]: y(b)
     Returns: [1] slope
     Source: by definition
     """
@@ -61,10 +61,6 @@ def log_difference(low: Any, high: Any, below: Any, above: Any) -> Any:
 def previous_whole(value: Any, step: Any, least: Any) -> Any:
     """The next smaller multiple of a step; the value itself where that is below the least.
 
-    Parameters:
-        value [1]: any number
-        step [1]: distance of the valid numbers
-        least [1]: smallest valid number
     Returns: [1] the number
     Source: by definition
     """
@@ -75,9 +71,6 @@ def previous_whole(value: Any, step: Any, least: Any) -> Any:
 def next_whole(value: Any, step: Any) -> Any:
     """The next larger multiple of a step.
 
-    Parameters:
-        value [1]: any number
-        step [1]: distance of the valid numbers
     Returns: [1] the number
     Source: by definition
     """
@@ -87,9 +80,6 @@ def next_whole(value: Any, step: Any) -> Any:
 def halved(value: Any, least: Any) -> Any:
     """Half of a number; the number itself where that is below the least.
 
-    Parameters:
-        value [1]: any number
-        least [1]: smallest valid number
     Returns: [1] the number
     Source: by definition
     """
@@ -99,8 +89,6 @@ def halved(value: Any, least: Any) -> Any:
 def doubled(value: Any) -> Any:
     """Twice a number.
 
-    Parameters:
-        value [1]: any number
     Returns: [1] the number
     Source: by definition
     """

@@ -71,9 +71,9 @@ class _Writer:
         for name, operation in operations.items():
             self.along[name] = any(self.along[read] for read in operation.reads)
         self.level = self._levels()
-        self.kept = self._kept()
+        self.buffered = self._buffered_names()
         self.buffers = {f"b_{name}": dtype.name for name, dtype in outs.items()}
-        self.buffers |= {f"v_{name}": "float64" for name in self.kept}
+        self.buffers |= {f"v_{name}": "float64" for name in self.buffered}
         self.room = len(self.buffers) * TILE
 
     def source(self) -> str:
@@ -116,14 +116,14 @@ class _Writer:
                 level[name] = base + (base % 2 != heavy)
         return level
 
-    def _kept(self) -> list[str]:
+    def _buffered_names(self) -> list[str]:
         """Values in buffers: results of loops, and values that later passes read."""
-        kept = {name for name, operation in self.operations.items() if operation.loop}
+        names = {name for name, operation in self.operations.items() if operation.loop}
         for name, operation in self.operations.items():
             for read in operation.reads:
                 if read in self.level and self.level.get(name, -1) > self.level[read]:
-                    kept.add(read)
-        return [name for name in self.operations if name in kept]
+                    names.add(read)
+        return [name for name in self.operations if name in names]
 
     def _row(self) -> list[str]:
         lines = []
@@ -136,10 +136,10 @@ class _Writer:
             if self.along[name]:
                 continue
             if operation.loop:
-                kept = f"v_{name}"
-                lines.append(f"{kept}[0] = {operation.reads[0]}")
-                lines.append(f"apply(loops, {LOOPS.index(operation.loop)}, {kept}, {kept}, 1)")
-                lines.append(f"{name} = {kept}[0]")
+                buffer = f"v_{name}"
+                lines.append(f"{buffer}[0] = {operation.reads[0]}")
+                lines.append(f"apply(loops, {LOOPS.index(operation.loop)}, {buffer}, {buffer}, 1)")
+                lines.append(f"{name} = {buffer}[0]")
             else:
                 lines.append(f"{name} = {operation.text}")
         return lines
@@ -151,43 +151,43 @@ class _Writer:
             if varies:
                 lines.append(f"r_{name} = after(t_{name}, p_{name} + tile)")
         for depth in range(max(self.level.values(), default=-1) + 1):
-            here = [name for name in self.operations if self.level.get(name) == depth]
+            of_pass = [name for name in self.operations if self.level.get(name) == depth]
             if depth % 2:
-                for name in here:
+                for name in of_pass:
                     operation = self.operations[name]
                     source = self._array(operation.reads[0])
                     which = LOOPS.index(operation.loop)
                     lines.append(f"apply(loops, {which}, {source}, v_{name}, size)")
-            elif here:
-                lines += self._pass(here)
+            elif of_pass:
+                lines += self._pass(of_pass)
         lines += self._pass([])
         for name, dtype in self.outs.items():
             into = f"after(o_{name}, d_{name} + tile)"
             lines.append(f"stream_{dtype.name}({into}, b_{name}, size)")
         return lines
 
-    def _pass(self, here: list[str]) -> list[str]:
+    def _pass(self, of_pass: list[str]) -> list[str]:
         """A loop over a tile: operations `here` and outputs they yield; if none, other outputs."""
         body: list[str] = []
-        seen: set[str] = set()
+        written: set[str] = set()
 
         def read(name: str) -> None:
-            if self.along.get(name) and name not in seen:
-                seen.add(name)
+            if self.along.get(name) and name not in written:
+                written.add(name)
                 flag = name in self.operations and self.operations[name].flag
                 body.append(f"{name} = {self._array(name)}[j]{' != 0.0' if flag else ''}")
 
-        for name in here:
+        for name in of_pass:
             for operand in self.operations[name].reads:
                 read(operand)
             body.append(f"{name} = {self.operations[name].text}")
-            seen.add(name)
-            if name in self.kept:  # buffers are float64: flags become 0.0 and 1.0
+            written.add(name)
+            if name in self.buffered:  # buffers are float64: flags become 0.0 and 1.0
                 value = f"float64({name})" if self.operations[name].flag else name
                 body.append(f"v_{name}[j] = {value}")
         for name, value in self.results.items():
             light = value in self.level and not self.operations[value].loop
-            if (value in here) if here else not light:
+            if (value in of_pass) if of_pass else not light:
                 read(value)
                 body.append(f"b_{name}[j] = {_converted(value, self.outs[name].name)}")
         return ["for j in range(size):", *(f"    {line}" for line in body)] if body else []

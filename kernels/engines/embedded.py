@@ -33,13 +33,13 @@ def _called(program: Program) -> Any:
     returns = tuple_of(kinds) if len(kinds) > 1 else kinds[0]
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        convention, taken = context.call_conv, signature.args
+        convention, parameters = context.call_conv, signature.args
         address = context.add_dynamic_addr(builder, kernel.address, info="fleetcube")
-        seen = ir.FunctionType(ir.VoidType(), [address.type])
-        builder.asm(seen, "", "r", [address], side_effect=True)  # else it is optimised away
-        kind = convention.get_function_type(returns, taken)
+        opaque = ir.FunctionType(ir.VoidType(), [address.type])
+        builder.asm(opaque, "", "r", [address], side_effect=True)  # else it is optimised away
+        kind = convention.get_function_type(returns, parameters)
         function = builder.bitcast(address, kind.as_pointer())
-        return convention.call_function(builder, function, returns, taken, arguments)[1]
+        return convention.call_function(builder, function, returns, parameters, arguments)[1]
 
     scope = {"made": (returns(*[types.float64] * len(program.inputs)), generate)}
     exec(f"def kernel(context, {', '.join(program.inputs)}): return made", scope)
@@ -72,8 +72,8 @@ def type_of(program: Program) -> Embedded:
     exec(f"def typed({names}): return choose({names})", scope)  # numba compares the names
     overload(scope["function"])(scope["typed"])
     cpu_target.typing_context.refresh()
-    known = cpu_target.typing_context.resolve_value_type(scope["function"])
-    return Embedded(known.templates[0])
+    function_type = cpu_target.typing_context.resolve_value_type(scope["function"])
+    return Embedded(function_type.templates[0])
 
 
 def _source(program: Program) -> str:

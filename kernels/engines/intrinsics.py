@@ -5,7 +5,6 @@ kernels' loops by a symbol resolved when machine code is loaded, so that it can 
 """
 
 import functools
-import math
 from typing import Any
 
 import llvmlite.binding
@@ -13,6 +12,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+from ..elementary import INSTRUCTIONS
 from ..graph.trace import LOOPS
 from . import loops
 
@@ -33,22 +33,17 @@ def select(typing_context: Any, condition: Any, if_true: Any, if_false: Any) -> 
     return signature, generate
 
 
-@intrinsic
-def floor(typing_context: Any, x: Any) -> Any:
-    return types.float64(types.float64), _intrinsic("llvm.floor")
+def _instruction(name: str) -> Any:
 
+    @intrinsic
+    def function(typing_context: Any, x: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            code = builder.module.declare_intrinsic(f"llvm.{name}", [_NUMBER])
+            return builder.call(code, arguments)
 
-@intrinsic
-def ceil(typing_context: Any, x: Any) -> Any:
-    return types.float64(types.float64), _intrinsic("llvm.ceil")
+        return types.float64(types.float64), generate
 
-
-def _intrinsic(name: str) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        function = builder.module.declare_intrinsic(name, [ir.DoubleType()])
-        return builder.call(function, arguments)
-
-    return generate
+    return function
 
 
 @intrinsic
@@ -100,9 +95,8 @@ def called() -> dict[str, Any]:
     return {name: _called(which) for which, name in enumerate(LOOPS)}
 
 
-_OPERATIONS: tuple[Any, ...] = (select, floor, ceil, maximum, minimum)
 SCOPE = {  # names in the source of a function
-    **{name: getattr(types, name) for name in ("float64", "int8")},
-    **{"abs": math.fabs, "sqrt": math.sqrt},
-    **{operation.__name__: operation for operation in _OPERATIONS},
+    **{"float64": types.float64, "int8": types.int8},
+    **{"select": select, "maximum": maximum, "minimum": minimum},
+    **{name: _instruction(code) for name, code in INSTRUCTIONS.items()},
 }

@@ -20,11 +20,13 @@ def source(program: Program, name: str) -> str:
     """Source, to follow `HEAD`, of a function from array to array; undefined flags are -1."""
     trace, results = program.trace()
     lines = [f"  const [{', '.join(program.inputs)}] = inputs;"]
-    for own, operation in trace.operations.items():
-        lines.append(f"  const {own} = {operation.text};")
+    for constant, operation in trace.operations.items():
+        lines.append(f"  const {constant} = {operation.text};")
     texts = []
-    for of, result in zip(program.outputs, results, strict=True):
+    for output, result in zip(program.outputs, results, strict=True):
         value = written(result)
-        texts.append(f"select({value} != {value}, -1, +{value})" if of in program.flags else value)
+        texts.append(
+            f"select({value} != {value}, -1, +{value})" if output in program.flags else value
+        )
     lines.append(f"  return [{', '.join(texts)}];")
     return "\n".join([f"function {name}(inputs) {{", *lines, "}", ""])

@@ -26,7 +26,7 @@ from .job import Array, Job, store
 _OPTIONS = {"xla_disable_hlo_passes": "algsimp"}
 SHARED = 1 << 16  # points from which a block is worth calling several devices
 WORTH = 1 << 24  # bytes of results from which a program that writes into used memory is compiled
-KEPT = 128  # programs kept, about 2 MB each; dropped ones are compiled again when used
+MOST_PROGRAMS = 128  # programs kept, about 2 MB each; dropped ones are compiled again when used
 SHARE = 1 / 4  # of the devices' memory for the outputs of a block: XLA needs working memory, too
 
 
@@ -66,10 +66,12 @@ class _Step:
         functions = {name: binding().bind(formula) for name, formula in self.formulas}
 
         def values(cut: Mapping[str, Any], others: Mapping[str, Any]) -> list[Any]:
-            known = {**cut, **others}
+            values_by_name = {**cut, **others}
             for name, formula in self.formulas:
-                known[name] = functions[name](*[known[p] for p in parameters(formula)])
-            return [_dense(known[name], self.ndim) for name in self.wanted]
+                values_by_name[name] = functions[name](
+                    *[values_by_name[p] for p in parameters(formula)]
+                )
+            return [_dense(values_by_name[name], self.ndim) for name in self.wanted]
 
         if self.axis is None:
             return values
@@ -98,7 +100,7 @@ def _dense(value: Any, ndim: int) -> Any:
     return array if array.ndim else array.reshape((1,) * ndim)
 
 
-@functools.lru_cache(KEPT)
+@functools.lru_cache(MOST_PROGRAMS)
 def _program(steps: tuple[_Step, ...], kinds: tuple[Any, ...] = (), again: bool = False) -> Any:
     """Jitted function from memory and operands to outputs, arrays of `kinds` where these are given;
     with `again` it writes them into the memory."""
@@ -167,10 +169,10 @@ def evaluate(steps: Any, operands: Any, outs: Mapping[str, Array]) -> dict[str, 
     import jax
 
     widened = steps[0].single and any(out.dtype == np.float64 for out in outs.values())
-    here = stays() and not widened
-    kinds = tuple((out.shape, out.dtype.name) for out in outs.values()) if here else ()
+    on_host = stays() and not widened
+    kinds = tuple((out.shape, out.dtype.name) for out in outs.values()) if on_host else ()
     memory = [_memory_of(out) for out in outs.values()]
-    if here and all(memory) and sum(out.nbytes for out in outs.values()) >= WORTH:
+    if on_host and all(memory) and sum(out.nbytes for out in outs.values()) >= WORTH:
         # in a thread: Ctrl-C between a program and its results would free the memory under NumPy
         with ThreadPoolExecutor(1) as thread:
             if thread.submit(_write, steps, operands, kinds, memory).result():
@@ -179,7 +181,7 @@ def evaluate(steps: Any, operands: Any, outs: Mapping[str, Array]) -> dict[str, 
         values = [v.block_until_ready() for v in _program(steps, kinds)((), operands)]
     arrays = {}
     for (name, out), value in zip(outs.items(), values, strict=True):
-        if here and not out.flags.writeable:
+        if on_host and not out.flags.writeable:
             arrays[name] = np.asarray(_Memory(value))
             continue
         arrays[name] = out if out.flags.writeable else np.empty(out.shape, out.dtype)
@@ -221,7 +223,7 @@ def _write(steps: Any, operands: Any, kinds: tuple[Any, ...], memory: list[Any])
     return program is not None
 
 
-@functools.lru_cache(KEPT)
+@functools.lru_cache(MOST_PROGRAMS)
 def _in_place(steps: Any, kinds: tuple[Any, ...], tree: Any, operands: Any) -> Any:
     """The compiled program that writes into memory; None if XLA would take other memory."""
     import jax
@@ -259,7 +261,7 @@ def processor() -> str:
 
 
 def most_points(outputs: int) -> int | None:
-    """Points of this many outputs that fit in the devices' memory; None where it is the host's."""
+    """Points of this many outputs that fit in the devices' memory; None if that is the host's."""
     import jax
 
     limits = [(device.memory_stats() or {}).get("bytes_limit", 0) for device in jax.local_devices()]

@@ -37,8 +37,8 @@ class Job:
 
 def default_threads() -> int:
     """Cores that this process may use; a container's share of one counts as one."""
-    there = hasattr(os, "sched_getaffinity")
-    cores = len(os.sched_getaffinity(0)) if there else os.cpu_count() or 1
+    has_affinity = hasattr(os, "sched_getaffinity")
+    cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
     return math.ceil(min(cores, cgroup.cores()))
 
 

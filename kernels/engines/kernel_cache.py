@@ -19,16 +19,16 @@ _SUM = hashlib.sha256().digest_size  # bytes at the head of a file
 _warned = threading.Event()
 
 
-def kept(what: str, made: Callable[[], bytes]) -> tuple[bytes, bool]:
+def cached_code(text: str, compile_code: Callable[[], bytes]) -> tuple[bytes, bool]:
     """Machine code that depends on a text, this machine and these libraries; whether it was read
-    from disk, where what is made is kept."""
+    from disk, where it is stored otherwise."""
     path = code = None
     with _warned_once():
-        path = path_of(what)
+        path = path_of(text)
         code = read(path)
     if code is not None:
         return code, True
-    code = made()
+    code = compile_code()
     if path is not None:
         with _warned_once():
             write(path, hashlib.sha256(code).digest() + code)
@@ -38,12 +38,12 @@ def kept(what: str, made: Callable[[], bytes]) -> tuple[bytes, bool]:
 def lowered(source: str) -> tuple[bytes, bool]:
     """Machine code of a source that `lowering` can read; whether it was kept."""
 
-    def made() -> bytes:
+    def compile_code() -> bytes:
         from . import lowering, machine_code
 
         return machine_code.compiled(lowering.lowered(source))
 
-    return kept(source, made)
+    return cached_code(source, compile_code)
 
 
 @contextlib.contextmanager
@@ -58,17 +58,17 @@ def _warned_once() -> Iterator[None]:
             warnings.warn(reason, RuntimeWarning, stacklevel=4)
 
 
-def path_of(what: str) -> Path:
+def path_of(text: str) -> Path:
     """The file of a kernel, named by a hash of all that machine code depends on."""
     from platformdirs import user_cache_path
 
     from . import machine_code
 
-    here = files(__package__)
+    package = files(__package__)
     parts = (
-        what,
+        text,
         *(f"llvmlite {version('llvmlite')}", repr(machine_code.processor())),
-        *(here.joinpath(f"{n}.py").read_text("utf-8") for n in ("lowering", "machine_code")),
+        *(package.joinpath(f"{n}.py").read_text("utf-8") for n in ("lowering", "machine_code")),
         *FUNCTIONS,  # called by their index
     )
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
@@ -96,7 +96,7 @@ def _check_ours(path: Path, status: os.stat_result) -> None:
 
 
 def read(path: Path) -> bytes | None:
-    """A file's content after its checksum; None where it is missing or damaged."""
+    """A file's content after its checksum; None if it is missing or damaged."""
     with (
         contextlib.suppress(FileNotFoundError),
         open(path, "rb", opener=_without_waiting) as file,

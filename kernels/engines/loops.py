@@ -23,8 +23,8 @@ def source() -> str:
         result = elementary.FUNCTIONS[name](_library(trace), Value(trace, "x"))
         lines += [f"    if which == {which}:", "        for j in range(size):"]
         lines.append("            x = source[j]")
-        for own, operation in trace.operations.items():
-            lines.append(f"            {own} = {operation.text}")
+        for value, operation in trace.operations.items():
+            lines.append(f"            {value} = {operation.text}")
         lines.append(f"            target[j] = {result.name}")
     return "\n".join([*lines, ""])
 

@@ -10,7 +10,7 @@ import ast
 import struct
 from collections.abc import Iterator, Sequence
 
-from ..elementary import FRACTION, ONE, RAISED, TWO_TO_52, WIDTH
+from ..elementary import FRACTION, INSTRUCTIONS, ONE, RAISED, TWO_TO_52, WIDTH
 
 LINE = 64  # bytes of a cache line
 # Annotations of parameters: a pointer to numbers ends in *, one into the buffers in &
@@ -18,7 +18,6 @@ KINDS = {"word": "i64", "words": "i64*", "loops": "ptr", "room": "double&"}
 KINDS |= {"float64s": "double*", "float32s": "float*", "int8s": "i8*"}
 _NUMBERS = {"float64": "double", "float32": "float", "int8": "i8"}
 _BYTES = {"double": 8, "float": 4, "i8": 1}
-_UNARY = {"sqrt": "sqrt", "abs": "fabs", "floor": "floor", "ceil": "ceil"}
 _FIRST = {"maximum": "oge", "minimum": "ole"}
 _COMPUTED: dict[str, dict[type[ast.AST], str]] = {
     "double": {
@@ -33,11 +32,8 @@ _COMPUTED: dict[str, dict[type[ast.AST], str]] = {
 }
 _CONVERTED = {("i1", "double"): "uitofp", ("i1", "float"): "uitofp", ("i1", "i8"): "zext"}
 _CONVERTED |= {("double", "float"): "fptrunc", ("double", "i8"): "fptosi"}
-_LAST = """
-declare double @llvm.sqrt.f64(double)
-declare double @llvm.fabs.f64(double)
-declare double @llvm.floor.f64(double)
-declare double @llvm.ceil.f64(double)
+_DECLARED = [f"declare double @llvm.{name}.f64(double)" for name in INSTRUCTIONS.values()]
+_LAST = """\
 !0 = distinct !{!0}
 !1 = distinct !{!1, !0}
 !2 = !{!1}
@@ -50,7 +46,7 @@ Value = tuple[str, str]  # its kind, and its text
 def lowered(source: str) -> str:
     """A module of the functions of a source; `kernel` can be called from outside."""
     functions = ast.parse(source).body
-    return "\n".join([*(_Function(each).text for each in functions), _LAST])  # type: ignore[arg-type]
+    return "\n".join([*(_Function(each).text for each in functions), *_DECLARED, _LAST])  # type: ignore[arg-type]
 
 
 class _Function:
@@ -81,8 +77,8 @@ class _Function:
                     self._assign(target, self._value(statement.value))
                 case ast.AugAssign(target=target):
                     read = self._value(target)
-                    own = self._value(statement.value)
-                    self._assign(target, self._computed(statement.op, read, own))
+                    operand = self._value(statement.value)
+                    self._assign(target, self._computed(statement.op, read, operand))
                 case ast.For(target=ast.Name(id=name), iter=ast.Call(args=bounds)):
                     self._loop(name, [self._value(bound) for bound in bounds], statement.body)
                 case ast.If():
@@ -105,11 +101,11 @@ class _Function:
         step = bounds[2][1] if len(bounds) > 2 else "1"
         head, inside, after = self._labels(3)
         self.lines += [f"  store i64 {start[1]}, ptr %_{name}", f"  br label %{head}", f"{head}:"]
-        at = self._made("i64", f"load i64, ptr %_{name}")[1]
-        goes_on = self._made("i1", f"icmp slt i64 {at}, {stop[1]}")[1]
+        counter = self._emitted("i64", f"load i64, ptr %_{name}")[1]
+        goes_on = self._emitted("i1", f"icmp slt i64 {counter}, {stop[1]}")[1]
         self.lines += [f"  br i1 {goes_on}, label %{inside}, label %{after}", f"{inside}:"]
         self._block(body)
-        further = self._made("i64", f"add nsw i64 {at}, {step}")[1]
+        further = self._emitted("i64", f"add nsw i64 {counter}, {step}")[1]
         self.lines += [f"  store i64 {further}, ptr %_{name}", f"  br label %{head}", f"{after}:"]
 
     def _branch(self, test: Value, body: Sequence[ast.stmt]) -> None:
@@ -121,7 +117,7 @@ class _Function:
     def _value(self, node: ast.expr) -> Value:
         match node:
             case ast.Name(id=name) if name in self.slots:
-                return self._made("i64", f"load i64, ptr %_{name}")
+                return self._emitted("i64", f"load i64, ptr %_{name}")
             case ast.Name(id=name):
                 return self.names[name]
             case ast.Constant(value=bool() as flag):
@@ -133,14 +129,14 @@ class _Function:
             case ast.Attribute(attr=name):  # np.inf, np.nan
                 return "double", _written(float(name))
             case ast.UnaryOp(operand=operand):
-                return self._made("double", f"fneg double {self._number(operand)}")
+                return self._emitted("double", f"fneg double {self._number(operand)}")
             case ast.BinOp(left=left, right=right):
                 return self._computed(node.op, self._value(left), self._value(right))
             case ast.Compare(left=left, comparators=[right]):
                 return self._computed(node.ops[0], self._value(left), self._value(right))
             case ast.Subscript():
                 kind, place = self._place(node)
-                return self._made(kind[:-1], f"load {kind[:-1]}, ptr {place}{_apart(kind)}")
+                return self._emitted(kind[:-1], f"load {kind[:-1]}, ptr {place}{_apart(kind)}")
             case ast.Call(func=ast.Name(id=name), args=arguments):
                 return self._called(name, arguments)
         raise NotImplementedError(ast.unparse(node))
@@ -150,21 +146,21 @@ class _Function:
         a, b = (self._as(value, same)[1] for value in (left, right))
         how = _COMPUTED[same][type(op)]  # of flags no arithmetic: NumPy's differs
         kind = "i1" if "cmp" in how else same
-        return self._made(kind, f"{how} {same} {a}, {b}")
+        return self._emitted(kind, f"{how} {same} {a}, {b}")
 
     def _called(self, name: str, nodes: Sequence[ast.expr]) -> Value:
         if name in _NUMBERS:
             return self._as(self._value(nodes[0]), _NUMBERS[name])
-        if name in _UNARY:
-            number = self._number(nodes[0])
-            return self._made("double", f"call double @llvm.{_UNARY[name]}.f64(double {number})")
+        if name in INSTRUCTIONS:
+            code = f"@llvm.{INSTRUCTIONS[name]}.f64(double {self._number(nodes[0])})"
+            return self._emitted("double", f"call double {code}")
         if name in ("pointer", "part"):
             table, place = self._value(nodes[0]), self._value(nodes[1])
             to = _NUMBERS[ast.unparse(nodes[2])]
             kind, address = self._after(table, place)
             if name == "part":
                 return f"{to}&", address
-            return self._made(f"{to}*", f"load ptr, ptr {address}{_apart(kind)}")
+            return self._emitted(f"{to}*", f"load ptr, ptr {address}{_apart(kind)}")
         values = [self._value(node) for node in nodes]
         if name in _FIRST:
             return self._first(_FIRST[name], *values)
@@ -176,44 +172,46 @@ class _Function:
         return "", ""
 
     def _min(self, a: Value, b: Value) -> Value:
-        less = self._made("i1", f"icmp slt i64 {a[1]}, {b[1]}")[1]
-        return self._made("i64", f"select i1 {less}, i64 {a[1]}, i64 {b[1]}")
+        less = self._emitted("i1", f"icmp slt i64 {a[1]}, {b[1]}")[1]
+        return self._emitted("i64", f"select i1 {less}, i64 {a[1]}, i64 {b[1]}")
 
     def _select(self, condition: Value, yes: Value, no: Value) -> Value:
         kind = "i1" if yes[0] == no[0] == "i1" else "double"
         a, b = (self._as(value, kind)[1] for value in (yes, no))
         test = self._as(condition, "i1")[1]
-        return self._made(kind, f"select i1 {test}, {kind} {a}, {kind} {b}")
+        return self._emitted(kind, f"select i1 {test}, {kind} {a}, {kind} {b}")
 
     def _first(self, order: str, left: Value, right: Value) -> Value:
         """The first of two numbers where it is a NaN or the order holds, else the second."""
         a, b = (self._as(value, "double")[1] for value in (left, right))
-        holds = self._made("i1", f"fcmp {order} double {a}, {b}")[1]
-        lost = self._made("i1", f"fcmp uno double {a}, {a}")[1]
-        either = self._made("i1", f"or i1 {lost}, {holds}")[1]
-        return self._made("double", f"select i1 {either}, double {a}, double {b}")
+        holds = self._emitted("i1", f"fcmp {order} double {a}, {b}")[1]
+        lost = self._emitted("i1", f"fcmp uno double {a}, {a}")[1]
+        either = self._emitted("i1", f"or i1 {lost}, {holds}")[1]
+        return self._emitted("double", f"select i1 {either}, double {a}, double {b}")
 
     def _two_to(self, k: Value) -> Value:
         """2^k of a whole k for which that is a normal number."""
-        raised = self._made("double", f"fadd double {k[1]}, {_written(RAISED)}")
+        raised = self._emitted("double", f"fadd double {k[1]}, {_written(RAISED)}")
         return self._of_bits(f"shl i64 {self._bits(raised)}, {WIDTH}")
 
     def _exponent(self, x: Value) -> Value:
         """The whole k of a normal number between 2^k and 2^(k+1)."""
-        upper = self._made("i64", f"lshr i64 {self._bits(x)}, {WIDTH}")[1]
+        upper = self._emitted("i64", f"lshr i64 {self._bits(x)}, {WIDTH}")[1]
         number = self._of_bits(f"or i64 {upper}, {TWO_TO_52}")[1]
-        return self._made("double", f"fsub double {number}, {_written(RAISED)}")
+        return self._emitted("double", f"fsub double {number}, {_written(RAISED)}")
 
     def _significand(self, x: Value) -> Value:
         """A normal number over 2^k, between 1 and 2."""
-        fraction = self._made("i64", f"and i64 {self._bits(x)}, {FRACTION}")[1]
+        fraction = self._emitted("i64", f"and i64 {self._bits(x)}, {FRACTION}")[1]
         return self._of_bits(f"or i64 {fraction}, {ONE}")
 
     def _bits(self, number: Value) -> str:
-        return self._made("i64", f"bitcast double {number[1]} to i64")[1]
+        return self._emitted("i64", f"bitcast double {number[1]} to i64")[1]
 
     def _of_bits(self, instruction: str) -> Value:
-        return self._made("double", f"bitcast i64 {self._made('i64', instruction)[1]} to double")
+        return self._emitted(
+            "double", f"bitcast i64 {self._emitted('i64', instruction)[1]} to double"
+        )
 
     def _apply(self, loops: Value, which: Value, source: Value, into: Value, size: Value) -> Value:
         """target[:size] = f(source[:size]), f one of `LOOPS`, whose code is at an address."""
@@ -223,16 +221,16 @@ class _Function:
 
     def _missing(self, memory: Value) -> Value:
         """How many numbers come before the next line of the cache."""
-        at = self._made("i64", f"ptrtoint ptr {memory[1]} to i64")[1]
-        back = self._made("i64", f"sub i64 0, {at}")[1]
-        size = self._made("i64", f"and i64 {back}, {LINE - 1}")[1]
-        return self._made("i64", f"udiv i64 {size}, {_BYTES[memory[0][:-1]]}")
+        address = self._emitted("i64", f"ptrtoint ptr {memory[1]} to i64")[1]
+        back = self._emitted("i64", f"sub i64 0, {address}")[1]
+        size = self._emitted("i64", f"and i64 {back}, {LINE - 1}")[1]
+        return self._emitted("i64", f"udiv i64 {size}, {_BYTES[memory[0][:-1]]}")
 
     def _line(self, into: Value, tile: Value) -> Value:
         """Copy a whole line past the cache; its target is aligned."""
         width = _BYTES[into[0][:-1]]
         vector = f"<{LINE // width} x {into[0][:-1]}>"
-        text = self._made("", f"load {vector}, ptr {tile[1]}, align {width}")[1]
+        text = self._emitted("", f"load {vector}, ptr {tile[1]}, align {width}")[1]
         self.lines.append(f"  store {vector} {text}, ptr {into[1]}, align {LINE}, !nontemporal !3")
         return "", ""
 
@@ -244,18 +242,20 @@ class _Function:
         if value[0] == kind:
             return value
         if kind == "i1":
-            return self._made("i1", f"fcmp une double {value[1]}, {_written(0.0)}")
+            return self._emitted("i1", f"fcmp une double {value[1]}, {_written(0.0)}")
         how = _CONVERTED[value[0], kind]
-        return self._made(kind, f"{how} {value[0]} {value[1]} to {kind}")
+        return self._emitted(kind, f"{how} {value[0]} {value[1]} to {kind}")
 
     def _place(self, node: ast.Subscript) -> Value:
         return self._after(self._value(node.value), self._value(node.slice))
 
     def _after(self, memory: Value, offset: Value) -> Value:
         kind, text = memory
-        return self._made(kind, f"getelementptr inbounds {kind[:-1]}, ptr {text}, i64 {offset[1]}")
+        return self._emitted(
+            kind, f"getelementptr inbounds {kind[:-1]}, ptr {text}, i64 {offset[1]}"
+        )
 
-    def _made(self, kind: str, instruction: str) -> Value:
+    def _emitted(self, kind: str, instruction: str) -> Value:
         self.count += 1
         self.lines.append(f"  %.{self.count} = {instruction}")
         return kind, f"%.{self.count}"
@@ -267,8 +267,8 @@ class _Function:
 
 def _changed(node: ast.AST) -> str:
     """The name that a loop counts with, or that a statement changes in place."""
-    own = isinstance(node, ast.For | ast.AugAssign) and isinstance(node.target, ast.Name)
-    return node.target.id if own else ""  # type: ignore[attr-defined]
+    by_name = isinstance(node, ast.For | ast.AugAssign) and isinstance(node.target, ast.Name)
+    return node.target.id if by_name else ""  # type: ignore[attr-defined]
 
 
 def _type(kind: str) -> str:
@@ -276,7 +276,7 @@ def _type(kind: str) -> str:
 
 
 def _apart(kind: str) -> str:
-    """What is known of an access: buffers lie apart from all other memory."""
+    """The alias scope of an access: buffers lie apart from all other memory."""
     return f", !{'alias.scope' if kind[-1] == '&' else 'noalias'} !2"
 
 

@@ -48,16 +48,16 @@ def _target() -> Any:
     return kind.create_target_machine(name, features, LEVEL, reloc, "jitdefault", jit=True)
 
 
-def freed(made: Any) -> Any:
+def freed(managers: Any) -> Any:
     """Free a pass manager (0.4 MB a kernel) with its last reference.
 
     llvmlite means to, but its method is hidden by one of the same name in a base class.
     """
-    if isinstance(made, tuple) and type(made[0])._dispose is ffi.ObjectRef._dispose:
-        kind = "Module" if isinstance(made[0], llvm.ModulePassManager) else "Function"
+    if isinstance(managers, tuple) and type(managers[0])._dispose is ffi.ObjectRef._dispose:
+        kind = "Module" if isinstance(managers[0], llvm.ModulePassManager) else "Function"
         free = getattr(ffi.lib, f"LLVMPY_DisposeNew{kind}PassManger")
-        weakref.finalize(made[0], free, made[0]._ptr).atexit = False
-    return made
+        weakref.finalize(managers[0], free, managers[0]._ptr).atexit = False
+    return managers
 
 
 def compiled(text: str) -> bytes:

@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from types import FunctionType
+from types import FunctionType, MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from ..graph.formulas import Function, parameters
 from . import cache_tiles
 from .job import Array, Job, pool, store
 
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 COPIED = 1 << 18  # points up to which a copy ends before another thread has woken up
 
 
@@ -45,17 +46,20 @@ class Point:
         read = {name for _, _, names in self._steps for name in names}
         self.operands = tuple(sorted(read - formulas.keys()))
 
-    def __call__(self, operands: Iterable[np.float64]) -> dict[str, np.float64]:
-        """All values by name; `operands` in the order of those names."""
-        values: dict[str, Any] = dict(zip(self.operands, operands, strict=True))
+    def __call__(
+        self, operands: Iterable[np.float64], computed: Mapping[str, Any] = _NOTHING
+    ) -> dict[str, Any]:
+        """All values by name; `operands` in the order of those names. Those `computed` stay."""
+        values: dict[str, Any] = {**computed, **dict(zip(self.operands, operands, strict=True))}
         with np.errstate(all="ignore"):
             for name, formula, names in self._steps:
-                values[name] = np.float64(formula(*[values[n] for n in names]))
+                if name not in computed:
+                    values[name] = np.float64(formula(*[values[n] for n in names]))
         return values
 
 
 def _on_arrays(formula: Function) -> Function:
-    """Run a `Made` formula on arrays, as it takes a scalar, a Python float, for a constant."""
+    """Run a `BuiltFormula` on arrays: it takes a scalar, a Python float, for a constant."""
 
     def call(*values: np.float64) -> Any:
         result = formula(*[np.array([value]) for value in values])
@@ -77,9 +81,9 @@ def _choose(condition: Any, if_true: Any, if_false: Any) -> Any:
 
 def run(job: Job, threads: int) -> None:
     """Fill the job's outputs, tile by tile."""
-    if not job.formulas and math.prod(job.shape) <= COPIED:
-        for name, out in job.outs.items():
-            store(out, job.operands[name])
+    size = math.prod(job.shape)
+    if size <= (cache_tiles.NUMPY_TILE if job.formulas else COPIED):
+        _fill(job.formulas, job.operands, job.outs)
         return
     grid_tiles = cache_tiles.tiles(job.shape, cache_tiles.NUMPY_TILE)
     pool(threads).each(lambda tile: _run_tile(job, tile), grid_tiles)
@@ -87,9 +91,15 @@ def run(job: Job, threads: int) -> None:
 
 def _run_tile(job: Job, tile: tuple[slice, ...]) -> None:
     operands = {name: part(array, tile) for name, array in job.operands.items()}
-    values = {**operands, **evaluate(job.formulas, operands)}
-    for name, out in job.outs.items():
-        store(out[tile], values[name])
+    _fill(job.formulas, operands, {name: out[tile] for name, out in job.outs.items()})
+
+
+def _fill(
+    formulas: Mapping[str, Function], operands: Mapping[str, Array], outs: Mapping[str, Array]
+) -> None:
+    values = {**operands, **evaluate(formulas, operands)} if formulas else operands
+    for name, out in outs.items():
+        store(out, values[name])
 
 
 def part(array: Array, tile: tuple[slice, ...]) -> Array:

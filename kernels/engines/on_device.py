@@ -24,16 +24,16 @@ def masked(array: Any, reason: Any) -> Any:
 
 def _jitted(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function in float64, its keywords static, its results on the host."""
-    known: dict[str, Any] = {}
+    cache: dict[str, Any] = {}
 
     @functools.wraps(function)
     def call(*arrays: Any, **static: Any) -> Any:
         import jax
 
-        if not known:
-            known["jitted"] = jax.jit(function, static_argnames=tuple(static))
+        if not cache:
+            cache["jitted"] = jax.jit(function, static_argnames=tuple(static))
         with jax.enable_x64(True):
-            return jax.tree.map(np.asarray, known["jitted"](*arrays, **static))
+            return jax.tree.map(np.asarray, cache["jitted"](*arrays, **static))
 
     return call
 
@@ -60,7 +60,7 @@ def winners(
     starts: Sequence[Any],
     *,
     how: str,
-    kept: tuple[int, ...],
+    cell_axes: tuple[int, ...],
     steps: tuple[tuple[int, int], ...],
     shape: tuple[int, ...],
     nowhere: int,
@@ -72,8 +72,8 @@ def winners(
     """
     import jax.numpy as jnp
 
-    order = (*kept, *(axis for axis, _ in steps))
-    cells = tuple(shape[axis] for axis in kept)
+    order = (*cell_axes, *(axis for axis, _ in steps))
+    cells = tuple(shape[axis] for axis in cell_axes)
 
     def rows(values: Any) -> Any:
         return jnp.broadcast_to(values, shape).transpose(order).reshape((*cells, -1))
@@ -85,8 +85,8 @@ def winners(
     best = (jnp.nanmin if how == "min" else jnp.nanmax)(values, axis=-1)
     ranks = jnp.where(values == best[..., None], rank.reshape(-1), nowhere)
     place = ranks.argmin(axis=-1, keepdims=True)
-    there = {name: jnp.take_along_axis(rows(r), place, -1)[..., 0] for name, r in riders.items()}
-    return best, jnp.take_along_axis(ranks, place, -1)[..., 0], there
+    others = {name: jnp.take_along_axis(rows(r), place, -1)[..., 0] for name, r in riders.items()}
+    return best, jnp.take_along_axis(ranks, place, -1)[..., 0], others
 
 
 def _rows(array: Any, order: tuple[int, ...], shape: tuple[int, ...], cells: int) -> Any:

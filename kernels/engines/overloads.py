@@ -16,7 +16,7 @@ from numba.extending import overload, typeof_impl
 from .. import laws
 
 _HOME = f"{laws.__name__}."
-_known: set[types.FunctionType] = set()
+_declared: set[types.FunctionType] = set()
 
 
 def init() -> None:
@@ -28,8 +28,8 @@ def _declare(function: types.FunctionType, context: Any) -> None:
     """Declare a law when it is first named; numba then looks it up by itself."""
     home = function.__module__ or ""  # made functions have none
     public = home.startswith(_HOME) and not function.__name__.startswith("_")
-    if public and function not in _known:
-        _known.add(function)
+    if public and function not in _declared:
+        _declared.add(function)
         # x / 0 is infinite, as in arrays, and not an error
         overload(function, jit_options={"error_model": "numpy"})(_chooser(function))
         cpu_target.typing_context.refresh()
@@ -37,7 +37,7 @@ def _declare(function: types.FunctionType, context: Any) -> None:
 
 def _chooser(law: types.FunctionType) -> Callable[..., Any]:
     """The function that gives numba the code of a law for the types of its operands."""
-    of_numbers, of_arrays = _made(law)
+    of_numbers, of_arrays = _numba_functions(law)
     signature = inspect.signature(of_numbers)
 
     def implementation(*given: Any, **named: Any) -> Any:
@@ -51,7 +51,7 @@ def _chooser(law: types.FunctionType) -> Callable[..., Any]:
     return implementation
 
 
-def _made(law: types.FunctionType) -> tuple[types.FunctionType, types.FunctionType]:
+def _numba_functions(law: types.FunctionType) -> tuple[types.FunctionType, types.FunctionType]:
     """A law of numbers, as straight-line code, and the same of arrays.
 
     Both are self-contained, unlike the engine's kernels: code compiled with `cache=True` is loaded

@@ -49,10 +49,10 @@ def _target() -> Any:
 
 
 def made_by() -> str:
-    """What machine code depends on beside a function's source."""
+    """Everything but a function's source that its machine code depends on."""
     modules = ("intrinsics", "point_code")
-    here = files(__package__)
-    texts = (here.joinpath(f"{name}.py").read_text("utf-8") for name in modules)
+    package = files(__package__)
+    texts = (package.joinpath(f"{name}.py").read_text("utf-8") for name in modules)
     return "\n".join([numba.__version__, sys.version, *texts])
 
 
@@ -68,25 +68,33 @@ def compiled(source: str, scope: dict[str, Any], signature: Any) -> bytes:
         target, typing = _target(), cpu_target.typing_context
         typing.refresh()
         target.refresh()
-        made = compile_extra(typing, target, scope["kernel"], arguments, returns, flags, {})
-        code = made.library.emit_native_object()
-    assert not made.environment.consts  # the code reads no Python objects: it is loaded without any
-    of = made.fndesc
-    names = [of.llvm_cpython_wrapper_name, of.llvm_func_name, of.env_name]
+        compiled_function = compile_extra(
+            typing, target, scope["kernel"], arguments, returns, flags, {}
+        )
+        code = compiled_function.library.emit_native_object()
+    assert (
+        not compiled_function.environment.consts
+    )  # the code reads no Python objects: it is loaded without any
+    names_in_code = compiled_function.fndesc
+    names = [
+        names_in_code.llvm_cpython_wrapper_name,
+        names_in_code.llvm_func_name,
+        names_in_code.env_name,
+    ]
     return json.dumps(names).encode() + b"\n" + bytes(code)
 
 
 def load(code: bytes) -> Loaded:
-    """What `compiled` made, ready to be called."""
+    """Load code from `compiled`, ready to be called."""
     head, _, data = code.partition(b"\n")
     wrapper, function, environment = json.loads(head)
     engine = engine_of(data)
-    own = _DYNAMIC.Environment({})
+    python_environment = _DYNAMIC.Environment({})
     place = engine.get_global_value_address(environment)
-    ctypes.c_void_p.from_address(place).value = id(own)
+    ctypes.c_void_p.from_address(place).value = id(python_environment)
     call = _DYNAMIC.make_function(
         sys.modules[__name__],
         *("kernel", "", engine.get_function_address(wrapper)),
-        *(own, (engine,)),  # kept alive with the function
+        *(python_environment, (engine,)),  # kept alive with the function
     )
     return Loaded(call, engine.get_function_address(function))

@@ -9,14 +9,15 @@ import numpy as np
 
 from ..calculus.derivatives import Derivative, Differentiator, name_of
 from ..declare import Input
-from ..graph.bind import Binding, Made
+from ..graph.bind import Binding, BuiltFormula
 from ..graph.formulas import NO_GRAPH, Function, parameters
 from ..graph.trace import Trace, Value
+from .job import Array, Job
 from .numpy import evaluate
 
 
 @dataclass(frozen=True, repr=False)
-class Inside(Made):
+class Inside(BuiltFormula):
     """A value, NaN beyond an input's bounds, as traced and compiled functions cannot raise."""
 
     output: str
@@ -60,7 +61,9 @@ class Program:
         """The program whose outputs are `extra` and d_<output>_d_<input>, output by output."""
         formulas = dict(self.formulas)
         wanted = [
-            Derivative(name_of("d", of, name), "d", of, name) for of in self.outputs for name in wrt
+            Derivative(name_of("d", output, name), "d", output, name)
+            for output in self.outputs
+            for name in wrt
         ]
         names = [slope.name for slope in wanted]
         return fold(
@@ -75,6 +78,18 @@ class Program:
     def guarded(self) -> list[tuple[str, Function]]:
         """For each output, the formula that gives NaN where an input is out of bounds."""
         return [(f"guarded_{name}", Inside(name, self.bounds)) for name in self.outputs]
+
+    def job(self, given: Sequence[Array], shape: tuple[int, ...]) -> Job:
+        """The outputs for arrays of the inputs that broadcast to a shape."""
+        ones, guarded = (1,) * len(shape), self.guarded()
+        operands = {name: np.array(value).reshape(ones) for name, value in self.constants}
+        for name, array in zip(self.inputs, given, strict=True):
+            operands[name] = array.reshape(ones[array.ndim :] + array.shape)
+        outs = {
+            name: np.empty(shape, np.int8 if output in self.flags else np.float64)
+            for output, (name, _) in zip(self.outputs, guarded, strict=True)
+        }
+        return Job(dict([*self.formulas, *guarded]), operands, outs)
 
     def trace(self) -> tuple[Trace, list[Any]]:
         """The operations on the inputs, equal ones once, and the guarded outputs."""

@@ -5,6 +5,7 @@ The operations and their order are those of the engines, so values are NumPy's t
 
 import ast
 import functools
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ from .program import Program
 
 if TYPE_CHECKING:  # imports numba
     from .machine_code import Loaded
+
+CALLS = 2000  # of a function, which take as long as its compilation
 
 
 def source(program: Program) -> str:
@@ -75,6 +78,47 @@ def interpreted(program: Program) -> Callable[..., Any]:
     return point
 
 
+class Compiling:
+    """One point, interpreted until a kernel is compiled in the background, to the same bits."""
+
+    def __init__(self, program: Program) -> None:
+        self._program, self._interpreted = program, interpreted(program)
+        self._left = CALLS
+        self._compiled: Callable[..., Any] | None = None
+
+    def __call__(self, *values: float) -> Any:
+        if self._compiled is not None:
+            return self._compiled(*values)
+        self._left -= 1
+        if self._left <= 0:
+            self._left = CALLS // 10  # then it looks again
+            self._compile()
+        return self._interpreted(*values)
+
+    def _compile(self) -> None:
+        from . import numba as numba_engine
+
+        given = np.zeros(len(self._program.inputs))
+        job = self._program.job([given[k : k + 1] for k in range(given.size)], (1,))
+        numba_engine.compile_behind(job)
+        fill, free, outs = numba_engine.filling(job), threading.Lock(), list(job.outs.values())
+        if fill is None:
+            return
+
+        def point(*values: float) -> Any:
+            if not free.acquire(blocking=False):  # by another thread, or one lost in a fork
+                return self._interpreted(*values)
+            try:
+                given[:] = values
+                fill()
+                results = [out[0] for out in outs]
+            finally:
+                free.release()
+            return tuple(results) if len(results) > 1 else results[0]
+
+        self._compiled = point
+
+
 @functools.lru_cache(maxsize=256)
 def compiled(program: Program) -> "Loaded":
     """One point as numba compiles it; machine code is cached on disk like that of kernels."""
@@ -86,7 +130,7 @@ def compiled(program: Program) -> "Loaded":
     if any(f" {name}(" in text for name in LOOPS):
         scope |= intrinsics.called()
     signature = (types.float64,) * len(program.inputs)
-    code, _ = kernel_cache.kept(
+    code, _ = kernel_cache.cached_code(
         f"{signature}\n{text}\n{point_code.made_by()}",
         lambda: point_code.compiled(text, scope, signature),
     )

@@ -49,12 +49,12 @@ def traceable(program: Program) -> Callable[[Values], Values]:
         moving = tuple(n for n in program.inputs if not isinstance(changes[n], zero))
         values = traceable(program.derivatives(moving, program.outputs))(operands)
         spread: Values = {}
-        for of in program.outputs:
-            total = jnp.zeros_like(values[of])
+        for output in program.outputs:
+            total = jnp.zeros_like(values[output])
             for wrt in moving:
-                total = total + values[name_of("d", of, wrt)] * changes[wrt]
-            spread[of] = total
-        return {of: values[of] for of in program.outputs}, spread
+                total = total + values[name_of("d", output, wrt)] * changes[wrt]
+            spread[output] = total
+        return {output: values[output] for output in program.outputs}, spread
 
     function.defjvp(rule, symbolic_zeros=True)
     return function

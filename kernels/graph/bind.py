@@ -2,7 +2,7 @@
 
 A formula is a plain function whose globals hold `np`, `where` and other functions of this package.
 Binding copies it, recursively, with replacements in the globals. A formula made from others
-(`Made`) defines its own bound function.
+(`BuiltFormula`) defines its own bound function.
 """
 
 import types
@@ -20,8 +20,8 @@ PACKAGE = __package__.rpartition(".")[0]  # of all formulas, of laws and quantit
 
 def belongs(function: types.FunctionType, caller: types.FunctionType) -> bool:
     """Whether a function is of this package, or of the one that its caller, a formula, is of."""
-    home, own = (f.__module__.partition(".")[0] for f in (function, caller))
-    return function.__module__.startswith(PACKAGE) or (home == own and own != "fleetcube")
+    home, package = (f.__module__.partition(".")[0] for f in (function, caller))
+    return function.__module__.startswith(PACKAGE) or (home == package and package != "fleetcube")
 
 
 class Binding:
@@ -35,7 +35,7 @@ class Binding:
     def bind(self, function: Callable[..., Any]) -> Any:
         """The function, bound; functions it calls are bound with it."""
         if function not in self._bound:
-            if isinstance(function, Made):
+            if isinstance(function, BuiltFormula):
                 self._bound[function] = function.bound(self)
             else:
                 assert isinstance(function, types.FunctionType)
@@ -65,7 +65,7 @@ class Binding:
         return value
 
 
-class Made(ABC):
+class BuiltFormula(ABC):
     """A formula made from other formulas (`sources`); those made alike are equal."""
 
     parameters: tuple[str, ...]
@@ -76,7 +76,7 @@ class Made(ABC):
         return self.__class__.__qualname__
 
     def __repr__(self) -> str:
-        fields = [f"{key}={_said(value)}" for key, value in self.__dict__.items()]
+        fields = [f"{key}={_written(value)}" for key, value in self.__dict__.items()]
         return f"{self.__name__}({', '.join(fields)})"
 
     @abstractmethod
@@ -87,10 +87,10 @@ class Made(ABC):
         return NUMPY.bind(self)(*values)
 
 
-def _said(value: Any) -> str:
+def _written(value: Any) -> str:
     """Text of a made formula's part, without addresses: the same in any process."""
     if isinstance(value, tuple):
-        return f"({', '.join(map(_said, value))})"
+        return f"({', '.join(map(_written, value))})"
     return str(getattr(value, "__name__", value))
 
 
@@ -99,9 +99,13 @@ NUMPY = Binding(elementary.numpy, np.where)
 
 def definitions(function: Callable[..., Any]) -> list[Callable[..., Any]]:
     """The function, or the functions that it is made from."""
-    if not isinstance(function, Made):
+    if not isinstance(function, BuiltFormula):
         return [function]
-    return list(dict.fromkeys(own for source in function.sources for own in definitions(source)))
+    return list(
+        dict.fromkeys(
+            definition for source in function.sources for definition in definitions(source)
+        )
+    )
 
 
 def dependencies(function: Callable[..., Any]) -> list[types.FunctionType]:
@@ -109,7 +113,7 @@ def dependencies(function: Callable[..., Any]) -> list[types.FunctionType]:
     functions: dict[int, types.FunctionType] = {}
 
     def visit(current: Any) -> None:
-        if isinstance(current, Made):
+        if isinstance(current, BuiltFormula):
             for source in current.sources:
                 visit(source)
         if isinstance(current, types.FunctionType) and id(current) not in functions:

@@ -1,6 +1,7 @@
 """Read units, meaning and source from the docstrings of laws and quantities."""
 
 import functools
+import inspect
 import re
 import sys
 from collections.abc import Callable
@@ -18,7 +19,8 @@ class Doc:
     """The content of a docstring: summary, maths, units, flags, range, source.
 
     `range` is where the law holds and what a user gets elsewhere; empty: wherever inputs are valid.
-    `parameters` are units by name, `meanings` the text on some of them.
+    `parameters` are units by name, `meanings` the text on some of them; what several laws take, the
+    docstring of their module describes.
     """
 
     summary: str
@@ -53,14 +55,15 @@ def read(function: Callable[..., Any]) -> Doc:
     returns = re.match(r"\[([^\]]+)\]\s*(.*)", _one_line(sections.get("Returns", "")))
     if returns is None and not inherited:
         raise ValueError(f"the docstring of {function.__name__} states no unit of its result")
-    _, *named = _PARAMETER.split(sections.get("Parameters", ""))  # name, unit, meaning, name, ...
-    flags = sections.get("Flags", "").strip()
     home = vars(sys.modules[function.__module__])
+    described = _parameters(home.get("__doc__") or "") | _parameters(docstring(function))
+    named = described and [n for n in inspect.signature(function).parameters if n in described]
+    flags = sections.get("Flags", "").strip()
     flags = str(home.get(flags, flags))  # several formulas may share a table
     return Doc(
         summary=summary.strip(),
         maths=maths.strip(),
-        parameters=dict(zip(named[::3], named[1::3], strict=True)),
+        parameters={name: described[name][0] for name in named},
         unit=returns.group(1) if returns else inherited.unit,
         returns=returns.group(2) if returns else inherited.returns,
         flags={int(code): name for code, name in re.findall(r"(\d+) (\w+)", flags)}
@@ -68,23 +71,26 @@ def read(function: Callable[..., Any]) -> Doc:
         range=_one_line(sections.get("Range", "")),
         source=_one_line(sections.get("Source", "")) or inherited.source,
         example=sections.get("Example", ""),
-        meanings={
-            name: _one_line(text.removeprefix(":"))
-            for name, text in zip(named[::3], named[2::3], strict=True)
-            if text.startswith(":")
-        },
+        meanings={name: described[name][1] for name in named if described[name][1]},
     )
 
 
 def source(function: Callable[..., Any]) -> str:
     """The Source line of any function, such as one that formulas of others call; empty without."""
     stated = getattr(function, "__stated__", None)
-    own = _one_line(_parts(docstring(function))[1].get("Source", ""))
-    return own or (source(stated) if stated else "")
+    line = _one_line(_parts(docstring(function))[1].get("Source", ""))
+    return line or (source(stated) if stated else "")
+
+
+def _parameters(text: str) -> dict[str, tuple[str, str]]:
+    """Units and meanings of the parameters that a docstring describes."""
+    _, *named = _PARAMETER.split(_parts(text)[1].get("Parameters", ""))  # name, unit, meaning, ...
+    rows = zip(named[::3], named[1::3], named[2::3], strict=True)
+    return {name: (unit, _one_line(meaning.strip(":, "))) for name, unit, meaning in rows}
 
 
 def _parts(text: str) -> tuple[str, dict[str, str]]:
-    """What comes before the sections of a docstring, and the sections by heading."""
+    """The text before the sections of a docstring, and the sections by heading."""
     starts = list(_HEADING.finditer(text))
     ends = [*(match.start() for match in starts), len(text)]
     pieces = zip(starts, ends[1:], strict=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..alternatives import docstring, is_twin
 from ..declare import Input
-from .bind import Made
+from .bind import BuiltFormula
 from .docstrings import Doc, read
 from .roles import Roles
 
@@ -36,7 +36,7 @@ class Quantity:
 
     @property
     def stated(self) -> Function:
-        """The formula whose docstring says what the quantity is: the default's, or the first."""
+        """The formula whose docstring defines the quantity: the default's, or the first."""
         formulas = (self.default, *self.formulas.values())
         return next((f for f in formulas if "\nReturns:" in docstring(f)), self.default)
 
@@ -65,7 +65,7 @@ class Graph:
     name, whose parameters are inputs and other quantities.
 
     `roles` names the quantities that engines treat in a way of their own. `extensions` are modules
-    of others, whose formulas stand beside those of `modules`, or in place of them. `application`
+    of others, whose formulas add to those of `modules`, or replace them. `application`
     is a module that reads scenarios of this graph (`resolve`) and remarks on its plans (`remarks`).
     Graphs of the same content are equal. Modules are imported when they are first needed.
     """
@@ -97,10 +97,10 @@ class Graph:
     @functools.cached_property
     def quantities(self) -> Mapping[str, Quantity]:
         """Every quantity by name. Raises ValueError where names collide."""
-        found = dict(_quantities(self.modules, tuple(self.options.items())))
+        by_name = dict(_quantities(self.modules, tuple(self.options.items())))
         for module in self.extensions:
-            found |= module.quantities
-        return found
+            by_name |= module.quantities
+        return by_name
 
     @functools.cached_property
     def options(self) -> Mapping[str, Any]:
@@ -183,18 +183,18 @@ def gathered(functions: Iterable[Function], options: Mapping[str, Any]) -> dict[
     formulas: dict[str, tuple[str | None, dict[Any, Function]]] = {}
     for function in functions:
         _register(formulas, function)
-    found = {
+    quantities = {
         name: Quantity(name, option, choices, options.get(option) if option else None)
         for name, (option, choices) in formulas.items()
     }
-    for quantity in found.values():
+    for quantity in quantities.values():
         if len(several := {*quantity.formulas.values()}) > 1:
             stated = quantity.stated
             for formula in several - {stated}:
                 alternative: Any = formula
                 alternative.__stated__ = stated  # supplies what its own docstring leaves out
     read.cache_clear()  # docstrings read earlier had nothing to inherit
-    return found
+    return quantities
 
 
 def _register(
@@ -203,15 +203,15 @@ def _register(
     quantity, option, choices = getattr(
         function, "__alternative__", (function.__name__, None, (None,))
     )
-    known_option, known = formulas.setdefault(quantity, (option, {}))
-    if known_option != option or any(choice in known for choice in choices):
+    known_option, formulas_by_choice = formulas.setdefault(quantity, (option, {}))
+    if known_option != option or any(choice in formulas_by_choice for choice in choices):
         raise ValueError(f"{quantity} is defined twice: rename {function.__name__}")
-    known.update(dict.fromkeys(choices, function))
+    formulas_by_choice.update(dict.fromkeys(choices, function))
 
 
 @functools.cache
 def parameters(function: Function) -> tuple[str, ...]:
-    if isinstance(function, Made):
+    if isinstance(function, BuiltFormula):
         return function.parameters
     if is_twin(function):
         return tuple(inspect.signature(function).parameters)

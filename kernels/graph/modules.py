@@ -74,8 +74,10 @@ def imported(name: str) -> FormulaModule:
     try:
         importlib.import_module(module)
     except Exception as error:
-        gone = isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")
-        advice = "install it, or put its folder on PYTHONPATH" if gone else "mend it"
+        missing = isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(
+            f"{error.name}."
+        )
+        advice = "install it, or put its folder on PYTHONPATH" if missing else "mend it"
         reason = f"{type(error).__name__}: {error}; {advice}"
         raise GraphError(f"the graph {plain!r} cannot be imported: {reason}") from None
     return loaded(name)
@@ -91,12 +93,12 @@ def loaded(name: str) -> FormulaModule:
             f"{which} is missing; it is code, which only you may name: --graph {plain}, "
             f"graph={plain!r} or import it"
         )
-    found = _read(plain, sys.modules[module])
-    if digest and found.digest != digest:
+    plugin = _read(plain, sys.modules[module])
+    if digest and plugin.digest != digest:
         raise GraphError(
-            f"{which} is missing: here it has {found.digest}, other formulas; install that version"
+            f"{which} is missing: here it has {plugin.digest}, other formulas; install that version"
         )
-    return found
+    return plugin
 
 
 @functools.cache
@@ -108,7 +110,7 @@ def _module(name: str) -> str:
     return points.pop()
 
 
-_known: dict[tuple[str, str], FormulaModule] = {}
+_modules_read: dict[tuple[str, str], FormulaModule] = {}
 
 
 def _read(name: str, module: ModuleType) -> FormulaModule:
@@ -125,13 +127,13 @@ def _read(name: str, module: ModuleType) -> FormulaModule:
         texts += [formula.__name__, *_texts(name, formula)]
     digest = hashlib.sha256("\0".join(texts).encode()).hexdigest()[:_LONG]
     key = name, digest  # a module that is imported again has other functions of the same code
-    if key not in _known:
+    if key not in _modules_read:
         copies: dict[Any, Any] = {}
         now = [frozen(formula, copies) for formula in formulas]
         if inputs:
             usual = {n: row.default for n, row in inputs.items() if row.kind == "option"}
             try:
-                found = FormulaModule(
+                plugin = FormulaModule(
                     name, digest, gathered(now, usual), frozenset(), inputs, roles
                 )
             except ValueError as error:
@@ -142,9 +144,9 @@ def _read(name: str, module: ModuleType) -> FormulaModule:
                 raise GraphError(f"the graph {name!r} has two formulas of one quantity; drop one")
             added = {n: Quantity(n, None, {None: f}) for n, f in zip(names, now, strict=True)}
             replaced = frozenset(getattr(formula, _MARK) for formula in formulas)
-            found = FormulaModule(name, digest, added, replaced)
-        _known[key] = found
-    return _known[key]
+            plugin = FormulaModule(name, digest, added, replaced)
+        _modules_read[key] = plugin
+    return _modules_read[key]
 
 
 def _homes(module: ModuleType) -> list[ModuleType]:
@@ -176,7 +178,7 @@ def _declared(name: str, module: ModuleType) -> tuple[dict[str, Input], Roles]:
 
 
 def _texts(name: str, formula: Function) -> Iterator[str]:
-    """What a formula computes, as text: its source, and the numbers that it reads."""
+    """A formula as text: its source, and the numbers that it reads."""
     try:
         for text, read_now in sources(formula):
             yield text
@@ -198,7 +200,7 @@ def _role_texts(name: str, roles: Roles) -> Iterator[str]:
 @functools.cache
 def graph_from(base: Graph, modules: tuple[FormulaModule, ...]) -> Graph:
     """The graph of modules: of the one that declares inputs, else `base`, with the formulas of the
-    others beside its own or in place of them. Raises GraphError for formulas that do not fit."""
+    others added or in place of its own. Raises GraphError for formulas that do not fit."""
     alone = [each for each in modules if each.inputs]
     others = tuple(each for each in modules if not each.inputs)
     if len(alone) > 1:

@@ -1,4 +1,4 @@
-"""What a formula of others may be written in: code whose value its source and numbers alone decide.
+"""The language of formulas in other modules: code whose value its source and numbers alone decide.
 
 All engines run a formula's Python, some once, some at each call, some on arrays. What could differ
 between these runs (files, clocks, types of operands, arrays changed in place) is refused.
@@ -31,17 +31,21 @@ PLAIN = (bool, int, float, str, tuple)  # of constants
 def sources(function: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     """Source, and what it reads of its module now, of a function and of those of its package that
     it calls. Raises ValueError for what no hash of these would cover."""
-    found: dict[Any, tuple[str, dict[str, Any]]] = {}
+    functions: dict[Any, tuple[str, dict[str, Any]]] = {}
 
-    def visit(own: Any) -> None:
-        text, names, attributes = _parsed(own)
-        now = {name: own.__globals__[name] for name in sorted(names) if name in own.__globals__}
-        found[own] = text, now
+    def visit(function: Any) -> None:
+        text, names, attributes = _parsed(function)
+        now = {
+            name: function.__globals__[name]
+            for name in sorted(names)
+            if name in function.__globals__
+        }
+        functions[function] = text, now
         for name in sorted(names - now.keys() - {*_BUILTINS}):
             raise ValueError(f"uses {name}, which its module does not define; define it there")
         for name, value in now.items():
-            if isinstance(value, types.FunctionType) and belongs(value, own):
-                if value not in found and not value.__module__.startswith(PACKAGE):
+            if isinstance(value, types.FunctionType) and belongs(value, function):
+                if value not in functions and not value.__module__.startswith(PACKAGE):
                     visit(value)
             elif not (_is_plain(value) or any(value is one for one in (np, math, ops.np))):
                 raise ValueError(
@@ -54,20 +58,24 @@ def sources(function: Any) -> Iterator[tuple[str, dict[str, Any]]]:
                 raise ValueError(f"uses {name}.{attribute}; use functions and numbers of np alone")
 
     visit(function)
-    yield from (found[own] for own in sorted(found, key=lambda each: str(each.__qualname__)))
+    yield from (
+        functions[member] for member in sorted(functions, key=lambda each: str(each.__qualname__))
+    )
 
 
-def frozen(function: Any, made: dict[Any, Any]) -> Any:
+def frozen(function: Any, copies: dict[Any, Any]) -> Any:
     """A function with the numbers that it reads now, whatever its module has later."""
     if not isinstance(function, types.FunctionType) or function.__module__.startswith(PACKAGE):
         return function
-    if function not in made:
-        own = function.__globals__
-        scope = {n: own[n] for n in ("__name__", "__builtins__")}
-        made[function] = types.FunctionType(function.__code__, scope, function.__name__)
-        made[function].__dict__.update(function.__dict__)
-        scope |= {n: frozen(own[n], made) for n in _parsed(function)[1] if n in own}
-    return made[function]
+    if function not in copies:
+        module_names = function.__globals__
+        scope = {n: module_names[n] for n in ("__name__", "__builtins__")}
+        copies[function] = types.FunctionType(function.__code__, scope, function.__name__)
+        copies[function].__dict__.update(function.__dict__)
+        scope |= {
+            n: frozen(module_names[n], copies) for n in _parsed(function)[1] if n in module_names
+        }
+    return copies[function]
 
 
 def _is_plain(value: Any) -> bool:
@@ -96,10 +104,10 @@ def _parsed(function: Any) -> tuple[str, frozenset[str], frozenset[tuple[str, st
         raise ValueError("has no source; write it at the top of a module's file") from None
     if not (isinstance(node, ast.FunctionDef) and _facts(function.__code__) in map(_facts, codes)):
         raise ValueError("is other code than its source; start Python anew")
-    own = node.args
-    if own.defaults or own.kwonlyargs or own.vararg or own.kwarg:
+    arguments = node.args
+    if arguments.defaults or arguments.kwonlyargs or arguments.vararg or arguments.kwarg:
         raise ValueError("has parameters with defaults or stars; give plain ones")
-    local = {each.arg for each in (*own.posonlyargs, *own.args)}
+    local = {each.arg for each in (*arguments.posonlyargs, *arguments.args)}
     inside = [each for statement in node.body for each in ast.walk(statement)]
     local |= {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     attributes = set()
@@ -107,8 +115,8 @@ def _parsed(function: Any) -> tuple[str, frozenset[str], frozenset[tuple[str, st
         stored = not isinstance(getattr(each, "ctx", ast.Load()), ast.Load)
         plain = isinstance(each, ast.Name | ast.Tuple) or not stored
         if not isinstance(each, _NODES) or not plain:
-            what = ast.unparse(each).partition("\n")[0][:60] or type(each).__name__
-            raise ValueError(f"has {what!r}; write assignments, +, -, *, / and where")
+            line = ast.unparse(each).partition("\n")[0][:60] or type(each).__name__
+            raise ValueError(f"has {line!r}; write assignments, +, -, *, / and where")
         if isinstance(each, ast.Attribute):
             base = each.value.id if isinstance(each.value, ast.Name) else ""
             if not base or base in local:
@@ -119,6 +127,6 @@ def _parsed(function: Any) -> tuple[str, frozenset[str], frozenset[tuple[str, st
 
 
 def _facts(code: Any) -> tuple[Any, ...]:
-    """What a function computes, and where it stands; of other constants of a module nothing."""
+    """A function's code and place in its module, without other constants of the module."""
     names = ("co_name", "co_names", "co_varnames", "co_code", "co_consts", "co_firstlineno")
     return tuple(getattr(code, name, None) for name in names)

@@ -16,7 +16,7 @@ from .bind import Binding
 from .formulas import Function, parameters
 
 LOOPS = tuple(elementary.FUNCTIONS)  # slow: one loop each
-LIGHT = ("abs", "ceil", "floor", "maximum", "minimum", "sqrt")
+LIGHT = tuple(sorted((*elementary.INSTRUCTIONS, "maximum", "minimum")))
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Trace:
 
     def __init__(self) -> None:
         self.operations: dict[str, Operation] = {}
-        self._known: dict[Operation, Value] = {}
+        self._values: dict[Operation, Value] = {}
 
     def run(self, formula: Function, arguments: Sequence[Any]) -> Any:
         """The result of a formula for these values: a value of this trace, or a number."""
@@ -48,11 +48,11 @@ class Trace:
         text = template.format(*map(written, values))
         reads = tuple(dict.fromkeys(v.name for v in values if isinstance(v, Value)))
         operation = Operation(text, reads, loop, flag)
-        if operation not in self._known:
+        if operation not in self._values:
             value = Value(self, f"k{len(self.operations)}", flag)
-            self._known[operation] = value
+            self._values[operation] = value
             self.operations[value.name] = operation
-        return self._known[operation]
+        return self._values[operation]
 
 
 def _both(template: str, flag: bool = False) -> tuple[Callable[..., Any], Callable[..., Any]]:

@@ -1,18 +1,22 @@
-"""Checkpoint intervals and what checkpoints and failures cost, for exponential failures."""
+"""Checkpoint intervals and what checkpoints and failures cost, for exponential failures.
+
+Parameters:
+    write_time [s]: time d for which one checkpoint stops training
+    mtbf [s]: mean time M between failures
+    interval [s]: useful time tau between two checkpoints
+    recovery_time [s]: time R from a failure until training resumes
+"""
 
 from typing import Any
 
 from ..ops import np, where
 
 
-def young_interval(write_time: Any, mtbf: Any) -> Any:
+def young_interval(write_time, mtbf) -> Any:
     """First-order optimal time between checkpoints.
 
     tau = sqrt(2 d M); infinite for an infinite M
 
-    Parameters:
-        write_time [s]: time d for which one checkpoint stops training
-        mtbf [s]: mean time M between failures
     Returns: [s] useful time between two checkpoints
     Source: Young 1974, CACM 17(9)
     Example:
@@ -23,14 +27,11 @@ def young_interval(write_time: Any, mtbf: Any) -> Any:
     return where(fails, np.sqrt(2 * write_time * where(fails, mtbf, 1.0)), mtbf)
 
 
-def daly_interval(write_time: Any, mtbf: Any) -> Any:
+def daly_interval(write_time, mtbf) -> Any:
     """Higher-order optimal time between checkpoints.
 
     tau = sqrt(2 d M) [1 + sqrt(d / 2M) / 3 + d / (18 M)] - d for d < 2 M < inf, else M
 
-    Parameters:
-        write_time [s]: time d for which one checkpoint stops training
-        mtbf [s]: mean time M between failures
     Returns: [s] useful time between two checkpoints
     Source: Daly 2006, FGCS 22(3), eq. 37; figs 3-5 print 117 min for M = 24 h, d = 5 min
     Example:
@@ -45,7 +46,7 @@ def daly_interval(write_time: Any, mtbf: Any) -> Any:
     return where(fails & (half < 1), where(root > 0, series, root), mtbf)
 
 
-def exact_interval(write_time: Any, mtbf: Any) -> Any:
+def exact_interval(write_time, mtbf) -> Any:
     """Time between checkpoints that minimises the expected wall time exactly.
 
     u = tau / M solves -u - log(1 - u) = d / M, that is tau = M [1 + W0(-exp(-d/M - 1))]
@@ -55,9 +56,7 @@ def exact_interval(write_time: Any, mtbf: Any) -> Any:
     Remez' exchange in 50 digits, it is off by at most 6e-18 of u for 0 <= p <= sqrt(2), where d / M
     goes from 0 to infinity. All coefficients are positive, so that nothing cancels.
 
-    Parameters:
-        write_time [s]: time d for which one checkpoint stops training
-        mtbf [s]: mean time M between failures (infinite: never checkpoint)
+    Parameters: mtbf [s]: mean time M between failures (infinite: never checkpoint)
     Returns: [s] useful time between two checkpoints
     Source: Daly 2006, FGCS 22(3), eq. 20 set to zero; p: Corless et al. 1996, On the Lambert W
         function, section 4
@@ -77,15 +76,11 @@ def exact_interval(write_time: Any, mtbf: Any) -> Any:
     return where(fails, where(fails, mtbf, 1.0) * (p * above / below), mtbf)
 
 
-def _segment(interval: Any, write_time: Any, mtbf: Any) -> Any:
+def _segment(interval, write_time, mtbf) -> Any:
     """Length of a segment, interval and checkpoint, in units of the time between failures.
 
     z = (tau + d) / M; 0 for an infinite M
 
-    Parameters:
-        interval [s]: useful time tau between two checkpoints
-        write_time [s]: time d for which one checkpoint stops training
-        mtbf [s]: mean time M between failures
     Returns: [1] z
     Source: Daly 2006, FGCS 22(3), section 2
     """
@@ -95,15 +90,11 @@ def _segment(interval: Any, write_time: Any, mtbf: Any) -> Any:
     return length / where(fails, mtbf, 1.0)
 
 
-def segment_efficiency(interval: Any, write_time: Any, mtbf: Any) -> Any:
+def segment_efficiency(interval, write_time, mtbf) -> Any:
     """Share of the time between restarts that is not lost to rework.
 
     q = z / (e^z - 1), z = (tau + d) / M; 1 for an infinite M
 
-    Parameters:
-        interval [s]: useful time tau between two checkpoints
-        write_time [s]: time d for which one checkpoint stops training
-        mtbf [s]: mean time M between failures
     Returns: [1] time kept over time spent
     Source: Daly 2006, FGCS 22(3), eq. 13, rearranged
     """
@@ -112,17 +103,13 @@ def segment_efficiency(interval: Any, write_time: Any, mtbf: Any) -> Any:
     return where(z > 0, where(z < 700, bounded / np.expm1(bounded), 0.0), 1.0)
 
 
-def segment_rework(interval: Any, write_time: Any, mtbf: Any) -> Any:
+def segment_rework(interval, write_time, mtbf) -> Any:
     """Share of the time between restarts that is lost to rework.
 
     1 - z / (e^z - 1) = z/2 - z^2/12 + z^4/720 - z^6/30240 + ..., z = (tau + d) / M
 
     The series keeps the digits that the difference loses for small z.
 
-    Parameters:
-        interval [s]: useful time tau between two checkpoints
-        write_time [s]: time d for which one checkpoint stops training
-        mtbf [s]: mean time M between failures
     Returns: [1] time lost over time spent
     Source: Daly 2006, FGCS 22(3), eq. 13, rearranged; Abramowitz & Stegun 1964, 23.1
     """
@@ -133,16 +120,14 @@ def segment_rework(interval: Any, write_time: Any, mtbf: Any) -> Any:
     return where(z < 0.1, series, 1 - segment_efficiency(interval, write_time, mtbf))
 
 
-def _segment_time(interval: Any, write_time: Any, mtbf: Any) -> Any:
+def _segment_time(interval, write_time, mtbf) -> Any:
     """Time M (e^z - 1) of a segment without its recoveries; slopes square it, so z <= 300."""
     z = np.minimum(_segment(interval, write_time, mtbf), 300.0)
     longer = where(z > 0, np.expm1(z) / where(z > 0, z, 1.0), 1.0)
     return (interval + write_time) * longer
 
 
-def ending_share(
-    useful_time: Any, interval: Any, write_time: Any, last_write_time: Any, mtbf: Any
-) -> Any:
+def ending_share(useful_time, interval, write_time, last_write_time, mtbf) -> Any:
     """Goodput of a job that ends over that of a long one: its last segment is another one.
 
     W / tau (e^((tau + d)/M) - 1) / [(n - 1) (e^((tau + d)/M) - 1) + e^((w + d')/M) - 1],
@@ -150,10 +135,7 @@ def ending_share(
 
     Parameters:
         useful_time [s]: useful time W of the job
-        interval [s]: useful time tau between two checkpoints
-        write_time [s]: time d for which one checkpoint stops training
         last_write_time [s]: time d' for which the one at the end does; 0 without
-        mtbf [s]: mean time M between failures
     Returns: [1] goodput over goodput
     Range: n counts whole intervals as such within 1e-9; its slope is 0, and where it steps the
         share jumps by about d / W. Segments up to 300 M
@@ -167,14 +149,11 @@ def ending_share(
     return where(interval > 0, useful_time / tau * whole / spent, 1.0)
 
 
-def useful_share(interval: Any, write_time: Any) -> Any:
+def useful_share(interval, write_time) -> Any:
     """Share of a segment that is not the checkpoint itself.
 
     tau / (tau + d); 1 for an infinite interval or a free checkpoint
 
-    Parameters:
-        interval [s]: useful time tau between two checkpoints
-        write_time [s]: time d for which one checkpoint stops training
     Returns: [1] useful time over segment
     Source: by definition of the segment (Daly 2006, section 2)
     """
@@ -184,14 +163,11 @@ def useful_share(interval: Any, write_time: Any) -> Any:
     return where(counted, useful / (useful + where(counted, write_time, 1.0)), 1.0)
 
 
-def stall_share(interval: Any, write_time: Any) -> Any:
+def stall_share(interval, write_time) -> Any:
     """Share of a segment that is the checkpoint itself.
 
     d / (tau + d); 0 for an infinite interval or a free checkpoint
 
-    Parameters:
-        interval [s]: useful time tau between two checkpoints
-        write_time [s]: time d for which one checkpoint stops training
     Returns: [1] checkpoint over segment
     Source: by definition of the segment (Daly 2006, section 2)
     """
@@ -200,69 +176,27 @@ def stall_share(interval: Any, write_time: Any) -> Any:
     return stall / where(counted, interval + write_time, 1.0)
 
 
-def expected_slowdown(interval: Any, write_time: Any, recovery_time: Any, mtbf: Any) -> Any:
+def expected_slowdown(interval, write_time, recovery_time, mtbf) -> Any:
     """Expected wall time over useful time, with checkpoints, rework and recovery.
 
     T / T_s = M e^(R/M) (e^((tau + d)/M) - 1) / tau
 
-    Parameters:
-        interval [s]: useful time tau between two checkpoints
-        write_time [s]: time d for which one checkpoint stops training
-        recovery_time [s]: time R from a failure until training resumes
-        mtbf [s]: mean time M between failures
     Returns: [1] wall time over useful time, at least 1
     Source: Daly 2006, FGCS 22(3), eq. 13
     Example:
         >>> round(float(expected_slowdown(2276.839915, 30.0, 600.0, 86400.0)), 8)
         1.03397854
     """
-    kept = segment_efficiency(interval, write_time, mtbf) * useful_share(interval, write_time)
-    return np.exp(recovery_time / mtbf) / kept
+    useful = segment_efficiency(interval, write_time, mtbf) * useful_share(interval, write_time)
+    return np.exp(recovery_time / mtbf) / useful
 
 
-def observed_slowdown(
-    interval: Any, write_time: Any, recovery_time: Any, events: Any, observed_time: Any
-) -> Any:
-    """Expected slowdown where the failure rate is known by events alone, rates by Gamma(a, T).
-
-    T^a ((T - R - z)^(1 - a) - (T - R)^(1 - a)) / ((a - 1) tau), with a = k + 1/2, z = tau + d
-
-    Parameters:
-        interval [s]: useful time tau between two checkpoints
-        write_time [s]: time d for which one checkpoint stops training
-        recovery_time [s]: time R from a failure until training resumes
-        events [1]: failures k that were seen, from 0
-        observed_time [s]: time T of the job in which they were seen
-    Returns: [1] mean of `expected_slowdown` over the rates that k events leave possible
-    Range: infinite from R + z = T on: a rate so high that no interval ends is then likely enough
-    Source: Jeffreys 1946 (rates by Gamma(k + 1/2, T)); Daly 2006, FGCS 22(3), eq. 13
-    Example:
-        >>> round(float(observed_slowdown(7200.0, 72.0, 0.0, 1, 360000.0)), 4)
-        1.0256
-    """
-    beyond = events - 0.5  # a - 1
-    after = observed_time - recovery_time
-    known = after > interval + write_time
-    after = where(known, after, 2 * (interval + write_time))
-    length = np.log1p(-(interval + write_time) / after)
-    power = beyond * length
-    mean = where(power != 0, np.expm1(-power) / where(power != 0, power, 1.0), -1.0)
-    share = np.log1p(-where(known, recovery_time / observed_time, 0.5))
-    slowdown = observed_time * np.exp(-beyond * share) * length * mean / interval
-    return where(known, slowdown, np.inf)
-
-
-def first_order_waste(interval: Any, write_time: Any, recovery_time: Any, mtbf: Any) -> Any:
+def first_order_waste(interval, write_time, recovery_time, mtbf) -> Any:
     """Share of the wall time lost to checkpoints and failures, to first order.
 
     d / tau + tau / (2 M) + R / M; least at Young's interval, where it is sqrt(2 d / M) + R / M
 
-    Parameters:
-        interval [s]: useful time tau between two checkpoints
-        write_time [s]: time d for which one checkpoint stops training
-        recovery_time [s]: time R from a failure until training resumes
-        mtbf [s]: mean time M between failures
-    Returns: [1] share lost; above 1 where the first order says that nothing is left
+    Returns: [1] share lost; above 1 where the first order leaves nothing
     Source: Young 1974, CACM 17(9), with a recovery term
     Example:
         >>> round(float(first_order_waste(2276.839915, 30.0, 600.0, 86400.0)), 8)
@@ -275,18 +209,12 @@ def first_order_waste(interval: Any, write_time: Any, recovery_time: Any, mtbf: 
     return stalled + rework + recovery_time / mtbf
 
 
-def effective_training_time_ratio(
-    interval: Any, write_time: Any, restart_time: Any, mtbf: Any
-) -> Any:
+def effective_training_time_ratio(interval, write_time, restart_time, mtbf) -> Any:
     """Expected share of the wall time of a job that makes progress (ETTR), without its queueing.
 
     (1 - (u0 + tau/2) / M) / (1 + d / tau), at least 0
 
-    Parameters:
-        interval [s]: useful time tau between two checkpoints
-        write_time [s]: time d for which one checkpoint stops training
-        restart_time [s]: time u0 from a failure until training resumes
-        mtbf [s]: mean time M between failures
+    Parameters: restart_time [s]: time u0 from a failure until training resumes
     Returns: [1] useful time over wall time
     Source: Kokolis et al. 2025, HPCA, arXiv:2410.21680 (expected ETTR of long jobs)
     Example:
@@ -296,11 +224,11 @@ def effective_training_time_ratio(
     """
     fails = mtbf < np.inf
     rework = where(fails, interval, 0.0) / (2 * where(fails, mtbf, 1.0))
-    kept = np.maximum(1 - restart_time / mtbf - rework, 0.0)
-    return kept * useful_share(interval, write_time)
+    progress = np.maximum(1 - restart_time / mtbf - rework, 0.0)
+    return progress * useful_share(interval, write_time)
 
 
-def rollback_time(interval: Any, write_time: Any, mtbf: Any, corruption_probability: Any) -> Any:
+def rollback_time(interval, write_time, mtbf, corruption_probability) -> Any:
     """Recovery time that costs as much as unreadable checkpoints.
 
     M log(1 + q / (1 - q) (1 - e^-z)), z = (tau + d) / M: q / (1 - q) (tau + d) for an infinite M; 0
@@ -309,11 +237,7 @@ def rollback_time(interval: Any, write_time: Any, mtbf: Any, corruption_probabil
     A failure loses G of the N segments written since the last that was read, both geometric: of
     N, the share (1 - q) / (1 - q e^-z) is kept.
 
-    Parameters:
-        interval [s]: useful time tau between two checkpoints
-        write_time [s]: time d for which one checkpoint stops training
-        mtbf [s]: mean time M between failures
-        corruption_probability [1]: probability q that the first read of a checkpoint fails
+    Parameters: corruption_probability [1]: probability q that the first read of a checkpoint fails
     Returns: [s] time lost beyond the rework since the last checkpoint
     Source: geometric distribution (Feller 1968, An Introduction to Probability Theory)
     Example:

@@ -1,11 +1,15 @@
-"""Checkpoints in several tiers, each for failures that the tiers below do not survive."""
+"""Checkpoints in several tiers, each for failures that the tiers below do not survive.
+
+Parameters:
+    mtbf [s]: mean time M between failures
+"""
 
 from typing import Any
 
 from ..ops import np, where
 
 
-def pooled_interval(stall_time: Any, failure_rate: Any, flush_time: Any) -> Any:
+def pooled_interval(stall_time, failure_rate, flush_time) -> Any:
     """Best time between checkpoints of tiers written together, to first order.
 
     max(sqrt(2 d / lambda), F); infinite where no failure needs them
@@ -22,7 +26,7 @@ def pooled_interval(stall_time: Any, failure_rate: Any, flush_time: Any) -> Any:
     return where(needed, np.maximum(best, flush_time), np.inf)
 
 
-def recoveries(failure_rate: Any, restart_time: Any, graver_rate: Any) -> Any:
+def recoveries(failure_rate, restart_time, graver_rate) -> Any:
     """Time in recoveries over time between failures, without graver failures that take over.
 
     lambda B / (1 + g B)
@@ -37,13 +41,12 @@ def recoveries(failure_rate: Any, restart_time: Any, graver_rate: Any) -> Any:
     return failure_rate * restart_time / (1 + graver_rate * restart_time)
 
 
-def growth(exponent: Any) -> Any:
+def growth(exponent) -> Any:
     """Growth of an exponential beyond its exponent, relative to the exponent.
 
     (e^y - 1) / y - 1 = y/2 + y^2/6 + y^3/24 + ...; the series keeps the digits of a small y
 
-    Parameters:
-        exponent [1]: y, up to 500: beyond, results and slopes leave floating point
+    Parameters: exponent [1]: y, up to 500: beyond, results and slopes leave floating point
     Returns: [1] relative growth beyond the first order
     Source: Abramowitz & Stegun 1964, 4.2.1
     """
@@ -54,7 +57,7 @@ def growth(exponent: Any) -> Any:
     return where(exponent < 0.1, series, np.expm1(large) / large - 1)
 
 
-def interrupted_restart(restart_time: Any, flush_time: Any, losing_rate: Any, all_rate: Any) -> Any:
+def interrupted_restart(restart_time, flush_time, losing_rate, all_rate) -> Any:
     """Mean time that a failure costs beyond its rework where failures interrupt that, too.
 
     e^(g' F) (e^(L R) - 1) / L + (e^(g' F) - 1) / g': any failure starts a recovery again, but work
@@ -74,7 +77,7 @@ def interrupted_restart(restart_time: Any, flush_time: Any, losing_rate: Any, al
     return np.exp(np.minimum(again, 500.0)) * restart + flush_time * (1 + growth(again))
 
 
-def interruption_delay(duration: Any, failure_rate: Any, graver_rate: Any, recovering: Any) -> Any:
+def interruption_delay(duration, failure_rate, graver_rate, recovering) -> Any:
     """Wall time lost by a task that every failure restarts, without graver failures in between.
 
     log(1 + g A) / g - x, A = (e^(mu x) - 1) / mu (1 + r): -log E[e^(-g T)] / g - x of the wall
@@ -91,18 +94,18 @@ def interruption_delay(duration: Any, failure_rate: Any, graver_rate: Any, recov
         22(3), eq. 13 (g = 0)
     """
     more = growth(failure_rate * duration)
-    taken = duration * (1 + more) * (1 + recovering)
-    graver = graver_rate * taken
+    spent = duration * (1 + more) * (1 + recovering)
+    graver = graver_rate * spent
     y = np.minimum(graver, 0.03)
     less = 1 / 9 - y * (1 / 10 - y * (1 / 11 - y / 12))
     less = 1 / 5 - y * (1 / 6 - y * (1 / 7 - y * (1 / 8 - y * less)))
     less = -y * (1 / 2 - y * (1 / 3 - y * (1 / 4 - y * less)))  # log(1 + y) / y - 1
-    few = duration * (more + recovering * (1 + more)) + taken * less
+    few = duration * (more + recovering * (1 + more)) + spent * less
     often = np.log1p(graver) / where(graver_rate > 0, graver_rate, 1.0) - duration
     return where(graver < 0.03, few, often)
 
 
-def dearer_recovery(share: Any, recovery_time: Any, extra_time: Any, mtbf: Any) -> Any:
+def dearer_recovery(share, recovery_time, extra_time, mtbf) -> Any:
     """Time added to every recovery that costs as much as longer recoveries after some failures.
 
     M log(1 + Q (e^(x / M) - 1) / (Q + (1 - Q) e^(-R / M))); Q x for an infinite M
@@ -111,7 +114,6 @@ def dearer_recovery(share: Any, recovery_time: Any, extra_time: Any, mtbf: Any) 
         share [1]: share Q of the failures that take longer
         recovery_time [s]: time R of the others' recovery, which any failure starts again
         extra_time [s]: time x that they take longer
-        mtbf [s]: mean time M between failures
     Returns: [s] time added, between 0 and x
     Range: R / M and x / M up to 700
     Source: Daly 2006, FGCS 22(3), eq. 13; Feller 1968, An Introduction to Probability Theory
@@ -123,9 +125,7 @@ def dearer_recovery(share: Any, recovery_time: Any, extra_time: Any, mtbf: Any) 
     return where(fails, mean * np.log1p(added / spent), share * extra_time)
 
 
-def equivalent_lost_work(
-    delay: Any, interval: Any, write_time: Any, recovery_time: Any, mtbf: Any
-) -> Any:
+def equivalent_lost_work(delay, interval, write_time, recovery_time, mtbf) -> Any:
     """Time lost per failure that makes one tier as slow as several.
 
     M [log(1 + D) - log((e^z - 1) / z)] - R, z = (tau + d) / M; 0 for an infinite M
@@ -135,14 +135,13 @@ def equivalent_lost_work(
         interval [s]: useful time tau between two checkpoints of the lowest tier
         write_time [s]: mean time d for which one of them stops training
         recovery_time [s]: mean time R from a failure until training resumes
-        mtbf [s]: mean time M between failures
     Returns: [s] time lost beyond the rework since the last checkpoint, at least 0
     Range: z up to 500; 0 below 1e-13 of recovery and interval, where it is rounding
     Source: Daly 2006, FGCS 22(3), eq. 13, solved for the recovery time
     """
     fails = where(mtbf < np.inf, interval < np.inf, False)
     mean = where(fails, mtbf, 1.0)
-    taken = where(fails, interval + write_time, 0.0)
-    spent = recovery_time + taken
-    lost = mean * (np.log1p(delay) - np.log1p(growth(taken / mean))) - recovery_time
+    redone = where(fails, interval + write_time, 0.0)
+    spent = recovery_time + redone
+    lost = mean * (np.log1p(delay) - np.log1p(growth(redone / mean))) - recovery_time
     return where(fails, where(lost > 1e-13 * spent, lost, 0.0), 0.0)

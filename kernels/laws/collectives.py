@@ -2,6 +2,18 @@
 
 `message_bytes` is the buffer of one rank, `bandwidth` is per rank and direction, `latency` is one
 hop. One rank takes no time. Every function works on scalars and arrays.
+
+Parameters:
+    bandwidth [B/s]: rate of one rank in one direction
+    ranks [1]: number of ranks
+    latency [s]: fixed cost of one hop
+    message_bytes [B]: buffer of one rank
+    nodes [1]: nodes k that hold the group
+    ranks_per_node [1]: ranks g of the group on each node, each with its own rail
+    intra_latency [s]: fixed cost of one hop inside a node
+    intra_bandwidth [B/s]: rate of one rank inside a node
+    inter_latency [s]: fixed cost of one hop between nodes
+    inter_bandwidth [B/s]: rate of one rail between nodes
 """
 
 from typing import Any
@@ -9,7 +21,7 @@ from typing import Any
 from ..ops import np, where
 
 
-def point_to_point_time(message_bytes: Any, latency: Any, bandwidth: Any) -> Any:
+def point_to_point_time(message_bytes, latency, bandwidth) -> Any:
     """Time to send one message to one peer.
 
     t = a + M / B
@@ -17,7 +29,6 @@ def point_to_point_time(message_bytes: Any, latency: Any, bandwidth: Any) -> Any
     Parameters:
         message_bytes [B]: size of the message
         latency [s]: fixed cost of one message
-        bandwidth [B/s]: rate of one direction of the link
     Returns: [s] time until the message has arrived
     Source: Hockney 1994, Parallel Computing 20(3), eq. 1
     Example:
@@ -27,16 +38,12 @@ def point_to_point_time(message_bytes: Any, latency: Any, bandwidth: Any) -> Any
     return latency + message_bytes / bandwidth
 
 
-def reduce_scatter_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any) -> Any:
+def reduce_scatter_time(message_bytes, ranks, latency, bandwidth) -> Any:
     """Time of a ring reduce-scatter, equal to that of an all-gather.
 
     t = (n - 1) (a + M / (n B))
 
-    Parameters:
-        message_bytes [B]: full buffer of one rank
-        ranks [1]: number of ranks
-        latency [s]: fixed cost of one hop
-        bandwidth [B/s]: rate of one rank in one direction
+    Parameters: message_bytes [B]: full buffer of one rank
     Returns: [s] time of the collective
     Source: Patarasuk & Yuan 2009, JPDC 69(2), section 3; Thakur et al. 2005, section 4.1
     Example:
@@ -46,16 +53,12 @@ def reduce_scatter_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth:
     return (ranks - 1) * (latency + message_bytes / (ranks * bandwidth))
 
 
-def all_gather_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any) -> Any:
+def all_gather_time(message_bytes, ranks, latency, bandwidth) -> Any:
     """Time of a ring all-gather into a buffer of `message_bytes`.
 
     t = (n - 1) (a + M / (n B))
 
-    Parameters:
-        message_bytes [B]: full buffer of one rank, after the gather
-        ranks [1]: number of ranks
-        latency [s]: fixed cost of one hop
-        bandwidth [B/s]: rate of one rank in one direction
+    Parameters: message_bytes [B]: full buffer of one rank, after the gather
     Returns: [s] time of the collective
     Source: Patarasuk & Yuan 2009, JPDC 69(2), section 3; Thakur et al. 2005, section 4.1
     Example:
@@ -65,16 +68,11 @@ def all_gather_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any
     return reduce_scatter_time(message_bytes, ranks, latency, bandwidth)
 
 
-def ring_all_reduce_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any) -> Any:
+def ring_all_reduce_time(message_bytes, ranks, latency, bandwidth) -> Any:
     """Time of a ring all-reduce: a reduce-scatter, then an all-gather.
 
     t = 2 (n - 1) (a + M / (n B))
 
-    Parameters:
-        message_bytes [B]: buffer of one rank
-        ranks [1]: number of ranks
-        latency [s]: fixed cost of one hop
-        bandwidth [B/s]: rate of one rank in one direction
     Returns: [s] time of the collective
     Source: Patarasuk & Yuan 2009, JPDC 69(2), theorem 1; Fleet Foundations table 11
     Example:
@@ -84,16 +82,11 @@ def ring_all_reduce_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth
     return 2 * reduce_scatter_time(message_bytes, ranks, latency, bandwidth)
 
 
-def tree_all_reduce_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any) -> Any:
+def tree_all_reduce_time(message_bytes, ranks, latency, bandwidth) -> Any:
     """Time of an all-reduce up and down one binary tree, not pipelined.
 
     t = 2 ceil(log2 n) (a + M / B)
 
-    Parameters:
-        message_bytes [B]: buffer of one rank
-        ranks [1]: number of ranks
-        latency [s]: fixed cost of one hop
-        bandwidth [B/s]: rate of one rank in one direction
     Returns: [s] time of the collective
     Range: not pipelined: an upper bound for long messages
     Source: Thakur et al. 2005, IJHPCA 19(1), section 4.5 (reduce, then broadcast, on a tree)
@@ -104,18 +97,11 @@ def tree_all_reduce_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth
     return 2 * np.ceil(np.log2(ranks)) * (latency + message_bytes / bandwidth)
 
 
-def double_binary_tree_all_reduce_time(
-    message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any
-) -> Any:
+def double_binary_tree_all_reduce_time(message_bytes, ranks, latency, bandwidth) -> Any:
     """Time of an all-reduce on two complementary trees, each with half the message, pipelined.
 
     t = 2 ceil(log2 n) a + 2 M / B;  2 a + M / B between two ranks
 
-    Parameters:
-        message_bytes [B]: buffer of one rank
-        ranks [1]: number of ranks
-        latency [s]: fixed cost of one hop
-        bandwidth [B/s]: rate of one rank in one direction
     Returns: [s] time of the collective
     Range: messages much shorter or longer than n a B; between them a lower bound, as pieces must
         fill the trees. Three ranks: an upper bound, 1.5 M / B is enough
@@ -131,18 +117,14 @@ def double_binary_tree_all_reduce_time(
     return 2 * depth * latency + passes * message_bytes / bandwidth
 
 
-def recursive_halving_doubling_all_reduce_time(
-    message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any
-) -> Any:
+def recursive_halving_doubling_all_reduce_time(message_bytes, ranks, latency, bandwidth) -> Any:
     """Time of an all-reduce by recursive halving, then recursive doubling.
 
     t = 2 log2(n) a + 2 (n - 1) / n M / B
 
     Parameters:
-        message_bytes [B]: buffer of one rank
         ranks [1]: number of ranks; a power of two in reality
         latency [s]: fixed cost of one message
-        bandwidth [B/s]: rate of one rank in one direction
     Returns: [s] time of the collective
     Range: powers of two; between them a lower bound, as other rank counts need more messages
     Source: Thakur et al. 2005, IJHPCA 19(1), section 4.5 (Rabenseifner's algorithm)
@@ -153,16 +135,12 @@ def recursive_halving_doubling_all_reduce_time(
     return 2 * np.log2(ranks) * latency + 2 * (ranks - 1) / ranks * message_bytes / bandwidth
 
 
-def switch_all_reduce_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any) -> Any:
+def switch_all_reduce_time(message_bytes, ranks, latency, bandwidth) -> Any:
     """Time of an all-reduce summed in the network by a tree of switches.
 
     t = 2 a + M / B; 0 for one rank
 
-    Parameters:
-        message_bytes [B]: buffer of one rank
-        ranks [1]: number of ranks
-        latency [s]: fixed cost of the path up, or down
-        bandwidth [B/s]: rate of one rank in one direction
+    Parameters: latency [s]: fixed cost of the path up, or down
     Returns: [s] time of the collective
     Range: buffers of many pieces, which stream through the switch; a lower bound for one piece
     Source: Graham et al. 2016 (SHARP), COMHPC
@@ -173,17 +151,12 @@ def switch_all_reduce_time(message_bytes: Any, ranks: Any, latency: Any, bandwid
     return where(ranks > 1, 2 * latency + message_bytes / bandwidth, 0.0)
 
 
-def nvls_all_reduce_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any) -> Any:
+def nvls_all_reduce_time(message_bytes, ranks, latency, bandwidth) -> Any:
     """Time of an all-reduce whose sums and multicasts one NVLink switch performs.
 
     t = 2 a + M (n + 1) / (n B): each rank sends its buffer M to be summed and its share M / n of
     the sums to be multicast, and receives as much
 
-    Parameters:
-        message_bytes [B]: buffer of one rank
-        ranks [1]: number of ranks on the switch
-        latency [s]: fixed cost of one hop
-        bandwidth [B/s]: rate of one rank in one direction
     Returns: [s] time of the collective
     Range: buffers of many pieces, so that sums and multicasts overlap; a lower bound for one piece
     Source: NCCL 2.30 src/transport/nvls.cc; Klenk et al. 2020, ISCA, section III
@@ -196,26 +169,18 @@ def nvls_all_reduce_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth
 
 
 def in_network_all_reduce_time(
-    message_bytes: Any,
-    nodes: Any,
-    ranks_per_node: Any,
-    intra_latency: Any,
-    intra_bandwidth: Any,
-    inter_latency: Any,
-    inter_bandwidth: Any,
+    message_bytes,
+    nodes,
+    ranks_per_node,
+    intra_latency,
+    intra_bandwidth,
+    inter_latency,
+    inter_bandwidth,
 ) -> Any:
     """Time of an all-reduce summed by the switches of each node, then by those of the fabric.
 
     t = 2 a_i + M (g + 1) / (g B_i) + 2 a_e + M / (g B_e); 0 for a level with one member
 
-    Parameters:
-        message_bytes [B]: buffer of one rank
-        nodes [1]: nodes that hold the group
-        ranks_per_node [1]: ranks g of the group on each node, each with its own rail
-        intra_latency [s]: fixed cost of one hop inside a node
-        intra_bandwidth [B/s]: rate of one rank inside a node
-        inter_latency [s]: fixed cost of one hop between nodes
-        inter_bandwidth [B/s]: rate of one rail between nodes
     Returns: [s] time of the collective
     Range: equally many ranks on each node; a continuous relaxation for fractional node counts
     Source: NCCL 2.30 src/graph/tuning.cc (NVLS with CollNet); Graham et al. 2016 (SHARP), COMHPC
@@ -228,17 +193,15 @@ def in_network_all_reduce_time(
     return inside + switch_all_reduce_time(share, nodes, inter_latency, inter_bandwidth)
 
 
-def direct_all_reduce_time(message_bytes: Any, ranks: Any, start: Any, bandwidth: Any) -> Any:
+def direct_all_reduce_time(message_bytes, ranks, start, bandwidth) -> Any:
     """Time of an all-reduce in which ranks read each other's memory, as serving engines do.
 
     t = min(a + (n - 1) M / B, 2 a + 2 (n - 1) / n M / B): one shot reads all buffers whole, two
     shots a share of each, and then the sums; 0 for one rank
 
     Parameters:
-        message_bytes [B]: buffer of one rank
         ranks [1]: number of ranks, each connected with all others
         start [s]: launch and barrier of one shot
-        bandwidth [B/s]: rate of one rank in one direction
     Returns: [s] time of the collective
     Range: a lower bound for buffers that fill few of a GPU's processors
     Source: vLLM, csrc/custom_all_reduce.cuh (cross_device_reduce_1stage and _2stage); TensorRT-LLM,
@@ -252,9 +215,7 @@ def direct_all_reduce_time(message_bytes: Any, ranks: Any, start: Any, bandwidth
     return where(ranks > 1, np.minimum(one, two), 0.0)
 
 
-def fitted_all_reduce_time(
-    message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any, sqrt_coefficient: Any
-) -> Any:
+def fitted_all_reduce_time(message_bytes, ranks, latency, bandwidth, sqrt_coefficient) -> Any:
     """Time of an all-reduce with coefficients fitted to measured curves.
 
     t = a + 2 (n - 1) / n M / B + g sqrt(M); 0 for one rank
@@ -262,8 +223,6 @@ def fitted_all_reduce_time(
     The square root models the slow climb to full bandwidth that measured curves show.
 
     Parameters:
-        message_bytes [B]: buffer of one rank
-        ranks [1]: number of ranks
         latency [s]: time of an empty all-reduce
         bandwidth [B/s]: bus bandwidth of large messages
         sqrt_coefficient [s/B^0.5]: coefficient g of the square root
@@ -280,15 +239,11 @@ def fitted_all_reduce_time(
     return where(ranks > 1, latency + wire + climb, 0.0)
 
 
-def ring_tree_crossover_bytes(ranks: Any, latency: Any, bandwidth: Any) -> Any:
+def ring_tree_crossover_bytes(ranks, latency, bandwidth) -> Any:
     """Message below which two binary trees beat the ring.
 
     M = n (n - 1 - ceil(log2 n)) a B, at least 0; 0 for two ranks, where both take equally long
 
-    Parameters:
-        ranks [1]: number of ranks
-        latency [s]: fixed cost of one hop
-        bandwidth [B/s]: rate of one rank in one direction
     Returns: [B] size at which both take the same time
     Range: two ranks or more; with three, the ring is never slower than the upper bound of two trees
     Source: Patarasuk & Yuan 2009, theorem 1, set equal to Sanders et al. 2009, section 4
@@ -300,62 +255,19 @@ def ring_tree_crossover_bytes(ranks: Any, latency: Any, bandwidth: Any) -> Any:
     return ranks * hops * latency * bandwidth
 
 
-def fitted_crossover_bytes(
-    latency: Any,
-    seconds_per_byte: Any,
-    sqrt_coefficient: Any,
-    other_latency: Any,
-    other_seconds_per_byte: Any,
-    other_sqrt_coefficient: Any,
-) -> Any:
-    """Message above which the first of two fitted laws a + b M + g sqrt(M) is the faster one.
-
-    the larger root x^2 of (a - a') + (g - g') x + (b - b') x^2 = 0; 0 where the first always wins
-
-    Parameters:
-        latency [s]: a of the first
-        seconds_per_byte [s/B]: b of the first, smaller than that of the other
-        sqrt_coefficient [s/B^0.5]: g of the first
-        other_latency [s]: a of the other
-        other_seconds_per_byte [s/B]: b of the other
-        other_sqrt_coefficient [s/B^0.5]: g of the other
-    Returns: [B] size at which both take the same time
-    Source: by definition; the quadratic formula, in sqrt(M)
-    Example:
-        >>> round(float(fitted_crossover_bytes(3e-5, 1e-11, 0.0, 1e-5, 2e-11, 0.0)))
-        2000000
-    """
-    late = latency - other_latency
-    gain = other_seconds_per_byte - seconds_per_byte
-    climb = sqrt_coefficient - other_sqrt_coefficient
-    inside = climb * climb + 4 * gain * late
-    meet = inside > 0
-    root = where(meet, climb + np.sqrt(where(meet, inside, 1.0)), 0.0) / (2 * gain)
-    root = np.maximum(root, 0.0)
-    return root * root
-
-
 def hierarchical_all_reduce_time(
-    message_bytes: Any,
-    nodes: Any,
-    ranks_per_node: Any,
-    intra_latency: Any,
-    intra_bandwidth: Any,
-    inter_latency: Any,
-    inter_bandwidth: Any,
+    message_bytes,
+    nodes,
+    ranks_per_node,
+    intra_latency,
+    intra_bandwidth,
+    inter_latency,
+    inter_bandwidth,
 ) -> Any:
     """Time of an all-reduce in levels: reduce-scatter in nodes, ring per rail, all-gather in nodes.
 
     t = 2 (g - 1) (a_i + M / (g B_i)) + 2 (k - 1) (a_e + M / (g k B_e))
 
-    Parameters:
-        message_bytes [B]: buffer of one rank
-        nodes [1]: nodes k that hold the group
-        ranks_per_node [1]: ranks g of the group on each node, each with its own rail
-        intra_latency [s]: fixed cost of one hop inside a node
-        intra_bandwidth [B/s]: rate of one rank inside a node
-        inter_latency [s]: fixed cost of one hop between nodes
-        inter_bandwidth [B/s]: rate of one rail between nodes
     Returns: [s] time of the collective
     Range: equally many ranks on each node; a continuous relaxation for fractional node counts
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (hierarchical all-reduce)
@@ -372,16 +284,12 @@ def hierarchical_all_reduce_time(
     return inside + between
 
 
-def auto_all_reduce_time(
-    message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any, level_by_level: Any
-) -> Any:
+def auto_all_reduce_time(message_bytes, ranks, latency, bandwidth, level_by_level) -> Any:
     """Time of the cheapest all-reduce that a library would offer.
 
     t = min(ring, double binary tree, level by level)
 
     Parameters:
-        message_bytes [B]: buffer of one rank
-        ranks [1]: number of ranks
         latency [s]: fixed cost of one hop of a flat algorithm
         bandwidth [B/s]: rate of one rank in a flat algorithm
         level_by_level [s]: time inside the nodes, then between them, each as their switches allow
@@ -398,16 +306,12 @@ def auto_all_reduce_time(
     return np.minimum(flat, level_by_level)
 
 
-def all_to_all_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any) -> Any:
+def all_to_all_time(message_bytes, ranks, latency, bandwidth) -> Any:
     """Time of an all-to-all: every rank sends 1/n of its buffer to every other rank.
 
     t = (n - 1) (a + M / (n B))
 
-    Parameters:
-        message_bytes [B]: buffer of one rank
-        ranks [1]: number of ranks
-        latency [s]: fixed cost of one message
-        bandwidth [B/s]: rate of one rank in one direction
+    Parameters: latency [s]: fixed cost of one message
     Returns: [s] time of the collective
     Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange)
     Example:
@@ -418,24 +322,15 @@ def all_to_all_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any
 
 
 def two_level_all_to_all_time(
-    message_bytes: Any,
-    ranks: Any,
-    ranks_per_node: Any,
-    latency: Any,
-    intra_bandwidth: Any,
-    inter_bandwidth: Any,
+    message_bytes, ranks, ranks_per_node, latency, intra_bandwidth, inter_bandwidth
 ) -> Any:
     """Time of an all-to-all (1/n of a buffer to every other rank) inside and across nodes.
 
     t = (n - 1) a + max(M (k - 1) / (n B_i), M (n - k) / (n B_e)): both networks work at once
 
     Parameters:
-        message_bytes [B]: buffer of one rank
-        ranks [1]: number of ranks n
         ranks_per_node [1]: ranks k of the group on each node, each with its own rail
         latency [s]: fixed cost of one message
-        intra_bandwidth [B/s]: rate of one rank inside a node
-        inter_bandwidth [B/s]: rate of one rail between nodes
     Returns: [s] time of the collective
     Range: equally many ranks on each node; a continuous relaxation for fractional node counts
     Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on two networks
@@ -447,47 +342,3 @@ def two_level_all_to_all_time(
     inside = share * (ranks_per_node - 1) / intra_bandwidth
     across = share * (ranks - ranks_per_node) / inter_bandwidth
     return (ranks - 1) * latency + np.maximum(inside, across)
-
-
-def broadcast_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any) -> Any:
-    """Time to send one rank's buffer to all others down a binomial tree.
-
-    t = ceil(log2 n) (a + M / B)
-
-    Parameters:
-        message_bytes [B]: size of the buffer
-        ranks [1]: number of ranks
-        latency [s]: fixed cost of one message
-        bandwidth [B/s]: rate of one rank in one direction
-    Returns: [s] time of the collective
-    Source: Thakur et al. 2005, IJHPCA 19(1), section 4.2
-    Example:
-        >>> float(broadcast_time(1e9, 8, 0.0, 1e9))
-        3.0
-    """
-    return np.ceil(np.log2(ranks)) * (latency + message_bytes / bandwidth)
-
-
-def pipelined_broadcast_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any) -> Any:
-    """Time to send one rank's buffer down a chain, in the optimal number of pieces.
-
-    t = (sqrt((n - 2) a) + sqrt(M / B))^2, the least of (n - 2 + k) (a + M / (k B)) over k pieces;
-    (n - 1) (a + M / B) where one piece is best
-
-    Parameters:
-        message_bytes [B]: size of the buffer
-        ranks [1]: number of ranks
-        latency [s]: fixed cost of one message
-        bandwidth [B/s]: rate of one rank in one direction
-    Returns: [s] time of the collective
-    Range: the number of pieces is not rounded: at most 3.1 % below the best whole number
-    Source: Sanders, Speck & Traeff 2009, Parallel Computing 35(12), section 2 (linear pipeline)
-    Example:
-        >>> float(pipelined_broadcast_time(1e9, 64, 0.0, 1e9))
-        1.0
-    """
-    wire = message_bytes / bandwidth
-    hops = np.maximum(ranks - 2, 0.0)
-    cut = hops * wire > latency
-    root = np.sqrt(where(cut, hops * latency, 0.0)) + np.sqrt(where(cut, wire, 0.0))
-    return where(cut, root * root, (ranks - 1) * (latency + wire))

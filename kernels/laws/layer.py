@@ -1,19 +1,21 @@
-"""Times of the operations of a transformer layer on one GPU."""
+"""Times of the operations of a transformer layer on one GPU.
+
+Parameters:
+    rows [1]: rows m of the result
+    columns [1]: columns n of the result
+    depth [1]: length k of the sums
+"""
 
 from typing import Any
 
 from ..ops import np
 
 
-def gemm_flops(rows: Any, columns: Any, depth: Any) -> Any:
+def gemm_flops(rows, columns, depth) -> Any:
     """Operations of one matrix product.
 
     2 m n k
 
-    Parameters:
-        rows [1]: rows m of the result
-        columns [1]: columns n of the result
-        depth [1]: length k of the sums
     Returns: [FLOP] operations
     Source: Golub & Van Loan 2013, section 1.1
     Example:
@@ -23,7 +25,7 @@ def gemm_flops(rows: Any, columns: Any, depth: Any) -> Any:
     return 2 * rows * columns * depth
 
 
-def newton_schulz_flops(rows: Any, columns: Any) -> Any:
+def newton_schulz_flops(rows, columns) -> Any:
     """Operations that make a matrix orthogonal, as Muon does.
 
     5 (4 m^2 n + 2 m^3), m the shorter side: five times X X^T, its square, and their sum with X
@@ -41,15 +43,12 @@ def newton_schulz_flops(rows: Any, columns: Any) -> Any:
     return 5 * (2 * gemm_flops(m, m, n) + gemm_flops(m, m, m))
 
 
-def gemm_rate_share(rows: Any, columns: Any, depth: Any, largest: Any, half_size: Any) -> Any:
+def gemm_rate_share(rows, columns, depth, largest, half_size) -> Any:
     """Share of peak that a matrix product reaches, smooth in its size.
 
     largest x m / (m + s) x n / (n + s) x k / (k + s): a side of s loses half of the rate
 
     Parameters:
-        rows [1]: rows m of the result
-        columns [1]: columns n of the result
-        depth [1]: length k of the sums
         largest [1]: share that a large product reaches
         half_size [1]: side s at which half of the rate is lost
     Returns: [1] share of peak
@@ -63,24 +62,21 @@ def gemm_rate_share(rows: Any, columns: Any, depth: Any, largest: Any, half_size
 
 
 def gemm_time(
-    rows: Any,
-    columns: Any,
-    depth: Any,
-    operand_bytes: Any,
-    result_bytes: Any,
-    peak_flops: Any,
-    largest: Any,
-    half_size: Any,
-    memory_bandwidth: Any,
+    rows,
+    columns,
+    depth,
+    operand_bytes,
+    result_bytes,
+    peak_flops,
+    largest,
+    half_size,
+    memory_bandwidth,
 ) -> Any:
     """Time of one matrix product: its operations or its operands, whichever takes longer.
 
     max(2 m n k / (share P), ((m k + k n) e + m n r) / BW)
 
     Parameters:
-        rows [1]: rows m of the result
-        columns [1]: columns n of the result
-        depth [1]: length k of the sums
         operand_bytes [B]: size e of an element that is multiplied
         result_bytes [B]: size r of an element of the result
         peak_flops [FLOP/s]: peak of the GPU

@@ -1,11 +1,19 @@
-"""Loss of a model by size and tokens, and the extra tokens that a large batch takes."""
+"""Loss of a model by size and tokens, and the extra tokens that a large batch takes.
+
+Parameters:
+    tokens [1]: tokens D of the run with a batch far below the critical one
+    parameter_scale [1]: A
+    parameter_exponent [1]: alpha
+    token_scale [1]: B
+    token_exponent [1]: beta
+"""
 
 from typing import Any
 
 from ..ops import np, where
 
 
-def tokens_at_batch(tokens: Any, batch_tokens: Any, critical_batch_tokens: Any) -> Any:
+def tokens_at_batch(tokens, batch_tokens, critical_batch_tokens) -> Any:
     """Tokens that a run takes to the loss that small batches reach with fewer.
 
     E = E_min (1 + B / B_crit), from (S / S_min - 1) (E / E_min - 1) = 1 with S = E / B and
@@ -24,13 +32,11 @@ def tokens_at_batch(tokens: Any, batch_tokens: Any, critical_batch_tokens: Any) 
     return tokens * (1 + batch_tokens / critical_batch_tokens)
 
 
-def critical_batch_of_tokens(tokens: Any) -> Any:
+def critical_batch_of_tokens(tokens) -> Any:
     """Critical batch size of a run, from its tokens with small batches.
 
     B_crit = 2048 x 0.0471 D^0.462: batches of sequences of 2,048 tokens
 
-    Parameters:
-        tokens [1]: tokens D of the run with a batch far below the critical one
     Returns: [1] tokens of one batch
     Range: fitted to models of 1.1e8 to 3.3e9 parameters on 20 to 1,280 tokens for each
     Source: Bergsma et al. 2025, arXiv:2505.13738, eqs 6 and 7, fig. 1
@@ -38,13 +44,11 @@ def critical_batch_of_tokens(tokens: Any) -> Any:
     return 2048 * 0.0471 * np.exp(0.462 * np.log(tokens))
 
 
-def critical_batch_at_overhead(tokens: Any) -> Any:
+def critical_batch_at_overhead(tokens) -> Any:
     """Critical batch size of a run, from the batch that takes 20 % more tokens.
 
     B_crit = B* / 0.2, B* = 512 x 22.91 (D / 1e6)^0.47: batches of sequences of 512 tokens
 
-    Parameters:
-        tokens [1]: tokens D of the run with a batch far below the critical one
     Returns: [1] tokens of one batch
     Range: fitted to models of 8.5e7 to 1.2e9 parameters on 20 tokens for each; B* is where steps
         are 1.2 times those of a linear speed-up: by E = E_min (1 + B / B_crit), at B_crit / 5
@@ -53,9 +57,7 @@ def critical_batch_at_overhead(tokens: Any) -> Any:
     return 5 * 512 * 22.91 * np.exp(0.47 * np.log(tokens / 1e6))
 
 
-def critical_batch_between(
-    tokens: Any, earlier_tokens: Any, critical_before: Any, critical_after: Any
-) -> Any:
+def critical_batch_between(tokens, earlier_tokens, critical_before, critical_after) -> Any:
     """Critical batch size over a part of a run, from those of runs up to either of its ends.
 
     D / (b / B_b - a / B_a), b = a + D: parts of a run at one batch size together take what the
@@ -80,13 +82,12 @@ def critical_batch_between(
     return where(begun, tokens / where(begun, wasted, 1.0), critical_after)
 
 
-def critical_batch_of_loss(loss: Any) -> Any:
+def critical_batch_of_loss(loss) -> Any:
     """Critical batch size where a run has reached a loss.
 
     B_crit = 2e8 / L^(1 / 0.21)
 
-    Parameters:
-        loss [1]: loss L of a token, in nats
+    Parameters: loss [1]: loss L of a token, in nats
     Returns: [1] tokens of one batch
     Range: fitted to models of up to 1.5e9 parameters at losses of 3 to 10; a loss depends on the
         text and on how it is cut into tokens: here WebText2, in the 50,257 of GPT-2
@@ -96,13 +97,13 @@ def critical_batch_of_loss(loss: Any) -> Any:
 
 
 def power_law_loss(
-    parameters: Any,
-    tokens: Any,
-    irreducible_loss: Any,
-    parameter_scale: Any,
-    parameter_exponent: Any,
-    token_scale: Any,
-    token_exponent: Any,
+    parameters,
+    tokens,
+    irreducible_loss,
+    parameter_scale,
+    parameter_exponent,
+    token_scale,
+    token_exponent,
 ) -> Any:
     """Loss of a model by its size and training tokens.
 
@@ -112,10 +113,6 @@ def power_law_loss(
         parameters [1]: parameters N of a dense model
         tokens [1]: tokens D, each seen once
         irreducible_loss [1]: loss E that no size and no training removes
-        parameter_scale [1]: A
-        parameter_exponent [1]: alpha
-        token_scale [1]: B
-        token_exponent [1]: beta
     Returns: [1] loss of a token, in nats
     Source: Hoffmann et al. 2022, arXiv:2203.15556, eq. 2
     """
@@ -124,22 +121,13 @@ def power_law_loss(
 
 
 def optimal_parameters(
-    pairs: Any,
-    parameter_scale: Any,
-    parameter_exponent: Any,
-    token_scale: Any,
-    token_exponent: Any,
+    pairs, parameter_scale, parameter_exponent, token_scale, token_exponent
 ) -> Any:
     """Parameters of the compute-optimal model: least loss for a training's operations.
 
     N = (alpha A / (beta B))^(1 / (alpha + beta)) (N D)^(beta / (alpha + beta))
 
-    Parameters:
-        pairs [1]: parameters times tokens, N D: a sixth of the operations
-        parameter_scale [1]: A
-        parameter_exponent [1]: alpha
-        token_scale [1]: B
-        token_exponent [1]: beta
+    Parameters: pairs [1]: parameters times tokens, N D: a sixth of the operations
     Returns: [1] parameters
     Source: Hoffmann et al. 2022, arXiv:2203.15556, eq. 4 (C = 6 N D)
     """
@@ -149,22 +137,13 @@ def optimal_parameters(
 
 
 def optimal_tokens(
-    parameters: Any,
-    parameter_scale: Any,
-    parameter_exponent: Any,
-    token_scale: Any,
-    token_exponent: Any,
+    parameters, parameter_scale, parameter_exponent, token_scale, token_exponent
 ) -> Any:
     """Tokens for which a model's size is compute-optimal.
 
     alpha A / N^alpha = beta B / D^beta
 
-    Parameters:
-        parameters [1]: parameters N of the model
-        parameter_scale [1]: A
-        parameter_exponent [1]: alpha
-        token_scale [1]: B
-        token_exponent [1]: beta
+    Parameters: parameters [1]: parameters N of the model
     Returns: [1] tokens
     Source: Hoffmann et al. 2022, arXiv:2203.15556, eq. 4, solved for D where N is given
     """

@@ -1,19 +1,21 @@
-"""Idle time of pipeline schedules."""
+"""Idle time of pipeline schedules.
+
+Parameters:
+    pipeline_parallel [1]: stages p
+    num_microbatches [1]: micro-batches m of one step
+    virtual_stages [1]: model chunks v on each stage
+"""
 
 from typing import Any
 
 from ..ops import np
 
 
-def bubble_ratio(pipeline_parallel: Any, num_microbatches: Any, virtual_stages: Any) -> Any:
+def bubble_ratio(pipeline_parallel, num_microbatches, virtual_stages) -> Any:
     """Idle time over useful time of a GPipe, 1F1B or interleaved schedule.
 
     ((v - 1) max(0, p - m) + p - 1) / (v m); (p - 1) / (v m) from m = p on
 
-    Parameters:
-        pipeline_parallel [1]: stages p
-        num_microbatches [1]: micro-batches m of one step
-        virtual_stages [1]: model chunks v on each stage
     Returns: [1] bubble time over ideal time
     Range: interleaved groups of p micro-batches or more, the last one too, or fewer micro-batches
         than stages; a lower bound elsewhere
@@ -28,15 +30,11 @@ def bubble_ratio(pipeline_parallel: Any, num_microbatches: Any, virtual_stages: 
     )
 
 
-def bubble_fraction(pipeline_parallel: Any, num_microbatches: Any, virtual_stages: Any) -> Any:
+def bubble_fraction(pipeline_parallel, num_microbatches, virtual_stages) -> Any:
     """Idle time over total time of a GPipe, 1F1B or interleaved schedule.
 
     i / (v m + i), i = (v - 1) max(0, p - m) + p - 1
 
-    Parameters:
-        pipeline_parallel [1]: stages p
-        num_microbatches [1]: micro-batches m of one step
-        virtual_stages [1]: model chunks v on each stage
     Returns: [1] bubble time over the time of the pipeline
     Range: as of bubble_ratio
     Source: Huang et al. 2019 (GPipe), section 2.3; Narayanan et al. 2021 (SC21), section 2.2
@@ -48,15 +46,11 @@ def bubble_fraction(pipeline_parallel: Any, num_microbatches: Any, virtual_stage
     return idle / (virtual_stages * num_microbatches + idle)
 
 
-def _idle_slots(pipeline_parallel: Any, num_microbatches: Any, virtual_stages: Any) -> Any:
+def _idle_slots(pipeline_parallel, num_microbatches, virtual_stages) -> Any:
     """Passes of one chunk (forward and backward) for which a stage waits.
 
     (v - 1) max(0, p - m) + p - 1: with m < p, each chunk but the last waits for p - m more
 
-    Parameters:
-        pipeline_parallel [1]: stages p
-        num_microbatches [1]: micro-batches m of one step
-        virtual_stages [1]: model chunks v on each stage
     Returns: [1] passes
     Source: Narayanan et al. 2021 (SC21), section 2.2; m < p by playing the schedule out
     """
@@ -65,7 +59,7 @@ def _idle_slots(pipeline_parallel: Any, num_microbatches: Any, virtual_stages: A
     return (virtual_stages - 1) * missing + before
 
 
-def dual_idle_passes(stages: Any, recompute_flops_factor: Any) -> Any:
+def dual_idle_passes(stages, recompute_flops_factor) -> Any:
     """Idle time of DualPipe's step, in forward passes of a stage.
 
     (q - 1) (B + W) + max(0, (q - 1) B - q F), F = W = 1, B = 3 f - 2: 2 (q - 1), with full

@@ -1,4 +1,8 @@
-"""Failure rates, and the probability of a failure within a time."""
+"""Failure rates, and the probability of a failure within a time.
+
+Parameters:
+    mtbf [s]: mean time M between failures
+"""
 
 from typing import Any
 
@@ -6,14 +10,12 @@ from ..ops import np, where
 from .statistics import log_gamma
 
 
-def failure_probability(duration: Any, mtbf: Any) -> Any:
+def failure_probability(duration, mtbf) -> Any:
     """Probability of at least one failure within a time.
 
     P = 1 - exp(-T / M)
 
-    Parameters:
-        duration [s]: length T of the window
-        mtbf [s]: mean time M between failures
+    Parameters: duration [s]: length T of the window
     Returns: [1] probability
     Source: exponential lifetimes; Fleet Foundations table 6
     Example:
@@ -23,14 +25,13 @@ def failure_probability(duration: Any, mtbf: Any) -> Any:
     return -np.expm1(-duration / mtbf)
 
 
-def weibull_failure_probability(duration: Any, mtbf: Any, shape: Any) -> Any:
+def weibull_failure_probability(duration, mtbf, shape) -> Any:
     """Probability that a Weibull lifetime ends within a time.
 
     P = 1 - exp(-(T Gamma(1 + 1/k) / M)^k): mean M; exponential for k = 1
 
     Parameters:
         duration [s]: length T of the window, from the start or the last failure
-        mtbf [s]: mean time M between failures
         shape [1]: Weibull shape k (below 1: most failures are early)
     Returns: [1] probability
     Source: Weibull 1951, J. Appl. Mech. 18; shapes near 0.7: Schroeder & Gibson 2006, DSN
@@ -45,7 +46,7 @@ def weibull_failure_probability(duration: Any, mtbf: Any, shape: Any) -> Any:
     return where(never, 0.0, -np.expm1(-hazard))
 
 
-def power_law_mtbf(mtbf: Any, size: Any, new_size: Any, exponent: Any) -> Any:
+def power_law_mtbf(mtbf, size, new_size, exponent) -> Any:
     """MTBF of a cluster, from that measured at another size.
 
     M' = M (n / n')^e
@@ -64,7 +65,7 @@ def power_law_mtbf(mtbf: Any, size: Any, new_size: Any, exponent: Any) -> Any:
     return mtbf * np.exp(exponent * np.log(size / new_size))
 
 
-def interruptions_per_failure(correlated_fraction: Any, domain_size: Any) -> Any:
+def interruptions_per_failure(correlated_fraction, domain_size) -> Any:
     """Interruptions of a job per failed part, where some parts fail in groups.
 
     1 - f (1 - 1/k)
@@ -81,9 +82,7 @@ def interruptions_per_failure(correlated_fraction: Any, domain_size: Any) -> Any
     return 1 - correlated_fraction * (1 - 1 / domain_size)
 
 
-def bathtub_factor(
-    age: Any, window: Any, excess: Any, decay: Any, wear_age: Any, wear_shape: Any
-) -> Any:
+def bathtub_factor(age, window, excess, decay, wear_age, wear_shape) -> Any:
     """Failure rate of hardware at an age over that of mature hardware: burn-in and wear-out.
 
     The mean over ages a to a + w of 1 + b e^(-a/T) + (a / L)^(k-1); at age a where w = 0
@@ -117,13 +116,12 @@ def bathtub_factor(
     return 1 + early + where(worn, late, 0.0)
 
 
-def mean_time(rate: Any) -> Any:
+def mean_time(rate) -> Any:
     """Mean time between events of a given rate.
 
     1 / rate; infinite for a rate of 0
 
-    Parameters:
-        rate [1/s]: events per unit of time
+    Parameters: rate [1/s]: events per unit of time
     Returns: [s] mean time between events
     Source: renewal of exponential lifetimes (Barlow & Proschan 1975, ch. 3)
     Example:

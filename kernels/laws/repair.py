@@ -2,6 +2,13 @@
 
 Repair times are exponential: their distribution matters with few crews, not with one per node.
 `load` is the mean number of nodes in repair with unlimited crews.
+
+Parameters:
+    spares [1]: S
+    crews [1]: c, nodes repaired at a time, at least 1
+    load [1]: a, repair time times failures per unit of time
+    nodes [1]: n, nodes of the job, at least 1
+    ratio [1]: r, repair time over a node's lifetime
 """
 
 from typing import Any
@@ -19,16 +26,12 @@ from .statistics import (
 )
 
 
-def spare_left(spares: Any, crews: Any, load: Any) -> Any:
+def spare_left(spares, crews, load) -> Any:
     """Probability that a spare is available, where nodes fail at a steady rate.
 
     P(N < S) of the queue M/M/c: 1 - C rho^(S - c) for S > c, else (1 - C) times a Poisson
     variable's, given N < c; rho = a / c, and C is Erlang's chance that all crews are at work
 
-    Parameters:
-        spares [1]: S
-        crews [1]: c, nodes repaired at a time, at least 1
-        load [1]: a, repair time times failures per unit of time
     Returns: [1] probability; 0 without spares, and where crews cannot keep up (a >= c)
     Range: exponential repair times; the steady state, which a job near a = c reaches slowly
     Source: Gross et al. 2008, Fundamentals of Queueing Theory, section 2.3 (M/M/c)
@@ -46,15 +49,11 @@ def spare_left(spares: Any, crews: Any, load: Any) -> Any:
     return where(holds & (spares > 0), some + where(rho > 0, queued, 0.0), 0.0)
 
 
-def whole_of_safe(spares: Any, crews: Any, load: Any) -> Any:
+def whole_of_safe(spares, crews, load) -> Any:
     """Share of the time in which a job has all its nodes, where waiting nodes do not fail.
 
     1 - P(N = S + 1) of the queue M/M/c/S+1: S + 1 nodes in repair stop the job, and thus failures
 
-    Parameters:
-        spares [1]: S
-        crews [1]: c, nodes repaired at a time, at least 1
-        load [1]: a, repair time times failures per unit of time
     Returns: [1] share of the time
     Range: exponential repair times; for c > S any, and Erlang's loss
     Source: Gross et al. 2008, Fundamentals of Queueing Theory, section 2.5 (M/M/c/K)
@@ -77,7 +76,7 @@ def whole_of_safe(spares: Any, crews: Any, load: Any) -> Any:
     return where(load > 0, where(more, over, under), 1.0)
 
 
-def queue_odds(spares: Any, crews: Any, nodes: Any, ratio: Any) -> Any:
+def queue_odds(spares, crews, nodes, ratio) -> Any:
     """Odds that more nodes are in repair than there are crews, where waiting nodes fail, too.
 
     P(N > c) / P(N <= c) = B(c, a) (P - c) / y / B(P - c - 1, y), B Erlang's, P = n + S, y = c / r,
@@ -85,8 +84,6 @@ def queue_odds(spares: Any, crews: Any, nodes: Any, ratio: Any) -> Any:
     up to c nodes in repair are nearly Poisson; beyond, the whole ones are
 
     Parameters:
-        spares [1]: S
-        crews [1]: c, nodes repaired at a time, at least 1
         nodes [1]: n, nodes of the job
         ratio [1]: r, repair time over a node's lifetime, above 0
     Returns: [1] odds; 0 where crews are as many as nodes
@@ -105,16 +102,11 @@ def queue_odds(spares: Any, crews: Any, nodes: Any, ratio: Any) -> Any:
     return erlang_blocked(crews, whole * ratio) * tail
 
 
-def whole_of_pool(spares: Any, crews: Any, nodes: Any, ratio: Any) -> Any:
+def whole_of_pool(spares, crews, nodes, ratio) -> Any:
     """Share of the time in which a job has all its nodes, where waiting nodes fail, too.
 
     P(N <= S), N nodes in repair: births and deaths of n + S nodes and c crews
 
-    Parameters:
-        spares [1]: S
-        crews [1]: c, nodes repaired at a time, at least 1
-        nodes [1]: n, nodes of the job, at least 1
-        ratio [1]: r, repair time over a node's lifetime
     Returns: [1] share of the time
     Range: exponential repair times; within 0.18 r of the sum over all states, r up to 1; below
         1e-11 its derivatives have no correct digits
@@ -136,16 +128,11 @@ def whole_of_pool(spares: Any, crews: Any, nodes: Any, ratio: Any) -> Any:
     return where(fails, whole, 1.0)
 
 
-def missing_of_pool(spares: Any, crews: Any, nodes: Any, ratio: Any) -> Any:
+def missing_of_pool(spares, crews, nodes, ratio) -> Any:
     """Mean number of nodes that a job lacks, where spares fail, too.
 
     E[max(0, N - S)], N nodes in repair: births and deaths of n + S nodes and c crews
 
-    Parameters:
-        spares [1]: S
-        crews [1]: c, nodes repaired at a time, at least 1
-        nodes [1]: n, nodes of the job, at least 1
-        ratio [1]: r, repair time over a node's lifetime
     Returns: [1] nodes
     Range: exponential repair times; within 0.17 r n of the sum over all states, r up to 1
     Source: Gross et al. 2008, Fundamentals of Queueing Theory, section 2.8 (finite sources)
@@ -176,7 +163,7 @@ def missing_of_pool(spares: Any, crews: Any, nodes: Any, ratio: Any) -> Any:
     return where(fails, np.maximum(lacking / (1 + odds), 0.0), 0.0)
 
 
-def settled_time(delay: Any, spares: Any, repair: Any, load: Any) -> Any:
+def settled_time(delay, spares, repair, load) -> Any:
     """Part of a delay in which an initially whole spare pool is in its steady state again.
 
     integral to D of F(t) = P(N > S at t | N <= S at 0) / P(N > S), N nodes in repair, Poisson of
@@ -187,7 +174,6 @@ def settled_time(delay: Any, spares: Any, repair: Any, load: Any) -> Any:
 
     Parameters:
         delay [s]: D
-        spares [1]: S
         repair [s]: r
         load [1]: a, nodes in repair on average
     Returns: [s] time, at most the delay

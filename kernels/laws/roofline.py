@@ -1,19 +1,21 @@
-"""The roofline: what compute and memory allow."""
+"""The roofline: what compute and memory allow.
+
+Parameters:
+    arithmetic_intensity [FLOP/B]: operations per byte moved through memory
+    peak_flops [FLOP/s]: rate R of the arithmetic units
+    memory_bandwidth [B/s]: rate of the memory
+"""
 
 from typing import Any
 
 from ..ops import np
 
 
-def roofline_flops(arithmetic_intensity: Any, peak_flops: Any, memory_bandwidth: Any) -> Any:
+def roofline_flops(arithmetic_intensity, peak_flops, memory_bandwidth) -> Any:
     """Attainable rate of a kernel with a given arithmetic intensity.
 
     min(peak, intensity x bandwidth)
 
-    Parameters:
-        arithmetic_intensity [FLOP/B]: operations per byte moved
-        peak_flops [FLOP/s]: rate of the arithmetic units
-        memory_bandwidth [B/s]: rate of the memory
     Returns: [FLOP/s] attainable rate
     Source: Williams, Waterman & Patterson 2009, CACM 52(4)
     Example:
@@ -24,20 +26,13 @@ def roofline_flops(arithmetic_intensity: Any, peak_flops: Any, memory_bandwidth:
 
 
 def network_roofline_flops(
-    arithmetic_intensity: Any,
-    peak_flops: Any,
-    memory_bandwidth: Any,
-    network_intensity: Any,
-    network_bandwidth: Any,
+    arithmetic_intensity, peak_flops, memory_bandwidth, network_intensity, network_bandwidth
 ) -> Any:
     """Attainable rate under three ceilings: arithmetic, memory, network.
 
     min(peak, intensity x memory bandwidth, network intensity x network bandwidth)
 
     Parameters:
-        arithmetic_intensity [FLOP/B]: operations per byte moved through memory
-        peak_flops [FLOP/s]: rate of the arithmetic units
-        memory_bandwidth [B/s]: rate of the memory
         network_intensity [FLOP/B]: operations per byte sent to other GPUs (infinite: none sent)
         network_bandwidth [B/s]: rate of the network, per GPU and direction
     Returns: [FLOP/s] attainable rate
@@ -51,14 +46,7 @@ def network_roofline_flops(
     return np.minimum(inside, network_intensity * network_bandwidth)
 
 
-def iron_law_time(
-    data_bytes: Any,
-    bandwidth: Any,
-    operations: Any,
-    peak_flops: Any,
-    efficiency: Any,
-    latency: Any,
-) -> Any:
+def iron_law_time(data_bytes, bandwidth, operations, peak_flops, efficiency, latency) -> Any:
     """Time of a task whose data movement, arithmetic and waiting do not overlap.
 
     T = D / BW + O / (R eta) + L
@@ -67,7 +55,6 @@ def iron_law_time(
         data_bytes [B]: bytes D to move
         bandwidth [B/s]: rate BW at which they move
         operations [FLOP]: operations O to do
-        peak_flops [FLOP/s]: rate R of the arithmetic units
         efficiency [1]: share eta of it that is reached
         latency [s]: fixed time L
     Returns: [s] time

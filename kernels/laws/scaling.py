@@ -1,4 +1,8 @@
-"""Laws of speed-up, and the size of the cluster at which a job's time is least."""
+"""Laws of speed-up, and the size of the cluster at which a job's time is least.
+
+Parameters:
+    workers [1]: number n of workers
+"""
 
 from typing import Any
 
@@ -6,14 +10,12 @@ from ..ops import np, where
 from .checkpoint import exact_interval
 
 
-def amdahl_speedup(serial_fraction: Any, workers: Any) -> Any:
+def amdahl_speedup(serial_fraction, workers) -> Any:
     """Speed-up of a fixed piece of work over one worker.
 
     1 / (s + (1 - s) / n)
 
-    Parameters:
-        serial_fraction [1]: share s of one worker's time that cannot be shared
-        workers [1]: number n of workers
+    Parameters: serial_fraction [1]: share s of one worker's time that cannot be shared
     Returns: [1] time of one worker over time of all
     Source: Amdahl 1967, AFIPS 30
     Example:
@@ -23,14 +25,12 @@ def amdahl_speedup(serial_fraction: Any, workers: Any) -> Any:
     return 1 / (serial_fraction + (1 - serial_fraction) / workers)
 
 
-def gustafson_speedup(serial_fraction: Any, workers: Any) -> Any:
+def gustafson_speedup(serial_fraction, workers) -> Any:
     """Speed-up where the work grows with the workers.
 
     n - s (n - 1)
 
-    Parameters:
-        serial_fraction [1]: share s of the time on all workers that is not shared
-        workers [1]: number n of workers
+    Parameters: serial_fraction [1]: share s of the time on all workers that is not shared
     Returns: [1] work done over that of one worker in the same time
     Source: Gustafson 1988, CACM 31(5)
     Example:
@@ -40,54 +40,8 @@ def gustafson_speedup(serial_fraction: Any, workers: Any) -> Any:
     return workers - serial_fraction * (workers - 1)
 
 
-def usl_speedup(contention: Any, coherency: Any, workers: Any) -> Any:
-    """Speed-up under the universal scalability law: contention and pairwise coherency.
-
-    n / (1 + sigma (n - 1) + kappa n (n - 1)); Amdahl's law for kappa = 0
-
-    Parameters:
-        contention [1]: share sigma of the work that is serialised
-        coherency [1]: cost kappa of each pair of workers
-        workers [1]: number n of workers
-    Returns: [1] throughput over that of one worker
-    Source: Gunther 1993, CMG conference; Gunther 2007, Guerrilla Capacity Planning, Springer
-    Example:
-        >>> round(usl_speedup(0.02, 0.0005, 32), 2)
-        15.12
-    """
-    pairs = workers * (workers - 1)
-    return workers / (1 + contention * (workers - 1) + coherency * pairs)
-
-
-def usl_peak(contention: Any, coherency: Any) -> Any:
-    """Workers beyond which the universal scalability law predicts less throughput.
-
-    sqrt((1 - sigma) / kappa); infinite for kappa = 0
-
-    Parameters:
-        contention [1]: share sigma of the work that is serialised
-        coherency [1]: cost kappa of each pair of workers
-    Returns: [1] workers at the peak
-    Range: below 1, a second worker already lowers throughput; 0 from sigma = 1 on
-    Source: Gunther 2007, Guerrilla Capacity Planning, Springer (dC/dn = 0)
-    Example:
-        >>> round(float(usl_peak(0.001, 0.00001)), 4)
-        316.0696
-    """
-    costs = coherency > 0
-    inside = where(costs, (1 - contention) / where(costs, coherency, 1.0), 1.0)
-    positive = inside > 0
-    root = where(positive, np.sqrt(where(positive, inside, 1.0)), 0.0)
-    return where(costs, root, np.inf)
-
-
 def sync_wall(
-    parallel_time_gpus: Any,
-    fixed_time: Any,
-    time_per_gpu: Any,
-    stall_time: Any,
-    recovery_time: Any,
-    gpu_time_per_failure: Any,
+    parallel_time_gpus, fixed_time, time_per_gpu, stall_time, recovery_time, gpu_time_per_failure
 ) -> Any:
     """Size of the cluster at which the expected time of a fixed job is least.
 
@@ -134,14 +88,7 @@ def sync_wall(
     return where(beyond <= 0, np.inf, np.exp(best))
 
 
-def _sync_balance(
-    log_gpus: Any,
-    shared: Any,
-    fixed: Any,
-    per_gpu: Any,
-    stall: Any,
-    recovery: Any,
-) -> Any:
+def _sync_balance(log_gpus, shared, fixed, per_gpu, stall, recovery) -> Any:
     """Balance of what one more GPU costs and saves, times the step, and its slope over ln n.
 
     b = D n - A / n + T h, h = R n / K + x / u, x = d n / K; db / d ln n = D n + A / n +

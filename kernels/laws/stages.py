@@ -1,25 +1,33 @@
-"""Layers, parameters and memory of one pipeline stage."""
+"""Layers, parameters and memory of one pipeline stage.
+
+Parameters:
+    stage [1]: stage, counted from 1
+    stages [1]: stages of the pipeline
+    layers [1]: layers of the model
+    first [1]: layers of the first stage
+    middle [1]: layers of the second stage
+    last [1]: layers of the last stage
+    leading [1]: dense layers in front of the expert layers
+    common [1]: parameters of every layer
+    dense [1]: further parameters of a dense layer
+    sparse [1]: further parameters of an expert layer
+    first_tables [1]: parameters of the first stage's embedding tables
+    last_tables [1]: the same of the last of several stages
+    depth [1]: its limit in the schedule, whatever the number of micro-batches
+    slope [1]: decrease of that limit from one stage to the next
+"""
 
 from typing import Any
 
 from ..ops import np, where
 
 
-def layers_of_stage(
-    stage: Any, stages: Any, layers: Any, first: Any, middle: Any, last: Any
-) -> Any:
+def layers_of_stage(stage, stages, layers, first, middle, last) -> Any:
     """Layers of one pipeline stage; middle stages with one layer more come first.
 
     l_first, l_middle or l_middle - 1, l_last; l in one stage. Where middle stages differ by more
     than one layer, l_middle for all of them: an upper bound
 
-    Parameters:
-        stage [1]: stage, counted from 1
-        stages [1]: stages of the pipeline
-        layers [1]: layers of the model
-        first [1]: layers of the first stage
-        middle [1]: layers of the second stage
-        last [1]: layers of the last stage
     Returns: [1] layers; NaN beyond the last stage
     Source: Megatron-LM, --decoder-first-pipeline-num-layers (the rest is shared evenly)
     Example:
@@ -33,20 +41,11 @@ def layers_of_stage(
     return where(stage <= stages, where(stage > 1, between, alone), np.nan)
 
 
-def layers_before_stage(
-    stage: Any, stages: Any, layers: Any, first: Any, middle: Any, last: Any
-) -> Any:
+def layers_before_stage(stage, stages, layers, first, middle, last) -> Any:
     """Layers of all stages before one.
 
     0, l_first + (s - 2) l_middle - earlier middle stages with one layer less, l - l_last
 
-    Parameters:
-        stage [1]: stage, counted from 1
-        stages [1]: stages of the pipeline
-        layers [1]: layers of the model
-        first [1]: layers of the first stage
-        middle [1]: layers of the second stage
-        last [1]: layers of the last stage
     Returns: [1] layers
     Source: Megatron-LM, --decoder-first-pipeline-num-layers (the rest is shared evenly)
     Example:
@@ -59,47 +58,34 @@ def layers_before_stage(
     return where(stage > 1, between, 0.0)
 
 
-def dense_layers_of_stage(
-    stage: Any, stages: Any, layers: Any, first: Any, middle: Any, last: Any, leading: Any
-) -> Any:
+def dense_layers_of_stage(stage, stages, layers, first, middle, last, leading) -> Any:
     """Dense layers of one pipeline stage, where dense layers precede expert layers.
 
     min(max(leading - layers before the stage, 0), layers of the stage)
 
-    Parameters:
-        stage [1]: stage, counted from 1
-        stages [1]: stages of the pipeline
-        layers [1]: layers of the model
-        first [1]: layers of the first stage
-        middle [1]: layers of the second stage
-        last [1]: layers of the last stage
-        leading [1]: dense layers in front of the expert layers
     Returns: [1] layers
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 4.2 (dense layers come first)
     Example:
         >>> [float(dense_layers_of_stage(s, 4, 8, 2, 2, 2, 3)) for s in (1, 2, 3)]
         [2.0, 1.0, 0.0]
     """
-    here = layers_of_stage(stage, stages, layers, first, middle, last)
+    stage_layers = layers_of_stage(stage, stages, layers, first, middle, last)
     before = layers_before_stage(stage, stages, layers, first, middle, last)
-    return np.minimum(np.maximum(leading - before, 0.0), here)
+    return np.minimum(np.maximum(leading - before, 0.0), stage_layers)
 
 
-def _larger(stages: Any, layers: Any, first: Any, middle: Any, last: Any) -> Any:
+def _larger(stages, layers, first, middle, last) -> Any:
     """Number of middle stages with as many layers as the second stage."""
     between = np.maximum(stages - 2, 1.0)
     return layers - first - last - (middle - 1) * between
 
 
-def stage_of_one_way(stage: Any, stages: Any, copies: Any) -> Any:
+def stage_of_one_way(stage, stages, copies) -> Any:
     """A stage; with both ends fed, the earlier of the two stages that a GPU holds.
 
     s; min(s, p + 1 - s) with two copies
 
-    Parameters:
-        stage [1]: stage, counted from 1
-        stages [1]: stages of the pipeline
-        copies [1]: directions through the pipeline, 1 or 2
+    Parameters: copies [1]: directions through the pipeline, 1 or 2
     Returns: [1] stage
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.1 (stages mirrored)
     Example:
@@ -110,36 +96,23 @@ def stage_of_one_way(stage: Any, stages: Any, copies: Any) -> Any:
 
 
 def stage_parameters(
-    stage: Any,
-    stages: Any,
-    layers: Any,
-    first: Any,
-    middle: Any,
-    last: Any,
-    leading: Any,
-    common: Any,
-    dense: Any,
-    sparse: Any,
-    first_tables: Any,
-    last_tables: Any,
+    stage,
+    stages,
+    layers,
+    first,
+    middle,
+    last,
+    leading,
+    common,
+    dense,
+    sparse,
+    first_tables,
+    last_tables,
 ) -> Any:
     """Parameters of one pipeline stage; each end holds an embedding table, tied or not.
 
     n common + d dense + (n - d) sparse + tables at the ends; n layers, d of them dense
 
-    Parameters:
-        stage [1]: stage, counted from 1
-        stages [1]: stages of the pipeline
-        layers [1]: layers of the model
-        first [1]: layers of the first stage
-        middle [1]: layers of the second stage
-        last [1]: layers of the last stage
-        leading [1]: dense layers in front of the expert layers
-        common [1]: parameters of every layer
-        dense [1]: further parameters of a dense layer
-        sparse [1]: further parameters of an expert layer
-        first_tables [1]: parameters of the first stage's embedding tables
-        last_tables [1]: the same of the last of several stages
     Returns: [1] parameters
     Source: Narayanan et al. 2021 (SC21), eq. 2; DeepSeek-AI 2024, arXiv:2412.19437, section 4.2
         (dense layers come first); Shoeybi et al. 2019, arXiv:1909.08053, section 5.1 (a tied table
@@ -150,21 +123,16 @@ def stage_parameters(
         [27.0, 20.0, 27.0]
     """
     split = (stage, stages, layers, first, middle, last)
-    here, blocks = layers_of_stage(*split), dense_layers_of_stage(*split, leading)
+    stage_layers, blocks = layers_of_stage(*split), dense_layers_of_stage(*split, leading)
     end = where(stage > 1, where(stage < stages, 0.0, last_tables), first_tables)
-    return here * common + blocks * dense + (here - blocks) * sparse + end
+    return stage_layers * common + blocks * dense + (stage_layers - blocks) * sparse + end
 
 
-def first_sparse_stage(stages: Any, first: Any, middle: Any, leading: Any) -> Any:
+def first_sparse_stage(stages, first, middle, leading) -> Any:
     """First stage after stage 1 without leading dense layers, or the last stage.
 
     2 + ceil((leading - l_first) / l_middle), from 2 to p
 
-    Parameters:
-        stages [1]: stages of the pipeline
-        first [1]: layers of the first stage
-        middle [1]: layers of the second stage
-        leading [1]: dense layers in front of the expert layers
     Returns: [1] stage, counted from 1
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 4.2 (dense layers come first)
     Example:
@@ -176,34 +144,12 @@ def first_sparse_stage(stages: Any, first: Any, middle: Any, leading: Any) -> An
 
 
 def most_stage_parameters(
-    stages: Any,
-    layers: Any,
-    first: Any,
-    middle: Any,
-    last: Any,
-    leading: Any,
-    common: Any,
-    dense: Any,
-    sparse: Any,
-    first_tables: Any,
-    last_tables: Any,
+    stages, layers, first, middle, last, leading, common, dense, sparse, first_tables, last_tables
 ) -> Any:
     """Parameters of the largest stage: an end, the second or the first without dense layers.
 
     max of stage_parameters over these
 
-    Parameters:
-        stages [1]: stages of the pipeline
-        layers [1]: layers of the model
-        first [1]: layers of the first stage
-        middle [1]: layers of the second stage
-        last [1]: layers of the last stage
-        leading [1]: dense layers in front of the expert layers
-        common [1]: parameters of every layer
-        dense [1]: further parameters of a dense layer
-        sparse [1]: further parameters of an expert layer
-        first_tables [1]: parameters of the first stage's embedding tables
-        last_tables [1]: the same of the last of several stages
     Returns: [1] parameters
     Source: Narayanan et al. 2021 (SC21), eq. 2
     Example:
@@ -221,16 +167,12 @@ def most_stage_parameters(
     return np.maximum(ends, between)
 
 
-def microbatches_of_stage(first: Any, depth: Any, slope: Any, stage: Any) -> Any:
+def microbatches_of_stage(first, depth, slope, stage) -> Any:
     """Micro-batches whose activations one stage holds at once.
 
     min(first, depth - slope (s - 1))
 
-    Parameters:
-        first [1]: micro-batches that the first stage holds
-        depth [1]: its limit in the schedule, whatever the number of micro-batches
-        slope [1]: decrease of that limit from one stage to the next
-        stage [1]: stage, counted from 1
+    Parameters: first [1]: micro-batches that the first stage holds
     Returns: [1] micro-batches
     Source: Narayanan et al. 2021 (SC21), section 2.2; Korthikanti et al. 2022, section 4.2.3
     Example:
@@ -240,7 +182,7 @@ def microbatches_of_stage(first: Any, depth: Any, slope: Any, stage: Any) -> Any
     return np.minimum(first, depth - slope * (stage - 1))
 
 
-def kept_microbatches(flying: Any, may_fly: Any, ratio: Any) -> Any:
+def kept_microbatches(flying, may_fly, ratio) -> Any:
     """Peak number of micro-batches whose activations a stage keeps, where its chunks differ.
 
     max(ratio x flying, min(flying, ratio x may_fly)): few micro-batches are all kept
@@ -260,28 +202,28 @@ def kept_microbatches(flying: Any, may_fly: Any, ratio: Any) -> Any:
 
 
 def stage_memory(
-    stage: Any,
-    stages: Any,
-    layers: Any,
-    first: Any,
-    middle: Any,
-    last: Any,
-    leading: Any,
-    common: Any,
-    dense: Any,
-    sparse: Any,
-    routed: Any,
-    first_tables: Any,
-    last_tables: Any,
-    shared_bytes: Any,
-    routed_bytes: Any,
-    flying: Any,
-    depth: Any,
-    slope: Any,
-    ratio: Any,
-    activation: Any,
-    first_logits: Any,
-    last_logits: Any,
+    stage,
+    stages,
+    layers,
+    first,
+    middle,
+    last,
+    leading,
+    common,
+    dense,
+    sparse,
+    routed,
+    first_tables,
+    last_tables,
+    shared_bytes,
+    routed_bytes,
+    flying,
+    depth,
+    slope,
+    ratio,
+    activation,
+    first_logits,
+    last_logits,
 ) -> Any:
     """Stage-dependent memory of one GPU: model states, activations and logits.
 
@@ -289,24 +231,11 @@ def stage_memory(
     activations of a layer + logits at the ends
 
     Parameters:
-        stage [1]: stage, counted from 1
-        stages [1]: stages of the pipeline
-        layers [1]: layers of the model
-        first [1]: layers of the first stage
-        middle [1]: layers of the second stage
-        last [1]: layers of the last stage
-        leading [1]: dense layers in front of the expert layers
-        common [1]: parameters of every layer
-        dense [1]: further parameters of a dense layer
         sparse [1]: further parameters of an expert layer, without routed experts
         routed [1]: parameters of a layer's routed experts
-        first_tables [1]: parameters of the first stage's embedding tables
-        last_tables [1]: the same of the last of several stages
         shared_bytes [B]: bytes that one GPU keeps of a parameter
         routed_bytes [B]: bytes that one GPU keeps of a routed expert's parameter
         flying [1]: micro-batches that the first stage holds
-        depth [1]: its limit in the schedule, whatever the number of micro-batches
-        slope [1]: decrease of that limit from one stage to the next
         ratio [1]: what the stage keeps over what it would if its chunks were alike
         activation [B]: activations of one layer and micro-batch
         first_logits [B]: logits of one micro-batch that the first stage of several keeps
@@ -321,9 +250,11 @@ def stage_memory(
     split = (stage, stages, layers, first, middle, last)
     shared = stage_parameters(*split, leading, common, dense, sparse, first_tables, last_tables)
     experts = stage_parameters(*split, leading, 0.0, 0.0, routed, 0.0, 0.0)
-    held = microbatches_of_stage(flying, depth, slope, stage)
-    kept = layers_of_stage(*split) * kept_microbatches(held, depth - slope * (stage - 1), ratio)
+    flying_in_stage = microbatches_of_stage(flying, depth, slope, stage)
+    activations = layers_of_stage(*split) * kept_microbatches(
+        flying_in_stage, depth - slope * (stage - 1), ratio
+    )
     states = shared * shared_bytes + experts * routed_bytes
     before = where(stage > 1, 0.0, first_logits)
     logits = where(stage < stages, before, last_logits)
-    return states + kept * activation + logits
+    return states + activations * activation + logits

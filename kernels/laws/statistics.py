@@ -1,17 +1,26 @@
-"""Normal quantiles, the gamma function, extremes of many, Poisson counts and lost calls."""
+"""Normal quantiles, the gamma function, extremes of many, Poisson counts and lost calls.
+
+Parameters:
+    x [1]: positive number
+    ranks [1]: number n of variables that are awaited
+    groups [1]: number g of equal groups that they form
+    spares [1]: number b of further groups: the slowest b of all are left out
+    count [1]: number c
+    mean [1]: mean m of the variable
+    load [1]: offered load a, in erlangs
+"""
 
 from typing import Any
 
 from ..ops import np, where
 
 
-def normal_quantile(probability: Any) -> Any:
+def normal_quantile(probability) -> Any:
     """Value below which a standard normal variable lies with a given probability.
 
     x = Phi^-1(p): ratios of polynomials in 0.180625 - (p - 1/2)^2 or sqrt(-log(min(p, 1 - p)))
 
-    Parameters:
-        probability [1]: p between 0 and 1
+    Parameters: probability [1]: p between 0 and 1
     Returns: [1] quantile; -infinity at 0, infinity at 1
     Range: 0 to 1, within 1e-14 relative
     Source: Wichura 1988, Applied Statistics 37(3), algorithm AS 241 (PPND16)
@@ -28,13 +37,12 @@ def normal_quantile(probability: Any) -> Any:
     return where(np.abs(deviation) <= 0.425, _quantile_in_middle(deviation), outer)
 
 
-def _quantile_in_middle(q: Any) -> Any:
+def _quantile_in_middle(q) -> Any:
     """Normal quantile for a probability within 0.425 of one half.
 
     q times a ratio of polynomials in r = 0.425^2 - q^2
 
-    Parameters:
-        q [1]: probability - 1/2
+    Parameters: q [1]: probability - 1/2
     Returns: [1] quantile
     Source: Wichura 1988, Applied Statistics 37(3), algorithm AS 241 (PPND16)
     """
@@ -50,13 +58,12 @@ def _quantile_in_middle(q: Any) -> Any:
     return q * a / b
 
 
-def _quantile_in_tail(r: Any) -> Any:
+def _quantile_in_tail(r) -> Any:
     """Size of the normal quantile for a tail between exp(-25) and 0.075.
 
     a ratio of polynomials in r
 
-    Parameters:
-        r [1]: sqrt(-log(tail)) - 1.6
+    Parameters: r [1]: sqrt(-log(tail)) - 1.6
     Returns: [1] size of the quantile
     Source: Wichura 1988, Applied Statistics 37(3), algorithm AS 241 (PPND16)
     """
@@ -71,13 +78,12 @@ def _quantile_in_tail(r: Any) -> Any:
     return a / b
 
 
-def _quantile_far_out(r: Any) -> Any:
+def _quantile_far_out(r) -> Any:
     """Size of the normal quantile for a tail below exp(-25).
 
     a ratio of polynomials in r
 
-    Parameters:
-        r [1]: sqrt(-log(tail)) - 5
+    Parameters: r [1]: sqrt(-log(tail)) - 5
     Returns: [1] size of the quantile
     Source: Wichura 1988, Applied Statistics 37(3), algorithm AS 241 (PPND16)
     """
@@ -92,13 +98,11 @@ def _quantile_far_out(r: Any) -> Any:
     return a / b
 
 
-def log_gamma(x: Any) -> Any:
+def log_gamma(x) -> Any:
     """Natural logarithm of the gamma function.
 
     log Gamma(x) = log(2 pi)/2 + (x - 1/2) log t - t + log(c0 + sum c_k / (x + k - 1)), t = x + 13/2
 
-    Parameters:
-        x [1]: positive number
     Returns: [1] logarithm
     Range: 1 to 100, within 1e-14 relative or absolute, the larger
     Source: Lanczos 1964, SIAM J. Numer. Anal. B 1; coefficients of P. Godfrey, g = 7
@@ -110,13 +114,11 @@ def log_gamma(x: Any) -> Any:
     return 0.9189385332046727 + (x - 0.5) * np.log(t) - t + np.log(_lanczos_series(x))
 
 
-def _lanczos_series(x: Any) -> Any:
+def _lanczos_series(x) -> Any:
     """The slowly varying factor of the gamma function.
 
     c0 + sum c_k / (x + k - 1)
 
-    Parameters:
-        x [1]: positive number
     Returns: [1] factor
     Source: Lanczos 1964, SIAM J. Numer. Anal. B 1; coefficients of P. Godfrey, g = 7
     """
@@ -126,16 +128,12 @@ def _lanczos_series(x: Any) -> Any:
     return series + 9.9843695780195716e-6 / (x + 6) + 1.5056327351493116e-7 / (x + 7)
 
 
-def expected_maximum(ranks: Any, groups: Any, spares: Any) -> Any:
+def expected_maximum(ranks, groups, spares) -> Any:
     """Expected maximum of many normal variables, the slowest groups left out.
 
     Phi^-1(q^(g / n)), at least 0, q = (g - 0.375) / (g + b + 0.25): the (b + 1)-th slowest of
     g + b groups; Phi^-1((n - 0.375) / (n + 0.25)) for b = 0
 
-    Parameters:
-        ranks [1]: number n of variables that are awaited
-        groups [1]: number g of equal groups that they form
-        spares [1]: number b of further groups: the slowest b of all are left out
     Returns: [1] standard deviations above the mean
     Range: within 0.026 of the integral, and within 0.016 from n = 8 on; with spares within 0.04; 0
         where the last one awaited is below the mean
@@ -150,7 +148,7 @@ def expected_maximum(ranks: Any, groups: Any, spares: Any) -> Any:
     return 0.0 - normal_quantile(np.minimum(tail, 0.5))  # not -0
 
 
-def expected_maximum_gumbel(ranks: Any, groups: Any, spares: Any) -> Any:
+def expected_maximum_gumbel(ranks, groups, spares) -> Any:
     """Expected maximum of many Gumbel variables, the slowest groups left out.
 
     sqrt(6)/pi (log(n (1 + b/g/2)) - H_b), at least 0; H_b = 1 + 1/2 + ... + 1/b, about
@@ -159,10 +157,6 @@ def expected_maximum_gumbel(ranks: Any, groups: Any, spares: Any) -> Any:
     A Gumbel variable is -log of an exponential one; so is the maximum of a group, up to a constant.
     The (b + 1)-th smallest of g + b exponentials is nearly a sum of b + 1 of rate g + b/2.
 
-    Parameters:
-        ranks [1]: number n of variables that are awaited
-        groups [1]: number g of equal groups that they form
-        spares [1]: number b of further groups: the slowest b of all are left out
     Returns: [1] standard deviations above the mean
     Range: exact for b = 0, else within 0.02 of the integral from g = 1.5 b + 1 on; an upper bound
         for fewer groups, at g = 1 by up to 0.13 with b = 2, 0.32 with 8 and 0.56 with 32. 0 where
@@ -179,14 +173,11 @@ def expected_maximum_gumbel(ranks: Any, groups: Any, spares: Any) -> Any:
     return np.maximum(0.7796968012336761 * (np.log(middle) - left_out), 0.0)
 
 
-def poisson_probability(count: Any, mean: Any) -> Any:
+def poisson_probability(count, mean) -> Any:
     """Probability that a Poisson variable of positive mean equals a number.
 
     m^c e^-m / Gamma(c + 1), with Lanczos' gamma function in one exponential
 
-    Parameters:
-        count [1]: number c
-        mean [1]: mean m of the variable
     Returns: [1] probability; 1e-11 relative for c up to 1e5
     Source: Lanczos 1964, SIAM J. Numer. Anal. B 1
     Example:
@@ -203,7 +194,6 @@ def _gauss_rule() -> Any:
 
     the positive zeros of the Legendre polynomial of degree 20
 
-    Parameters: none
     Returns: [1] pairs of node and weight
     Source: Abramowitz & Stegun 1964, table 25.4
     """
@@ -221,7 +211,7 @@ def _gauss_rule() -> Any:
     )
 
 
-def _tail_ratio(count: Any, mean: Any) -> Any:
+def _tail_ratio(count, mean) -> Any:
     """Poisson probability of the tail away from the mean, over that of the number itself.
 
     P(N <= c) / P(N = c) where m >= c + 1, else P(N > c) / P(N = c)
@@ -230,9 +220,6 @@ def _tail_ratio(count: Any, mean: Any) -> Any:
     of its series, m times that of (1 - t)^k e^(m t) up to 1, k = c + 6. Both are cut off where they
     have fallen by e^-26, and integrated by Gauss' rule.
 
-    Parameters:
-        count [1]: number c
-        mean [1]: mean m of the variable
     Returns: [1] ratio; 1e-11 relative
     Source: Abramowitz & Stegun 1964, 6.5.3, 6.5.29 and 26.4.21; Jagerman 1974, BSTJ 53(3)
     """
@@ -256,14 +243,12 @@ def _tail_ratio(count: Any, mean: Any) -> Any:
     return where(low, ratio, mean / (count + 1) * series)
 
 
-def poisson_at_most(count: Any, mean: Any) -> Any:
+def poisson_at_most(count, mean) -> Any:
     """Probability that a Poisson variable is at most a number.
 
     Q(c + 1, m), the regularised incomplete gamma function; 1 for m = 0
 
-    Parameters:
-        count [1]: number c, at least 0; between whole numbers, by the gamma function
-        mean [1]: mean m of the variable
+    Parameters: count [1]: number c, at least 0; between whole numbers, by the gamma function
     Returns: [1] probability; 1e-11 relative for c and m up to 1e5
     Source: Abramowitz & Stegun 1964, 26.4.21
     Example:
@@ -277,14 +262,12 @@ def poisson_at_most(count: Any, mean: Any) -> Any:
     return where(never, few, where(m >= count + 1, tail, 1 - tail))
 
 
-def poisson_below(count: Any, mean: Any) -> Any:
+def poisson_below(count, mean) -> Any:
     """Probability that a Poisson variable is less than a number.
 
     Q(c, m), the regularised incomplete gamma function; 0 for c = 0; 1 for m = 0
 
-    Parameters:
-        count [1]: number c, excluded
-        mean [1]: mean m of the variable
+    Parameters: count [1]: number c, excluded
     Returns: [1] probability; 1e-11 absolute
     Source: Abramowitz & Stegun 1964, 26.4.21
     Example:
@@ -299,14 +282,11 @@ def poisson_below(count: Any, mean: Any) -> Any:
     return where(count <= 0, 0.0, where(never, few, below))
 
 
-def poisson_excess(count: Any, mean: Any) -> Any:
+def poisson_excess(count, mean) -> Any:
     """Expected amount by which a Poisson variable exceeds a number.
 
     E[max(0, N - c)] = (m - c) P(N > c) + m P(N = c); m for c = 0
 
-    Parameters:
-        count [1]: number c
-        mean [1]: mean m of the variable
     Returns: [1] expected excess; 1e-11 of the mean
     Source: Feeney & Sherbrooke 1966, Management Science 12(5) (expected backorders)
     Example:
@@ -322,14 +302,12 @@ def poisson_excess(count: Any, mean: Any) -> Any:
     return where(never, few, np.maximum((m - count) * above + m * equal, 0.0))
 
 
-def erlang_carried(servers: Any, load: Any) -> Any:
+def erlang_carried(servers, load) -> Any:
     """Share of the calls that a loss system carries: 1 - Erlang's B.
 
     1 - B(n, a) = P(N < n) / P(N <= n), N Poisson of mean a; 1 for a = 0
 
-    Parameters:
-        servers [1]: number n of servers, at least 1
-        load [1]: offered load a, in erlangs
+    Parameters: servers [1]: number n of servers, at least 1
     Returns: [1] share of the calls; 1e-11 relative for n and a up to 1e5
     Source: Erlang 1917, Elektroteknikeren 13; Jagerman 1974, BSTJ 53(3)
     Example:
@@ -347,14 +325,12 @@ def erlang_carried(servers: Any, load: Any) -> Any:
     return where(never, few, below / (below + more))
 
 
-def erlang_blocked(servers: Any, load: Any) -> Any:
+def erlang_blocked(servers, load) -> Any:
     """Share of the calls that a loss system turns away: Erlang's B.
 
     B(n, a) = P(N = n) / P(N <= n), N Poisson of mean a; 0 for a = 0, 1 without servers
 
-    Parameters:
-        servers [1]: number n of servers
-        load [1]: offered load a, in erlangs
+    Parameters: servers [1]: number n of servers
     Returns: [1] share of the calls; 1e-11 relative for n and a up to 1e5
     Source: Erlang 1917, Elektroteknikeren 13; Jagerman 1974, BSTJ 53(3)
     Example:
@@ -369,13 +345,12 @@ def erlang_blocked(servers: Any, load: Any) -> Any:
     return where(never, where(servers <= 0, 1.0, where(servers <= 1, load, 0.0)), blocked)
 
 
-def poisson_truncated(count: Any, most: Any, mean: Any) -> Any:
+def poisson_truncated(count, most, mean) -> Any:
     """Probability that a Poisson variable is at most c, given that it is at most k.
 
     P(N <= c) / P(N <= k)
 
     Parameters:
-        count [1]: number c
         most [1]: number k, at least c
         mean [1]: mean m of the variable, above 0
     Returns: [1] probability; 1e-9 for numbers up to 1e5

@@ -1,4 +1,14 @@
-"""Slow nodes: how many there are at a time, and how long the slowest delays the others."""
+"""Slow nodes: how many there are at a time, and how long the slowest delays the others.
+
+Parameters:
+    mttf [s]: M, mean time until a node becomes slow, exponential
+    interval [s]: c, time between checks
+    probability [1]: p, chance that a node is slow
+    nodes [1]: N, independent nodes
+    jitter [1]: sigma, standard deviation of a rank's delay
+    all_deviation [1]: e_all, expected largest of all ranks, in standard deviations
+    slowdown [1]: s, mean delay of a slow node, exponential
+"""
 
 from typing import Any
 
@@ -6,14 +16,12 @@ from ..ops import np, where
 from .statistics import _gauss_rule
 
 
-def share_slow(mttf: Any, slow_time: Any) -> Any:
+def share_slow(mttf, slow_time) -> Any:
     """Steady-state share of slow nodes, each replaced some time after it becomes slow.
 
     T / (M + T), whatever the distributions of both times
 
-    Parameters:
-        mttf [s]: M, mean time until a node becomes slow
-        slow_time [s]: T, mean time for which a slow node stays, above 0
+    Parameters: slow_time [s]: T, mean time for which a slow node stays, above 0
     Returns: [1] share; 1 where slow nodes are never found, 0 where none becomes slow
     Range: steady state; an upper bound for jobs that begin with sound nodes, not much longer than T
     Source: Barlow & Proschan 1975, Statistical Theory of Reliability, chapter 7 (unavailability of
@@ -26,14 +34,11 @@ def share_slow(mttf: Any, slow_time: Any) -> Any:
     return where(never, 0.0, 1 / (1 + where(never, 1.0, mttf) / slow_time))
 
 
-def share_slow_between_checks(mttf: Any, interval: Any) -> Any:
+def share_slow_between_checks(mttf, interval) -> Any:
     """Share of slow nodes at a time where regular checks replace all of them.
 
     1 - (1 - e^-x) / x, x = c / M; c / (2 M) where checks are frequent
 
-    Parameters:
-        mttf [s]: M, mean time until a node becomes slow, exponential
-        interval [s]: c, time between checks
     Returns: [1] share, the mean over an interval; 1 without checks, 0 where none becomes slow
     Source: Barlow & Proschan 1975, Statistical Theory of Reliability, chapter 7 (mean
         unavailability of a part that is inspected)
@@ -48,14 +53,11 @@ def share_slow_between_checks(mttf: Any, interval: Any) -> Any:
     return where(x < 0.01, few, 1 + np.expm1(-some) / some)
 
 
-def no_slow_node(probability: Any, nodes: Any) -> Any:
+def no_slow_node(probability, nodes) -> Any:
     """Chance that none of a job's nodes is slow.
 
     (1 - p)^N
 
-    Parameters:
-        probability [1]: p, chance that a node is slow
-        nodes [1]: N, independent nodes
     Returns: [1] probability
     Source: Dean & Barroso 2013, CACM 56(2) (of many servers, one is slow)
     Example:
@@ -67,7 +69,7 @@ def no_slow_node(probability: Any, nodes: Any) -> Any:
     return where(all_slow, 0.0, sound)
 
 
-def longest_of_some(probability: Any, nodes: Any) -> Any:
+def longest_of_some(probability, nodes) -> Any:
     """Expected maximum of many variables that are exponential with some probability, else 0.
 
     sum over j to N of (1 - (1 - p)^j) / j, which is the integral of (1 - (1 - v)^N) / v up to p:
@@ -97,18 +99,14 @@ def longest_of_some(probability: Any, nodes: Any) -> Any:
     return total
 
 
-def longest_between_checks(late: Any, nodes: Any, mttf: Any, interval: Any) -> Any:
+def longest_between_checks(late, nodes, mttf, interval) -> Any:
     """Expected maximum of the exponential delays of nodes that stay slow until the next check.
 
     1/x times the integral, u from 0 to x, of L(k (1 - e^-u), N), x = c / M, L that of
     `longest_of_some`: by parts, that of (1 - (1 - v)^N) / v k e^-u (1 - u / x), v = k (1 - e^-u),
     by Gauss' rule, below u = x / (1 + N k x) on u and above it on log u, x at most 30 there
 
-    Parameters:
-        late [1]: k, chance that the delay of a slow node counts
-        nodes [1]: N, number of nodes
-        mttf [s]: M, mean time until a node becomes slow, exponential
-        interval [s]: c, time between checks
+    Parameters: late [1]: k, chance that the delay of a slow node counts
     Returns: [1] in means of the exponential variables, the mean over an interval
     Range: within 2e-6 relative for N up to 1e5; without checks all nodes are slow
     Source: Renyi 1953, Acta Math. Hung. 4; Barlow & Proschan 1975, chapter 7 (inspections)
@@ -132,21 +130,16 @@ def longest_between_checks(late: Any, nodes: Any, mttf: Any, interval: Any) -> A
     return where(never, 0.0, total)
 
 
-def _density_of_longest(at: Any, late: Any, nodes: Any, x: Any) -> Any:
+def _density_of_longest(time, late, nodes, x) -> Any:
     """Integrand of `longest_between_checks` at a time since the last check."""
-    slow = -late * np.expm1(-at)
+    slow = -late * np.expm1(-time)
     some = slow > 0
     one_of_them = -np.expm1(nodes * np.log1p(-slow)) / where(some, slow, 1.0)
-    return where(some, one_of_them, nodes) * late * np.exp(-at) * (1 - at / x)
+    return where(some, one_of_them, nodes) * late * np.exp(-time) * (1 - time / x)
 
 
 def slowest_of_some_slow(
-    probability: Any,
-    sound: Any,
-    slowdown: Any,
-    jitter: Any,
-    all_deviation: Any,
-    slow_deviation: Any,
+    probability, sound, slowdown, jitter, all_deviation, slow_deviation
 ) -> Any:
     """Expected delay of the slowest rank with equally slow nodes and jitter.
 
@@ -157,11 +150,8 @@ def slowest_of_some_slow(
     that of Gumbel variables of scale h, which is right for s = 0 and for s far above sigma.
 
     Parameters:
-        probability [1]: p, chance that a node is slow
         sound [1]: P, chance that no node is slow
         slowdown [1]: s, delay of a slow node
-        jitter [1]: sigma, standard deviation of a rank's delay
-        all_deviation [1]: e_all, expected largest of all ranks, in standard deviations
         slow_deviation [1]: e_slow, expected largest of the ranks of slow nodes, where there are any
     Returns: [1] delay
     Range: exact without jitter; within 0.2 sigma of what independent draws give, and 0.25 where
@@ -178,18 +168,12 @@ def slowest_of_some_slow(
     return jitter * all_deviation + some * later
 
 
-def slowest_of_some_exponential(
-    longest: Any, slowdown: Any, jitter: Any, all_deviation: Any
-) -> Any:
+def slowest_of_some_exponential(longest, slowdown, jitter, all_deviation) -> Any:
     """Expected delay of the slowest rank with exponential delays of slow nodes and jitter.
 
     a + s L, a = sigma e_all, L the largest delay beyond that of jitter alone, in means
 
-    Parameters:
-        longest [1]: L
-        slowdown [1]: s, mean delay of a slow node
-        jitter [1]: sigma, standard deviation of a rank's delay
-        all_deviation [1]: e_all, expected largest of all ranks, in standard deviations
+    Parameters: longest [1]: L
     Returns: [1] delay
     Range: exact without jitter; with it a lower bound, within 0.35 sigma for shares of slow nodes
         up to 0.05 and 0.9 sigma beyond
@@ -198,16 +182,12 @@ def slowest_of_some_exponential(
     return jitter * all_deviation + slowdown * longest
 
 
-def later_than_jitter(slowdown: Any, jitter: Any, all_deviation: Any, node_deviation: Any) -> Any:
+def later_than_jitter(slowdown, jitter, all_deviation, node_deviation) -> Any:
     """Probability that a slow node's delay exceeds that of the slowest rank by jitter alone.
 
     e^-x, x = sigma (e_all - e_node) / s, at least 0; the excess is exponential again
 
-    Parameters:
-        slowdown [1]: s, mean delay of a slow node, exponential
-        jitter [1]: sigma, standard deviation of a rank's delay
-        all_deviation [1]: e_all, expected largest of all ranks, in standard deviations
-        node_deviation [1]: e_node, expected largest of one node's ranks
+    Parameters: node_deviation [1]: e_node, expected largest of one node's ranks
     Returns: [1] probability; 1 without jitter
     Range: the node's ranks are taken at their expected largest, which bounds the wait from below
     Source: Renyi 1953, Acta Math. Hung. 4 (exponential variables have no memory)

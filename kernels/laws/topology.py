@@ -1,19 +1,27 @@
-"""Placement of a group of ranks: ranks per node, and the links that its traffic crosses."""
+"""Placement of a group of ranks: ranks per node, and the links that its traffic crosses.
+
+Parameters:
+    stride [1]: GPUs s between neighbours of the group (product of the inner group sizes)
+    ranks [1]: size n of the group
+    ranks_per_node [1]: ranks k of the group on one node
+    ranks_per_leaf [1]: ranks l of the group below each leaf switch
+    ranks_per_pod [1]: ranks q of the group in each pod
+    leaf_bandwidth [B/s]: rate of one rail below its leaf switch
+    fabric_bandwidth [B/s]: rate of one rail that leaves its leaf switch
+    pod_bandwidth [B/s]: rate of one rail that leaves its pod
+"""
 
 from typing import Any
 
 from ..ops import np, where
 
 
-def group_ranks_per_node(gpus_per_node: Any, stride: Any, ranks: Any) -> Any:
+def group_ranks_per_node(gpus_per_node, stride, ranks) -> Any:
     """Ranks of one group on each node, when the groups inside it take `stride` GPUs a rank.
 
     k = clip(gpus_per_node / stride, 1, ranks)
 
-    Parameters:
-        gpus_per_node [1]: GPUs of one node
-        stride [1]: GPUs between neighbours of the group (product of the inner group sizes)
-        ranks [1]: size of the group
+    Parameters: gpus_per_node [1]: GPUs of one node
     Returns: [1] ranks of the group on one node
     Range: strides that divide the node, else the mean over nodes; where groups that fit in a node
         do not divide it, one that straddles two nodes has fewer on each
@@ -25,14 +33,12 @@ def group_ranks_per_node(gpus_per_node: Any, stride: Any, ranks: Any) -> Any:
     return np.minimum(np.maximum(gpus_per_node / stride, 1.0), ranks)
 
 
-def flat_bandwidth(ranks: Any, ranks_per_node: Any, intra_bandwidth: Any, rail: Any) -> Any:
+def flat_bandwidth(ranks, ranks_per_node, intra_bandwidth, rail) -> Any:
     """Bandwidth of one rank of a flat (single-level) algorithm.
 
     B = B_intra in one node, else min(B_intra, k B_rail): every rank's rail carries its share
 
     Parameters:
-        ranks [1]: size of the group
-        ranks_per_node [1]: ranks k of the group on one node
         intra_bandwidth [B/s]: rate of one rank inside a node
         rail [B/s]: rate of one rank's rail between nodes
     Returns: [B/s] bandwidth per rank
@@ -46,14 +52,12 @@ def flat_bandwidth(ranks: Any, ranks_per_node: Any, intra_bandwidth: Any, rail: 
     return where(ranks_per_node >= ranks, intra_bandwidth, across)
 
 
-def flat_latency(ranks: Any, ranks_per_node: Any, intra_latency: Any, inter_latency: Any) -> Any:
+def flat_latency(ranks, ranks_per_node, intra_latency, inter_latency) -> Any:
     """Latency of one hop of a flat algorithm: the slowest hop sets the pace.
 
     a = a_intra in one node, else a_inter
 
     Parameters:
-        ranks [1]: size of the group
-        ranks_per_node [1]: ranks of the group on one node
         intra_latency [s]: fixed cost of one hop inside a node
         inter_latency [s]: fixed cost of one hop between nodes
     Returns: [s] latency of one hop
@@ -65,7 +69,7 @@ def flat_latency(ranks: Any, ranks_per_node: Any, intra_latency: Any, inter_late
     return where(ranks_per_node >= ranks, intra_latency, inter_latency)
 
 
-def rail_under_switches(span: Any, gpus_per_switch: Any, rail: Any, oversubscription: Any) -> Any:
+def rail_under_switches(span, gpus_per_switch, rail, oversubscription) -> Any:
     """Bandwidth of one rank's rail: traffic pays for oversubscription where it leaves the leaf.
 
     B_rail x oversubscription under one leaf switch, else B_rail
@@ -85,27 +89,20 @@ def rail_under_switches(span: Any, gpus_per_switch: Any, rail: Any, oversubscrip
 
 
 def tiered_bandwidth(
-    ranks: Any,
-    ranks_per_node: Any,
-    ranks_per_leaf: Any,
-    ranks_per_pod: Any,
-    leaf_bandwidth: Any,
-    fabric_bandwidth: Any,
-    pod_bandwidth: Any,
+    ranks,
+    ranks_per_node,
+    ranks_per_leaf,
+    ranks_per_pod,
+    leaf_bandwidth,
+    fabric_bandwidth,
+    pod_bandwidth,
 ) -> Any:
     """Inter-node bandwidth of one rank in a collective that runs tier by tier.
 
     B = (1/g - 1/n) / ((1/g - 1/l) / B_leaf + (1/l - 1/q) / B_fabric + (1/q - 1/n) / B_pod): after
     sums over g, l and q ranks, 1/g, 1/l and 1/q of the data leaves them
 
-    Parameters:
-        ranks [1]: size n of the group
-        ranks_per_node [1]: ranks g of the group on each node
-        ranks_per_leaf [1]: ranks l of the group below each leaf switch
-        ranks_per_pod [1]: ranks q of the group in each pod
-        leaf_bandwidth [B/s]: rate of one rail below its leaf switch
-        fabric_bandwidth [B/s]: rate of one rail that leaves its leaf switch
-        pod_bandwidth [B/s]: rate of one rail that leaves its pod
+    Parameters: ranks_per_node [1]: ranks g of the group on each node
     Returns: [B/s] bandwidth per rank
     Range: equally many ranks in each unit of a tier; else a continuous relaxation, and an upper
         bound for a group that straddles two pods, or two leaf switches, that could hold it. Tiers
@@ -128,27 +125,20 @@ def tiered_bandwidth(
 
 
 def tiered_all_to_all_bandwidth(
-    ranks: Any,
-    ranks_per_node: Any,
-    ranks_per_leaf: Any,
-    ranks_per_pod: Any,
-    leaf_bandwidth: Any,
-    fabric_bandwidth: Any,
-    pod_bandwidth: Any,
+    ranks,
+    ranks_per_node,
+    ranks_per_leaf,
+    ranks_per_pod,
+    leaf_bandwidth,
+    fabric_bandwidth,
+    pod_bandwidth,
 ) -> Any:
     """Inter-node bandwidth of one rank in an all-to-all, whose tiers all work at once.
 
     B = (n - g) / max((n - g) / B_leaf, (n - l) / B_fabric, (n - q) / B_pod): data for ranks beyond
     the nearest g, l and q passes the tier
 
-    Parameters:
-        ranks [1]: size n of the group
-        ranks_per_node [1]: ranks g of the group on each node
-        ranks_per_leaf [1]: ranks l of the group below each leaf switch
-        ranks_per_pod [1]: ranks q of the group in each pod
-        leaf_bandwidth [B/s]: rate of one rail below its leaf switch
-        fabric_bandwidth [B/s]: rate of one rail that leaves its leaf switch
-        pod_bandwidth [B/s]: rate of one rail that leaves its pod
+    Parameters: ranks_per_node [1]: ranks g of the group on each node
     Returns: [B/s] bandwidth per rank
     Range: equally many ranks in each unit of a tier; else a continuous relaxation, and an upper
         bound for a group that straddles two pods, or two leaf switches, that could hold it
@@ -167,21 +157,13 @@ def tiered_all_to_all_bandwidth(
     return where(leaves, (ranks - ranks_per_node) / where(leaves, spent, 1.0), leaf_bandwidth)
 
 
-def crossing_bandwidth(
-    ranks: Any,
-    stride: Any,
-    tier_gpus: Any,
-    inside_bandwidth: Any,
-    outside_bandwidth: Any,
-) -> Any:
+def crossing_bandwidth(ranks, stride, tier_gpus, inside_bandwidth, outside_bandwidth) -> Any:
     """Bandwidth of sends to the next rank of a group, some of which leave a tier.
 
     B_in where the tier holds the group, else min(B_in, B_out max(1, P / (2 s))): the s ranks at
     either end of a tier, which send out of it, share the bandwidth of all its P GPUs
 
     Parameters:
-        ranks [1]: size of the group
-        stride [1]: GPUs s between neighbours of the group
         tier_gpus [1]: GPUs P of the tier
         inside_bandwidth [B/s]: rate of one GPU inside the tier
         outside_bandwidth [B/s]: rate of one GPU out of the tier, where all send
@@ -202,17 +184,13 @@ def crossing_bandwidth(
     return where(crosses, out, inside_bandwidth)
 
 
-def crossed_tier(
-    ranks: Any, stride: Any, node_gpus: Any, leaf_gpus: Any, pod_gpus: Any, job_gpus: Any
-) -> Any:
+def crossed_tier(ranks, stride, node_gpus, leaf_gpus, pod_gpus, job_gpus) -> Any:
     """Highest tier that traffic of equal groups crosses: the smallest whose units hold all groups.
 
     0 one rank, 1 node, 2 leaf switch, 3 pod, 4 between pods; P GPUs hold groups that span S <= P
     where P / S is whole, or where P hold the job: else some group straddles
 
     Parameters:
-        ranks [1]: size of the group
-        stride [1]: GPUs between neighbours of the group
         node_gpus [1]: GPUs of a node, or of a scale-up domain
         leaf_gpus [1]: GPUs that one leaf switch joins
         pod_gpus [1]: GPUs of a pod
@@ -231,17 +209,17 @@ def crossed_tier(
     tier = where(_holds(leaf_gpus, span, job_gpus), 2.0, tier)
     tier = where(_holds(node_gpus, span, job_gpus), 1.0, tier)
     tier = where(ranks > 1, tier, 0.0)
-    known = span + job_gpus
-    return where(known == known, tier, np.nan)
+    operands = span + job_gpus
+    return where(operands == operands, tier, np.nan)
 
 
-def _holds(tier_gpus: Any, span: Any, job_gpus: Any) -> Any:
+def _holds(tier_gpus, span, job_gpus) -> Any:
     """Whether every group of a span lies within one unit of a tier."""
     groups = tier_gpus / span
     return (job_gpus <= tier_gpus) | ((groups >= 1) & (np.floor(groups) == groups))
 
 
-def busy_time(traffic_time: Any, one_time: Any, one_bytes: Any, bandwidth: Any) -> Any:
+def busy_time(traffic_time, one_time, one_bytes, bandwidth) -> Any:
     """Time in which traffic of many equal operations keeps a link busy.
 
     T min(1, M / (B t)); 0 where one operation takes no time
@@ -262,7 +240,7 @@ def busy_time(traffic_time: Any, one_time: Any, one_bytes: Any, bandwidth: Any) 
     return traffic_time * np.minimum(where(takes, share, 0.0), 1.0)
 
 
-def distinct_groups(draws: Any, items: Any, groups: Any) -> Any:
+def distinct_groups(draws, items, groups) -> Any:
     """Expected number of groups that hold any of the items drawn without replacement.
 
     n (1 - C(E - E / n, k) / C(E, k)), factorials by Stirling: the quotient is
@@ -283,8 +261,10 @@ def distinct_groups(draws: Any, items: Any, groups: Any) -> Any:
     drawn = np.minimum(draws, items)
     whole = items + 0.5
     rest = whole - items / groups
-    held = whole - drawn
+    others = whole - drawn
     some = rest > drawn
     left = where(some, rest - drawn, 1.0)
-    log = rest * np.log(rest / left) - whole * np.log(whole / held) + drawn * np.log(left / held)
+    log = (
+        rest * np.log(rest / left) - whole * np.log(whole / others) + drawn * np.log(left / others)
+    )
     return groups * (1 - where(some, np.exp(log), 0.0))

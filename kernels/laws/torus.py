@@ -2,6 +2,25 @@
 
 Groups of ranks are laid out along x first, then y, then z. A group with neighbours `stride` chips
 apart covers, in each dimension, `torus_extent` chips that are `torus_step` links apart.
+
+Parameters:
+    size [1]: chips d along the dimension
+    ranks [1]: ranks n of the group
+    stride [1]: chips s between neighbours of the group (product of the inner group sizes)
+    inside [1]: chips p of one layer of the dimension: product of the sizes before it
+    x [1]: chips along x
+    y [1]: chips along y
+    z [1]: chips along z
+    x_ways [1]: 2 where x is a ring, 1 where it is a line
+    y_ways [1]: 2 where y is a ring, 1 where it is a line
+    z_ways [1]: 2 where z is a ring, 1 where it is a line
+    link_bandwidth [B/s]: rate of one link in one direction
+    message_bytes [B]: buffer M of one rank
+    ranks_per_slice [1]: ranks g of the group in each torus
+    hops [1]: links h between the ranks of one torus that are farthest apart
+    link_latency [s]: fixed cost of one link
+    outer_latency [s]: fixed cost of one hop between tori
+    outer_bandwidth [B/s]: rate of one rank between tori
 """
 
 from typing import Any
@@ -10,13 +29,12 @@ from ..ops import np, where
 from .collectives import reduce_scatter_time
 
 
-def torus_ways(size: Any, second: Any, third: Any, ring_multiple: Any, dimensions: Any) -> Any:
+def torus_ways(size, second, third, ring_multiple, dimensions) -> Any:
     """Directions in which a chip sends along one dimension: 2 on a ring, 1 at the end of a line.
 
     2 where the size is a multiple of r, and, with links in three dimensions, all sizes are; else 1
 
     Parameters:
-        size [1]: chips along the dimension
         second [1]: chips along another dimension
         third [1]: chips along the other dimension
         ring_multiple [1]: sizes that close into rings are multiples r of this
@@ -30,21 +48,16 @@ def torus_ways(size: Any, second: Any, third: Any, ring_multiple: Any, dimension
         >>> float(torus_ways(16, 8, 1, 16, 2)), float(torus_ways(8, 16, 1, 16, 2))
         (2.0, 1.0)
     """
-    own, others = size / ring_multiple, (second / ring_multiple, third / ring_multiple)
+    rings, others = size / ring_multiple, (second / ring_multiple, third / ring_multiple)
     cubes = (np.floor(others[0]) == others[0]) & (np.floor(others[1]) == others[1])
-    return where((np.floor(own) == own) & ((dimensions < 3) | cubes), 2.0, 1.0)
+    return where((np.floor(rings) == rings) & ((dimensions < 3) | cubes), 2.0, 1.0)
 
 
-def torus_extent(ranks: Any, stride: Any, inside: Any, size: Any) -> Any:
+def torus_extent(ranks, stride, inside, size) -> Any:
     """Ranks of a group along one dimension of a torus.
 
     min(s n, d p) / max(s, p), from 1 to the size d; p chips lie inside the dimension
 
-    Parameters:
-        ranks [1]: ranks n of the group
-        stride [1]: chips s between its neighbours (product of the inner group sizes)
-        inside [1]: chips p of one layer of the dimension: product of the sizes before it
-        size [1]: chips d along the dimension
     Returns: [1] ranks along the dimension
     Range: groups that fill a box: else `infeasible_reason` is torus_does_not_hold_the_groups
     Source: by definition of a box of chips
@@ -56,15 +69,11 @@ def torus_extent(ranks: Any, stride: Any, inside: Any, size: Any) -> Any:
     return np.minimum(np.maximum(last / np.maximum(stride, inside), 1.0), size)
 
 
-def torus_step(stride: Any, inside: Any, size: Any) -> Any:
+def torus_step(stride, inside, size) -> Any:
     """Links between neighbours of a group along one dimension; as many groups share each link.
 
     s / p, from 1 to the size d
 
-    Parameters:
-        stride [1]: chips s between neighbours of the group
-        inside [1]: chips p of one layer of the dimension
-        size [1]: chips d along the dimension
     Returns: [1] links
     Source: by definition of a box of chips
     Example:
@@ -74,9 +83,7 @@ def torus_step(stride: Any, inside: Any, size: Any) -> Any:
     return np.minimum(np.maximum(stride / inside, 1.0), size)
 
 
-def _bandwidth_along(
-    ranks: Any, stride: Any, inside: Any, size: Any, ways: Any, link_bandwidth: Any
-) -> Any:
+def _bandwidth_along(ranks, stride, inside, size, ways, link_bandwidth) -> Any:
     """Contribution of one dimension to a group's bandwidth; 0 with one rank along it."""
     extent = torus_extent(ranks, stride, inside, size)
     step = torus_step(stride, inside, size)
@@ -84,32 +91,13 @@ def _bandwidth_along(
     return where(extent > 1, used / step, 0.0) * link_bandwidth
 
 
-def torus_bandwidth(
-    ranks: Any,
-    stride: Any,
-    x: Any,
-    y: Any,
-    z: Any,
-    x_ways: Any,
-    y_ways: Any,
-    z_ways: Any,
-    link_bandwidth: Any,
-) -> Any:
+def torus_bandwidth(ranks, stride, x, y, z, x_ways, y_ways, z_ways, link_bandwidth) -> Any:
     """Bandwidth of a chip in a gather or reduction that uses all its links at once.
 
     B = b (w_x / s_x + w_y / s_y + w_z / s_z) over dimensions with ranks of the group: w directions,
     1 on part of a ring; s links between neighbours, which s groups share
 
-    Parameters:
-        ranks [1]: ranks of the group in one torus
-        stride [1]: chips between its neighbours
-        x [1]: chips along x
-        y [1]: chips along y
-        z [1]: chips along z
-        x_ways [1]: 2 where x is a ring, 1 where it is a line
-        y_ways [1]: 2 where y is a ring, 1 where it is a line
-        z_ways [1]: 2 where z is a ring, 1 where it is a line
-        link_bandwidth [B/s]: rate of one link in one direction
+    Parameters: ranks [1]: ranks of the group in one torus
     Returns: [B/s] bandwidth per chip; of one link where the group is one rank
     Range: groups that fill a box, and buffers of many pieces that cross the dimensions in different
         orders; an upper bound for one piece
@@ -128,7 +116,7 @@ def torus_bandwidth(
     return where(total > 0, total, link_bandwidth)
 
 
-def _hops_along(ranks: Any, stride: Any, inside: Any, size: Any, ways: Any) -> Any:
+def _hops_along(ranks, stride, inside, size, ways) -> Any:
     """Links to the farthest rank of a group in one dimension."""
     extent = torus_extent(ranks, stride, inside, size)
     step = torus_step(stride, inside, size)
@@ -136,22 +124,12 @@ def _hops_along(ranks: Any, stride: Any, inside: Any, size: Any, ways: Any) -> A
     return step * where(ring & (ways > 1), extent / 2, extent - 1) * where(extent > 1, 1.0, 0.0)
 
 
-def torus_hops(
-    ranks: Any, stride: Any, x: Any, y: Any, z: Any, x_ways: Any, y_ways: Any, z_ways: Any
-) -> Any:
+def torus_hops(ranks, stride, x, y, z, x_ways, y_ways, z_ways) -> Any:
     """Links between the ranks of a group that are farthest apart.
 
     sum of s n / 2 over rings and s (n - 1) over lines: n ranks, s links apart
 
-    Parameters:
-        ranks [1]: ranks of the group in one torus
-        stride [1]: chips between its neighbours
-        x [1]: chips along x
-        y [1]: chips along y
-        z [1]: chips along z
-        x_ways [1]: 2 where x is a ring, 1 where it is a line
-        y_ways [1]: 2 where y is a ring, 1 where it is a line
-        z_ways [1]: 2 where z is a ring, 1 where it is a line
+    Parameters: ranks [1]: ranks of the group in one torus
     Returns: [1] links
     Range: even rings; half a link too many for odd ones
     Source: Austin et al. 2025 (How to Scale Your Model), part 3 (latency of an AllGather)
@@ -168,29 +146,21 @@ def torus_hops(
 
 
 def torus_reduce_scatter_time(
-    message_bytes: Any,
-    ranks: Any,
-    ranks_per_slice: Any,
-    hops: Any,
-    link_latency: Any,
-    bandwidth: Any,
-    outer_latency: Any,
-    outer_bandwidth: Any,
+    message_bytes,
+    ranks,
+    ranks_per_slice,
+    hops,
+    link_latency,
+    bandwidth,
+    outer_latency,
+    outer_bandwidth,
 ) -> Any:
     """Time of a reduce-scatter in each torus, then a ring reduce-scatter between tori per rank.
 
     t = h a + (1 - 1 / g) M / B + (k - 1) (a_e + M / (g k B_e)), k = n / g tori; an all-gather takes
     as long
 
-    Parameters:
-        message_bytes [B]: full buffer M of one rank
-        ranks [1]: ranks n of the group
-        ranks_per_slice [1]: ranks g of the group in each torus
-        hops [1]: links h between the ranks of one torus that are farthest apart
-        link_latency [s]: fixed cost of one link
-        bandwidth [B/s]: rate of one rank over its links in the torus
-        outer_latency [s]: fixed cost of one hop between tori
-        outer_bandwidth [B/s]: rate of one rank between tori
+    Parameters: bandwidth [B/s]: rate of one rank over its links in the torus
     Returns: [s] time of the collective
     Range: groups with equally many ranks in each torus
     Source: Austin et al. 2025 (How to Scale Your Model), part 3 (AllGather over several axes);
@@ -205,7 +175,7 @@ def torus_reduce_scatter_time(
     )
 
 
-def _load_along(ranks: Any, stride: Any, inside: Any, size: Any, ways: Any) -> Any:
+def _load_along(ranks, stride, inside, size, ways) -> Any:
     """Bytes through a dimension's busiest link per byte that a rank exchanges."""
     extent = torus_extent(ranks, stride, inside, size)
     step = torus_step(stride, inside, size)
@@ -213,15 +183,11 @@ def _load_along(ranks: Any, stride: Any, inside: Any, size: Any, ways: Any) -> A
     return step * where(extent > 1, where(ring, extent / 8, extent / 4), 0.0)
 
 
-def twisted_load(x: Any, y: Any, z: Any) -> Any:
+def twisted_load(x, y, z) -> Any:
     """Bytes through each link of a twisted torus per byte that a chip exchanges with all others.
 
     mean distance / 6: (7/8 n - 1 / 4n) / 6 for n x n x 2n, (35/32 n - 1 / 4n) / 6 for n x 2n x 2n
 
-    Parameters:
-        x [1]: chips along x
-        y [1]: chips along y
-        z [1]: chips along z
     Returns: [1] bytes over bytes
     Range: these shapes, others are torus_does_not_hold_the_groups; equal load on all links is a
         lower bound: published gains over the plain torus are 0.93 and 0.94 of the computed ones
@@ -235,17 +201,7 @@ def twisted_load(x: Any, y: Any, z: Any) -> Any:
     return (far - 0.25 / size) / 6
 
 
-def torus_load(
-    ranks: Any,
-    stride: Any,
-    x: Any,
-    y: Any,
-    z: Any,
-    x_ways: Any,
-    y_ways: Any,
-    z_ways: Any,
-    twist: Any,
-) -> Any:
+def torus_load(ranks, stride, x, y, z, x_ways, y_ways, z_ways, twist) -> Any:
     """Bytes through the busiest link per byte that a rank exchanges with all of its group.
 
     max over dimensions of s n / 8 (ring of n ranks, s links apart) or s n / 4 (line), which is half
@@ -253,13 +209,6 @@ def torus_load(
 
     Parameters:
         ranks [1]: ranks of the group in one torus
-        stride [1]: chips between its neighbours
-        x [1]: chips along x
-        y [1]: chips along y
-        z [1]: chips along z
-        x_ways [1]: 2 where x is a ring, 1 where it is a line
-        y_ways [1]: 2 where y is a ring, 1 where it is a line
-        z_ways [1]: 2 where z is a ring, 1 where it is a line
         twist [1]: 1 where the torus is twisted, else 0
     Returns: [1] bytes over bytes
     Range: even rings and lines; for odd sizes d, d^2 / (d^2 - 1) of the load; a twist helps only
@@ -278,30 +227,22 @@ def torus_load(
 
 
 def torus_all_to_all_time(
-    message_bytes: Any,
-    ranks: Any,
-    ranks_per_slice: Any,
-    hops: Any,
-    load: Any,
-    link_latency: Any,
-    link_bandwidth: Any,
-    outer_latency: Any,
-    outer_bandwidth: Any,
+    message_bytes,
+    ranks,
+    ranks_per_slice,
+    hops,
+    load,
+    link_latency,
+    link_bandwidth,
+    outer_latency,
+    outer_bandwidth,
 ) -> Any:
     """Time of an all-to-all (1/n of a buffer to every other rank) along shortest paths.
 
     t = h a + (n - g) a_e + max(L M g / (n b), M (n - g) / (n B_e)), inside tori and between them
 
     Parameters:
-        message_bytes [B]: buffer M of one rank
-        ranks [1]: ranks n of the group
-        ranks_per_slice [1]: ranks g of the group in each torus
-        hops [1]: links h between the ranks of one torus that are farthest apart
         load [1]: bytes L through the busiest link per byte that a rank exchanges in its torus
-        link_latency [s]: fixed cost of one link
-        link_bandwidth [B/s]: rate of one link in one direction
-        outer_latency [s]: fixed cost of one message between tori
-        outer_bandwidth [B/s]: rate of one rank between tori
     Returns: [s] time of the collective
     Range: as `torus_load`
     Source: Austin et al. 2025 (How to Scale Your Model), part 3 (AllToAll)
@@ -316,15 +257,11 @@ def torus_all_to_all_time(
     return hops * link_latency + messages + np.maximum(inside, across)
 
 
-def neighbour_links(stride: Any, x: Any, y: Any) -> Any:
+def neighbour_links(stride, x, y) -> Any:
     """Links between neighbours of a group; as many groups share each link.
 
     s within x, s / x within y, s / (x y) beyond
 
-    Parameters:
-        stride [1]: chips s between neighbours of the group
-        x [1]: chips along x
-        y [1]: chips along y
     Returns: [1] links
     Range: neighbours in one dimension; on a line, a ring is folded: its far half is two links apart
     Source: by definition of a box of chips

@@ -15,7 +15,7 @@ TOPICS: dict[str, tuple[str, ...]] = {  # their modules
     "context": ("context_links", "context_ring", "context_ways", "reasons"),
     "checkpoints": ("checkpointing", "elastic", "recovery", "tiers"),
     "experts": ("expert_links", "expert_traffic", "feed_forward", "reasons"),
-    "compute": ("beside", "ends", "layer_time", "states", "work"),
+    "compute": ("casts", "ends", "layer_time", "states", "work"),
     "tensor": ("tensor_all_reduce", "tensor_halves", "tensor_links", "tensor_traffic"),
     "pipeline": ("pipeline_links", "pipeline_traffic", "reasons", "schedules", "stage_layers"),
     "data": (

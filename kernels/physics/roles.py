@@ -43,12 +43,12 @@ from .run.roles import OF_WHOLES as OF_WHOLES
 from .run.roles import PHASED as PHASED
 from .run.roles import SUMS as SUMS
 
-# What judges a point
+# Quantities that judge a point
 NEAR = "near_memory_limit"  # 1 where the error of the memory model decides it
 LAYOUT_REASON = "arrangement_reason"  # why a neighbour cannot be laid out; 0 where it can
 # Reasons that judge what reads an input and not the layout
 ALSO_REASONS: Mapping[str, str] = {"serving_memory_reason": "serving_batch_size"}
-# What depends on these is judged by REASON: the layout, and the size of checkpoint tiers
+# REASON judges all that depends on these: the layout, and the size of checkpoint tiers
 LAYOUT = frozenset(
     {"data_parallel", "num_microbatches", "memory_tier_bytes", "drive_tier_bytes", "tiered_mtbf"}
 )
@@ -76,7 +76,6 @@ RATIOS_OF_PARTS = frozenset(
         "communication_fraction",
         "communication_overhead",
         "compute_inefficiency_overhead",
-        "raw_communication_fraction",
         "reliability_to_communication_ratio",
         "scaling_efficiency",
         "shared_step_time",
@@ -111,7 +110,7 @@ STEPS: Mapping[str, tuple[Callable[..., Any], str]] = {"n_gpus": (replica, "data
 # Sizes of a job that change which layout is best
 SIZES = ("n_gpus", "sequence_length", "global_batch_size")
 
-# Counts that come in whole units, where the scenario says how large these are
+# Counts in whole units, whose size the scenario states
 UNITS: Mapping[str, str] = {"n_gpus": "gpus_per_node"}
 
 # Inputs that run at multiples of a step alone, and the quantity that counts these
@@ -159,7 +158,7 @@ LABELS = (
     "storage",
 )
 
-# What a scenario spells out in letters, and where it may be given instead
+# Inputs spelled out in letters, and other places to give them
 TEXTS: Mapping[str, str] = {
     "catalog": "name all files of a sweep there",
     "layer_pattern": "or an axis of its own",
@@ -202,8 +201,8 @@ EXCEEDED = {
 }
 EFFICIENCIES = ("flops_efficiency", "gemm_efficiency", "attention_efficiency", "memory_efficiency")
 
-# Other words of the field: a name, or words to search for
-MEANT: Mapping[str, str] = {
+# Other words for quantities: a name, or words to search for
+OTHER_NAMES: Mapping[str, str] = {
     "tp": "tensor_parallel",
     "pp": "pipeline_parallel",
     "dp": "data_parallel",
@@ -218,8 +217,8 @@ MEANT: Mapping[str, str] = {
     "hsdp": "hybrid_sharding",
     "mtp": "prediction_layers",
 }
-# Of choices: the option's own word
-CHOSEN: Mapping[str, Mapping[str, str]] = {
+# Other words for the choices of an option
+SYNONYMS: Mapping[str, Mapping[str, str]] = {
     "context_parallel_type": {
         "ring": "p2p",
         "ulysses": "a2a",

@@ -43,24 +43,7 @@ _HOME = {
     "simulate": "fleetcube.analysis.simulate",
     "simulate_schedule": "fleetcube.schedules.schedule",
 }
-__all__ = [
-    "InputError",
-    "Settings",
-    "Sweep",
-    "catalog",
-    "citations",
-    "diagnose",
-    "evaluate",
-    "evaluate_table",
-    "explain",
-    "export",
-    "function",
-    "interp",
-    "laws",
-    "open_cube",
-    "simulate",
-    "simulate_schedule",
-]
+__all__ = sorted([*_HOME, "catalog", "laws"])
 
 
 def _load_accessor() -> None:

@@ -266,11 +266,11 @@ class Pictures:
 
         With `best`, "min" or "max", curves are ratios to the lowest or highest at each point.
         """
-        from fleetcube.presentation.pictures.picture import looking
+        from fleetcube.presentation.pictures.picture import picture_options
         from fleetcube.presentation.pictures.plot import plot
 
         name, x, y = self._over(x, y, of)
-        with looking(**look):
+        with picture_options(**look):
             return plot(self._cube, name, x, y, _path(path), best)
 
     def vega_lite(
@@ -283,12 +283,12 @@ class Pictures:
         **look: Unpack[Looks],
     ) -> dict[str, Any]:
         """The same picture as a Vega-Lite specification with its data, for other programs."""
-        from fleetcube.presentation.pictures.picture import looking
+        from fleetcube.presentation.pictures.picture import picture_options
         from fleetcube.presentation.pictures.vega import vega_lite
         from fleetcube.tables.tables import finite
 
         name, x, y = self._over(x, y, of)
-        with looking(**look):
+        with picture_options(**look):
             spec: dict[str, Any] = finite(vega_lite(self._cube, name, x, y, best))
             return spec
 
@@ -315,9 +315,9 @@ class Pictures:
     ) -> Any:
         """Draw where the wall time goes along an axis."""
         from fleetcube.presentation.pictures.kinds import losses
-        from fleetcube.presentation.pictures.picture import looking
+        from fleetcube.presentation.pictures.picture import picture_options
 
-        with looking(**look):
+        with picture_options(**look):
             return losses(self._cube, x, _path(path))
 
     def flips(
@@ -331,9 +331,9 @@ class Pictures:
     ) -> Any:
         """Draw which loss is the largest over two axes; `of` names the losses compared."""
         from fleetcube.presentation.pictures.kinds import WAITS, flips
-        from fleetcube.presentation.pictures.picture import looking
+        from fleetcube.presentation.pictures.picture import picture_options
 
-        with looking(**look):
+        with picture_options(**look):
             return flips(self._cube, x, y, _path(path), of or WAITS)
 
     def roofline(
@@ -347,13 +347,13 @@ class Pictures:
         from fleetcube.grid.spec.graphs import graph_at
         from fleetcube.grid.spec.values import unit_of
         from fleetcube.presentation.pictures.kinds import NETWORK, ROOFLINE, roofline
-        from fleetcube.presentation.pictures.picture import looking
+        from fleetcube.presentation.pictures.picture import picture_options
         from fleetcube.tables.arrays import in_units
 
         names = [name for name in (*ROOFLINE, NETWORK) if name in self._cube.data_vars]
         graph = graph_at(self._cube.attrs)
         in_base_units = in_units(self._cube, {name: unit_of(graph, name) for name in names})
-        with looking(**look):
+        with picture_options(**look):
             return roofline(in_base_units, _path(path), by)
 
     def pareto(
@@ -368,26 +368,26 @@ class Pictures:
     ) -> Any:
         """Draw two outputs of all points against each other, and their Pareto front."""
         from fleetcube.presentation.pictures.kinds import pareto
-        from fleetcube.presentation.pictures.picture import looking
+        from fleetcube.presentation.pictures.picture import picture_options
 
-        with looking(**look):
+        with picture_options(**look):
             return pareto(self._cube, x, y, _path(path), best, by)
 
     def schedule(self, *, path: str | PathLike[str] | None = None, **look: Unpack[Looks]) -> Any:
         """Draw which pipeline stage computes what and when, in a step of a one-point cube."""
-        from fleetcube.presentation.pictures.picture import looking
+        from fleetcube.presentation.pictures.picture import picture_options
         from fleetcube.presentation.pictures.schedule_picture import draw_schedule
         from fleetcube.schedules.job_schedule import schedule_at
 
-        with looking(**look):
+        with picture_options(**look):
             return draw_schedule(schedule_at(self._cube), _path(path), "s")
 
     def timeline(self, *, path: str | PathLike[str] | None = None, **look: Unpack[Looks]) -> Any:
         """Draw how long each phase of a job takes; `phase` is the cube's only axis."""
-        from fleetcube.presentation.pictures.picture import looking
+        from fleetcube.presentation.pictures.picture import picture_options
         from fleetcube.presentation.pictures.timeline import timeline
 
-        with looking(**look):
+        with picture_options(**look):
             return timeline(self._cube, _path(path))
 
 

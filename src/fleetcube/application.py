@@ -17,28 +17,6 @@ from fleetcube.scenario.reading import resolve, result_scenario
 from fleetcube.scenario.remarks import defaults, remarks, unstated
 from fleetcube.scenario.user_records import NAME, add_user_records, label_of, record_names
 
-__all__ = [
-    "AFFECTING",
-    "CODE",
-    "INTERVAL",
-    "TEXT_AXES",
-    "TEXT_LISTS",
-    "add_user_records",
-    "check_inferred",
-    "choice",
-    "defaults",
-    "inferring_columns",
-    "label_of",
-    "read_spec",
-    "record_names",
-    "remarks",
-    "resolve",
-    "result_scenario",
-    "spelled_axis",
-    "spelled_rows",
-    "unstated",
-]
-
 TEXT_AXES = (PATTERN,)
 TEXT_LISTS = (NAME,)
 # They void totals, or imply no calibration

@@ -11,8 +11,3 @@ from fleetcube.kernels.graph.modules import quantity as quantity
 from fleetcube.kernels.graph.roles import Roles as Roles
 from fleetcube.kernels.ops import np as np
 from fleetcube.kernels.ops import where as where
-
-__all__ = [
-    *("Graph", "Roles", "alternative", "count", "np", "option", "quantity", "real", "share"),
-    *("switch", "where"),
-]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from fleetcube.grid.errors import InputError
+from fleetcube.grid.result import Result
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.run.stream import cluster_of, mapping
@@ -74,6 +75,9 @@ class Sweep(Evaluation):
         from fleetcube.tables.html import sweep_html
 
         return sweep_html(self._plan(), self.spec)
+
+    def _answer(self, found: Result) -> "xarray.Dataset":
+        return found.to_xarray()
 
     def to_zarr(
         self,
@@ -235,7 +239,7 @@ class Sweep(Evaluation):
         from fleetcube.grid.reduce.fold import reduce
 
         with self._asked(settings) as asked:
-            sweep, conditions = self._of(of), None
+            sweep, conditions = self._for_outputs(of), None
             if where is not None:
                 if of is None:
                     raise InputError("where is for one output; name it with of")
@@ -245,7 +249,9 @@ class Sweep(Evaluation):
                 if conditions is not None or of in dependent:
                     sweep = narrowed(sweep, over)
             with mapping(sweep, asked) as (plan, map_):
-                return reduce(plan, self.spec, how, over, map_, asked._cores, of, q, conditions)
+                return self._answer(
+                    reduce(plan, self.spec, how, over, map_, asked._cores, of, q, conditions)
+                )
 
     def best(
         self,
@@ -304,7 +310,7 @@ class Sweep(Evaluation):
         from fleetcube.analysis.best import best
 
         with self._asked(settings) as asked:
-            return best(self, of, k, sense, over, search, where, also, asked)
+            return self._answer(best(self, of, k, sense, over, search, where, also, asked))
 
     def solve(
         self,
@@ -343,7 +349,9 @@ class Sweep(Evaluation):
 
         aim = read_target(self.graph, target)
         with self._asked(settings) as asked:
-            return solve_spec(self._spec_of(aim.outputs), unknown, aim, between, whole, asked)
+            return self._answer(
+                solve_spec(self._spec_of(aim.outputs), unknown, aim, between, whole, asked)
+            )
 
     def scaling_limit(
         self,
@@ -432,7 +440,7 @@ class Sweep(Evaluation):
         """
         from fleetcube.analysis.sensitivity import rank_inputs
 
-        return rank_inputs(self, of, wrt, at)
+        return self._answer(rank_inputs(self, of, wrt, at))
 
     def dominant_inputs(
         self,
@@ -454,7 +462,7 @@ class Sweep(Evaluation):
         from fleetcube.analysis.sensitivity import dominant_inputs
 
         with self._asked(settings) as asked:
-            return dominant_inputs(self, of, wrt, asked)
+            return self._answer(dominant_inputs(self, of, wrt, asked))
 
     def global_sensitivity(
         self,
@@ -484,7 +492,9 @@ class Sweep(Evaluation):
         from fleetcube.analysis.global_sensitivity import global_sensitivity
 
         with self._asked(settings) as asked:
-            return global_sensitivity(self, of, method, wrt, at, samples, spread, seed, asked)
+            return self._answer(
+                global_sensitivity(self, of, method, wrt, at, samples, spread, seed, asked)
+            )
 
     def uncertainty(
         self,
@@ -518,7 +528,9 @@ class Sweep(Evaluation):
         from fleetcube.analysis.uncertainty import uncertainty
 
         with self._asked(settings) as asked:
-            return uncertainty(self._of(of), of, q, method, samples, seed, asked)
+            return self._answer(
+                uncertainty(self._for_outputs(of), of, q, method, samples, seed, asked)
+            )
 
     def prediction_interval(
         self,
@@ -545,8 +557,20 @@ class Sweep(Evaluation):
         from fleetcube.analysis.interval import interval
         from fleetcube.analysis.ratio import base_of, relative
 
-        sweep = self._of(of)
+        sweep = self._for_outputs(of)
         base = base_of(sweep, relative_to)
         with self._asked(settings) as asked:
             intervals = interval(sweep, of, asked)
-            return intervals.assign(relative(sweep, of, intervals, base)) if base else intervals
+            if base:
+                intervals = intervals.assign(relative(sweep, of, intervals, base))
+            return self._answer(intervals)
+
+
+class Printed(Sweep):
+    """A sweep whose answers are printed: results, without xarray."""
+
+    def evaluate(self, settings: Settings | None = None) -> Any:  # type: ignore[override]
+        return self._result(settings)
+
+    def _answer(self, answer: Any) -> Any:
+        return answer

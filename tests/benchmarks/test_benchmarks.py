@@ -100,7 +100,7 @@ def test_a_peer_that_cannot_be_made_is_skipped(load: Any, monkeypatch: pytest.Mo
         raise RuntimeError("no network")
 
     monkeypatch.setattr(peers.environments, "ready", fail)
-    row = peers.beside("mlsysim", load("question").fleet(2, 2), 10)
+    row = peers.compare_peer("mlsysim", load("question").fleet(2, 2), 10)
     assert row["tool"] == "mlsysim: skipped, no network"
     table = peers.Table("t", peers.COLUMNS, [row])
     assert "skipped, no network" in table.markdown()
@@ -347,7 +347,7 @@ def test_unknown_names_and_a_readme_without_markers_are_refused(
 @pytest.mark.slow
 def test_gradients(load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     gradients = load("gradients")
-    monkeypatch.setattr(gradients, "OF", *SHORT)
+    monkeypatch.setattr(gradients, "OUTPUT", *SHORT)
     for sweep in (gradients.factored(27), gradients.drawn(16)):
         rows = gradients.compare("tiny", sweep, rounds=1)
         assert {row["contender"] for row in rows} >= {"JAX's own reverse mode", "fleetcube, jax"}
@@ -450,7 +450,7 @@ def test_the_model_of_threads(load: Any) -> None:
     assert fast == (pytest.approx(0.1 + 0.315 + 0.512 + 1.0 * (1 + 1 / 16)), "arithmetic")
     assert threads.seconds(costs, 64, lambda _: 1e10)[1] == "memory"
     assert threads.seconds(costs, 1, lambda _: 1e12)[0] == pytest.approx(0.1 + 0.008 + 64)
-    by = {pages: threads.there(1e10, pages)(64) for pages in threads.PLACES}
+    by = {pages: threads.two_sockets(1e10, pages)(64) for pages in threads.PLACES}
     assert by["the writer's"] == pytest.approx(64 * 1e10)  # less than two sockets give
     assert by["any thread's"] == pytest.approx(2 * 100e9 / 0.5)  # half crosses, both ways
     assert by["one thread's"] == pytest.approx(100e9 / 0.5)  # half crosses, one way

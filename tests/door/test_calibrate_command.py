@@ -102,7 +102,7 @@ def test_a_log_becomes_a_table_a_file_and_a_picture(folder: Path) -> None:
     again = fleetcube("calibrate", *arguments[:3], folder=folder)
     assert again.returncode == 2
     assert "exists; choose another name, or --overwrite" in again.stderr
-    inside = [*arguments[:3], "--overwrite", "--scope", "intra"]
+    inside = [*arguments[:3], "--overwrite", "--gpus-per-node", "16"]
     assert fleetcube("calibrate", *inside, folder=folder).returncode == 0
     values = record("calibration", str(folder / "my.toml")).values
     assert values["intra_node_bandwidth"] == pytest.approx(TRUTH[1], rel=0.1)
@@ -192,7 +192,7 @@ BAD = [
     (["all_reduce.log", "-o", "x.json"], "does not end in .toml"),
     (["all_reduce.log", "-o", "none/x.toml"], "there is no folder"),
     (["all_reduce.log", "--plot", "x.bmp"], "is not one of .png"),
-    (["all_reduce.log", "--scope", "intra"], "add -o"),
+    (["all_reduce.log", "--gpus-per-node", "16"], "add -o"),
     (
         ["all_reduce.log", "-o", "y.toml", "--gpus-per-node", "32"],
         "has 16 ranks; give 1 to 16",

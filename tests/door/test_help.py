@@ -18,9 +18,9 @@ from click.shell_completion import ShellComplete
 from fleetcube.analysis.uncertainty import METHODS
 from fleetcube.catalog import KINDS, CatalogError, kind
 from fleetcube.cli import cli, run
-from fleetcube.commands import complete
-from fleetcube.commands.listing import LISTING
-from fleetcube.commands.progress import progress
+from fleetcube.commands.shared import complete
+from fleetcube.commands.shared.listing import LISTING
+from fleetcube.commands.shared.progress import progress
 from fleetcube.grid import progress as bars
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan.engine import ENGINES
@@ -221,7 +221,7 @@ def test_labels_that_complete_are_those_of_the_catalog() -> None:
 
 def test_completing_loads_little() -> None:
     script = (
-        "import sys; from fleetcube.commands import complete as c; import fleetcube.cli;"
+        "import sys; from fleetcube.commands.shared import complete as c; import fleetcube.cli;"
         "c.inputs(0, 0, ''), c.labels('gpu');"
         "assert not {'pint', 'xarray', 'numba', 'zarr'} & set(sys.modules)"
     )

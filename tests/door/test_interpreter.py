@@ -119,11 +119,11 @@ def kept():
         signal.raise_signal(signal.{again})  # while it is cleared up
         raise type(stopped)("all is kept") from None
 cli.cli.command("wait")(kept)
-line = cli._line
+line = cli.one_line
 def last(error):
     signal.raise_signal(signal.{again})  # and while the last line is printed
     return line(error)
-cli._line = last
+cli.one_line = last
 import sys
 sys.argv = ["fleetcube", "wait"]
 from fleetcube.__main__ import main

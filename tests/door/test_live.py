@@ -421,7 +421,7 @@ def test_a_report_prints_the_question_that_it_answers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ["plan.toml", "n_gpus=8192", "--start", "2027-01-31", "--as", "torchtitan"],
+        ["plan.toml", "n_gpus=8192", "start_date=2027-01-31", "--as", "torchtitan"],
         ["plan.toml", "--search", "layout,precision"],
         ["llama-3-405b-in-phases.toml", "gpu_hour_price=3"],
     ],

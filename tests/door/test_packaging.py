@@ -163,7 +163,7 @@ def test_the_citation_file_is_of_this_version_and_title() -> None:
     stated = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert stated["version"] == PROJECT["version"] == fleetcube.__version__
     assert stated["license"] == PROJECT["license"]
-    own = citations._own(PROJECT["version"])
+    own = citations._program_entry(PROJECT["version"])
     assert stated["title"] == re.sub("[{}]", "", re.search("title = {(.*)},", own)[1])  # type: ignore[index]
 
 

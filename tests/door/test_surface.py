@@ -1,5 +1,6 @@
 """The public surface against one list: names, signatures, commands and their options."""
 
+import difflib
 import inspect
 import sys
 from collections.abc import Iterator
@@ -49,14 +50,21 @@ def surface() -> Iterator[str]:
                 if callable(own)
                 else (f"{one.__name__}.{name}")
             )
-    for name, command in cli.commands.items():
+    for name, command in sorted(cli.commands.items()):
         options = (max(p.opts, key=len) for p in command.params if isinstance(p, click.Option))
         yield " ".join([f"fleetcube {name}", *sorted(options)])
 
 
 def test_the_surface_is_the_list() -> None:
-    """A change of it is meant, and goes into the changelog: `python -m tests.door.test_surface`."""
-    assert LIST.read_text(encoding="utf-8").splitlines() == [*surface()]
+    lines = LIST.read_text(encoding="utf-8").splitlines()
+    changes = [line for line in difflib.ndiff(lines, [*surface()]) if line[0] in "-+"]
+    assert not changes, "\n".join(
+        [
+            "public names, commands or options changed; if that is meant, write the list anew",
+            "(`python -m tests.door.test_surface`) and enter it in CHANGELOG.md under Unreleased:",
+            *changes,
+        ]
+    )
 
 
 if __name__ == "__main__":

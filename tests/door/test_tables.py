@@ -18,7 +18,7 @@ OTHER = ["8,192", "181.9", "89.42", "12.53", "21,891", "48.02", "yes"]
 
 
 def printed(heads: list[str], rows: list[list[str]], width: int) -> list[str]:
-    code = f"from fleetcube.commands.table import print_table; print_table({heads}, {rows})"
+    code = f"from fleetcube.commands.shared.table import print_table; print_table({heads}, {rows})"
     environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     command = [sys.executable, "-c", code]
     status, told = sent(command, width, env=environment)
@@ -28,7 +28,7 @@ def printed(heads: list[str], rows: list[list[str]], width: int) -> list[str]:
 
 def test_a_pipe_has_no_width_but_that_of_columns() -> None:
     heads, rows = [*HEADS, "checkpoint_overhead"], [[*ROW, "0.01235"], [*OTHER, "0.1034"]]
-    code = f"from fleetcube.commands.table import print_table; print_table({heads}, {rows})"
+    code = f"from fleetcube.commands.shared.table import print_table; print_table({heads}, {rows})"
     for columns, most in (("80", 80), ("60", 60), ("", 200), ("wide", 200)):
         own = {**os.environ, "COLUMNS": columns}
         told = subprocess.run([sys.executable, "-c", code], env=own, capture_output=True, text=True)

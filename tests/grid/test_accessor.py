@@ -26,7 +26,7 @@ from fleetcube.kernels.calculus.derivatives import derivative
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
 from fleetcube.presentation.pictures import kinds
-from fleetcube.presentation.pictures.picture import looking
+from fleetcube.presentation.pictures.picture import picture_options
 from fleetcube.presentation.pictures.plot import plot
 
 from ..table import each
@@ -347,7 +347,7 @@ def test_pictures_are_those_of_the_command(tmp_path: Path) -> None:
     assert drawn(array) == same(plot, alone, "goodput", *map(str, alone["goodput"].dims), other)
     ratios = same(plot, cube, "job_time", gpus, None, other, "min")
     assert drawn(own, gpus, of="job_time", best="min") == ratios
-    with looking("Mine", (5, 4)):
+    with picture_options("Mine", (5, 4)):
         wide = same(kinds.losses, line, gpus, other)
     assert drawn(losses, gpus, title="Mine", size="5x4") == wide
     front = same(kinds.pareto, cube, "job_time", "goodput", other, best, gpus)

@@ -68,7 +68,7 @@ def test_every_measured_cell_has_the_coefficients_of_the_fit() -> None:
         groups = {level: group(row) for level, group in made.LEVELS.items()}
         groups |= {"cell": cell.name, "release": None, "table": ""}
         means, covariance = at(found, groups, facts)
-        x, root = own.at(cell)
+        x, root = own.coefficients_of(cell)
         assert np.allclose(x, means, atol=1e-12)
         assert np.allclose(root @ root.T, covariance, atol=1e-12)
         assert own.values(cell)["gemm_efficiency"] <= facts["gemm"]
@@ -411,10 +411,10 @@ def test_experts_of_unknown_software_count_its_spread_once_and_ask_for_it() -> N
     new = pooled.Cell("", "experts", "h100", "8 bits", "flash", 989e12, 1979e12)
     spreads = {(name, level): value for name, level, value in found.content["spreads"]}
     k = list(found.coefficients).index("gemm_half_size")
-    _, root = found.at(new)
+    _, root = found.coefficients_of(new)
     own = spreads["gemm_half_size", "experts"]
     assert sum(root[k, len(root[0]) - len(root) :] ** 2) == pytest.approx(own**2)
-    assert "; name your software (software=...): as little as +-" in found.said(new)
+    assert "; name your software (software=...): as little as +-" in found.provenance(new)
     bridge = replace(new, software="bridge")
     assert found.values(bridge)["error_factor"] < found.values(new)["error_factor"] ** 0.5
 
@@ -572,17 +572,17 @@ def test_what_auto_stands_on_counts_steps_of_the_models_own_layers() -> None:
         _, layers, gpu, _ = name.split(", ")
         of[layers, gpu] = of.get((layers, gpu), 0) + rows
     cell = pooled.Cell("megatron", "dense", "h100", "16 bits", "flash", 989e12, 989e12)
-    said = found.said(cell)
+    said = found.provenance(cell)
     factor = found.values(cell)["error_factor"]
     assert said == (
         "no published megatron-lm steps on h100 (dense layers, 16 bits); estimated from similar "
         f"ones, +-{factor - 1:.0%}"
     )
     for layers, words in (("dense", "dense layers"), ("experts", "mixtures of experts")):
-        said = found.said(replace(cell, software="", layers=layers))
+        said = found.provenance(replace(cell, software="", layers=layers))
         assert said.startswith(f"the mean of all software, from {of[layers, 'h100']} published")
         assert f" steps on h100 ({words}), +-" in said
-    said = found.said(replace(cell, software="", gpu="mi300x"))
+    said = found.provenance(replace(cell, software="", gpu="mi300x"))
     assert "with no published step on mi300x" in said
     assert of["dense", "h100"] > of["experts", "h100"] > 0
 

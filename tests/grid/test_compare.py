@@ -1,13 +1,16 @@
 """Two scenarios compared: terms that add up, and the effect of each change."""
 
+import dataclasses
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from fleetcube import evaluate
-from fleetcube.analysis.compare import DECOMPOSED, Comparison, compare
+from fleetcube.analysis.compare import DECOMPOSED, Comparison
+from fleetcube.analysis.compare import compare as compare_sweeps
 from fleetcube.calibration.steps import Table
 from fleetcube.calibration.update import update_steps
 from fleetcube.catalog import pooled
@@ -29,6 +32,12 @@ FASTER = {**JOB, "node": "dgx-b200", "fabric": "infiniband-xdr", "gpu_hour_price
 
 def sweep(scenario: dict[str, object], axes: dict[str, object] | None = None) -> Sweep:
     return Sweep(scenario, axes or {}, OUTPUTS)
+
+
+def compare(*pair: Sweep, **asked: Any) -> Any:
+    """The comparison, with its values as a Dataset."""
+    found = compare_sweeps(*pair, **asked)
+    return dataclasses.replace(found, values=found.values.to_xarray())  # type: ignore[arg-type]
 
 
 def differences_add_up(found: Comparison, names: tuple[str, ...] = DECOMPOSED) -> None:
@@ -66,7 +75,7 @@ def test_terms_add_up_over_axes_and_leave_out_the_infeasible() -> None:
     assert found.values["job_time"].sizes == {"scenario": 2, "n_gpus": 3, "goodput_model": 2}
     assert found.values["job_time"].sel(n_gpus=100_000).isnull().all()  # replicas without a batch
     assert found.infeasible == ("2 of 6 layouts", "2 of 6 layouts")  # budgets may leave no time
-    assert found.changes[0].factor.sel(n_gpus=100_000).isnull().all()
+    assert np.isnan(found.changes[0].factor.isel({"n_gpus": 2}).values).all()
     none = {"n_gpus": [100_000, 200_000]}
     with pytest.raises(InputError, match="no point is feasible in both: infeasible are 2 of 2"):
         compare(sweep(JOB, none), sweep(FASTER, none), over=["n_gpus"])
@@ -251,7 +260,7 @@ def test_a_ratio_is_known_better_than_either_side() -> None:
     posterior = pooled.posterior()
     other = {**PLANNED, "pipeline_parallel": 8, "micro_batch_size": 2}
     cell = auto.posterior_cell(stated_inputs(PLANNED))
-    means, root = posterior.at(cell)
+    means, root = posterior.coefficients_of(cell)
     draws = 400
     x = means[:, None] + root @ random.standard_normal((root.shape[1], draws))
     drawn = {one.input: one.value(x[one.place])[0].tolist() for one in posterior.settings(cell)}

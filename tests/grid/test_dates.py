@@ -46,13 +46,13 @@ def test_a_date_to_finish_by_is_a_time() -> None:
 
 
 def test_the_commands_know_dates() -> None:
-    words = ["plan", str(PLAN), "--start", "2026-12-01", "-k", "1"]
+    words = ["plan", str(PLAN), "start_date=2026-12-01", "-k", "1"]
     told = CliRunner().invoke(cli, words).output
     (line,) = [row for row in told.splitlines() if row.startswith("started on")]
     (days,) = [float(row.split()[2]) for row in told.splitlines() if row.startswith("job_time")]
     assert line.split()[6] == end(START, days * 86400)
     job = ["model=llama-3-8b", "tensor_parallel=8", "training_tokens=1e12"]
-    words = ["solve", str(PLAN), "--for", "n_gpus", "--start", "2026-12-01", *job]
+    words = ["solve", str(PLAN), "--for", "n_gpus", "start_date=2026-12-01", *job]
     told = CliRunner().invoke(cli, [*words, "--target", "finish <= 2027-02-28"]).output
     assert "finish <= 2027-02-28, started on 2026-12-01: job_time <= 90 d" in told
 

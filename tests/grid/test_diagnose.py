@@ -93,7 +93,7 @@ def test_causes_are_ranked_by_the_deviations_that_they_need() -> None:
     (gemm,) = (cause for cause in found.causes if cause.name == "gemm_efficiency")
     posterior, cell = pooled.posterior(), auto.posterior_cell(stated_inputs(job))
     ceiling = posterior.ceilings(cell)["gemm"]
-    root = posterior.at(cell)[1][list(posterior.coefficients).index("gemm_efficiency")]
+    root = posterior.coefficients_of(cell)[1][list(posterior.coefficients).index("gemm_efficiency")]
     odds = [share / (ceiling - share) for share in (gemm.now, gemm.needed)]
     assert gemm.deviations == pytest.approx(np.log(odds[0] / odds[1]) / np.sqrt(root @ root))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fleetcube.formats import megatron_lm
-from fleetcube.formats.read import read_job, summary, told
+from fleetcube.formats.read import field_report, read_job, summary
 
 from .common import cases
 
@@ -33,7 +33,7 @@ def test_no_argument_is_of_two_kinds() -> None:
     uncounted = [re.compile(row, re.VERBOSE) for row in table.uncounted.values()]
     for name in NAMES:
         known = any(row.fullmatch(name) for row in uncounted)
-        kinds = [name in read, bool(table.why_without(name)), known]
+        kinds = [name in read, bool(table.why_ignored(name)), known]
         assert sum(kinds) <= 1, (name, kinds)
 
 
@@ -69,7 +69,7 @@ def test_values_say_whether_a_field_changes_what_is_not_counted(
     assert sorted(job.uncounted) == uncounted
     assert not job.unknown
     assert ("known and not counted" in summary(job)) == bool(uncounted)
-    assert ("Known and not counted, with what they change" in told(job)) == bool(uncounted)
+    assert ("Known and not counted, with what they change" in field_report(job)) == bool(uncounted)
 
 
 @cases(

@@ -15,7 +15,7 @@ from fleetcube.calibration.measurements import read_records
 from fleetcube.formats import megatron_lm, shell
 from fleetcube.formats.read import read_job, read_spec, spec_of
 from fleetcube.formats.write import changed, export
-from fleetcube.presentation.first import first_spec
+from fleetcube.presentation.init_spec import starter_spec
 
 from ..draws import generator, scaled
 from .common import cases, refused
@@ -76,7 +76,7 @@ def test_a_script_is_read_as_a_shell_would() -> None:
     assert job.config["hidden_size"] == 8192
     assert job.unknown == {"frobnicate": "7"}
     assert job.ignored["data-path"] == "files and data"
-    assert not job.asked
+    assert not job.open_inputs
 
 
 def test_its_parameters_are_those_published(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_places_to_fill_in_and_other_attention_are_asked_for() -> None:
     text = SCRIPT.replace("--nodes=64", "--nodes=your_own_num_nodes").replace("--nnodes 64", "")
     assert "n_gpus" not in megatron_lm.read(text, "launch.sh").scenario
     text = SCRIPT.replace("--bf16", "--bf16 --experimental-attention-variant gated_delta_net")
-    assert "gated_delta_net" in megatron_lm.read(text, "launch.sh").asked["model"]
+    assert "gated_delta_net" in megatron_lm.read(text, "launch.sh").open_inputs["model"]
 
 
 def test_the_arguments_that_a_log_prints() -> None:
@@ -237,7 +237,7 @@ def test_what_is_written_reads_the_same() -> None:
         own = drawn(draw)
         job = megatron_lm.read(export(own, "megatron-lm"), "flags.txt")
         assert not job.unknown
-        assert not job.asked
+        assert not job.open_inputs
         back = {name: job.scenario.get(name) for name in own if name != "model"}
         assert back == {name: value for name, value in own.items() if name != "model"}
     count = fleetcube.evaluate(["parameters"], model={"model_type": "megatron-lm", **job.config})
@@ -357,18 +357,18 @@ def test_texts_that_a_script_writes_are_read() -> None:
 # Doors: what a first spec says, examples that are installed, a measured step
 
 
-def test_a_first_spec_says_what_its_source_says(tmp_path: Path) -> None:
+def test_a_starter_spec_states_its_source(tmp_path: Path) -> None:
     (tmp_path / "launch.sh").write_text(SCRIPT)
     own = quiet(tmp_path / "launch.sh")
     own["scenario"]["node"] = "dgx-a100"
-    (tmp_path / "first.toml").write_text(first_spec(own, "first.toml"))
+    (tmp_path / "first.toml").write_text(starter_spec(own, "first.toml"))
     assert read_spec(tmp_path / "first.toml") == own
     empty = {
         "outputs": ["step_time"],
         "scenario": {"n_gpus": 64},
         "axes": {"tensor_parallel": [1, 2]},
     }
-    (tmp_path / "first.toml").write_text(first_spec(empty, "first.toml"))
+    (tmp_path / "first.toml").write_text(starter_spec(empty, "first.toml"))
     assert read_spec(tmp_path / "first.toml") == empty
 
 

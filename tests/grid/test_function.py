@@ -6,6 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -20,12 +21,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import fleetcube
 from fleetcube import InputError, Settings, Sweep, function
+from fleetcube.kernels.engines import scalar
 from fleetcube.kernels.physics.inputs import INPUTS as INPUTS_OF_ALL
 
 from ..draws import generator
 from ..kernels import javascript as node
 from ..table import each
-from .common import on_h100, refused
+from .common import Patch, on_h100, refused
 
 ENGINES = ("numpy", "numba", "jax")
 SCENARIO = on_h100("llama-3-70b", tensor_parallel=8, pipeline_parallel=4, global_batch_size=2048)
@@ -87,6 +89,30 @@ def test_values_are_those_of_a_sweep(engine: str) -> None:
             one_by_one = np.array([np.asarray(at[name]) for at in each_point])
             for values in (np.asarray(over[name]), one_by_one):
                 assert_allclose(values, expected[name].values, rtol=1e-12 if engine == "jax" else 0)
+
+
+@pytest.mark.slow
+def test_a_kernel_compiled_meanwhile_gives_the_same_bits(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(scalar, "CALLS", 20)
+    of, numpy = (
+        function(OUTPUTS, SCENARIO, INPUTS),
+        function(OUTPUTS, SCENARIO, INPUTS, engine="numpy"),
+    )
+    points = [{name: float(row[k]) for name, row in drawn(60).items()} for k in range(60)]
+    points += [{**POINT, "n_gpus": -1.0}, {**POINT, "gpu_mttf": math.nan}]
+    expected = [numpy(point) for point in points]
+
+    def same(k: int) -> bool:
+        pairs = [(of(points[k])[name], value) for name, value in expected[k].items()]
+        return all(type(a) is type(b) and a.tobytes() == b.tobytes() for a, b in pairs)
+
+    end = time.monotonic() + 120
+    while of._point._compiled is None and time.monotonic() < end:
+        assert all(map(same, range(len(points))))
+    assert of._point._compiled is not None
+    assert all(map(same, range(len(points))))
+    with ThreadPoolExecutor(4) as pool:  # one has the kernel, the others are interpreted
+        assert all(pool.map(same, [*range(len(points))] * 20))
 
 
 @pytest.mark.slow
@@ -405,7 +431,7 @@ BAD_FUNCTIONS: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
         repr(what): ((what, SCENARIO, INPUTS), {}, "is not a (list of names|name)")
         for what in (None, 5, math.nan, b"job_time")
     },
-    "engine": (("job_time", SCENARIO, INPUTS), {"engine": "torch"}, "choose one of numpy, numba"),
+    "engine": (("job_time", SCENARIO, INPUTS), {"engine": "torch"}, "choose one of auto, numpy"),
     "whole": (("delta_job_time_delta_n_gpus", SCENARIO, INPUTS), {}, "d_job_time_d_n_gpus, or see"),
     "computed": (("d_job_time_d_step_time", SCENARIO, INPUTS), {}, "needs a given step_time"),
 }

@@ -72,8 +72,8 @@ def test_a_jobs_factor_scales_all_parts_of_its_step() -> None:
         mixed = {of for of, f in formulas.items() if parts & {*parameters(f)}}
         assert all(not of or scaled & {*parameters(formulas[of])} for of in mixed), name
         assert {True, False} <= {*formulas} or not mixed, name
-    shares = ["communication_fraction", "scaling_efficiency", "raw_communication_fraction"]
-    shares += ["shared_step_time", "sync_wall_gpus"]
+    shares = ["communication_fraction", "scaling_efficiency", "shared_step_time"]
+    shares += ["sync_wall_gpus"]
     wall = ["compute_inefficiency_overhead", "communication_overhead", "bubble_overhead"]
     wall += ["straggler_overhead", "reliability_overhead", "useful_compute_share"]
     own = {"step_time_factor": [0.8, 1.0, 1.3], "pipeline_parallel": [1, 2]}

@@ -168,7 +168,7 @@ def test_a_batch_of_each_chip_grows_with_the_chips_that_are_given(tmp_path: Path
 def test_a_configuration_that_a_script_names_is_not_read(tmp_path: Path) -> None:
     text = "python3 train.py models/gpu/llama2_7b.yml ici_fsdp_parallelism=8 remat_policy=full"
     found = job(text, "16vm.sh", tmp_path)
-    assert "model" in found.asked
+    assert "model" in found.open_inputs
     assert "not read: models/gpu/llama2_7b.yml" in found.remarks[-1]
 
 
@@ -293,7 +293,7 @@ def test_what_is_written_is_read_as_the_same_layout(software: str, tmp_path: Pat
         assert of.recognizes(text)
         found = of.read(text, "f")
         assert not found.unknown, text
-        assert not found.asked, text
+        assert not found.open_inputs, text
         scenario = {"software": of.NAME, **found.scenario}
         assert want == {name: scenario.get(name) for name in want}, text
 
@@ -347,6 +347,6 @@ def test_policies_of_maxtext_by_tensors(policy: str, recompute: str | None, tmp_
     text = f"model_name: llama3-8b\nper_device_batch_size: 2\nici_fsdp_parallelism: 8\n{policy}\n"
     found = job(text, "run.yml", tmp_path)
     assert not found.unknown
-    assert ("recompute" in found.asked) == (recompute is None)
+    assert ("recompute" in found.open_inputs) == (recompute is None)
     if recompute is not None:
         assert found.scenario["recompute"] == recompute

@@ -198,7 +198,7 @@ def test_machine_code_is_released(made: str, monkeypatch: Patch) -> None:
     monkeypatch.setattr(llvmlite.binding, "create_mcjit_compiler", seen)
     if made == "kernels":
         monkeypatch.setattr(numba_engine, "_ready", OrderedDict())
-        monkeypatch.setattr(numba_engine, "KEPT", 2)
+        monkeypatch.setattr(numba_engine, "MOST_KERNELS", 2)
         for nodes in range(2, 6):  # each has its own table
             axes = {f"{kind}_mttf": [1e6, 2e6] for kind in ("gpu", "nic", "node")[: nodes - 2]}
             Sweep({}, {**axes, "n_gpus": [8, 16]}, ["cluster_mtbf"]).evaluate(
@@ -220,7 +220,7 @@ def test_machine_code_is_released(made: str, monkeypatch: Patch) -> None:
 
 def test_a_kernel_that_runs_is_not_released(monkeypatch: Patch) -> None:
     monkeypatch.setattr(numba_engine, "_ready", OrderedDict())
-    monkeypatch.setattr(numba_engine, "KEPT", 0)  # dropped before it is called
+    monkeypatch.setattr(numba_engine, "MOST_KERNELS", 0)  # dropped before it is called
     axes = {"n_gpus": [8, 16], "gpus_per_node": [1, 2, 4]}
     for _ in range(2):
         found = Sweep({}, axes, ["nodes"]).evaluate(settings=Settings("numba"))["nodes"]

@@ -317,7 +317,7 @@ def drawn(chosen: random.Random, software: str) -> dict[str, Any]:
 
 @cases(
     "scenario, words",
-    ({"context_parallel": 2, "tensor_parallel": 2}, "no context_parallel beside tensor_parallel"),
+    ({"context_parallel": 2, "tensor_parallel": 2}, "no context_parallel with tensor_parallel"),
     ({"model": "mixtral-8x7b", "pipeline_parallel": 2}, "no experts in a pipeline"),
     (
         {"model": "mixtral-8x7b", "expert_ffn_hidden_size": 768},
@@ -342,7 +342,7 @@ def test_what_is_written_is_read_back(software: str, name: str, tmp_path: Path) 
             assert {*yaml.safe_load(path.read_text())} <= SECTIONS
         job = read_job(str(path))
         assert not job.unknown
-        assert not job.asked
+        assert not job.open_inputs
         read = {**job.scenario, "software": software, "model": scenario["model"]}
         assert {key: read.get(key) for key in scenario} == scenario
         shape = record("model", scenario["model"]).values

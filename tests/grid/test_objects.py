@@ -254,7 +254,7 @@ def taken_from(first: Objects, monkeypatch: Patch) -> Any:
     second = objects._Lease(Objects(first.url), LOCK)
     monkeypatch.setattr(objects, "STALE_SECONDS", 60.0)
     assert first._lease is not None
-    assert not first._lease._put(first._lease._seen)
+    assert not first._lease._write(first._lease._written)
     return second
 
 
@@ -504,7 +504,7 @@ def test_a_lock_outlives_lost_answers(between: tuple[str, Faults], monkeypatch: 
         place = Objects(f"{url}.{number}.zarr")
         with contextlib.suppress(OSError), place.one_writer():
             assert place._lease is not None
-            held += place._lease._put(place._lease._seen)
+            held += place._lease._write(place._lease._written)
     assert held > 0
 
 

@@ -253,7 +253,7 @@ def test_open_fields_with_their_values_stated_are_fields_filled_in(
         base: Fields = {"model": "llama-3-8b", "n_gpus": 64} if kind == "deepspeed" else {}
         path.write_text(text_of(fields), encoding="utf-8")
         want = read_job(str(path), base)
-        if want.asked:
+        if want.open_inputs:
             continue
         valued = [key for key in fields if kind != "script" or fields[key] is not True]
         opened = dice.sample(valued, dice.randint(1, min(3, len(valued))))
@@ -262,12 +262,12 @@ def test_open_fields_with_their_values_stated_are_fields_filled_in(
         given = dict(base)
         for _ in range(12):
             job = read_job(str(path), given)
-            if not (left := [each for each in job.asked if each not in given]):
+            if not (left := [each for each in job.open_inputs if each not in given]):
                 break
             usual = INPUTS[left[0]].default if left[0] in INPUTS else None
             config = _config_of(want, want.config) if want.config else want.scenario.get("model")
             given[left[0]] = config if left[0] == "model" else truth.get(left[0], usual)
-        assert not job.asked, (opened, fields, job.asked)
+        assert not job.open_inputs, (opened, fields, job.open_inputs)
         found = whole_of(job, given)
         assert not compare(found, truth), (opened, fields, compare(found, truth), given)
         tried += 1
@@ -358,7 +358,7 @@ def test_an_open_switch_decides_nothing(tmp_path: Path) -> None:
         fields |= {"vocab-size": 32000, "micro-batch-size": 1, "global-batch-size": 8, "bf16": True}
         path = written(tmp_path / "model_config.yaml", functional({**fields, name: "$X"}))
         job = read_job(path)
-        assert asked in job.asked
+        assert asked in job.open_inputs
         with pytest.raises(InputError, match=f"{name} is \\$X"):
             spec_of(job)
 

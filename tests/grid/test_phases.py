@@ -267,7 +267,7 @@ ONE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 def test_what_cannot_vary_is_refused(more: dict[str, Any], axes: dict[str, Any], rule: str) -> None:
     refused(re.escape(rule), Sweep, {**JOB, **more}, axes, ["job_time"], phases=PHASES)
     refused("there is none", Sweep, {"n_gpus__long": 8, **JOB}, {}, ["job_time"])
-    with pytest.raises(InputError, match="no phase says gpu_mttf__main"):
+    with pytest.raises(InputError, match="no phase sets gpu_mttf__main"):
         Sweep(JOB, {}, ["job_time"], phases=PHASES).derivatives("job_time", ["gpu_mttf__main"])
 
 

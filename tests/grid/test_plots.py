@@ -17,7 +17,7 @@ from fleetcube.analysis.traffic import names_of
 from fleetcube.grid.errors import InputError
 from fleetcube.presentation.pictures.kinds import LOSSES, flips, losses, pareto, roofline
 from fleetcube.presentation.pictures.picture import caption as caption_of
-from fleetcube.presentation.pictures.picture import looking, number, words
+from fleetcube.presentation.pictures.picture import number, picture_options, words
 from fleetcube.presentation.pictures.plot import plot
 from fleetcube.presentation.pictures.step_picture import step_picture
 from fleetcube.presentation.pictures.timeline import NAMES, timeline
@@ -413,7 +413,7 @@ def test_title_size_and_dpi_are_the_users(tmp_path: Path) -> None:
     from PIL import Image
 
     held = cube({"n_gpus": [512, 1024], "gpu_mttf": ["10_000 h", "20_000 h"]}, ["goodput"])
-    with looking("At $2 & $3 an hour", "5x4", 100):
+    with picture_options("At $2 & $3 an hour", "5x4", 100):
         figure = plot(held, "goodput", "n_gpus", None, tmp_path / "a.png")
         plot(held, "goodput", "n_gpus", None, tmp_path / "a.svg")
     assert figure.get_suptitle() == "At $2 & $3 an hour"
@@ -458,7 +458,7 @@ def test_a_notebook_shows_what_a_picture_returns() -> None:
     ("40x40", 1200, "2,304 million pixels, more than 100; give a smaller"),
 )
 def test_sizes_that_no_picture_has_are_refused(size: Any, dpi: int, words: str) -> None:
-    with pytest.raises(InputError, match=words), looking(None, size, dpi):
+    with pytest.raises(InputError, match=words), picture_options(None, size, dpi):
         pass
 
 

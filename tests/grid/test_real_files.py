@@ -17,7 +17,7 @@ from fleetcube.formats.read import read_job, spec_of
 
 FOLDERS = [Path(each) for each in os.environ.get("FLEETCUBE_FILES", "").split(":") if each]
 ENDINGS = (".sh", ".yaml", ".yml", ".toml", ".json")
-OTHER = ("is of no kind that is read", "has no arguments of", "has no trainer with")
+OTHER = ("is no file that fleetcube reads", "has no arguments of", "has no trainer with")
 
 
 @pytest.mark.skipif(not FOLDERS, reason="FLEETCUBE_FILES names no folder of frameworks' files")
@@ -27,7 +27,7 @@ def test_every_file_is_read_or_refused_in_one_line() -> None:
     for path in (path for path in files if path.suffix in ENDINGS):
         try:
             job = read_job(str(path))
-            spec_of(replace(job, asked={}))
+            spec_of(replace(job, open_inputs={}))
             counts[job.table.framework]["with leftovers" if job.unknown else "whole"] += 1
         except InputError as error:
             other = any(words in str(error) for words in OTHER)

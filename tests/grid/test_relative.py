@@ -114,7 +114,7 @@ def test_points_are_as_likely_better_as_in_draws_of_all_at_once() -> None:
     random = np.random.default_rng(7)
     posterior = pooled.posterior()
     cell = auto.posterior_cell(stated_inputs(JOB))
-    means, root = posterior.at(cell)
+    means, root = posterior.coefficients_of(cell)
     draws = 400
     x = means[:, None] + root @ random.standard_normal((root.shape[1], draws))
     drawn = {one.input: one.value(x[one.place])[0].tolist() for one in posterior.settings(cell)}

@@ -59,8 +59,8 @@ def same(one: xarray.Dataset, other: xarray.Dataset) -> None:
 
 
 def forget(monkeypatch: Patch, most: int) -> None:
-    monkeypatch.setattr(plan, "_known", Memo(most))
-    monkeypatch.setattr(axes, "_known", Memo(most))
+    monkeypatch.setattr(plan, "_structures", Memo(most))
+    monkeypatch.setattr(axes, "_axes_read", Memo(most))
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def test_what_is_kept_belongs_to_one_scenario(alone: Any, monkeypatch: Patch, mo
             ),
             alone[k][mask],
         )
-    assert len(plan._known._made) <= most
+    assert len(plan._structures._values) <= most
 
 
 def test_changing_what_was_given_or_returned_changes_no_later_result(alone: Any) -> None:

@@ -224,7 +224,7 @@ def test_words_outside_of_formulas_are_in_the_fingerprint(
 ) -> None:
     def facts() -> dict[str, Any]:
         read.cache_clear()
-        monkeypatch.setattr(plan_module, "_known", Memo(1))  # whose formulas were read before
+        monkeypatch.setattr(plan_module, "_structures", Memo(1))  # whose formulas were read before
         sweep = Sweep({**SCENARIO, "n_gpus": 64}, {}, [quantity])
         return fingerprint(sweep._plan("numpy"), sweep.spec, "float64", {})
 

@@ -380,7 +380,7 @@ def test_launchers_give_the_gpus(tasks: int, launch: str, gpus: tuple[int, int])
 def test_processes_that_a_launcher_leaves_open_are_asked_for() -> None:
     launch = "torchrun --nproc-per-node $GPUS --nnodes $SLURM_NNODES"
     job = megatron_lm.read(BATCH.format(tasks=1, launch=launch), "job.sh")
-    assert job.asked["n_gpus"] == "nproc-per-node is $GPUS"
+    assert job.open_inputs["n_gpus"] == "nproc-per-node is $GPUS"
     assert "n_gpus" not in job.scenario
 
 

@@ -129,7 +129,7 @@ def searched(
         patch.setattr(search, "MOST_SHARE", np.inf)
         patch.setattr(search, "LEAST", least)
         patch.setattr(boxes, "RADIX", radix)
-        patch.setattr(boxes, "KEPT", kept[0])
+        patch.setattr(boxes, "MOST_POINTS", kept[0])
         patch.setattr(boxes, "COARSE", kept[1])
         forbid_scans(patch)
         return answer(sweep, **asked)

@@ -97,7 +97,7 @@ def test_steps_of_each_framework(form: Format) -> None:
     assert inputs == ({"global_batch_size": BATCH} if log.batch else {})
     assert sum(log.left_out.values()) == 3
     assert log.left_out["of warm-up"] == 2
-    assert "left out: 2 of warm-up, 1 of 47 over 0.035 times the median" in log.said()[1]
+    assert "left out: 2 of warm-up, 1 of 47 over 0.035 times the median" in log.summary_lines()[1]
     if show in (megatron, nemo, bridge):
         assert log.batch == BATCH
         with pytest.raises(InputError, match="batch is 512, the spec's global_batch_size = 256"):

@@ -185,7 +185,7 @@ def test_intervals_hold_new_steps_of_clusters_like_the_published() -> None:
     """Clusters drawn from the prior, with Student's noise: 90 of 100 other steps are inside."""
     posterior = pooled.posterior()
     cell = update_steps(table(times()[:2]), JOB).cell
-    means, root = posterior.at(cell)
+    means, root = posterior.coefficients_of(cell)
     random = np.random.default_rng(21)
     inside, widths = [], []
     for _ in range(6):

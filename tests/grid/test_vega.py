@@ -190,7 +190,7 @@ def test_a_step_a_timeline_and_a_tornado_are_boxes(spec_files: Path) -> None:
         assert row["part"] == ("worse: higher job time", "better: lower job time")[faster]
     asked = ["sensitivity", one, "--of", "goodput", "--wrt", "pue", "--tornado"]
     ran = CliRunner().invoke(cli, [*asked, str(spec_files / "none.json")])
-    assert "nothing is there to draw of 'goodput" in str(ran.exception)
+    assert "has nothing to draw" in str(ran.exception)
     assert len({row["from"] for row in bars}) == 1
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import fleetcube
 from fleetcube import Settings, Sweep
 from fleetcube.kernels.calculus import derivatives
-from fleetcube.kernels.calculus.made import Partial
+from fleetcube.kernels.calculus.built import Partial
 from fleetcube.kernels.graph.formulas import parameters
 from fleetcube.kernels.laws import checkpoint, reliability, scaling
 from fleetcube.kernels.physics.inputs import INPUTS
@@ -67,7 +67,7 @@ NEEDED = {
 ORDINARY = {
     **NEEDED, "step_time_jitter": 0.05, "serial_time_per_step": 0.02, "data_parallel_overlap": 0.4,
     "tensor_parallel_overlap": 0.02, "spare_nodes": 2, "corruption_probability": 0.02,
-    "failure_shape": 0.8, "coherency": 1e-8, "serial_fraction": 1e-4, "sqrt_coefficient": 1e-9,
+    "failure_shape": 0.8, "serial_fraction": 1e-4, "sqrt_coefficient": 1e-9,
     "bucket_bytes": 2.5e7, "per_node_storage_bandwidth": 1e10, "rail_busy_share": 0.4,
     "software_mttf": 1e9,
 }  # fmt: skip
@@ -184,7 +184,7 @@ EDGES: dict[str, dict[str, Any]] = {
     },
     "nothing overlaps": dict.fromkeys(OVERLAPS, 0),
     "all overlaps": dict.fromkeys(OVERLAPS, 1),
-    "serial": {"serial_fraction": 1, "coherency": 0},
+    "serial": {"serial_fraction": 1},
     "no jitter": {"step_time_jitter": 0},
     "no jitter, gumbel": {"step_time_jitter": 0, "jitter_model": "gumbel"},
     "jitter of one": {"step_time_jitter": 0.1, "n_gpus": 16},

@@ -17,7 +17,7 @@ import pytest
 import fleetcube
 from fleetcube import Settings
 from fleetcube.kernels import elementary, ops
-from fleetcube.kernels.calculus.made import Chain
+from fleetcube.kernels.calculus.built import Chain
 from fleetcube.kernels.engines import javascript, kernel_cache, scalar, traceable
 from fleetcube.kernels.engines import jax as jax_engine
 from fleetcube.kernels.engines import numba as numba_engine
@@ -87,7 +87,8 @@ def points() -> dict[str, Any]:
         "spare_nodes": pick(0.0, 1.0, 8.0), "repair_crews": [1.0, 3.0, 1e5] * (POINTS // 3),
         "maintenance_fraction": between(0, 0.2), "corruption_probability": between(0, 0.5),
         "per_node_storage_bandwidth": 10.0 ** between(8, 10), "serial_fraction": between(0, 1),
-        "coherency": pick(0.0, 1e-7, 1e-3), "hbm_capacity": between(4e10, 3e11),
+        # one draw for nothing, which leaves those below as they were
+        "hbm_capacity": (pick(0.0, 0.0, 0.0), between(4e10, 3e11))[1],
         "gpu_tdp": between(300, 1200), "rack_power": pick(12e3, 30e3, 70e3, 120e3),
         "grid_carbon_intensity": 1e-7, "electricity_price": 2e-8, "gpu_hour_price": 2.0,
         "node_price": 3e5, "nic_price": 1e3, "switch_port_price": 5e2, "leaf_link_price": 1e3,

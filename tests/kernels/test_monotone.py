@@ -38,7 +38,7 @@ SPREAD = {
     "peak_flops": 1e15, "hbm_bandwidth": 3e12, "hbm_capacity": 1e13, "intra_node_bandwidth": 4e11,
     "inter_node_bandwidth": 5e10, "inter_node_latency": 5e-6, "fixed_checkpoint_interval": 1800.0,
     "per_node_storage_bandwidth": 1e10, "bucket_bytes": 1e8, "sqrt_coefficient": 1e-9,
-    "coherency": 1e-8, "_mttf": 1e9, "_time": 0.01, "_jitter": 0.05, "_slowdown": 0.05, "": 1.0,
+    "_mttf": 1e9, "_time": 0.01, "_jitter": 0.05, "_slowdown": 0.05, "": 1.0,
 }  # fmt: skip
 # Increasing these is no slower, increasing those no faster; patterns also cover future inputs
 FASTER = ("_bandwidth", "_capacity", "_mttf", "_mtbf", "_overlap", "_efficiency", "spare_nodes")
@@ -241,7 +241,7 @@ def parts(name: str, options: dict[str, Any]) -> tuple[str, ...]:
 
 SHARES = ("_probability", "_availability", "_overhead", "_fraction", "_share", "mfu", "hfu")
 OF_PEAK = ("mfu", "compute_inefficiency_overhead", "useful_compute_share")
-NO_SHARE = ("raw_communication_fraction", "expert_bytes_share")  # hidden traffic too; a ratio
+NO_SHARE = ("expert_bytes_share",)  # a ratio
 
 
 @pytest.mark.slow

@@ -173,12 +173,12 @@ HARD = {"mtbf": 2e3, "provision": 900.0, "spares": 3.0, "repair": 5e3, "work": 5
 )
 def test_a_trial_is_the_walk_from_event_to_event(changed: dict[str, float]) -> None:
     each = job(**changed)
-    losses, state = np.empty(len(LOSSES)), np.empty(4, np.uint64)
-    record, failures = monte_carlo.as_jobs(rows(each))[0], 0.0
+    record, state, failures = monte_carlo.as_jobs(rows(each))[0], np.empty(4, np.uint64), 0.0
     for seed in range(20):
         monte_carlo.seed_stream(state, np.uint64(seed))
-        assert monte_carlo.trial(record, state, np.empty(int(each["spares"]) + 1), losses)
-        got, expected = dict(zip(LOSSES, losses, strict=True)), walk(each, seed)
+        run = np.zeros(1, monte_carlo.TRIAL)[0]
+        assert monte_carlo.trial(record, state, np.empty(int(each["spares"]) + 1), run)
+        got, expected = {name: run[name] for name in LOSSES}, walk(each, seed)
         checkpoints = math.ceil(each["work"] / each["interval"]) - each["unsaved"]
         wall = each["work"] + checkpoints * each["stall"] + got["rework"] + got["recovery"]
         assert got == pytest.approx({k: expected[k] for k in LOSSES}, rel=1e-9, abs=1e-5)

@@ -10,7 +10,8 @@ import pytest
 from scipy import special
 
 from fleetcube.kernels.calculus import derivatives
-from fleetcube.kernels.calculus.made import Partial
+from fleetcube.kernels.calculus.built import Chain, Partial, Renamed
+from fleetcube.kernels.calculus.smooth import followed
 from fleetcube.kernels.engines import jax as jax_engine
 from fleetcube.kernels.engines.job import Job
 from fleetcube.kernels.graph.docstrings import read
@@ -184,3 +185,23 @@ def test_partials_agree_on_jax() -> None:
 @pytest.mark.slow
 def test_partials_have_the_bits_of_numpy_on_numba() -> None:
     agree("numba", some(120), 0.0)
+
+
+def _slopes(formula: Any) -> set[str]:
+    return {name for name in parameters(formula) if derivatives.partial(formula, name) != 0.0}
+
+
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_formula_follows_the_parameters_whose_partial_is_not_zero(every: int) -> None:
+    known = [f for own in PHYSICS.quantities.values() for f in own.formulas.values()]
+    for formula in dict.fromkeys(known[::every]):
+        assert followed(formula) == _slopes(formula), formula
+
+
+def test_formulas_made_of_others_follow_what_those_do() -> None:
+    formula = PHYSICS.quantities["step_time"].default
+    renamed = Renamed(formula, tuple(f"own_{name}" for name in parameters(formula)))
+    slope = derivatives.partial(formula, "compute_time")
+    assert isinstance(slope, Partial)
+    for made in (renamed, slope, Chain((("one", "other"), (2.0, "third"))), Chain(())):
+        assert followed(made) == _slopes(made) <= {*parameters(made)}

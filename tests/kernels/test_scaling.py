@@ -11,67 +11,9 @@ import fleetcube
 from fleetcube.kernels.engines import jax as jax_engine
 from fleetcube.kernels.laws.collectives import ring_all_reduce_time
 from fleetcube.kernels.laws.roofline import iron_law_time, network_roofline_flops, roofline_flops
-from fleetcube.kernels.laws.scaling import (
-    amdahl_speedup,
-    gustafson_speedup,
-    sync_wall,
-    usl_peak,
-    usl_speedup,
-)
-
-# Speed-up
-
-
-@pytest.mark.parametrize(("n_gpus", "printed"), [(32, 7.8), (256, 9.7), (1024, 9.9), (8192, 10.0)])
-def test_amdahl_at_fleet_scale(n_gpus: int, printed: float) -> None:
-    # Fleet Foundations, Amdahl's law at fleet scale: 10 % serial.
-    got = fleetcube.evaluate("amdahl_speedup", n_gpus=n_gpus, serial_fraction=0.1)
-    assert round(float(got), 1) == printed
-
-
-def test_five_percent_serial_caps_1024_gpus_near_twenty() -> None:
-    # The tutorial on reliability at scale: 5 % serial gives "about 20x" at 1024 GPUs.
-    got = fleetcube.evaluate("amdahl_speedup", n_gpus=1024, serial_fraction=0.05)
-    assert float(got) == pytest.approx(1 / (0.05 + 0.95 / 1024), rel=1e-15)
-    assert float(amdahl_speedup(0.05, 1e15)) == pytest.approx(20)
-
-
-@pytest.mark.parametrize(
-    "law", [amdahl_speedup, gustafson_speedup, lambda s, n: usl_speedup(s, 0.01, n)]
-)
-def test_one_worker_gains_nothing(law: Any) -> None:
-    assert law(0.3, 1) == pytest.approx(1, rel=1e-15)
-
-
-def test_scalability_peak_of_a_published_fit() -> None:
-    # R package usl 3.0.4 on SPEC SDM 91: sigma 0.0277285, kappa 0.0001044, gamma 89.9952; it
-    # prints a peak at 96.52 users.
-    got = fleetcube.evaluate("usl_peak_gpus", serial_fraction=0.0277285, coherency=0.0001044)
-    assert float(got) == pytest.approx(96.52, rel=2e-4)
-
-
-def test_without_coherency_more_always_helps() -> None:
-    assert float(usl_peak(0.03, 0.0)) == math.inf
-    assert float(usl_peak(1.0, 0.01)) == 0.0
-
+from fleetcube.kernels.laws.scaling import sync_wall
 
 # Ceilings
-
-
-@pytest.mark.parametrize(
-    ("communication", "computing", "printed"),
-    [(0.5604, 5.0, "0.112"), (0.0296, 0.010, "2.96"), (0.036e-3, 1e-3, "0.036")],
-)
-def test_rho_of_published_scenarios(communication: float, computing: float, printed: str) -> None:
-    # Fleet Foundations table 11: data parallel 7B and "350M" (printed 3), tensor parallel.
-    got = fleetcube.evaluate("rho", communication_time=communication, compute_time=computing)
-    assert float(got) == pytest.approx(float(printed), abs=5e-3 * float(printed))
-
-
-def test_gradient_bytes_of_a_published_ring() -> None:
-    # Fleet Foundations table 11: 14 GB of gradients, 256 GPUs of 50 GB/s and 5 us: 560.4 ms.
-    sent = fleetcube.evaluate("gradient_bytes_sent", gradient_message=14e9, data_parallel=256)
-    assert float(sent) / 50e9 + 2 * 255 * 5e-6 == pytest.approx(0.5604, abs=5e-5)
 
 
 NETWORK: dict[str, Any] = {

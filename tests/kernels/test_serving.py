@@ -49,7 +49,7 @@ def test_cache_of_one_token(name: str) -> None:
 
 def test_narrow_numbers_halve_what_is_read_and_kept() -> None:
     narrow = {"bytes_per_element": 1, "kv_bytes_per_element": 1}
-    for name in ("decode_bytes", "weights_bytes", "kv_cache_memory"):
+    for name in ("decode_bytes", "weights_bytes", "request_kv_cache"):
         assert value(name, **SCENARIO) == 2 * value(name, **SCENARIO, **narrow)
 
 
@@ -133,9 +133,8 @@ def test_largest_batch_fits_and_one_more_does_not() -> None:
     batch = value("largest_serving_batch", **SCENARIO)
     room = 76.5e9 - value("weights_bytes", **SCENARIO)
     assert batch == int(batch) > 100
-    kept = value("kv_cache_memory", **{**SCENARIO, "serving_batch_size": batch})
-    more = value("kv_cache_memory", **{**SCENARIO, "serving_batch_size": batch + 1})
-    assert kept <= room < more
+    one = value("request_kv_cache", **SCENARIO)
+    assert batch * one <= room < (batch + 1) * one
 
 
 def test_weights_that_do_not_fit_leave_no_room() -> None:
@@ -203,10 +202,9 @@ def test_long_prompts_are_bound_by_attention() -> None:
     # 128k tokens through 8B, logits of the last, and 32 x 2 x 131,072^2 x 4096 for a causal mask.
     at = {**SCENARIO, "serving_batch_size": 1, "prompt_tokens": 131_072}
     matrices = 2 * (READ - TABLE) * 131_072 + 2 * TABLE
-    assert value("prefill_flops", **at) == pytest.approx(
-        matrices + 64 * 131_072**2 * 4096, rel=1e-12
-    )
-    assert value("prefill_flops", **at) > 3 * 2 * 8.03e9 * 131_072
+    flops = 131_072 * value("prompt_flops_per_token", **at)
+    assert flops == pytest.approx(matrices + 64 * 131_072**2 * 4096, rel=1e-12)
+    assert flops > 3 * 2 * 8.03e9 * 131_072
 
 
 def test_replicas_carry_the_rate_and_no_fewer_would() -> None:
@@ -261,7 +259,7 @@ def test_attention_keeps_its_rate_in_few_bits() -> None:
     at = {**SCENARIO, "serving_batch_size": 1, "prompt_tokens": 131_072, "peak_flops_bf16": 989e12}
     fp8 = {**at, "peak_flops": 1979e12, "precision": "fp8", "gemm_efficiency": 1}
     attention = 64 * 131_072**2 * 4096
-    layers = value("prefill_flops", **at) - attention - 2 * TABLE
+    layers = 131_072 * value("prompt_flops_per_token", **at) - attention - 2 * TABLE
     expected = layers / 1979e12 + attention / 989e12 + 2 * TABLE / 3.35e12  # the head is read
     assert value("prefill_time", **fp8) == pytest.approx(expected, rel=1e-12)
 

@@ -112,7 +112,7 @@ def test_an_arxiv_number_stands_once() -> None:
         ("nccl-tests, doc/PERFORMANCE.md", "nccltests"),
         ("constraints of Megatron-LM's layout", "megatronlm"),
         ("Golub & Van Loan 2013, section 1.1", "golub2013"),
-        ("Gunther 1993; Gunther 2007", "gunther1993 gunther2007"),
+        ("Rajbhandari 2020; Rajbhandari 2021", "rajbhandari2020 rajbhandari2021"),
         (
             "Shoeybi et al. 2019 (Megatron-LM), section 3; Fleet Foundations table 7",
             "shoeybi2019 fleetfoundations",

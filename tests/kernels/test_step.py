@@ -346,7 +346,6 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
         "model_flops_per_gpu": counted / c["n_gpus"] / step,
         "scaling_efficiency": compute / step,
         "communication_fraction": exposed / step,
-        "raw_communication_fraction": traffic / step,
         "training_steps": steps,
         "job_time": steps * step / c["goodput"],
         "useful_compute_share": ideal / step * c["goodput"],

@@ -176,7 +176,7 @@ def _lock(handle: int, other: int, partial: Path) -> None:
         if os.path.samestat(os.fstat(handle), os.fstat(other)):
             with contextlib.suppress(BlockingIOError):
                 fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                raise OSError(errno.ENOLCK, "a second lock is granted beside the first")
+                raise OSError(errno.ENOLCK, "a second lock is granted as well as the first")
     except BlockingIOError:
         raise
     except OSError as error:

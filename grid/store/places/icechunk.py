@@ -74,9 +74,10 @@ class Icechunk(Hosted):
                 lost = _OBJECT.search(str(error))
                 if lost and lost[1] == "chunks":  # the block is recomputed
                     raise FileNotFoundError(lost[0]) from None
-                what = lost[0] if lost else "an object"
+                lost_name = lost[0] if lost else "an object"
                 raise ConnectionError(
-                    f"{self.url!r} is damaged ({what} is missing); write the cube to another place"
+                    f"{self.url!r} is damaged ({lost_name} is missing); "
+                    "write the cube to another place"
                 ) from error
             raise ConnectionError(f"{self.url!r}: {first}; try again") from error
 

@@ -255,7 +255,9 @@ class _Lease:
         self._place, self._name = place, name
         self._count = 0
         self._who = {"process": os.getpid(), "host": socket.gethostname(), "run": uuid.uuid4().hex}
-        self._seen: dict[str, str] | None = None  # the version last written, in the store's terms
+        self._written: dict[str, str] | None = (
+            None  # the version last written, in the store's terms
+        )
         self._bare = False  # whether the store wants tags without quotes
         self._lost = ""
         self._prove()
@@ -279,7 +281,7 @@ class _Lease:
             with contextlib.suppress(OSError):  # what is left goes stale
                 self._place.delete(self._name)
 
-    def _put(self, mode: Any) -> bool:
+    def _write(self, mode: Any) -> bool:
         """Write the lock if a condition holds; return whether it did."""
         began = time.monotonic()  # before the request: the store's clock starts later
         self._count += 1
@@ -287,7 +289,7 @@ class _Lease:
         meta = self._try(self._name, body, mode)
         if meta is None:
             return False
-        self._seen, self._renewed = self._version(meta), began
+        self._written, self._renewed = self._version(meta), began
         return True
 
     def _try(self, name: str, body: bytes, mode: Any) -> Any:
@@ -348,10 +350,10 @@ class _Lease:
         return holder, meta, (datetime.now(UTC) - meta["last_modified"]).total_seconds()
 
     def _take(self) -> None:
-        while not self._put("create"):
+        while not self._write("create"):
             with contextlib.suppress(FileNotFoundError):  # released meanwhile
                 holder, meta, age = self._look()
-                if age > STALE_SECONDS and self._put(self._version(meta)):
+                if age > STALE_SECONDS and self._write(self._version(meta)):
                     return
                 raise InputError(
                     f"{str(self._place)!r} is being written by process "
@@ -364,7 +366,7 @@ class _Lease:
         while not self._ended.wait(RENEW_SECONDS):
             # a failed request is retried; `check` limits for how long
             try:
-                if not self._put(self._seen):
+                if not self._write(self._written):
                     self._lost = "another writer took it"
                     return
             except OSError as error:

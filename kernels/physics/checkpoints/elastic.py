@@ -102,8 +102,8 @@ def fixed_running_replica_share(
     """
     needed = _nodes_of_replica(gpus_per_node, tensor_parallel, pipeline_parallel, context_parallel)
     away = np.minimum(absent_nodes / nodes, 1.0)
-    there = where(away < 1, away, 0.0)
-    return where(away < 1, np.exp(needed * np.log1p(-there)), 0.0)
+    missing = where(away < 1, away, 0.0)
+    return where(away < 1, np.exp(needed * np.log1p(-missing)), 0.0)
 
 
 @alternative("running_replica_share", elastic_packing=True)
@@ -130,7 +130,7 @@ def packed_running_replica_share(
 row(
     "growth_stop_time",
     0.0,
-    "a node is taken back beside the running replicas, or at the next failure",
+    "a node joins while the replicas run, or at the next failure",
     summary="Time that the job loses whenever a repaired node is taken back.",
     returns="[s] stop",
     source="TorchFT, torchft/manager.py (state comes from a peer)",

@@ -111,7 +111,7 @@ INPUTS = declared(
         "elastic_growth",
         "free",
         ("free", "stop", "next_failure", "restart"),
-        "how repaired nodes come back: beside a running job (TorchFT), after it has saved, at the "
+        "how repaired nodes come back: while the job runs (TorchFT), after it has saved, at the "
         "next failure, or at once and without saving (torchrun)",
     ),
     switch("elastic_packing", "whether nodes of broken replicas form others (Oobleck, Varuna)"),

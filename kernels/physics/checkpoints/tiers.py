@@ -201,10 +201,13 @@ for _tier, _copy, _restore, _words in (
         memory_tier_restart_time,
     )
 
-_said = {"summary": "Share of failures that lose a copy on its way.", "returns": "[1] failures"}
-row("memory_copy_loss_share", 1.0, **_said, tier_copies=("kept", "repeated"))
+_copy_loss = {
+    "summary": "Share of failures that lose a copy on its way.",
+    "returns": "[1] failures",
+}
+row("memory_copy_loss_share", 1.0, **_copy_loss, tier_copies=("kept", "repeated"))
 row("drive_copy_loss_share", 1.0, tier_copies="repeated")
-row("storage_copy_loss_share", 1.0, **_said, tier_copies="repeated")
+row("storage_copy_loss_share", 1.0, **_copy_loss, tier_copies="repeated")
 row("storage_copy_loss_share", "storage_tier_share", tier_copies="kept")
 
 

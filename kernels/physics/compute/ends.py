@@ -48,8 +48,8 @@ def mfu_logits_share(
     Returns: [1] share of compute time
     Source: Narayanan et al. 2021 (SC21), appendix (6 B s h V)
     """
-    own = logits_flops_per_token + prediction_flops_per_token
-    return own / (kernel_flops_per_token * recompute_flops_factor)
+    ends = logits_flops_per_token + prediction_flops_per_token
+    return ends / (kernel_flops_per_token * recompute_flops_factor)
 
 
 @alternative("logits_share", compute_model="roofline")
@@ -58,8 +58,8 @@ def roofline_logits_share(layers, layer_time, logits_time, prediction_time, embe
 
     Source: Narayanan et al. 2021 (SC21), appendix (6 B s h V), on a roofline
     """
-    own = logits_time + prediction_time
-    return own / (layers * layer_time + own) - embedding_share
+    ends = logits_time + prediction_time
+    return ends / (layers * layer_time + ends) - embedding_share
 
 
 def layer_compute_time(compute_time, embedding_share, logits_share):

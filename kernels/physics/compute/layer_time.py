@@ -407,7 +407,7 @@ def adapter_time(
     gemm_efficiency,
     reached_hbm_bandwidth,
 ):
-    """Roofline time of a layer's adapters: narrow products beside those of the matrices.
+    """Roofline time of a layer's adapters: narrow products in addition to the matrices'.
 
     T / (l t) max(2 N_lora / (share P), 3/2 e N_lora / (r BW)): inputs read, and outputs read
     and written, as wide on the mean
@@ -456,8 +456,8 @@ def layer_time(
     """
     attention = (1 + attention_backward_ratio) * attention_core_time
     computing = layer_passes_time + attention + (layer_recompute_time + state_recompute_time)
-    beside = layer_overhead_time + cast_time + (2 + expert_recompute_passes) * routing_time
-    return computing + beside
+    overheads = layer_overhead_time + cast_time + (2 + expert_recompute_passes) * routing_time
+    return computing + overheads
 
 
 def logits_time(

@@ -202,10 +202,10 @@ def delta_state_recompute_flops_per_token(
     Source: Yang et al. 2024 (Gated DeltaNet), arXiv:2412.06464, and its kernel in
         fla/ops/gated_delta_rule/chunk.py (chunk_gated_delta_rule_bwd)
     """
-    kept = kimi_state_recompute_flops_per_token(
+    state_flops = kimi_state_recompute_flops_per_token(
         linear_heads, linear_state_size, linear_chunk_size, linear_head_size
     )
-    return kept + 4 * linear_heads * linear_chunk_size * linear_state_size
+    return state_flops + 4 * linear_heads * linear_chunk_size * linear_state_size
 
 
 @alternative("state_recompute_time", linear_attention=KINDS, off=0.0)
@@ -225,7 +225,7 @@ def mixed_state_recompute_time(
     linear_layers,
     layers,
 ):
-    """Time of what a layer's backward pass repeats around states, mean over layers.
+    """Time that a layer's backward pass spends on repeating work around states, mean over layers.
 
     l_s / l T / t x max(operations / (share P), (e (H P + 2 G N + 2 channels) + 12 N H P / Q) / BW):
     the convolution again, its outputs read, states of each chunk written, passed on

@@ -49,5 +49,5 @@ def mixed_layer_kinds_reason(
         reasons.HEADS_NOT_DIVISIBLE_OVER_CONTEXT,
     )
     reason = where(is_whole(linear_heads / tensor_parallel), reason, reasons.HEADS_NOT_DIVISIBLE)
-    known = attention_layers + linear_layers + ffn_layers + layers + linear_heads
-    return where(known == known, where(adds_up, reason, reasons.LAYERS_DO_NOT_ADD_UP), np.nan)
+    operands = attention_layers + linear_layers + ffn_layers + layers + linear_heads
+    return where(operands == operands, where(adds_up, reason, reasons.LAYERS_DO_NOT_ADD_UP), np.nan)

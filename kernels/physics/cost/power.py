@@ -3,7 +3,6 @@
 import numpy as np
 
 from ...alternatives import alternative
-from ...ops import where
 
 
 def node_power(gpus_per_node, gpu_tdp, node_overhead_power):
@@ -104,19 +103,6 @@ def racks(allocated_nodes, nodes_per_rack, node_power, rack_power):
     return shared * np.ceil(node_power / rack_power)
 
 
-def cooling_class(rack_power):
-    """Cooling that the rack power requires.
-
-    air up to 30 kW, else liquid
-
-    Returns: [flag] cooling
-    Flags: 0 air, 1 liquid
-    Source: Fleet Foundations table 12
-    """
-    cooling = where(rack_power > 30e3, 1.0, 0.0)
-    return where(rack_power == rack_power, cooling, np.nan)
-
-
 def energy(facility_power, mean_power_share, job_time):
     """Electricity used by the run.
 
@@ -140,15 +126,3 @@ def carbon_emissions(energy, grid_carbon_intensity):
     Source: Luccioni et al. 2022, arXiv:2211.02001
     """
     return energy * grid_carbon_intensity
-
-
-def energy_per_token(energy, training_tokens):
-    """Electricity per training token.
-
-    energy / D
-
-    Returns: [J] energy of one token
-    Range: stated tokens, without those that a large batch adds (`tokens_to_target`)
-    Source: by definition
-    """
-    return energy / training_tokens

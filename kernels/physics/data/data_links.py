@@ -143,12 +143,12 @@ def expert_data_fabric_share(
     """
     share = reduced_expert_parameters / reduced_parameters
     several = expert_gradient_ranks > 1
-    own = 1 - 1 / where(several, expert_gradient_ranks, 2.0)
+    expert_share = 1 - 1 / where(several, expert_gradient_ranks, 2.0)
     routed = where(
         several,
         (1 / expert_gradient_ranks_per_node - 1 / expert_gradient_ranks)
         * (1 - 1 / gradient_ranks)
-        / own,
+        / expert_share,
         0.0,
     )
     return (1 - share) * (1 / data_parallel_ranks_per_node - 1 / gradient_ranks) + share * routed
@@ -183,9 +183,11 @@ def expert_data_node_share(
     """
     share = reduced_expert_parameters / reduced_parameters
     several = expert_gradient_ranks > 1
-    own = 1 - 1 / where(several, expert_gradient_ranks, 2.0)
+    expert_share = 1 - 1 / where(several, expert_gradient_ranks, 2.0)
     routed = where(
-        several, (1 - 1 / expert_gradient_ranks_per_node) * (1 - 1 / gradient_ranks) / own, 0.0
+        several,
+        (1 - 1 / expert_gradient_ranks_per_node) * (1 - 1 / gradient_ranks) / expert_share,
+        0.0,
     )
     return (1 - share) * (1 - 1 / data_parallel_ranks_per_node) + share * routed
 

@@ -3,7 +3,6 @@
 import numpy as np
 
 from ...alternatives import alternative, family, row, same_as
-from ...laws.collectives import ring_tree_crossover_bytes
 from ...laws.stages import most_stage_parameters
 from ...laws.topology import flat_bandwidth, flat_latency, group_ranks_per_node
 from ...ops import where
@@ -466,17 +465,6 @@ def gathered_message(weight_message, gradient_buckets):
     Source: Megatron-LM, --overlap-param-gather (weights in the buckets of their gradients)
     """
     return weight_message / gradient_buckets
-
-
-@same_as(ring_tree_crossover_bytes)
-def ring_tree_crossover(gradient_ranks, data_parallel_latency, data_parallel_bandwidth):
-    """Gradient message size below which double binary trees beat the ring.
-
-    n (n - 1 - ceil(log2 n)) a B
-
-    Returns: [B] size at which both take the same time
-    Source: Patarasuk & Yuan 2009, theorem 1, set equal to Sanders et al. 2009, section 4
-    """
 
 
 @alternative("data_parallel_time", zero_stage=0)

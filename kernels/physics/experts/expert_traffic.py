@@ -260,10 +260,12 @@ def per_expert_gather_time(
     Source: Megatron-LM, megatron/core/transformer/moe/token_dispatcher.py (gathered over the expert
         tensor-parallel group after the all-to-all); Patarasuk & Yuan 2009, JPDC 69(2)
     """
-    here = group_ranks_per_node(scale_up_gpus, 1.0, expert_token_ranks)
-    latency = flat_latency(expert_token_ranks, here, intra_node_latency, inter_node_latency)
+    ranks_per_node = group_ranks_per_node(scale_up_gpus, 1.0, expert_token_ranks)
+    latency = flat_latency(
+        expert_token_ranks, ranks_per_node, intra_node_latency, inter_node_latency
+    )
     bandwidth = flat_bandwidth(
-        expert_token_ranks, here, intra_node_bandwidth, expert_rail_bandwidth
+        expert_token_ranks, ranks_per_node, intra_node_bandwidth, expert_rail_bandwidth
     )
     return (expert_token_ranks - 1) * (latency + expert_message / bandwidth)
 

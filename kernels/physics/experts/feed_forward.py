@@ -87,8 +87,8 @@ def dropped_routed_visits_per_token(
         LM, --moe-expert-capacity-factor
     """
     most = np.minimum(experts_per_token * expert_parallel, experts)
-    kept = experts_per_token * np.minimum(expert_load_imbalance, capacity_factor)
-    return np.minimum(kept, most)
+    below_capacity = experts_per_token * np.minimum(expert_load_imbalance, capacity_factor)
+    return np.minimum(below_capacity, most)
 
 
 def tokens_per_expert(microbatch_tokens, routed_visits_per_token, expert_parallel, experts):

@@ -17,7 +17,7 @@ INPUTS = declared(
     ),
     switch(
         "shared_expert_overlap",
-        "shared experts compute beside traffic of routed ones, and hide it",
+        "shared experts compute during the traffic of routed ones, and hide it",
     ),
     share("expert_parallel_overlap", "share of compute that hides expert traffic"),
     "model",

@@ -97,7 +97,7 @@ def inner_expert_fold_reason(
 
 @alternative("shared_recompute_reason", shared_expert_overlap=True)
 def overlapped_shared_recompute_reason(recompute_shared_experts, shared_experts):
-    """Why shared experts cannot run again: they run beside the traffic of others.
+    """Why shared experts cannot run again: they run during the traffic of others.
 
     0 unless they overlap, and run again
 
@@ -107,8 +107,10 @@ def overlapped_shared_recompute_reason(recompute_shared_experts, shared_experts)
         cannot work with --moe-shared-expert-overlap)
     """
     again = (recompute_shared_experts > 0) & (shared_experts > 0)
-    known = recompute_shared_experts + shared_experts
-    return where(known == known, where(again, reasons.RECOMPUTED_WHILE_OVERLAPPED, 0.0), np.nan)
+    operands = recompute_shared_experts + shared_experts
+    return where(
+        operands == operands, where(again, reasons.RECOMPUTED_WHILE_OVERLAPPED, 0.0), np.nan
+    )
 
 
 row("shared_recompute_reason", 0.0, shared_expert_overlap=False)

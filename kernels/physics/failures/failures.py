@@ -177,7 +177,7 @@ def empirical_cluster_mtbf(reference_mtbf, reference_gpus, n_gpus, mtbf_exponent
     Returns: [s] mean time between failures of the cluster
     Range: sizes near those measured; failure assumptions of goodput
     Source: power-law reading of field data (Kokolis et al. 2025, HPCA, arXiv:2410.21680: 7.9 h
-        measured at 1,024 GPUs, where 1/n from the rate per node says 28.8 h)
+        measured at 1,024 GPUs, where 1/n from the rate per node gives 28.8 h)
     """
 
 

@@ -36,14 +36,14 @@ UNPLAYED: Mapping[str, str] = {
     "maintenance_fraction": "maintenance is not played: the job is there all the time",
     "site_mttf": "an outage of a site is played as a failure, the wait for the site is not",
 }
-# an input that is a whole, and those that are parts of it, which may not be given beside it
+# an input that is a whole, and those that are parts of it, which may not be given with it
 MEASURED: Mapping[str, frozenset[str]] = {
     "interruption_mttf": frozenset(
         f"{part}_mttf" for part in ("gpu", "nic", "psu", "cable", "switch", "host", "software")
     )
     | {"reliability", "reference_mtbf"},
 }
-# of an input given alone: what is counted beside it by default, and the input that counts it
+# of an input given alone: what counts in addition by default, and the input that counts it
 BESIDE_IT: Mapping[str, Mapping[str, str]] = {
     "gpu_mttf": {"nic_mttf": "nics_per_node", "psu_mttf": "series_psus_per_node"},
 }
@@ -59,8 +59,8 @@ PARTS_MTTF: Mapping[str, tuple[str, str, str]] = {
     "psu": ("psu_mttf", "series_psus_per_node", "host"),
     "switch": ("switch_mttf", "", ""),
 }
-# the GPUs that share one of a part, where it is none of a node
+# the GPUs that share one of a part, if it is not a node's
 SHARED_BY: Mapping[str, str] = {"switch": "gpus_per_switch"}
 ALL_CAUSES = ("interruption_mttf", "gpus_per_node")  # the same of all parts together, per GPU
-# what a log may say of an interruption: until it was noticed, to start again, or all in all
+# times of an interruption in a log: until it was noticed, to start again, or all in all
 LOST = {"detection": "detection_time", "restart": "reinit_time", "lost": "recovery_time"}

@@ -47,9 +47,9 @@ def layout_reason(
     counts = counts & is_whole(context_parallel) & is_whole(stage_chunks)
     counts = counts & is_whole(global_batch_size) & is_whole(micro_batch_size)
     reason = where(counts, reason, reasons.NOT_A_WHOLE_NUMBER)
-    known = n_gpus + group + stage_chunks + global_batch_size + stage_reason + attention_heads
-    known = known + micro_batch_size + sequence_length
-    return where(known == known, reason, np.nan)
+    operands = n_gpus + group + stage_chunks + global_batch_size + stage_reason + attention_heads
+    operands = operands + micro_batch_size + sequence_length
+    return where(operands == operands, reason, np.nan)
 
 
 @alternative("expert_layout_reason", mixture_of_experts=False)
@@ -92,8 +92,10 @@ def routed_expert_layout_reason(
     divides = divides & (expert_layers >= 0) & (experts_per_token <= experts)
     divides = divides & is_whole(experts) & is_whole(experts_per_token)
     placed = where(expert_fold_reason == 0, dispatch_reason, expert_fold_reason)
-    known = experts + experts_per_token + expert_parallel + expert_layers
-    shared = where(known == known, where(divides, placed, reasons.EXPERTS_NOT_DIVISIBLE), np.nan)
+    operands = experts + experts_per_token + expert_parallel + expert_layers
+    shared = where(
+        operands == operands, where(divides, placed, reasons.EXPERTS_NOT_DIVISIBLE), np.nan
+    )
     return where(layout_reason == 0, shared, layout_reason)
 
 
@@ -144,8 +146,8 @@ def capacity_reason(arrangement_reason, memory_per_gpu, memory_limit):
     Source: by definition
     """
     full = where(memory_per_gpu > memory_limit, reasons.OUT_OF_MEMORY, 0.0)
-    known = memory_per_gpu + memory_limit
-    full = where(known == known, full, np.nan)
+    operands = memory_per_gpu + memory_limit
+    full = where(operands == operands, full, np.nan)
     return where(arrangement_reason == 0, full, arrangement_reason)
 
 
@@ -175,8 +177,8 @@ def flushed_infeasible_reason(
         reasons.INTERVAL_BELOW_FLUSH_TIME,
         progress_reason,
     )
-    known = checkpoint_interval + checkpoint_flush_time
-    early = where(known == known, early, np.nan)
+    operands = checkpoint_interval + checkpoint_flush_time
+    early = where(operands == operands, early, np.nan)
     return where(capacity_reason == 0, early, capacity_reason)
 
 
@@ -232,8 +234,8 @@ def tiered_infeasible_reason(
     early = where(small, reasons.CHECKPOINT_TIER_TOO_SMALL, early)
     beaten = (drive_tier_survival > 0) & (drive_tier_survival < memory_tier_survival)
     early = where(beaten, reasons.TIERS_OUT_OF_ORDER, early)
-    known = checkpoint_interval + checkpoint_flush_time + memory_tier_bytes
-    early = where(known == known, early, np.nan)
+    operands = checkpoint_interval + checkpoint_flush_time + memory_tier_bytes
+    early = where(operands == operands, early, np.nan)
     return where(capacity_reason == 0, early, capacity_reason)
 
 
@@ -246,5 +248,5 @@ def feasible(infeasible_reason):
     Flags: 0 no, 1 yes
     Source: by definition
     """
-    known = infeasible_reason == infeasible_reason
-    return where(known, where(infeasible_reason == 0, 1.0, 0.0), np.nan)
+    decided = infeasible_reason == infeasible_reason
+    return where(decided, where(infeasible_reason == 0, 1.0, 0.0), np.nan)

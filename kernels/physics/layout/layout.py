@@ -34,8 +34,8 @@ def expert_local_parameters(
 
     Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1
     """
-    here = tensor_parallel / expert_tensor_parallel / expert_parallel
-    elsewhere = routed_parameters * (1 - here)
+    shard = tensor_parallel / expert_tensor_parallel / expert_parallel
+    elsewhere = routed_parameters * (1 - shard)
     return (parameters - elsewhere) / (tensor_parallel * pipeline_parallel)
 
 

@@ -1,4 +1,4 @@
-"""What the backward pass computes again: whole layers, or modules of each."""
+"""Recomputation in the backward pass: whole layers, or modules of each."""
 
 import numpy as np
 

@@ -405,8 +405,8 @@ def whole_layer_activation_memory(
     Returns: [B] activations of one layer
     Source: Korthikanti et al. 2022, arXiv:2205.05198, eq. 1, 2 and 4
     """
-    kept = norm_inputs_per_token + mixer_activations_per_token + ffn_activations_per_token
-    return microbatch_tokens * (kept + score_activations_per_token)
+    per_token = norm_inputs_per_token + mixer_activations_per_token + ffn_activations_per_token
+    return microbatch_tokens * (per_token + score_activations_per_token)
 
 
 row(
@@ -753,8 +753,8 @@ def staged_logits_memory(
     4 T V / t on the stage of the model's last piece; 0 elsewhere
     """
     last = where(pipeline_stage < pipeline_parallel, 0.0, logits_at_last)
-    there = where(pipeline_stage > 1, last, logits_at_first)
-    return where(pipeline_parallel > 1, there, 1.0) * microbatch_logits
+    share = where(pipeline_stage > 1, last, logits_at_first)
+    return where(pipeline_parallel > 1, share, 1.0) * microbatch_logits
 
 
 @alternative("activation_memory", stage_split=False)

@@ -153,20 +153,12 @@ def fullest_stage(
         last keeps)
     """
     split = (held_layers, first_stage_held_layers, middle_stage_layers, last_stage_held_layers)
-    states = (
-        leading_held_dense_layers,
-        common_layer_parameters,
-        dense_layer_parameters,
-        expert_layer_parameters,
-        routed_layer_parameters,
-        first_stage_table_parameters,
-        last_stage_table_parameters,
-        shared_state_bytes,
-        routed_state_bytes,
-        microbatches_in_flight,
-        schedule_depth,
-        schedule_slope,
-    )
+    layers = (leading_held_dense_layers, common_layer_parameters, dense_layer_parameters)
+    experts = (expert_layer_parameters, routed_layer_parameters)
+    tables = (first_stage_table_parameters, last_stage_table_parameters)
+    state_bytes = (shared_state_bytes, routed_state_bytes)
+    in_flight = (microbatches_in_flight, schedule_depth, schedule_slope)
+    states = (*layers, *experts, *tables, *state_bytes, *in_flight)
     last_logits = where(pipeline_parallel > 1, logits_at_last, 1.0) * microbatch_logits
     ends = (logits_at_first * microbatch_logits, last_logits)
     ratios = (first_stage_kept_ratio, middle_stage_kept_ratio, last_stage_kept_ratio)
@@ -302,8 +294,8 @@ def shared_state_bytes(
     Returns: [B] bytes of one parameter
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5
     """
-    held = parameter_copies * held_state_bytes / tensor_parallel
-    return held + parameter_copies * sharded_state_bytes / (tensor_parallel * gradient_ranks)
+    state = parameter_copies * held_state_bytes / tensor_parallel
+    return state + parameter_copies * sharded_state_bytes / (tensor_parallel * gradient_ranks)
 
 
 def routed_state_bytes(
@@ -322,6 +314,6 @@ def routed_state_bytes(
     Returns: [B] bytes of one parameter
     Source: Rajbhandari et al. 2022 (DeepSpeed-MoE), arXiv:2201.05596, section 5.1
     """
-    held = parameter_copies * held_state_bytes / tensor_parallel
-    held = held / expert_parallel * (tensor_parallel / expert_tensor_parallel)
-    return held + parameter_copies * sharded_state_bytes / (tensor_parallel * gradient_ranks)
+    state = parameter_copies * held_state_bytes / tensor_parallel
+    state = state / expert_parallel * (tensor_parallel / expert_tensor_parallel)
+    return state + parameter_copies * sharded_state_bytes / (tensor_parallel * gradient_ranks)

@@ -137,7 +137,7 @@ def lora_kept_weight_bytes(frozen_weight_bytes, trained_share, trained_weight_by
     frozen + share of adapters x trained
 
     Returns: [B] bytes of one parameter
-    Source: Hu et al. 2022 (LoRA), arXiv:2106.09685, section 4.2 (adapters beside the model)
+    Source: Hu et al. 2022 (LoRA), arXiv:2106.09685, section 4.2 (adapters next to the model)
     """
     return frozen_weight_bytes + trained_share * trained_weight_bytes
 
@@ -198,8 +198,10 @@ def staged_held_parameters(
     Source: Narayanan et al. 2021 (SC21), section 3.3; Lepikhin et al. 2020 (GShard),
         arXiv:2006.16668, section 3.1
     """
-    own = stage_routed_parameters / expert_parallel * (tensor_parallel / expert_tensor_parallel)
-    return (stage_shared_parameters + own) / tensor_parallel
+    routed_shard = (
+        stage_routed_parameters / expert_parallel * (tensor_parallel / expert_tensor_parallel)
+    )
+    return (stage_shared_parameters + routed_shard) / tensor_parallel
 
 
 @alternative("sharded_parameters", stage_split=False)
@@ -387,7 +389,7 @@ def memory_per_gpu_high(memory_per_gpu, memory_error_factor):
 
 @alternative("memory_limit", memory_headroom=False)
 def possible_memory_limit(hbm_capacity, memory_error_factor):
-    """Memory of a GPU above which a job is refused, by what the model predicts.
+    """Memory of a GPU above which a job is refused, by the model's prediction.
 
     capacity x f: what may fit runs, within the error of the model
 
@@ -426,5 +428,5 @@ def near_memory_limit(memory_per_gpu, memory_error_factor, hbm_capacity):
     least = memory_per_gpu / memory_error_factor
     most = memory_per_gpu * memory_error_factor
     near = where((least <= hbm_capacity) & (hbm_capacity < most), 1.0, 0.0)
-    known = memory_per_gpu + hbm_capacity
-    return where(known == known, near, np.nan)
+    operands = memory_per_gpu + hbm_capacity
+    return where(operands == operands, near, np.nan)

@@ -56,13 +56,13 @@ INPUTS = declared(
         "optimizer",
         "adam",
         ("adam", "muon", "adafactor"),
-        "what is kept of each parameter: two moments, one momentum, or sums of rows and columns",
+        "states of each parameter: two moments, one momentum, or sums of rows and columns",
     ),
     real(
         "master_weight_bytes",
         "B",
         4,
-        "of the optimizer's copy of a weight (2 beside BF16 weights: Megatron-Core's "
+        "of the optimizer's copy of a weight (2 with BF16 weights: Megatron-Core's "
         "store_param_remainders; 0 where weights are in FP32)",
         positive=False,
     ),

@@ -1,4 +1,4 @@
-"""What lives with the host: activations between two passes, optimizer states and their update."""
+"""Offloading to the host: activations between two passes, optimizer states and their update."""
 
 import numpy as np
 
@@ -55,7 +55,7 @@ def host_optimizer_offload_time(
     Returns: [s] wait of one step
     Range: overlap after the last pass, tensor by tensor, of which there are many; transfers take
         memory of the host, too: at most a fifth of the update. From above where gradients leave
-        beside the backward pass (DeepSpeed) or the update runs beside passes (ZenFlow,
+        during the backward pass (DeepSpeed) or the update runs during passes (ZenFlow,
         SuperOffload); sums of micro-batches that DeepSpeed keeps with the host are not counted
     Source: Ren et al. 2021 (ZeRO-Offload), arXiv:2101.06840, section 4.1; Megatron-LM,
         megatron/core/optimizer/cpu_offloading/hybrid_optimizer.py
@@ -276,6 +276,6 @@ def layers_activation_offload_reason(
     """
     again = matrix_recompute_passes + attention_recompute_passes
     fits = (pipeline_parallel <= 1) & (again == 0) & (offloaded_layers < layers)
-    known = pipeline_parallel + again + offloaded_layers + layers
+    operands = pipeline_parallel + again + offloaded_layers + layers
     reason = where(fits, 0.0, reasons.ACTIVATION_OFFLOAD_DOES_NOT_FIT)
-    return where(known == known, reason, np.nan)
+    return where(operands == operands, reason, np.nan)

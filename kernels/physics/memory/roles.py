@@ -1,4 +1,4 @@
-"""Roles of memory: what the account of a GPU's memory adds up, and what makes each part smaller."""
+"""Roles of memory: the parts of a GPU's memory, and the inputs that make each smaller."""
 
 # memory of a GPU, its activations, of which logits; activations of a layer that stay, and are
 # moved; tokens of a micro-batch; a tensor that latent attention alone has
@@ -7,7 +7,7 @@ ACCOUNT = (
     *("resident_activations_per_layer", "offloaded_activations_per_layer"),
     *("microbatch_tokens", "latents_per_token"),
 )
-# Components beside activations
+# Components other than activations
 PARTS: dict[str, tuple[str, str]] = {
     "weights_memory": ("weights", "zero_stage = 3, tensor_parallel, pipeline_parallel"),
     "gradients_memory": ("gradients", "zero_stage = 2, gradient_storage = bf16"),

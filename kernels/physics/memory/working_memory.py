@@ -37,8 +37,10 @@ def expert_layer_parameters(
 
     Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1
     """
-    here = experts / expert_parallel * (tensor_parallel / expert_tensor_parallel) + shared_experts
-    return (attention_parameters_per_layer + here * expert_parameters) / tensor_parallel
+    local_experts = (
+        experts / expert_parallel * (tensor_parallel / expert_tensor_parallel) + shared_experts
+    )
+    return (attention_parameters_per_layer + local_experts * expert_parameters) / tensor_parallel
 
 
 row(
@@ -140,7 +142,7 @@ row(
 row(
     "gathered_parameters",
     "held_parameters",
-    "all that the GPU computes with, beside its share",
+    "all that the GPU computes with, next to its share",
     source=("PyTorch fully_shard (reshard_after_forward=False; set_reshard_after_backward)"),
     reshard_after_forward=False,
 )
@@ -226,7 +228,7 @@ def product_layer_activation_memory(
 ):
     """all of a layer that is not kept + gradients of its widest activations
 
-    Range: alternate_products: less sums of 1 to 3 h a token, which it keeps beside
+    Range: alternate_products: less sums of 1 to 3 h a token, which it keeps as well
     Source: Chen et al. 2016, arXiv:1604.06174, section 3 (one segment at a time)
     """
     return ffn_gradients_memory + whole_layer_activation_memory - activation_memory_per_layer

@@ -1,4 +1,4 @@
-"""LoRA: adapters of low rank beside frozen matrices, the only weights that are trained."""
+"""LoRA: adapters of low rank next to frozen matrices, the only weights that are trained."""
 
 import numpy as np
 
@@ -105,5 +105,5 @@ def lora_width_reason(lora_rank, hidden_size, attention_width_reason):
     Source: Hu et al. 2022 (LoRA), arXiv:2106.09685, section 4.1 (r is at most a matrix's width)
     """
     reason = where(lora_rank > hidden_size, reasons.WIDTHS_DO_NOT_FIT, attention_width_reason)
-    known = lora_rank + hidden_size
-    return where(known == known, reason, np.nan)
+    operands = lora_rank + hidden_size
+    return where(operands == operands, reason, np.nan)

@@ -74,7 +74,7 @@ INPUTS = declared(
         "prediction_layers",
         0,
         "modules of multi-token prediction: a layer, a projection and logits each, on the last "
-        "stage, beside `parameters`",
+        "stage, not in `parameters`",
         low=0,
     ),
     switch(

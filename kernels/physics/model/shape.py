@@ -173,8 +173,8 @@ def grouped_attention_width_reason(
     """
     fits = is_whole(hidden_size) & is_whole(head_size) & is_whole(kv_heads)
     fits = (fits & is_whole(attention_heads / kv_heads)) | (attention_layers == 0)
-    known = hidden_size + head_size + attention_heads + kv_heads + attention_layers
-    return where(known == known, where(fits, 0.0, reasons.WIDTHS_DO_NOT_FIT), np.nan)
+    operands = hidden_size + head_size + attention_heads + kv_heads + attention_layers
+    return where(operands == operands, where(fits, 0.0, reasons.WIDTHS_DO_NOT_FIT), np.nan)
 
 
 @alternative("attention_width_reason", latent_attention=True)
@@ -189,8 +189,8 @@ def latent_attention_width_reason(
     key = 2 * head_size - value_head_size
     fits = (key > 0) & (rotary_key_size <= key) & (rotary_key_size < kv_elements_per_layer)
     fits = fits & is_whole(hidden_size)
-    known = hidden_size + key + rotary_key_size + kv_elements_per_layer
-    return where(known == known, where(fits, 0.0, reasons.WIDTHS_DO_NOT_FIT), np.nan)
+    operands = hidden_size + key + rotary_key_size + kv_elements_per_layer
+    return where(operands == operands, where(fits, 0.0, reasons.WIDTHS_DO_NOT_FIT), np.nan)
 
 
 def ffn_parameters_per_layer(hidden_size, ffn_hidden_size, ffn_matrices):
@@ -266,8 +266,12 @@ def expert_ffn_parameters(
 
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.1.2
     """
-    beside = shared_experts * expert_parameters + hidden_size * experts
-    return dense_layers * ffn_parameters_per_layer + routed_parameters + expert_layers * beside
+    shared_and_router = shared_experts * expert_parameters + hidden_size * experts
+    return (
+        dense_layers * ffn_parameters_per_layer
+        + routed_parameters
+        + expert_layers * shared_and_router
+    )
 
 
 row(

@@ -40,5 +40,7 @@ def nested_tier_reason(gpus_per_pod, scale_up_gpus, leaf_gpus):
     Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (a pod is leaf switches and a layer above)
     """
     holds = gpus_per_pod >= np.maximum(scale_up_gpus, leaf_gpus)
-    known = gpus_per_pod + scale_up_gpus + leaf_gpus
-    return where(known == known, where(holds, 0.0, reasons.POD_SMALLER_THAN_WHAT_IT_HOLDS), np.nan)
+    operands = gpus_per_pod + scale_up_gpus + leaf_gpus
+    return where(
+        operands == operands, where(holds, 0.0, reasons.POD_SMALLER_THAN_WHAT_IT_HOLDS), np.nan
+    )

@@ -136,8 +136,8 @@ def whole_stage_reason(
     between = np.maximum(pipeline_parallel - 2, 0.0)
     rest = layers - first_stage_layers - last_stage_layers
     rest = where(pipeline_parallel > 1, rest, layers - first_stage_layers)
-    held = (rest <= middle_stage_layers * between) & (middle_stage_layers <= rest)
-    fits = where(between > 0, held, rest == 0) & (first_stage_layers >= 0)
+    rest_fits = (rest <= middle_stage_layers * between) & (middle_stage_layers <= rest)
+    fits = where(between > 0, rest_fits, rest == 0) & (first_stage_layers >= 0)
     fits = fits & (last_stage_layers >= 0) & is_whole(layers) & is_whole(prediction_layers)
     fits = fits & is_whole(first_stage_layers) & is_whole(last_stage_layers)
     fits = fits & is_whole(middle_stage_layers)
@@ -149,9 +149,9 @@ def whole_stage_reason(
     reason = where(
         fits, where(bare, reasons.STAGE_WITHOUT_LAYERS, 0.0), reasons.LAYERS_NOT_DIVISIBLE
     )
-    known = layers + pipeline_parallel + stage_chunks + prediction_layers
-    known = known + first_stage_layers + middle_stage_layers + last_stage_layers
-    return where(known == known, reason, np.nan)
+    operands = layers + pipeline_parallel + stage_chunks + prediction_layers
+    operands = operands + first_stage_layers + middle_stage_layers + last_stage_layers
+    return where(operands == operands, reason, np.nan)
 
 
 @alternative("stage_reason", stage_split=False)

@@ -72,9 +72,9 @@ def first_stage_held_layers(
     Returns: [1] layers
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.1 (both ends fed, stages mirrored)
     """
-    here = first_stage_layers + (1 - logits_at_last) * prediction_layers
+    first = first_stage_layers + (1 - logits_at_last) * prediction_layers
     other = last_stage_layers + logits_at_last * prediction_layers
-    return here + (parameter_copies - 1) / 2 * (other - here)
+    return first + (parameter_copies - 1) / 2 * (other - first)
 
 
 def last_stage_held_layers(
@@ -88,8 +88,8 @@ def last_stage_held_layers(
     Returns: [1] layers
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.1 (both ends fed, stages mirrored)
     """
-    own = last_stage_layers + logits_at_last * prediction_layers
-    return own + (parameter_copies - 1) / 2 * (first_stage_layers - own)
+    last = last_stage_layers + logits_at_last * prediction_layers
+    return last + (parameter_copies - 1) / 2 * (first_stage_layers - last)
 
 
 @alternative("leading_dense_layers", mixture_of_experts=True, off=0.0)
@@ -269,7 +269,7 @@ def first_stage_table_parameters(
     logits_at_last,
     parameter_copies,
 ):
-    """Parameters on the first stage beside layers, per pipeline direction: embedding tables.
+    """Parameters on the first stage besides layers, per pipeline direction: embedding tables.
 
     tables x V h; all tables of the model for a single stage, and projections of multi-token
     prediction, as where the model's last piece comes back to it; half of these in dualpipe
@@ -279,8 +279,8 @@ def first_stage_table_parameters(
     """
     tables = where(pipeline_parallel > 1, first_stage_tables, embedding_tables)
     some = 1 - logits_at_last / parameter_copies
-    here = where(pipeline_parallel > 1, some, 1.0)
-    return tables * end_table_parameters + here * projection_parameters
+    projections = where(pipeline_parallel > 1, some, 1.0)
+    return tables * end_table_parameters + projections * projection_parameters
 
 
 def last_stage_table_parameters(
@@ -290,7 +290,7 @@ def last_stage_table_parameters(
     logits_at_last,
     parameter_copies,
 ):
-    """Parameters on the last of several stages beside layers, per pipeline direction.
+    """Parameters on the last of several stages besides layers, per pipeline direction.
 
     tables x V h + projections of multi-token prediction, if it yields logits; half of these in
     dualpipe
@@ -298,8 +298,8 @@ def last_stage_table_parameters(
     Returns: [1] parameters
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.2 (the modules follow the last layer)
     """
-    here = logits_at_last / parameter_copies
-    return last_stage_tables * end_table_parameters + here * projection_parameters
+    projections = logits_at_last / parameter_copies
+    return last_stage_tables * end_table_parameters + projections * projection_parameters
 
 
 def largest_stage_parameters(

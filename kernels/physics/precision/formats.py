@@ -299,7 +299,7 @@ row("cached_weight_bytes", 0.0, "there is no other", quantised_parameters=True)
 row(
     "copied_weight_bytes",
     "quantised_weight_bytes",
-    summary="Bytes of the copies that products read beside a weight in 16 bits.",
+    summary="Bytes of the copies that products read of a weight in 16 bits.",
     returns="[B] bytes of one weight",
     source="TransformerEngine, transformer_engine/pytorch/module/base.py (quantize_weight)",
     precision=("bf16", "fp16", "fp8", "fp8_blockwise", "mxfp8", "mxfp4"),

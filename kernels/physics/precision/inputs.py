@@ -43,7 +43,7 @@ INPUTS = declared(
         True,
         (True, False),
         "weights of layers in few bits are kept and gathered so alone (Megatron-Core: "
-        "--fp8-param-gather, --fp4-param-gather; else in 16 bits, with quantised copies beside)",
+        "--fp8-param-gather, --fp4-param-gather; else in 16 bits, with quantised copies, too)",
     ),
     real(
         "sixteen_bit_layers_share",

@@ -27,69 +27,6 @@ def checkpoints_written(working_time, goodput, checkpoint_interval):
     return working_time * goodput / checkpoint_interval
 
 
-def drive_tier_overhead(
-    checkpoint_overhead,
-    memory_tier_stall_time,
-    drive_tier_stall_time,
-    storage_tier_stall_time,
-    drive_copy_every,
-    storage_copy_every,
-):
-    """Share of the wall time lost to stalls for checkpoints to local drives.
-
-    checkpoint_overhead x (d_2 / k_2) / (d_1 + d_2 / k_2 + d_3 / (k_2 k_3))
-
-    Returns: [1] share of the wall time
-    Range: checkpoint_mode = tiered
-    Source: Benoit et al. 2017, IEEE TC 66(7)
-    """
-    stalls = memory_tier_stall_time, drive_tier_stall_time, storage_tier_stall_time
-    *waits, total = _waits(*stalls, drive_copy_every, storage_copy_every)
-    return _part(checkpoint_overhead, waits[1], total)
-
-
-def storage_tier_overhead(
-    checkpoint_overhead,
-    memory_tier_stall_time,
-    drive_tier_stall_time,
-    storage_tier_stall_time,
-    drive_copy_every,
-    storage_copy_every,
-):
-    """Share of the wall time lost to stalls for checkpoints to remote storage.
-
-    checkpoint_overhead x d_3 / (k_2 k_3) / (d_1 + d_2 / k_2 + d_3 / (k_2 k_3))
-
-    Returns: [1] share of the wall time
-    Range: checkpoint_mode = tiered
-    Source: Benoit et al. 2017, IEEE TC 66(7)
-    """
-    stalls = memory_tier_stall_time, drive_tier_stall_time, storage_tier_stall_time
-    *waits, total = _waits(*stalls, drive_copy_every, storage_copy_every)
-    return _part(checkpoint_overhead, waits[2], total)
-
-
-def memory_tier_overhead(
-    checkpoint_overhead,
-    memory_tier_stall_time,
-    drive_tier_stall_time,
-    storage_tier_stall_time,
-    drive_copy_every,
-    storage_copy_every,
-):
-    """Share of the wall time lost to stalls for checkpoints to memory.
-
-    checkpoint_overhead x d_1 / (d_1 + d_2 / k_2 + d_3 / (k_2 k_3))
-
-    Returns: [1] share of the wall time
-    Range: checkpoint_mode = tiered
-    Source: Benoit et al. 2017, IEEE TC 66(7)
-    """
-    stalls = memory_tier_stall_time, drive_tier_stall_time, storage_tier_stall_time
-    *waits, total = _waits(*stalls, drive_copy_every, storage_copy_every)
-    return _part(checkpoint_overhead, waits[0], total)
-
-
 def tier_rework_time(
     memory_tier_share,
     drive_tier_share,
@@ -131,8 +68,8 @@ def memory_tier_rework(
     Range: checkpoint_mode = tiered; first-order split between tiers; the sum is rework_overhead
     Source: Benoit et al. 2017, IEEE TC 66(7)
     """
-    own = _lost(memory_tier_share, checkpoint_interval, memory_tier_flush_time)
-    return _part(rework_overhead, own, tier_rework_time)
+    tier_rework = _lost(memory_tier_share, checkpoint_interval, memory_tier_flush_time)
+    return _part(rework_overhead, tier_rework, tier_rework_time)
 
 
 for _tier, _words in (("drive", "by local drives"), ("storage", "by storage")):
@@ -146,12 +83,6 @@ for _tier, _words in (("drive", "by local drives"), ("storage", "by storage")):
         },
         memory_tier_rework,
     )
-
-
-def _waits(memory, drive, storage, drive_every, storage_every):
-    """Stalls of each tier per checkpoint to memory, and their sum."""
-    drive, storage = drive / drive_every, storage / drive_every / storage_every
-    return memory, drive, storage, memory + drive + storage
 
 
 def _lost(share, interval, flush):
@@ -182,8 +113,8 @@ def in_process_recovery_overhead(
     """
     some = recovering_share > 0
     recovering = recovery_overhead - (1 - cluster_uptime)
-    own = recovering * -in_process_share * np.expm1(-in_process_recovery_time / cluster_mtbf)
-    return where(some, own / where(some, recovering_share, 1.0), 0.0)
+    in_process = recovering * -in_process_share * np.expm1(-in_process_recovery_time / cluster_mtbf)
+    return where(some, in_process / where(some, recovering_share, 1.0), 0.0)
 
 
 for _kind, _words in (
@@ -290,8 +221,8 @@ def exact_checkpoint_overhead(
     Returns: [1] share of the wall time
     Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
     """
-    kept = 1 - recovery_overhead - rework_overhead
-    return kept * stall_share(checkpoint_interval, checkpoint_stall_time)
+    left = 1 - recovery_overhead - rework_overhead
+    return left * stall_share(checkpoint_interval, checkpoint_stall_time)
 
 
 @alternative("checkpoint_overhead", goodput_model="first_order")
@@ -330,9 +261,9 @@ def exact_goodput(
         times in the first lifetime; give the MTBF at its age
     Source: Daly 2006, FGCS 22(3), eq. 13; Drenick 1960, J. SIAM 8(4)
     """
-    kept = segment_efficiency(checkpoint_interval, checkpoint_stall_time, cluster_mtbf)
+    efficiency = segment_efficiency(checkpoint_interval, checkpoint_stall_time, cluster_mtbf)
     useful = useful_share(checkpoint_interval, checkpoint_stall_time)
-    return cluster_uptime * np.exp(-restart_time / cluster_mtbf) * kept * useful
+    return cluster_uptime * np.exp(-restart_time / cluster_mtbf) * efficiency * useful
 
 
 @alternative("goodput", goodput_model="first_order")

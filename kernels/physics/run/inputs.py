@@ -38,7 +38,6 @@ INPUTS = declared(
         positive=False,
         high=1.0,
     ),
-    real("coherency", "1", 0.0, "cost of each pair of workers (usl_speedup)", positive=False),
     "job",
     real("long_context_tokens", "1", 0.0, "last tokens, in longer sequences", positive=False),
     real(

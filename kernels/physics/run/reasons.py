@@ -39,8 +39,10 @@ def several_training_stages_reason(
     )
     starts = where(ramp_tokens > 0, starts, 0.0)
     fits = ramp_tokens + long_context_tokens <= tokens_to_target
-    known = tokens_to_target + slices + global_batch_size
-    return where(known == known, where(fits, starts, reasons.STAGES_OF_TRAINING_DO_NOT_FIT), np.nan)
+    operands = tokens_to_target + slices + global_batch_size
+    return where(
+        operands == operands, where(fits, starts, reasons.STAGES_OF_TRAINING_DO_NOT_FIT), np.nan
+    )
 
 
 row(

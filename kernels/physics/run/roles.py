@@ -20,7 +20,7 @@ BEST_HIGH = frozenset(
         *("hfu", "job_goodput", "memory_margin", "mfu", "model_flops_per_gpu"),
         *("output_tokens_per_second", "scaling_efficiency", "spare_availability"),
         *("steady_availability", "step_rate", "tokens_per_second", "useful_step_rate"),
-        *("usl_speedup", "utilization_efficiency"),
+        "utilization_efficiency",
     }
 )
 BEST_LOW = ("_cost", "_duration", "_overhead", "_time", "carbon_emissions", "energy", "gpu_hours")
@@ -76,11 +76,7 @@ MEANS: Mapping[str, tuple[str, ...]] = {  # weighted by the product of these
     "tokens_per_second": _STEPS,
     "transition_share": ("job_time",),
     "useful_compute_share": _WALL,
-    **{
-        f"{tier}_tier_{loss}": _WALL
-        for tier in ("memory", "drive", "storage")
-        for loss in ("overhead", "rework")
-    },
+    **{f"{tier}_tier_rework": _WALL for tier in ("memory", "drive", "storage")},
 }
 LARGEST = frozenset(
     {
@@ -104,7 +100,6 @@ OF_WHOLES = frozenset(  # computed by their formula from whole-job values
     {
         "cost_per_million_tokens",
         "dominant_overhead",
-        "energy_per_token",
         "lifetime_flops",
         "reliability_to_communication_ratio",
         "reliability_to_useful_ratio",

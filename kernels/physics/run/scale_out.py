@@ -7,8 +7,7 @@ from ...laws.roofline import iron_law_time as data_work_and_latency
 from ...laws.roofline import network_roofline_flops as three_ceilings
 from ...laws.scaling import amdahl_speedup as fixed_work_speedup
 from ...laws.scaling import gustafson_speedup as growing_work_speedup
-from ...laws.scaling import sync_wall, usl_peak
-from ...laws.scaling import usl_speedup as contended_speedup
+from ...laws.scaling import sync_wall
 from ...ops import where
 
 
@@ -31,28 +30,6 @@ def gustafson_speedup(serial_fraction, n_gpus):
 
     Returns: [1] work of the cluster over that of one GPU in the same time
     Source: Gustafson 1988, CACM 31(5)
-    """
-
-
-@same_as(contended_speedup)
-def usl_speedup(serial_fraction, coherency, n_gpus):
-    """Speed-up under the universal scalability law, with the serial fraction as contention.
-
-    n / (1 + sigma (n - 1) + kappa n (n - 1))
-
-    Returns: [1] throughput over that of one GPU
-    Source: Gunther 1993, CMG conference; Gunther 2007, Guerrilla Capacity Planning, Springer
-    """
-
-
-@same_as(usl_peak)
-def usl_peak_gpus(serial_fraction, coherency):
-    """Cluster size beyond which the universal scalability law predicts falling throughput.
-
-    sqrt((1 - sigma) / kappa); infinite for kappa = 0
-
-    Returns: [1] GPUs at the peak
-    Source: Gunther 2007, Guerrilla Capacity Planning, Springer
     """
 
 

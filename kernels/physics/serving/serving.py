@@ -130,7 +130,7 @@ def read_weights_memory(
     bytes_per_element,
     attention_ranks,
 ):
-    """Weight memory of one GPU that a pass reads whole: without an embedding beside the head.
+    """Weight memory of one GPU that a pass reads whole: without an embedding apart from the head.
 
     weights - (tables - 1) V h e / ranks: a token looks up one row
 
@@ -138,8 +138,8 @@ def read_weights_memory(
     Range: learned positions, up to 0.7 % of GPT-2's weights, count as read
     Source: vLLM, vllm/model_executor/layers/vocab_parallel_embedding.py
     """
-    beside = np.maximum(embedding_tables - 1, 0.0) * vocab_size * hidden_size
-    return serving_weights_memory - beside * bytes_per_element / attention_ranks
+    unread = np.maximum(embedding_tables - 1, 0.0) * vocab_size * hidden_size
+    return serving_weights_memory - unread * bytes_per_element / attention_ranks
 
 
 row(
@@ -169,8 +169,8 @@ def expert_decode_weights_bytes(
     tensor_parallel,
 ):
     """weights - N_skipped (1 - k/E)^(b - 1) q / t: without the experts that no token is routed to,
-    by uniform, independent routing; N_skipped = N - N_active, without an embedding beside the head
-    that N_active leaves out
+    by uniform, independent routing; N_skipped = N - N_active, without an embedding apart from the
+    head that N_active leaves out
 
     Range: mean over GPUs; with uneven routing, the GPU with the most-visited experts reads more
     Source: Jiang et al. 2024 (Mixtral), arXiv:2401.04088, section 2.1 (k of E experts a token);
@@ -250,19 +250,8 @@ def request_kv_cache(
     Source: Kwon et al. 2023 (vLLM), arXiv:2309.06180, section 3; Waleffe et al. 2024,
         arXiv:2406.07887, section 3.3 (states)
     """
-    kept = cached_tokens * layers * kv_elements_per_layer * kv_bytes_per_element
-    return kept + linear_state_bytes
-
-
-def kv_cache_memory(serving_batch_size, request_kv_cache):
-    """KV cache of a whole batch when it ends, which the replica must hold.
-
-    b x cache of one request
-
-    Returns: [B] cache of one replica
-    Source: Kwon et al. 2023 (vLLM), arXiv:2309.06180, section 3
-    """
-    return serving_batch_size * request_kv_cache
+    cache_bytes = cached_tokens * layers * kv_elements_per_layer * kv_bytes_per_element
+    return cache_bytes + linear_state_bytes
 
 
 @alternative("kv_head_ranks", latent_attention=False)
@@ -313,9 +302,9 @@ def largest_serving_batch(
         vllm/model_executor/layers/mamba/mamba_utils.py (heads of states over all ranks)
     """
     room = np.maximum(hbm_capacity - reserved_memory - serving_weights_memory, 0.0)
-    kept = (request_kv_cache - linear_state_bytes) / kv_head_ranks
-    kept = kept + linear_state_bytes / attention_ranks
-    return np.floor(room * (tensor_parallel / attention_ranks) / kept)
+    request_bytes = (request_kv_cache - linear_state_bytes) / kv_head_ranks
+    request_bytes = request_bytes + linear_state_bytes / attention_ranks
+    return np.floor(room * (tensor_parallel / attention_ranks) / request_bytes)
 
 
 def serving_memory_reason(serving_batch_size, largest_serving_batch):
@@ -328,9 +317,9 @@ def serving_memory_reason(serving_batch_size, largest_serving_batch):
     Source: by definition
     """
     over = where(largest_serving_batch < 1, 2.0, 1.0)
-    known = serving_batch_size + largest_serving_batch
+    operands = serving_batch_size + largest_serving_batch
     reason = where(serving_batch_size > largest_serving_batch, over, 0.0)
-    return where(known == known, reason, np.nan)
+    return where(operands == operands, reason, np.nan)
 
 
 @alternative("decode_context", sliding_window=False)
@@ -365,10 +354,10 @@ def windowed_decode_context(
     full = prompt_tokens + (steps - 1) / 2
     width = np.minimum(attention_window - 1, prompt_tokens + steps)
     growing = np.maximum(np.minimum(width - prompt_tokens, steps), 0.0)
-    seen = growing * (prompt_tokens + (growing - 1) / 2) + (steps - growing) * width
+    tokens_read = growing * (prompt_tokens + (growing - 1) / 2) + (steps - growing) * width
     attending = np.minimum(attention_layers / layers, 1.0)
     share = np.minimum(windowed_layers / layers, attending)
-    return attending * full - share * (full - seen / steps)
+    return attending * full - share * (full - tokens_read / steps)
 
 
 def decode_bytes(
@@ -393,10 +382,14 @@ def decode_bytes(
     Source: Pope et al. 2022, arXiv:2211.05102, sections 2 and 3.3; Dao & Gu 2024 (Mamba-2),
         arXiv:2405.21060, section 8.1 (heads over tensor ranks)
     """
-    kept = decode_context * layers * kv_elements_per_layer * kv_bytes_per_element / kv_head_ranks
+    cache_bytes = (
+        decode_context * layers * kv_elements_per_layer * kv_bytes_per_element / kv_head_ranks
+    )
     apart = np.ceil(serving_batch_size * (attention_ranks / tensor_parallel))
     requests = where(attention_ranks < tensor_parallel, apart, serving_batch_size)
-    return decode_weights_bytes + requests * (kept + 2 * linear_state_bytes / attention_ranks)
+    return decode_weights_bytes + requests * (
+        cache_bytes + 2 * linear_state_bytes / attention_ranks
+    )
 
 
 def decode_attention_flops(layers, attention_heads, head_size, serving_batch_size, decode_context):
@@ -410,22 +403,6 @@ def decode_attention_flops(layers, attention_heads, head_size, serving_batch_siz
         arXiv:2211.05102, section 2
     """
     return 4 * serving_batch_size * layers * attention_heads * head_size * decode_context
-
-
-def decode_flops(
-    active_matrix_parameters, vocab_size, hidden_size, serving_batch_size, decode_attention_flops
-):
-    """Operations of a replica's mean decode step: matrices of layers, logits and attention.
-
-    2 (N_matrices + V h) b + attention
-
-    Returns: [FLOP] operations
-    Range: states take less time than moving them, and are not counted
-    Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, appendix B; Pope et al. 2022,
-        arXiv:2211.05102, section 2
-    """
-    multiplied = active_matrix_parameters + vocab_size * hidden_size
-    return 2 * multiplied * serving_batch_size + decode_attention_flops
 
 
 row(
@@ -526,7 +503,7 @@ def decode_step_time(
     P_attention)) + all-reduces) x ratio, with P and BW as kernels reach them
 
     Returns: [s] time of one decode step
-    Range: `serving_memory_reason` says whether the batch fits; scheduling and sampling are not
+    Range: `serving_memory_reason` shows whether the batch fits; scheduling and sampling are not
         counted; without tensor_parallel no all-reduces are. All matrices as one kernel: up to 10 %
         short where some are read, others multiplied, as a mixture's beyond some 300 sequences
     Source: Williams et al. 2009, CACM 52(4), kernel by kernel; Pope et al. 2022, arXiv:2211.05102,
@@ -649,17 +626,6 @@ def prompt_flops_per_token(
     return 2 * active_matrix_parameters + logits + prompt_attention_flops_per_token
 
 
-def prefill_flops(prefill_tokens, prompt_flops_per_token):
-    """Operations of a batch's prefill.
-
-    tokens x operations
-
-    Returns: [FLOP] operations
-    Source: by definition
-    """
-    return prefill_tokens * prompt_flops_per_token
-
-
 def prefill_time(
     read_weights_memory,
     vocab_size,
@@ -691,7 +657,7 @@ def prefill_time(
     Returns: [s] time of all prompts
     Range: prompts packed into one pass, without prefix caching or decode steps between; mixers as
         one kernel with other matrices: up to a third short for short prompts where attention is
-        apart, 4 % beside copied heads. Fewer prompts than GPUs with attention apart: too short
+        apart, 4 % with copied heads. Fewer prompts than GPUs with attention apart: too short
     Source: Williams et al. 2009, CACM 52(4), kernel by kernel; Pope et al. 2022, arXiv:2211.05102,
         section 2; logits, attention in 16 bits: DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.1
     """
@@ -753,8 +719,8 @@ def disaggregated_kv_transfer_time(
     Source: Zhong et al. 2024 (DistServe), arXiv:2401.09670, section 3.3; vLLM,
         vllm/distributed/kv_transfer/kv_connector/utils.py (get_target_remote_ranks)
     """
-    kept = prompt_cached_tokens * layers * kv_elements_per_layer * kv_bytes_per_element
-    return (kept / kv_head_ranks + linear_state_bytes / attention_ranks) / rail_bandwidth
+    cache_bytes = prompt_cached_tokens * layers * kv_elements_per_layer * kv_bytes_per_element
+    return (cache_bytes / kv_head_ranks + linear_state_bytes / attention_ranks) / rail_bandwidth
 
 
 @alternative("time_per_output_token", disaggregated_prefill=False)

@@ -288,8 +288,8 @@ def local_site_sync_reason(inner_steps, model_fragments):
     reason = where(model_fragments <= inner_steps, 0.0, reasons.MORE_FRAGMENTS_THAN_INNER_STEPS)
     whole = (np.floor(inner_steps) == inner_steps) & (np.floor(model_fragments) == model_fragments)
     reason = where(whole, reason, reasons.NOT_A_WHOLE_NUMBER)
-    known = inner_steps + model_fragments
-    return where(known == known, reason, np.nan)
+    operands = inner_steps + model_fragments
+    return where(operands == operands, reason, np.nan)
 
 
 row("site_reason", 0.0, "it is on one", multi_site=False)
@@ -312,5 +312,5 @@ def several_site_reason(
         np.floor(share) == share, site_sync_reason, reasons.REPLICAS_NOT_DIVISIBLE_OVER_SITES
     )
     reason = where(np.floor(sites) == sites, reason, reasons.NOT_A_WHOLE_NUMBER)
-    known = share + sites
-    return where(known == known, reason, np.nan)
+    operands = share + sites
+    return where(operands == operands, reason, np.nan)

@@ -147,7 +147,7 @@ def weight_gather_overlap(data_parallel_overlap):
     data_parallel_overlap
 
     Returns: [1] share of the first forward pass
-    Source: Megatron-LM, --overlap-param-gather (beside --overlap-grad-reduce)
+    Source: Megatron-LM, --overlap-param-gather (with --overlap-grad-reduce)
     """
     return 1.0 * data_parallel_overlap
 
@@ -228,11 +228,11 @@ def regathered_exposed_unit_time(
     several = np.minimum(fsdp_units, 1.0)
     ends = several * (gather + scatter)
     early = fsdp_units * np.maximum(0.0, gather - forward)
-    beside = np.maximum(0.0, gather - backward)
-    edges = beside + np.maximum(0.0, scatter - backward)
+    exposed_gather = np.maximum(0.0, gather - backward)
+    edges = exposed_gather + np.maximum(0.0, scatter - backward)
     late = np.maximum(0.0, np.minimum(fsdp_units - 1, 1.0)) * edges
     both = np.maximum(0.0, fsdp_units - 2) * np.maximum(0.0, gather + scatter - backward)
-    silent = several * gather + early + np.maximum(0.0, fsdp_units - 1) * beside
+    silent = several * gather + early + np.maximum(0.0, fsdp_units - 1) * exposed_gather
     others = (num_microbatches - gradient_reductions) * silent
     return gradient_reductions * (ends + early + late + both) + others
 
@@ -335,15 +335,15 @@ def dual_unpaired_expert_time(
     """
     window = layer_compute_time + exposed_tensor_parallel_time + exposed_context_parallel_time
     exposed = np.maximum(0.0, expert_parallel_time - expert_overlap_share * window)
-    there = 2 * expert_parallel_time / expert_all_to_alls_per_layer
-    back = expert_parallel_time - there
+    dispatch = 2 * expert_parallel_time / expert_all_to_alls_per_layer
+    back = expert_parallel_time - dispatch
     stages = np.maximum(stage_chunks * pipeline_parallel / 2, 1.0)
     before = stages - 1
     forward = window / (3 * recompute_flops_factor)
     gradient = forward * (3 * recompute_flops_factor - 2)
-    crossing = np.maximum(0.0, before * (gradient + back) - stages * (forward + there))
+    crossing = np.maximum(0.0, before * (gradient + back) - stages * (forward + dispatch))
     crossing = crossing - np.maximum(0.0, before * gradient - stages * forward)
-    alone = 3 * stages * there + (2 * stages + 1) * back - (stages + 2) * exposed
+    alone = 3 * stages * dispatch + (2 * stages + 1) * back - (stages + 2) * exposed
     longer = 2 * before * np.maximum(0.0, back - exposed - forward)
     waits = exposed + (alone + crossing + longer) / (stage_chunks * num_microbatches)
     return waits / (1 + bubble_ratio) - exposed

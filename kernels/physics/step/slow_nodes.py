@@ -83,17 +83,6 @@ def checked_no_slow_node_probability(slow_node_mttf, awaited_nodes, slow_node_ch
     return 1 - share_slow_between_checks(first, slow_node_check_interval)
 
 
-def slow_nodes_at_a_time(slow_node_fraction, nodes):
-    """Mean number of slow nodes in the job.
-
-    p N
-
-    Returns: [1] nodes
-    Source: by definition
-    """
-    return slow_node_fraction * nodes
-
-
 @alternative("slow_ranks", slow_node_tail="fixed")
 def ranks_of_slow_nodes(slow_node_fraction, no_slow_node_probability, awaited_nodes, n_gpus):
     """Mean number of ranks on slow nodes, given that there are any.
@@ -275,8 +264,8 @@ def checked_slow_node_stops(
     """
     unchecked = slow_node_check_interval == np.inf
     interval = where(unchecked, 1.0, slow_node_check_interval)
-    found = -np.expm1(-awaited_nodes * (interval / slow_node_mttf))
-    stop = slow_node_check_time + slow_node_swap_time * found
+    slow_share = -np.expm1(-awaited_nodes * (interval / slow_node_mttf))
+    stop = slow_node_check_time + slow_node_swap_time * slow_share
     return where(unchecked, 0.0, stop / interval)
 
 

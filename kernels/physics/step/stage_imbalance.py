@@ -63,30 +63,3 @@ def slowest_stage_imbalance_time(
     last = last + logits * ((1 - first_logits_share) * pipeline_parallel - 1)
     more = np.maximum(np.maximum(first, middle), np.maximum(last, 0.0))
     return where(pipeline_parallel > 1, more, 0.0)
-
-
-def slowest_stage_time(
-    compute_time, straggler_time, exposed_layer_communication_time, stage_imbalance_time
-):
-    """Time per step in which the slowest stage computes and waits for its layers' traffic.
-
-    mean stage + imbalance
-
-    Returns: [s] time of one step
-    Source: by definition
-    """
-    return compute_time + straggler_time + exposed_layer_communication_time + stage_imbalance_time
-
-
-def stage_imbalance(
-    stage_imbalance_time, compute_time, straggler_time, exposed_layer_communication_time
-):
-    """Relative excess work of the slowest stage over the mean stage.
-
-    slowest / mean - 1
-
-    Returns: [1] share
-    Source: by definition
-    """
-    mean = compute_time + straggler_time + exposed_layer_communication_time
-    return stage_imbalance_time / mean

@@ -33,7 +33,7 @@ def moved_activation_offload_wait(
     """Time per step that layers wait for activations on their way to the host, or back.
 
     max(0, D - w F) + max(0, D - w (C - F)), w = 1 - 2 p / l, F = C / (3 f): a layer's activations
-    leave beside the next layers of the forward pass C / (3 f), and come back a layer early; C with
+    leave during the next layers of the forward pass C / (3 f), and come back a layer early; C with
     waits for other traffic, and as slow as held processors make it
 
     Returns: [s] waits of one step
@@ -403,24 +403,6 @@ def communication_fraction(exposed_communication_time, step_time):
 def communication_fraction_of_shifted(exposed_communication_time, step_time, step_time_ratio):
     """c f^e x exposed communication / step: all parts scale alike"""
     return exposed_communication_time * step_time_ratio / step_time
-
-
-@alternative("raw_communication_fraction", shifted_step_time=False)
-def raw_communication_fraction(communication_time, step_time):
-    """Communication time over step time, hidden communication included: can exceed 1.
-
-    communication / step
-
-    Returns: [1] communication over step time
-    Source: by definition
-    """
-    return communication_time / step_time
-
-
-@alternative("raw_communication_fraction", shifted_step_time=True)
-def raw_communication_fraction_of_shifted(communication_time, step_time, step_time_ratio):
-    """c f^e x communication / step: all parts scale alike"""
-    return communication_time * step_time_ratio / step_time
 
 
 @alternative("gradient_window", zero_stage=(0, 1))

@@ -400,7 +400,7 @@ def shared_layer_exchange_time(
 
 
 def embedding_exchange_time(num_microbatches, pipeline_parallel, tensor_parallel_exchange_time):
-    """Time per step to sum what tensor ranks look up of the embedding, mean over stages.
+    """Time per step to sum the embedding rows that tensor ranks look up, mean over stages.
 
     m / p x t: forward; with sequence parallelism scattered there and gathered backward
 

@@ -72,8 +72,8 @@ def torus_shape_reason(
         reasons.SLICE_LARGER_THAN_POD,
         where(shaped, 0.0, reasons.TORUS_DOES_NOT_HOLD_THE_GROUPS),
     )
-    known = n_gpus + scale_up_gpus + torus_x + torus_y
-    return where(known == known, reason, np.nan)
+    operands = n_gpus + scale_up_gpus + torus_x + torus_y
+    return where(operands == operands, reason, np.nan)
 
 
 @alternative("torus_reason", all_reduce="torus")
@@ -109,8 +109,8 @@ def ring_torus_reason(
     holds = boxes & (torus_order_reason == 0)
     groups = where(holds, 0.0, reasons.TORUS_DOES_NOT_HOLD_THE_GROUPS)
     reason = where(torus_shape_reason == 0, groups, torus_shape_reason)
-    known = torus_shape_reason + sequence + expert_parallel
-    return where(known == known, reason, np.nan)
+    operands = torus_shape_reason + sequence + expert_parallel
+    return where(operands == operands, reason, np.nan)
 
 
 def _once_or_twice(size, short):

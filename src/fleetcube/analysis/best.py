@@ -3,13 +3,14 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fleetcube.grid.errors import InputError, check_count, check_texts, shown
-from fleetcube.grid.plan.labels import coordinates, root_attributes
+from fleetcube.grid.plan.labels import coordinates, origin
 from fleetcube.grid.reduce.pareto import pareto, sign_of
 from fleetcube.grid.reduce.top import RANK, top
 from fleetcube.grid.reduce.winners import winners
+from fleetcube.grid.result import Result, in_memory
 from fleetcube.grid.run import stream
 from fleetcube.grid.run.evaluation import Evaluation, is_known
 from fleetcube.grid.run.settings import Settings
@@ -21,9 +22,6 @@ from .layouts import ALWAYS, best_layouts, by_phase, point
 from .nearest import NEAREST, nearest, nearest_of_grid, nearest_of_ranges
 from .optimize import NONE_RUNS, optimize
 from .targets import Kind, Names, judged, narrowed, with_headroom
-
-if TYPE_CHECKING:
-    import xarray
 
 Search = Names | Mapping[str, Sequence[Any]]
 
@@ -38,7 +36,7 @@ def best(
     where: Names | None,
     also: Names | None,
     settings: Settings,
-) -> "xarray.Dataset":
+) -> Result:
     """See `Sweep.best`."""
     k = None if k is None else check_count("k", k)
     over = None if over is None else [*dict.fromkeys(check_texts("over", over))]
@@ -79,13 +77,14 @@ def best(
     return _phase_layouts(by_phase(sweep, outputs, sense, search)[0])
 
 
-def _phase_layouts(layouts: "Mapping[str, xarray.Dataset | None]") -> "xarray.Dataset":
+def _phase_layouts(layouts: Mapping[str, Result | None]) -> Result:
     """The layouts of phases along `phase`; phases that leave nothing open have none."""
     import xarray
 
     some = {n: one.isel({RANK: 0}).drop_vars(RANK) for n, one in layouts.items() if one is not None}
-    together = xarray.concat([*some.values()], "phase", combine_attrs="drop_conflicts")
-    return together.assign_coords(phase=[*some])
+    rows = [one.to_xarray() for one in some.values()]
+    together = xarray.concat(rows, "phase", combine_attrs="drop_conflicts")
+    return in_memory(together.assign_coords(phase=[*some]))
 
 
 def _best_on_grid(
@@ -97,7 +96,7 @@ def _best_on_grid(
     where: Sequence[str],
     also: Sequence[str],
     settings: Settings,
-) -> "xarray.Dataset":
+) -> Result:
     """The best points, or the fronts, over axes."""
     if outputs is None:
         raise InputError("of is missing; name an output, or search='layout'")
@@ -151,15 +150,14 @@ def _winner(
     over: Sequence[str] | None,
     map_: stream.Map,
     settings: Settings,
-) -> "xarray.Dataset":
+) -> Result:
     """The best point of each cell of the remaining axes, searched if bounds allow."""
-    import xarray
-
     axes = stream.check_over(plan, over)
     name = stream.check_output(plan, output)
     variables, labels = winners(plan, sense, name, axes, map_, settings._cores)
     remaining = {dim for dims, *_ in [*variables.values(), *labels.values()] for dim in dims}
     reduction = f"{sense} {output} over {', '.join(axes)}"
-    attrs = {**root_attributes(plan, sweep.spec), "fleetcube_reduction": reduction}
-    cube = xarray.Dataset(variables, coordinates(plan, remaining) | labels, attrs)
-    return cube.set_coords(NEAR) if NEAR in cube else cube
+    attrs = {**origin(plan, sweep.spec), "fleetcube_reduction": reduction}
+    if NEAR in variables:
+        labels[NEAR] = variables.pop(NEAR)
+    return Result(variables, coordinates(plan, remaining) | labels, attrs)

@@ -5,7 +5,7 @@ import math
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from fleetcube.catalog import KINDS, FileLabel
 from fleetcube.grid.errors import InputError, nearest
 from fleetcube.grid.plan.labels import plain
 from fleetcube.grid.plan.plan import Plan
+from fleetcube.grid.result import Result, Variable, stacked
 from fleetcube.grid.run.evaluation import Evaluation, is_known
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.spec import graphs, values
@@ -29,9 +30,6 @@ from .layouts import DEGREES, LAYOUT, WHOLE, best_layouts, inputs_of
 from .ratio import Ratio, between, side
 from .sensitivity import check_levers, cut
 from .terms import DECOMPOSED, USUAL, quantities, term_names, terms
-
-if TYPE_CHECKING:
-    import xarray
 
 MOST_CHANGES = 8  # up to which every combination is evaluated
 SMALLEST = 1e-12  # relative to the whole: terms smaller than this everywhere are left out
@@ -66,7 +64,7 @@ class Comparison:
     of B / A at a point, where known. `attributes` are those of each side's evaluation.
     """
 
-    values: "xarray.Dataset"
+    values: Result
     of: str
     points: tuple[str, str]
     infeasible: tuple[str, str]
@@ -111,13 +109,18 @@ def compare(
     entries = dict.fromkeys([*flat[0], *flat[1]])
     differing = [n for n in entries if _comparable(flat[0].get(n)) != _comparable(flat[1].get(n))]
     remarks = _shared(pair[0], flat, differing, names)
-    changes = _changes(flat, differing, axes, of, both[of].notnull().all("scenario"))
+    changes = _changes(flat, differing, axes, of, _both_finite(both[of]))
     moved = _inputs(pair, names, differing)
     points = cuts[0][1], cuts[1][1]
     attributes = with_remarks({**on_a}, remarks), with_remarks({**on_b}, remarks)
     at_a_point = differing and not over and not any(reasons)
     ratios = between(side(flat[0], names), side(flat[1], names)) if at_a_point else {}
     return Comparison(both, of, points, reasons, changes, moved, attributes, layouts, ratios)
+
+
+def _both_finite(both: Variable) -> Variable:
+    """Where both scenarios have a value."""
+    return Variable(both.dims[1:], ~np.isnan(both.values).any(axis=0))
 
 
 def _shared(
@@ -177,43 +180,37 @@ def _choose_quantity(quantity: str | None, names: Sequence[str], pair: Sequence[
 
 def _values(
     pair: Sequence[Evaluation], names: Sequence[str]
-) -> tuple["xarray.Dataset", tuple[str, str], tuple[Mapping[str, Any], Mapping[str, Any]]]:
+) -> tuple[Result, tuple[str, str], tuple[Mapping[str, Any], Mapping[str, Any]]]:
     """Outputs and terms of both, why or how often each is infeasible, and attributes."""
-    import xarray
-
     apart = {name: term_names(pair, name) for name in DECOMPOSED if name in names}
     sides: list[dict[str, Any]] = []
     attributes: list[Mapping[str, Any]] = []
     reasons: list[Any] = []
     for sweep in pair:
         wanted = [name for name in [*names, *quantities(apart)] if name not in sweep._sizes]
-        cube = sweep.with_outputs(list(dict.fromkeys(wanted))).evaluate(settings=Settings("numpy"))
+        cube = sweep.with_outputs(list(dict.fromkeys(wanted)))._result(Settings("numpy"))
         attributes.append(cube.attrs)
         side = {name: cube[name] for name in names}
         for name, row in apart.items():
             if row:
                 side[f"{name}_terms"] = terms(sweep, cube, name, row)
-        sides.append({name: array.reset_coords(drop=True) for name, array in side.items()})
+        sides.append(side)
         reasons.append(cube.coords.get(REASON))
-    joined = {name: _side_by_side([side[name] for side in sides]) for name in sides[0]}
-    both = _without_zeros(xarray.Dataset(joined), [name for name, row in apart.items() if row])
+    joined = {
+        name: stacked("scenario", [side[name] for side in sides], one.attrs)
+        for name, one in sides[0].items()
+    }
+    shared = {name: cube.coords[name] for name in pair[0]._sizes if name in cube.coords}
+    labels: dict[str, Any] = {**dict([*shared.items()][:1]), "scenario": [*SIDES], **shared}
+    labels |= {f"{name}_term": row for name, row in apart.items() if row}
+    both = _without_zeros(Result(joined, labels), [name for name, row in apart.items() if row])
     return *_runnable(both, reasons), (attributes[0], attributes[1])
 
 
-def _side_by_side(sides: Sequence["xarray.DataArray"]) -> "xarray.DataArray":
-    import xarray
-
-    joined = xarray.concat(xarray.broadcast(*sides), xarray.Variable("scenario", list(SIDES)))
-    joined.attrs = sides[0].attrs
-    return joined
-
-
-def _runnable(
-    both: "xarray.Dataset", reasons: Sequence[Any]
-) -> tuple["xarray.Dataset", tuple[str, str]]:
+def _runnable(both: Result, reasons: Sequence[Any]) -> tuple[Result, tuple[str, str]]:
     """Mask points infeasible in either with NaN, and give why or how often each is."""
     causes = (_infeasible(reasons[0]), _infeasible(reasons[1]))
-    runs = [(r == 0).reset_coords(drop=True) for r in reasons if r is not None and r.ndim]
+    runs = [r == 0 for r in reasons if r is not None and r.ndim]
     if not runs:
         return both, causes
     good = functools.reduce(operator.and_, runs)
@@ -222,10 +219,10 @@ def _runnable(
             f"no point is feasible in both: infeasible are {causes[0] or 'none'} of A and "
             f"{causes[1] or 'none'} of B; choose other axes, or one point"
         )
-    return both.where(good), causes
+    return both.assign({name: row.where(good) for name, row in both.data_vars.items()}), causes
 
 
-def _infeasible(reason: "xarray.DataArray | None") -> str:
+def _infeasible(reason: Variable | None) -> str:
     """Why a point is infeasible, or how many points of a grid are."""
     if reason is None:
         return ""
@@ -235,12 +232,12 @@ def _infeasible(reason: "xarray.DataArray | None") -> str:
     return meanings(reason.attrs, np.atleast_1d(reason))[0] if reason else ""
 
 
-def _without_zeros(both: "xarray.Dataset", apart: Sequence[str]) -> "xarray.Dataset":
+def _without_zeros(both: Result, apart: Sequence[str]) -> Result:
     for quantity in apart:
         dim = f"{quantity}_term"
         sizes = abs(both[f"{quantity}_terms"]) > SMALLEST * abs(both[quantity])
-        nonzero = sizes.any([d for d in sizes.dims if d != dim]).values
-        both = both.isel({dim: np.flatnonzero(nonzero)})
+        others = tuple(k for k, other in enumerate(sizes.dims) if other != dim)
+        both = both.isel({dim: np.flatnonzero(sizes.values.any(axis=others))})
     return both
 
 
@@ -296,7 +293,7 @@ def _changes(
     names: Sequence[str],
     axes: Mapping[str, Any],
     quantity: str,
-    good: "xarray.DataArray",
+    good: Variable,
 ) -> tuple[Change, ...]:
     """The effect on a quantity of each entry that differs, where both scenarios are `good`."""
     count = len(names)
@@ -310,10 +307,10 @@ def _changes(
         entries = {n: entry for n, entry in flat[0].items() if n not in changed}
         entries |= {n: entry for n, entry in flat[1].items() if n in changed}
         try:
-            cube = Evaluation(entries, axes, [quantity]).evaluate(settings=Settings("numpy"))
+            cube = Evaluation(entries, axes, [quantity])._result(Settings("numpy"))
         except InputError:
             return np.nan
-        return cube[quantity].reset_coords(drop=True)
+        return cube[quantity]
 
     with np.errstate(all="ignore"):
         # `good` becomes 1, or NaN where it is false

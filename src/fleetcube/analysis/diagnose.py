@@ -212,7 +212,7 @@ def _impossible(scenario: Mapping[str, Any], time: float, at_peak: float) -> str
     rates = {f"{k}_efficiency": share for k, share in pooled.posterior().ceilings(cell).items()}
     rates |= {"flops_efficiency": max(rates.values()), "intra_node_bandwidth": cell.node_link}
     best |= {name: rate for name, rate in rates.items() if rate and name in plan.structure.used}
-    fast = Evaluation({**scenario, **best}, {}, plan.outputs).evaluate(settings=_ALL)
+    fast = Evaluation({**scenario, **best}, {}, plan.outputs)._result(_ALL)
     shortest = {"its operations at the peak of its GPUs": at_peak}
     shortest["its kernels at the highest rates known"] = fast["compute_time"].item()
     shortest |= {f"{name} at the bandwidths stated": fast[name].item() for name in _TRAFFIC}
@@ -234,9 +234,9 @@ def _counting(scenario: Mapping[str, Any], rate: str, mfu: float, printed: float
     if rate not in _COUNTED or abs(printed / mfu - 1) <= _ALIKE:
         return ""
     ways, free = INPUTS[_COUNTING].choices, {n: v for n, v in scenario.items() if n != _COUNTING}
-    cube = Evaluation(free, {_COUNTING: [*ways]}, [MFU, "hfu"]).evaluate(settings=_ALL)
+    cube = Evaluation(free, {_COUNTING: [*ways]}, [MFU, "hfu"])._result(_ALL)
     rows = [(f"{_COUNTING} = {way}", cube[MFU].values[k]) for k, way in enumerate(ways)]
-    rows.append(("recomputation as well", cube["hfu"].max().item()))
+    rows.append(("recomputation as well", float(cube["hfu"].max())))
     tried = {f"{k:g} x {way}": k * count for k in (1, 2, 0.5) for way, count in rows}
     like = " or ".join(text for text, count in tried.items() if abs(printed / count - 1) <= _ALIKE)
     asked = f"how were operations counted? {rate} is {printed / mfu:.3g} times ours, like "
@@ -269,9 +269,9 @@ def _causes(scenario: Mapping[str, Any], time: float, step: float) -> tuple[Caus
     plan = Evaluation(scenario, {}, [STEP])._plan("numpy")
     numbers = frozen(plan)[1]
     widths: dict[str, tuple[float, float, bool]] = {}
-    if plan.problem.found:
+    if plan.problem.inferred:
         posterior, cell = pooled.posterior(), auto.posterior_cell(stated_inputs(scenario))
-        deviations = np.linalg.norm(posterior.at(cell)[1], axis=1).tolist()
+        deviations = np.linalg.norm(posterior.coefficients_of(cell)[1], axis=1).tolist()
         widths = {
             s.input: (s.scale, deviations[s.place], s.is_share) for s in posterior.settings(cell)
         }
@@ -318,7 +318,7 @@ def _best(scenario: Mapping[str, Any], step: float) -> tuple[str, Change | None]
 
 
 def _change(best: Any, step: float) -> Change | None:
-    layout = best.isel(rank=0).squeeze(drop=True)
+    layout = best.isel(dict.fromkeys(best.dims, 0))
     if layout[REASON].item() or not layout[STEP].notnull().item():
         return None
     return Change(inputs_of(layout), layout[STEP].item() / step, layout["memory_per_gpu"].item())

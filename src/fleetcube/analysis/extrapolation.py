@@ -80,7 +80,7 @@ def extrapolation_error(
     """The problem without its error factor, and how free sizes widen it (None: not at all)."""
     sizes = tuple(name for name in free if auto.span(name))
     reading = [out for out in outputs if FACTOR in reached(plan, [out])]
-    if not (sizes and reading and problem.per_decade) or FACTOR not in problem.found.difference(
+    if not (sizes and reading and problem.per_decade) or FACTOR not in problem.inferred.difference(
         free
     ):
         return problem, None
@@ -108,7 +108,7 @@ def extrapolation_error(
 
 def remarks(problem: Problem, answers: Mapping[str, Array]) -> list[str]:
     """Remarks on answers outside the published steps, a line each."""
-    if problem.per_decade is None or FACTOR not in problem.found:
+    if problem.per_decade is None or FACTOR not in problem.inferred:
         return []
     lines = [line for name, row in answers.items() for line in auto.outside(name, row.reshape(-1))]
     if lines and _by_phase(problem):

@@ -2,14 +2,15 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fleetcube.grid.errors import InputError, check_count, imported
 from fleetcube.grid.plan import memory
-from fleetcube.grid.plan.labels import attributes, root_attributes
+from fleetcube.grid.plan.labels import attributes, origin
 from fleetcube.grid.progress import expected
+from fleetcube.grid.result import Result
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.spec.axis import Array
@@ -22,9 +23,6 @@ from fleetcube.kernels.graph.formulas import Graph
 from .gradient import uncounted
 from .sensitivity import check_levers, cut, frozen, outputs_at
 from .uncertainty import sobol_points
-
-if TYPE_CHECKING:
-    import xarray
 
 METHODS = ("sobol", "morris")
 MOST_SAMPLES = 1 << 28
@@ -48,10 +46,8 @@ def global_sensitivity(
     spread: float,
     seed: int,
     settings: Settings,
-) -> "xarray.Dataset":
+) -> Result:
     """See `Sweep.global_sensitivity`."""
-    import xarray
-
     if method not in METHODS:
         raise InputError(f"method = {method!r} is unknown; choose one of {', '.join(METHODS)}")
     _check(samples, spread)
@@ -70,7 +66,7 @@ def global_sensitivity(
 
     def model(rows: Array) -> Array:
         drawn = zip(ranges.items(), rows.T, strict=True)
-        columns = {name: distribution.at(column) for (name, distribution), column in drawn}
+        columns = {name: distribution.quantile(column) for (name, distribution), column in drawn}
         return outputs_at(problem, columns, output, settings)
 
     work = _sobol if method == "sobol" else _morris
@@ -88,13 +84,13 @@ def global_sensitivity(
         variables[name] = ("input", ends, {"long_name": f"{name} end of the range (90 % of it)"})
     coords = {"input": names, "units": ("input", [unit_of(sweep.graph, n) for n in names])}
     attrs = {
-        **root_attributes(plan, sweep.spec, varied=names),
+        **origin(plan, sweep.spec, varied=names),
         **uncounted(plan, names),
         "fleetcube_point": point_text,
         "fleetcube_evaluations": count,
         "fleetcube_left_out": " ".join(n for n in inputs if n not in ranges),
     }
-    return xarray.Dataset(variables, coords, attrs)
+    return Result(variables, coords, attrs)
 
 
 _MEANING = {
@@ -148,7 +144,7 @@ def _ranges(
 def _end(distribution: Distribution, name: str, share: float) -> float:
     if distribution.kind == "uniform":
         return distribution.values[0 if name == "low" else 1]
-    return float(distribution.at(np.array([share]))[0])
+    return float(distribution.quantile(np.array([share]))[0])
 
 
 def _checked(output: str, out: Array) -> Array:

@@ -81,16 +81,16 @@ def uncounted(plan: Plan, inputs: Sequence[str]) -> dict[str, str]:
         for name, (counting, remark) in UNCOUNTED.items()
         if name in map(without_phase, inputs) and counting not in used
     ]
-    lines += [f"{name}: {_HELD}" for name in inputs if is_held(plan, name)]
+    lines += [f"{name}: {_CONSTANT}" for name in inputs if is_held(plan, name)]
     return {"fleetcube_uncounted": "\n".join(lines)} if lines else {}
 
 
-_HELD = "efficiencies stay as calibrated here; a run with another value calibrates anew"
+_CONSTANT = "efficiencies stay as calibrated here; a run with another value calibrates anew"
 
 
 def is_held(plan: Plan, name: str) -> bool:
     """True if calibration "auto" would pick other coefficients if this input changed."""
-    return bool(plan.problem.found) and without_phase(name) in CELL_INPUTS
+    return bool(plan.problem.inferred) and without_phase(name) in CELL_INPUTS
 
 
 def check_quantity(graph: Graph, name: Any) -> str:
@@ -170,7 +170,7 @@ def derivatives(
                 [plan.sizes[dim] if dim in varying else 1 for dim in order]
             )
     coords: dict[str, Any] = coordinates(plan, wanted)
-    coords["output"] = [row[0].of for row in rows]
+    coords["output"] = [row[0].output for row in rows]
     coords["input"] = [slope.wrt for slope in rows[0]]
     coords["kind"] = (
         "input",

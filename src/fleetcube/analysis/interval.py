@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from fleetcube.catalog.pooled import NORMAL
 from fleetcube.grid.plan.labels import END_OF, UNUSED
 from fleetcube.grid.plan.plan import Plan
 from fleetcube.grid.reduce.fold import reduce
+from fleetcube.grid.result import Result, Variable, along
 from fleetcube.grid.run import stream
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
@@ -20,9 +21,6 @@ from fleetcube.kernels.physics.roles import ENDS, FAILURES
 
 from .gradient import reached
 from .uncertainty import DRAW, SAMPLES, asked_of, errors, uncertainty
-
-if TYPE_CHECKING:
-    import xarray
 
 SHARE, SIDES = 0.9, ("low", "high")
 SHARES = np.linspace(0.0025, 0.9975, 200)  # between which a chance is interpolated
@@ -36,13 +34,11 @@ def is_predicted(plan: Plan) -> bool:
     return any(errors(plan, name) for name in stream.numeric(plan))
 
 
-def interval(
-    sweep: Evaluation, outputs: str | Sequence[str] | None, settings: Settings
-) -> "xarray.Dataset":
+def interval(sweep: Evaluation, outputs: str | Sequence[str] | None, settings: Settings) -> Result:
     """Outputs with the ends of their intervals; see `Sweep.prediction_interval`."""
     plan = sweep._plan("numpy", settings._mask)
     names = asked_of(plan, outputs)
-    values = (sweep if outputs is None else sweep.with_outputs(names)).evaluate(settings=settings)
+    values = (sweep if outputs is None else sweep.with_outputs(names))._result(settings)
     uncertain = [name for name in names if reached(plan, [name]) & {*plan.problem.distributions}]
     drawn = [name for name in uncertain if name != FAILURES]
     left = [name for name in names if name not in uncertain]
@@ -53,7 +49,7 @@ def interval(
     if drawn:
         tails = ((1 - SHARE) / 2, (1 + SHARE) / 2)
         part = uncertainty(sweep, drawn, tails, "sampled", SAMPLES, 0, settings)
-        ends |= {n: (part[n].isel(quantile=0), part[n].isel(quantile=1)) for n in drawn}
+        ends |= {n: (part[n].isel({"quantile": 0}), part[n].isel({"quantile": 1})) for n in drawn}
         cubes.append(part)
     if moved:
         low, high = _moved(sweep, plan, moved, settings)
@@ -63,21 +59,24 @@ def interval(
         ends[FAILURES] = _counts(values[FAILURES], *ends[FAILURES])
     if bounded:
         bounds = sweep.with_outputs([end for name in bounded for end in ENDS[name]])
-        part = bounds.evaluate(settings=settings)
+        part = bounds._result(settings)
         ends |= {name: (part[ENDS[name][0]], part[ENDS[name][1]]) for name in bounded}
         cubes.append(part)
     idle = [{*cube.attrs.get(UNUSED, "").split()} for cube in cubes]
     unused = " ".join(sorted(set.intersection(*idle)))
-    values.attrs = {name: text for name, text in values.attrs.items() if name != UNUSED}
+    attrs = {name: text for name, text in values.attrs.items() if name != UNUSED}
     axes = [axis.name for axis in plan.problem.axes]  # of the factor alone: values lack it
+    # as xarray orders them: first those that decide what runs
+    rest = {n: row for n, row in values.coords.items() if n not in axes}
+    axes = [*dict.fromkeys([*(dim for row in rest.values() for dim in row.dims), *axes])]
     coords = {n: cube[n] for n in axes for cube in cubes if n in cube.coords}
     variables = {
-        f"{name}_{side}": end_of(values[name], pair, k, side)
+        f"{name}_{side}": end_of(name, values[name], pair, k, side)
         for name, pair in ends.items()
         for k, side in enumerate(SIDES)
     }
-    whole = values.assign_coords(coords).assign(variables)
-    return whole.assign_attrs({UNUSED: unused} if unused else {})
+    attrs |= {UNUSED: unused} if unused else {}
+    return Result(values.data_vars, {**rest, **coords}, attrs).assign(variables)
 
 
 def chances(scenario: Mapping[str, Any], conditions: Sequence[Any]) -> dict[str, Any]:
@@ -100,7 +99,7 @@ def chances(scenario: Mapping[str, Any], conditions: Sequence[Any]) -> dict[str,
 
 def _moved(
     sweep: Evaluation, plan: Plan, names: Sequence[str], settings: Settings
-) -> "tuple[xarray.Dataset, xarray.Dataset]":
+) -> tuple[Result, Result]:
     """Minimum and maximum of outputs over the intervals of predictions."""
     numbers = {error: _PLACES for name in names for error in errors(plan, name)}
     axis = Axis(DRAW, np.arange(_PLACES.size), numbers)
@@ -116,7 +115,7 @@ def _moved(
 def _counts(mean: Any, low: Any, high: Any) -> tuple[Any, Any]:
     """Interval of a Poisson count whose lognormal mean lies between `low` and `high`."""
     means = np.asarray(mean.values, float)
-    spread = np.broadcast_to(np.log(high / low) / (2 * NORMAL), means.shape)
+    spread = np.broadcast_to(along(np.log(high / low) / (2 * NORMAL), mean.dims), means.shape)
     sides = []
     for place in (-NORMAL, NORMAL):
         ends = np.full(means.shape, np.nan)
@@ -151,15 +150,14 @@ def _of_many(mean: Any, spread: Any, place: float) -> Any:
     return np.ceil(count - 0.5)
 
 
-def end_of(value: Any, pair: Sequence[Any], k: int, side: str) -> Any:
+def end_of(name: str, value: Any, pair: Sequence[Any], k: int, side: str) -> Any:
     """An end of an interval, NaN if there is none: zero width is not certainty."""
-    low, high = (end.variable for end in pair)
-    bounded = (low < high) & value.variable.notnull()
+    low, high = pair
     about = {
         **value.attrs,
         "long_name": f"{'lower' if side == 'low' else 'upper'} end of the {SHARE:.0%} interval: "
         f"{value.attrs['long_name']}",
-        END_OF: str(value.name),
+        END_OF: name,
     }
-    end = pair[k].variable.where(bounded)
-    return (end.dims, end.data, about)
+    end = pair[k].where((low < high) & value.notnull())
+    return Variable(end.dims, end.values, about)

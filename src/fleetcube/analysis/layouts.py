@@ -10,16 +10,17 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fleetcube.grid.errors import InputError, nearest, shown
-from fleetcube.grid.plan.labels import REMARKS, attributes, coordinates, root_attributes
+from fleetcube.grid.plan.labels import REMARKS, attributes, coordinates, origin
 from fleetcube.grid.plan.plan import Plan
-from fleetcube.grid.reduce.kept import met
+from fleetcube.grid.reduce.filtered import met
 from fleetcube.grid.reduce.pareto import sign_of
 from fleetcube.grid.reduce.top import RANK
+from fleetcube.grid.result import Result, along, in_memory
 from fleetcube.grid.run.evaluation import Evaluation, is_known
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.spec import values
@@ -41,9 +42,6 @@ from .gradient import check_quantity, is_held, uncounted
 from .interval import chances, interval
 from .sensitivity import Kind, frozen, is_built, kind_of, rank_inputs
 from .targets import Target, conditions_of
-
-if TYPE_CHECKING:
-    import xarray
 
 Search = str | Sequence[str]
 MOST = 1 << 26  # layouts tried together
@@ -98,7 +96,7 @@ def best_layouts(
     also: Sequence[str],
     k: int,
     settings: Settings,
-) -> "xarray.Dataset":
+) -> Result:
     """The k best layouts at every point; see `Sweep.best`."""
     check_quantity(sweep.graph, of)
     for name in also:
@@ -130,57 +128,62 @@ def best_layouts(
         if axis.size > 1 and (axis.records or "sequence_length" in axis.inputs)
     }
     plain = {name: axis for name, axis in axes.items() if name not in labelled}
-    own = {name: spec["axes"][name] for name in plain}
+    plain_axes = {name: spec["axes"][name] for name in plain}
     parts = [
-        sweep.replace(scenario={**spec["scenario"], **_said(labelled, place)}, axes=own)
+        sweep.replace(
+            scenario={**spec["scenario"], **_axis_values(labelled, place)}, axes=plain_axes
+        )
         for place in itertools.product(*(range(axis.size) for axis in labelled.values()))
     ]
     rows = [candidates(part, of, search, alone=not labelled) for part in parts]
     names = [*dict.fromkeys(name for tried in rows for name in tried)]
-    found = []
+    answers = []
     for part, tried in zip(parts, rows, strict=True):
         best, reasons, limits = _tried(part, of, sign, plain, tried, conditions, k, settings)
         one = _answers(part, of, also, conditions, plain, tried, names, best, reasons)
-        found.append(one.assign(limits))
-    whole = _together(found, labelled, sweep, of) if labelled else found[0]
+        answers.append(one.assign(limits))
+    whole = _together(answers, labelled, sweep, of) if labelled else answers[0]
     whole.attrs[ASSUMED] = assumed(sweep, of, OPEN)
     return _with_front(whole) if points > 1 else whole
 
 
 def _together(
-    parts: "list[xarray.Dataset]", labelled: Mapping[str, Axis], sweep: Evaluation, of: str
-) -> "xarray.Dataset":
-    """The answers of each label as one Dataset."""
+    parts: list[Result], labelled: Mapping[str, Axis], sweep: Evaluation, of: str
+) -> Result:
+    """The answers of each label as one result."""
     import xarray
 
     tried = max(part.attrs["fleetcube_tried"] for part in parts)
-    said = "\n".join(str(part.attrs.get(REMARKS, "")) for part in parts).splitlines()
-    parts = [part.drop_vars([n for n in part.coords if n not in part.dims]) for part in parts]
+    remark_lines = "\n".join(str(part.attrs.get(REMARKS, "")) for part in parts).splitlines()
+    bare = [part.drop_vars([n for n in part.coords if n not in part.dims]) for part in parts]
+    joined = [part.to_xarray() for part in bare]
     for axis in reversed([*labelled.values()]):
-        along = xarray.Variable(axis.name, axis.labels)
-        rows = (parts[k : k + axis.size] for k in range(0, len(parts), axis.size))
-        parts = [xarray.concat(row, along, combine_attrs="override") for row in rows]
+        labels = xarray.Variable(axis.name, axis.labels)
+        rows = [joined[k : k + axis.size] for k in range(0, len(joined), axis.size)]
+        joined = [xarray.concat(row, labels, combine_attrs="override") for row in rows]
     plan, axes = sweep.with_outputs([of])._plan("numpy"), make_axes(sweep.graph, sweep.spec["axes"])
-    own = {n: c for n, c in coordinates(plan, axes).items() if n not in parts[0].data_vars}
-    attrs = {**root_attributes(plan, sweep._spec_of([of])), "fleetcube_tried": tried}
-    attrs[REMARKS] = "\n".join(filter(None, dict.fromkeys(said)))
-    return parts[0].assign_coords(own).transpose(*axes, ...).assign_attrs(attrs)
+    coords = coordinates(plan, axes)
+    point_coords = {n: row for n, row in coords.items() if n not in joined[0].data_vars}
+    attrs = {**origin(plan, sweep._spec_of([of])), "fleetcube_tried": tried}
+    attrs[REMARKS] = "\n".join(filter(None, dict.fromkeys(remark_lines)))
+    whole = joined[0].assign_coords(point_coords).transpose(*axes, ...).assign_attrs(attrs)
+    return in_memory(whole)
 
 
-def _with_front(found: "xarray.Dataset") -> "xarray.Dataset":
+def _with_front(layouts: Result) -> Result:
     """Mark answers that no other beats in job time and cost: GPU hours, where no price is known."""
-    rank, reason = found.isel({RANK: 0}), found[REASON]
-    names = [ALWAYS[0], MONEY if MONEY in found else "gpu_hours"]
+    rank, reason = layouts.isel({RANK: 0}), layouts[REASON]
+    names = [ALWAYS[0], MONEY if MONEY in layouts else "gpu_hours"]
     pairs = np.stack([np.ravel(rank.get(name, reason * np.nan)) for name in names], axis=1)
-    beaten = [((pairs <= own).all(axis=1) & (pairs < own).any(axis=1)).any() for own in pairs]
+    beaten = [((pairs <= pair).all(axis=1) & (pairs < pair).any(axis=1)).any() for pair in pairs]
     front = (np.isfinite(pairs).all(axis=1) & ~np.array(beaten)).reshape(reason.shape)
     about = {"units": "1", "long_name": f"no other has less {' and '.join(names)}"}
-    return found.assign({FRONT: (reason.dims, front, about)})
+    return layouts.assign({FRONT: (reason.dims, front, about)})
 
 
 def by_phase(
     sweep: Kind, of: str, sense: str, search: Search
-) -> tuple[dict[str, "xarray.Dataset | None"], Kind]:
+) -> tuple[dict[str, Result | None], Kind]:
     """The best layout of each phase, None if nothing is open; and the job in them."""
     spec: Any = sweep.spec
     names = phases.names(spec["scenario"])
@@ -196,73 +199,73 @@ def by_phase(
             f"phases are planned at one point; give one value of {', '.join(spec['axes'])}"
         )
     shared, tables = phases.split_phases(spec["scenario"])
-    found: dict[str, xarray.Dataset | None] = {}
-    made = []
+    answers: dict[str, Result | None] = {}
+    answered = []
     for name, table in zip(names, tables, strict=True):
         one = Evaluation(phases.single_phase(spec["scenario"], name), {}, [of])
-        found[name] = own = (
+        answers[name] = answer = (
             best_layouts(one, of, sense, search, (), (), 1, Settings())
             if candidates(one, of, search)
             else None
         )
-        if own is None:
-            made.append(table)
+        if answer is None:
+            answered.append(table)
             continue
-        if own[REASON].item():
+        if answer[REASON].item():
             raise InputError(
-                f"phase {name!r}: no layout can run ({own.attrs['fleetcube_infeasible']}); give "
+                f"phase {name!r}: no layout can run ({answer.attrs['fleetcube_infeasible']}); give "
                 "it more GPUs, or state less"
             )
-        made.append({**table, **inputs_of(own)})
-    job = with_phase_tables(shared, made)
-    known = _outputs(Evaluation(phases.single_phase(job, names[0]), {}, [of]), of)
+        answered.append({**table, **inputs_of(answer)})
+    job = with_phase_tables(shared, answered)
+    evaluable = _outputs(Evaluation(phases.single_phase(job, names[0]), {}, [of]), of)
     of_jobs = SUMS | MEANS.keys() | LARGEST
-    return found, sweep.replace(scenario=job, outputs=[n for n in known if n in of_jobs])
+    return answers, sweep.replace(scenario=job, outputs=[n for n in evaluable if n in of_jobs])
 
 
 def candidates(
     sweep: Evaluation, of: str, search: Search, alone: bool = True
 ) -> dict[str, list[Any]]:
     """Values to try of each open input: those that the spec leaves unset, or the inputs named.
-    Raises InputError for chips that are no slice, unless other answers stand beside."""
+    Raises InputError for chips that are no slice, unless other points have answers."""
     spec: Any = sweep.spec
     stated = _stated(spec)
     plan = sweep.with_outputs([of])._plan("numpy")
-    known = _Known(plan)
-    if alone and known.most(_TORUS) < 1:  # at no point
+    facts = _Facts(plan)
+    if alone and facts.most(_TORUS) < 1:  # at no point
         raise InputError(f"{plan.problem.notes[_TORUS]}; give {_GPUS} such a number")
     layout = [name for name in OPEN if name not in stated]
     named = [search] if isinstance(search, str) else search
     names = [n for name in named for n in (layout if name == LAYOUT else [name])]
-    found: dict[str, list[Any]] = {}
+    lists: dict[str, list[Any]] = {}
     for name in dict.fromkeys(names):
         if name in stated:
             raise InputError(f"{name} is stated by the spec; leave it out there, or here")
-        row = _candidates(name, known)
+        row = _candidates(name, facts)
         if name in _OF_REPLICA:  # others do not divide the cluster
-            row = [k for k in row if known.divides(_GPUS, k)]
+            row = [k for k in row if facts.divides(_GPUS, k)]
         if name not in _CHOICES and values.is_option(
             plan.graph, name
         ):  # a precision needs its peak
             row = [k for k in row if is_known({**spec["scenario"], name: k}, spec["axes"], [of])]
-        row = framework.supported_values(plan.problem.records, name, row, known.divides_all)
+        row = framework.supported_values(plan.problem.records, name, row, facts.divides_all)
         if len(row) > 1:
-            found[name] = row
-    framework.with_stages(plan.problem.records, found, spec["scenario"])
-    return found
+            lists[name] = row
+    framework.with_stages(plan.problem.records, lists, spec["scenario"])
+    return lists
 
 
 def layout_at(point: Evaluation, names: Sequence[str] = OPEN) -> dict[str, Any]:
     """The values of a layout's inputs at a point."""
     problem, numbers = frozen(point._plan("numpy"))
-    known = {**numbers, **problem.options}
-    known[patterns.RECOMPUTED] = patterns.policy(known)
-    return {name: known.get(name, INPUTS[name].default) for name in names}
+    scenario_values = {**numbers, **problem.options}
+    scenario_values[patterns.RECOMPUTED] = patterns.policy(scenario_values)
+    return {name: scenario_values.get(name, INPUTS[name].default) for name in names}
 
 
 def stated_and_free(
     sweep: Kind, of: str, sense: str, where: Sequence[str]
-) -> "tuple[dict[str, Any], xarray.Dataset, xarray.Dataset]":
+) -> tuple[dict[str, Any], Result, Result]:
     """The layout that a spec of one point states, its values, and the best layout instead."""
     scenario = point(sweep)
     conditions = conditions_of(scenario, where)
@@ -280,7 +283,7 @@ def freed(scenario: Mapping[str, Any], of: str) -> Evaluation:
 
 
 def without_layout(scenario: Mapping[str, Any]) -> dict[str, Any]:
-    """What a scenario states beside what `plan` searches."""
+    """Inputs that a scenario states and `plan` does not search."""
     return {name: value for name, value in scenario.items() if name not in OPEN}
 
 
@@ -292,7 +295,7 @@ def unsearched(scenario: Mapping[str, Any], of: str) -> dict[str, Any]:
 def point(sweep: Evaluation, at: Mapping[str, int] = MappingProxyType({})) -> dict[str, Any]:
     """The scenario of a sweep at the first point of its axes, but for those at another place."""
     axes = make_axes(sweep.graph, sweep.spec["axes"])
-    return {**sweep.spec["scenario"], **_said(axes, [at.get(name, 0) for name in axes])}
+    return {**sweep.spec["scenario"], **_axis_values(axes, [at.get(name, 0) for name in axes])}
 
 
 def _stated(spec: Mapping[str, Any]) -> set[str]:
@@ -300,7 +303,7 @@ def _stated(spec: Mapping[str, Any]) -> set[str]:
     return {*spec["scenario"], *(name for axis in axes for name in axis.inputs)}
 
 
-class _Known:
+class _Facts:
     """The largest known values of a plan's inputs."""
 
     def __init__(self, plan: Plan) -> None:
@@ -311,8 +314,8 @@ class _Known:
 
     def most(self, name: str, unknown: float = 1.0) -> float:
         """The largest value at any point."""
-        found = [float(np.nanmax(row)) for row in self._rows(name) if not np.isnan(row).all()]
-        return max(found, default=unknown)
+        largest = [float(np.nanmax(row)) for row in self._rows(name) if not np.isnan(row).all()]
+        return max(largest, default=unknown)
 
     def divides(self, name: str, divisor: float) -> bool:
         """Whether any value is a multiple of `divisor`, or none is known."""
@@ -328,33 +331,33 @@ class _Known:
         return {case.options.get(name) for case in self._plan.cases}
 
 
-def _candidates(name: str, known: _Known) -> list[Any]:
+def _candidates(name: str, facts: _Facts) -> list[Any]:
     """Values to try of an input. Raises InputError for one without candidates."""
-    gpus, layers = known.most("n_gpus"), known.most("layers", _MOST_STAGES)
+    gpus, layers = facts.most("n_gpus"), facts.most("layers", _MOST_STAGES)
     if name in _CHOICES:
         return [*_CHOICES[name]]
     if name == patterns.RECOMPUTED:
         words = _RECOMPUTED[False]
         for option in ("mixture_of_experts", "latent_attention"):
-            words = _RECOMPUTED[option] + words if True in known.options(option) else words
+            words = _RECOMPUTED[option] + words if True in facts.options(option) else words
         return [False, "selective", *dict.fromkeys(words), "full"]
     if name == "tensor_parallel":
-        joined = known.most("gpus_per_node", 8.0)
-        if True in known.options("scale_up_domain"):
-            joined = max(joined, known.most("gpus_per_domain", joined))
-        return _powers(min(joined, known.most("attention_heads", joined), gpus))
+        joined = facts.most("gpus_per_node", 8.0)
+        if True in facts.options("scale_up_domain"):
+            joined = max(joined, facts.most("gpus_per_domain", joined))
+        return _powers(min(joined, facts.most("attention_heads", joined), gpus))
     if name == "pipeline_parallel":
         most = min(_MOST_STAGES, layers, gpus)
         return sorted({*_powers(most), *_divisors(layers, most)})
     if name == "virtual_stages":
         return sorted({*_powers(_MOST_CHUNKS), *_divisors(layers, _MOST_CHUNKS), 3.0, 5.0, 6.0})
     if name == "context_parallel":
-        return _powers(min(known.most("sequence_length") / _SHORTEST, gpus))
+        return _powers(min(facts.most("sequence_length") / _SHORTEST, gpus))
     if name == "expert_parallel":
-        routed = True in known.options("mixture_of_experts")
-        return _powers(min(known.most("experts"), gpus, _MOST_EXPERT_RANKS)) if routed else [1.0]
+        routed = True in facts.options("mixture_of_experts")
+        return _powers(min(facts.most("experts"), gpus, _MOST_EXPERT_RANKS)) if routed else [1.0]
     if name == "micro_batch_size":
-        return _powers(min(_MOST_MICRO_BATCH, known.most("global_batch_size")))
+        return _powers(min(_MOST_MICRO_BATCH, facts.most("global_batch_size")))
     if values.is_option(PHYSICS, name):
         return [*INPUTS[name].choices]
     if name in INPUTS:
@@ -366,8 +369,8 @@ def _powers(most: float) -> list[float]:
     return [2.0**k for k in range(math.floor(math.log2(max(1.0, most))) + 1)]
 
 
-def _divisors(of: float, most: float) -> list[float]:
-    return [float(k) for k in range(1, int(min(of, most)) + 1) if of % k == 0]
+def _divisors(number: float, most: float) -> list[float]:
+    return [float(k) for k in range(1, int(min(number, most)) + 1) if number % k == 0]
 
 
 def fewest_tokens(layout: Mapping[str, Any]) -> float:
@@ -414,30 +417,21 @@ def _tried(
 ) -> tuple[Array, Array, dict[str, Any]]:
     """Indices of the best layouts at each point, -1 where there are fewer; all reasons; memory."""
     points = math.prod(axis.size for axis in axes.values())
-    count = math.prod(map(len, tried.values()))
-    if points * count > MOST:
-        lists = ", ".join(f"{name} {len(row)}" for name, row in tried.items())
-        raise InputError(
-            f"{count:,} layouts ({lists}) at {points:,} points are more than {MOST:,}; state some "
-            "of these inputs"
-        )
+    _check_count(tried, points)
     read = dict.fromkeys([of, *(name for each in conditions for name in each.outputs)])
     sure = {} if HEADROOM in axes or not tried else {HEADROOM: True, **sweep.spec["scenario"]}
     both = {**axes, **{n: [*row] for n, row in tried.items()}}
     grid = sweep.replace(scenario=sure or None, axes=both, outputs=[*read])
-    whole = [*axes, *tried]
     # compiling every combination of choices takes longer than NumPy does for all that are allowed
     how = replace(settings, engine="numpy") if settings.engine == "auto" else settings
     how = replace(how, infeasible="include")
-    cube = grid.evaluate(settings=how)
+    cube = grid._result(how)
     if REASON not in cube:
         raise InputError(f"{of} does not depend on the layout; name another output")
     sizes = {axis.name: axis.size for axis in axes.values()} | {n: len(r) for n, r in tried.items()}
 
-    def spread(own: Any) -> Array:
-        missing = {n: k for n, k in sizes.items() if n not in own.dims}
-        array = own.expand_dims(missing).transpose(*whole).values
-        return np.broadcast_to(array, tuple(sizes.values())).reshape(points, -1)
+    def spread(variable: Any) -> Array:
+        return np.broadcast_to(along(variable, sizes), tuple(sizes.values())).reshape(points, -1)
 
     value, reason = spread(cube[of]), spread(cube[REASON])
     outs = {name: spread(cube[name]) for name in read}
@@ -445,9 +439,7 @@ def _tried(
         value = np.where(met(each, outs), value, np.nan)
     best = np.full((points, top), -1, np.int64)
     unlimited, margin = np.full((2, points), np.nan)
-    meant = cube[REASON].attrs
-    names = str(meant["flag_meanings"]).split()
-    full = np.atleast_1d(meant["flag_values"])[names.index(_NO_MEMORY)]
+    full = _code(cube[REASON].attrs, _NO_MEMORY)
     for k, row in enumerate(value):
         best[k] = _distinct(sign * np.where(reason[k] == 0, row, np.nan), top)
         unlimited[k] = sign * np.fmin.reduce(
@@ -455,7 +447,7 @@ def _tried(
         )
     none = best[:, 0] < 0
     if (reason[none] == full).any():
-        free = spread(grid.with_outputs([_MARGIN]).evaluate(settings=how)[_MARGIN])
+        free = spread(grid.with_outputs([_MARGIN])._result(how)[_MARGIN])
         for k in np.flatnonzero(none).tolist():
             margin[k] = np.fmax.reduce(free[k], where=reason[k] == full, initial=np.nan)
     shape = [axis.size for axis in axes.values()]
@@ -468,18 +460,34 @@ def _tried(
     return best, reason, limits
 
 
+def _check_count(tried: Mapping[str, Sequence[Any]], points: int) -> None:
+    count = math.prod(map(len, tried.values()))
+    if points * count > MOST:
+        lists = ", ".join(f"{name} {len(row)}" for name, row in tried.items())
+        raise InputError(
+            f"{count:,} layouts ({lists}) at {points:,} points are more than {MOST:,}; state some "
+            "of these inputs"
+        )
+
+
+def _code(attrs: Mapping[str, Any], meaning: str) -> Any:
+    """The number that stands for a reason."""
+    names = str(attrs["flag_meanings"]).split()
+    return np.atleast_1d(attrs["flag_values"])[names.index(meaning)]
+
+
 def _distinct(row: Array, top: int) -> Array:
     """Indices of the smallest distinct numbers, the first of equal ones; -1 for none."""
-    found = np.full(top, -1, np.int64)
+    indices = np.full(top, -1, np.int64)
     left = np.where(np.isnan(row), np.inf, row)
     for k in range(top):
         least = left.min()
         if not math.isfinite(least):
             break
         same = left <= least + SAME * abs(least)
-        found[k] = same.argmax()
+        indices[k] = same.argmax()
         left = np.where(same, np.inf, left)
-    return found
+    return indices
 
 
 def _answers(
@@ -492,66 +500,88 @@ def _answers(
     names: Sequence[str],
     best: Array,
     reasons: Array,
-) -> "xarray.Dataset":
+) -> Result:
     """Each answer evaluated as a separate sweep, with intervals; `names` are searched anywhere."""
-    import xarray
-
     spec: Any = sweep.spec
     sizes = [axis.size for axis in axes.values()]
     read = [*also, *(name for each in conditions for name in each.outputs)]
     outputs = list(dict.fromkeys([*_outputs(sweep, of), *read]))
     plan = sweep.with_outputs([of])._plan("numpy")
     layouts = [*itertools.product(*tried.values())]
-    found = {}
+    answers = {}
     for k, cell in enumerate(itertools.product(*map(range, sizes))):
-        here = {**spec["scenario"], **_said(axes, cell)}
-        for rank, at in enumerate(best[k].tolist()):
-            if at >= 0:
-                searched = dict(zip(tried, layouts[at], strict=True))
-                answer = Evaluation({**here, **searched}, {}, outputs)
-                own = interval(answer, None, Settings("numpy", threads=1))
-                own = own.assign(chances(answer.spec["scenario"], conditions))
-                found[k, rank] = {**layout_at(answer, [*OPEN, *names]), **searched}, own
-    dims = (*axes, RANK)
-    shape = (*sizes, best.shape[1])
-    variables: dict[str, Any] = {}
-    words = np.full((len(best), best.shape[1]), "", object)
-    for place, (layout, _) in found.items():
-        words[place] = text(layout)
-    about = {"long_name": "layout as evaluated, searched or stated", "units": "1"}
-    variables[WHOLE] = dims, words.astype(str).reshape(shape), about
-    for name in names:
-        kind = "number" if name in INPUTS and INPUTS[name].kind == "count" else "choice"
-        empty: Any = np.nan if kind == "number" else ""
-        held = np.full((len(best), best.shape[1]), empty, float if kind == "number" else object)
-        for place, (layout, _) in found.items():
-            held[place] = layout[name] if kind == "number" else label(layout[name])
-        made = held if kind == "number" else held.astype(str)
-        about = {"long_name": INPUTS[name].description, "units": INPUTS[name].unit}
-        variables[name] = dims, made.reshape(shape), about
-    for name in dict.fromkeys([of, *(str(n) for _, own in found.values() for n in own.data_vars)]):
-        held = np.full((len(best), best.shape[1]), np.nan)
-        about = attributes(plan, of) if name == of else {}
-        for place, (_, own) in found.items():
-            if name in own:
-                held[place], about = own[name].item(), own[name].attrs
-        if "flag_values" in about:
-            held = np.where(np.isnan(held), -1, held).astype(np.int8)
-        variables[name] = dims, held.reshape(shape), about
+        scenario = {**spec["scenario"], **_axis_values(axes, cell)}
+        for rank, index in enumerate(best[k].tolist()):
+            if index >= 0:
+                searched = dict(zip(tried, layouts[index], strict=True))
+                sought = Evaluation({**scenario, **searched}, {}, outputs)
+                answer = interval(sought, None, Settings("numpy", threads=1))
+                answer = answer.assign(chances(sought.spec["scenario"], conditions))
+                answers[k, rank] = {**layout_at(sought, [*OPEN, *names]), **searched}, answer
+    dims, shape = (*axes, RANK), (*sizes, best.shape[1])
+    cells = {place: layout for place, (layout, _) in answers.items()}
+    columns = _layout_columns(cells, names, best.shape)
+    columns |= _output_columns(
+        {place: answer for place, (_, answer) in answers.items()},
+        {of: attributes(plan, of)},
+        best.shape,
+    )
+    variables: dict[str, Any] = {
+        name: (dims, column.reshape(shape), about) for name, (column, about) in columns.items()
+    }
     variables[REASON] = tuple(axes), _commonest(best, reasons, sizes), attributes(plan, REASON)
     feasible = (reasons == 0).sum(axis=1).reshape(sizes)
     variables["feasible_layouts"] = tuple(axes), feasible, {"units": "1"}
-    return xarray.Dataset(
+    return Result(
         variables,
         {**coordinates(plan, axes), RANK: np.arange(1, best.shape[1] + 1)},
         {
-            **root_attributes(plan, sweep._spec_of([of])),
+            **origin(plan, sweep._spec_of([of])),
             **uncounted(plan, names),
             "fleetcube_tried": reasons.shape[1],
             "fleetcube_open": " ".join(names),
             "fleetcube_infeasible": ", ".join(_counted(reasons, variables[REASON][2])),
         },
     )
+
+
+def _layout_columns(
+    layouts: Mapping[tuple[int, int], Mapping[str, Any]],
+    names: Sequence[str],
+    shape: tuple[int, ...],
+) -> dict[str, tuple[Array, Mapping[str, Any]]]:
+    """Layouts as text, and their inputs, by point and rank; attributes of each."""
+    words = np.full(shape, "", object)
+    for place, layout in layouts.items():
+        words[place] = text(layout)
+    about = {"long_name": "layout as evaluated, searched or stated", "units": "1"}
+    columns: dict[str, tuple[Array, Mapping[str, Any]]] = {WHOLE: (words.astype(str), about)}
+    for name in names:
+        number = name in INPUTS and INPUTS[name].kind == "count"
+        column = np.full(shape, np.nan) if number else np.full(shape, "", object)
+        for place, layout in layouts.items():
+            column[place] = layout[name] if number else label(layout[name])
+        about = {"long_name": INPUTS[name].description, "units": INPUTS[name].unit}
+        columns[name] = column if number else column.astype(str), about
+    return columns
+
+
+def _output_columns(
+    answers: Mapping[tuple[int, int], Result],
+    attrs: Mapping[str, Mapping[str, Any]],
+    shape: tuple[int, ...],
+) -> dict[str, tuple[Array, Mapping[str, Any]]]:
+    """Outputs by point and rank, first those with attributes given; attributes of each."""
+    columns: dict[str, tuple[Array, Mapping[str, Any]]] = {}
+    for name in dict.fromkeys([*attrs, *(n for row in answers.values() for n in row.data_vars)]):
+        column, about = np.full(shape, np.nan), attrs.get(name, {})
+        for place, answer in answers.items():
+            if name in answer:
+                column[place], about = answer[name].item(), answer[name].attrs
+        if "flag_values" in about:
+            column = np.where(np.isnan(column), -1, column).astype(np.int8)
+        columns[name] = column, about
+    return columns
 
 
 def _counted(reasons: Array, about: Mapping[str, Any]) -> list[str]:
@@ -561,26 +591,26 @@ def _counted(reasons: Array, about: Mapping[str, Any]) -> list[str]:
     return [f"{counts[k]:,} {words[k]}" for k in np.argsort(-counts, kind="stable")]
 
 
-def _said(axes: Mapping[str, Axis], place: Sequence[int]) -> dict[str, Any]:
+def _axis_values(axes: Mapping[str, Axis], place: Sequence[int]) -> dict[str, Any]:
     """Values that all axes set at a point."""
-    said: dict[str, Any] = {}
+    axis_values: dict[str, Any] = {}
     for axis, k in zip(axes.values(), place, strict=True):
-        said |= auto.values_at(axis, k)
-    return said
+        axis_values |= auto.values_at(axis, k)
+    return axis_values
 
 
-def searched(found: "xarray.Dataset") -> str:
+def searched(layouts: Any) -> str:
     """How many layouts were tried, and how many can run."""
-    feasible = found["feasible_layouts"]
+    feasible = layouts["feasible_layouts"]
     ends = dict.fromkeys(f"{end.item():,}" for end in (feasible.min(), feasible.max()))
     most, each = ("up to ", " at each point") if feasible.ndim else ("", "")
-    tried = f"{most}{found.attrs['fleetcube_tried']:,} layouts{each}"
+    tried = f"{most}{layouts.attrs['fleetcube_tried']:,} layouts{each}"
     return f"tried {tried}; {' to '.join(ends)} can run"
 
 
-def check_finite(found: "xarray.Dataset", of: str) -> None:
+def check_finite(layouts: Result, of: str) -> None:
     """Refuse a goal without a best: infinite in each layout that can run."""
-    if (count := int(found["feasible_layouts"].sum())) and not found[of].notnull().any():
+    if (count := int(layouts["feasible_layouts"].sum())) and not layouts[of].notnull().any():
         raise InputError(
             f"{of} is infinite in all {count:,} layouts that can run, as where failures leave no "
             "time for work (see goodput); change the scenario, or seek what is finite: step_time"
@@ -589,11 +619,11 @@ def check_finite(found: "xarray.Dataset", of: str) -> None:
 
 def _commonest(best: Array, reasons: Array, sizes: Sequence[int]) -> Array:
     """0 where any layout can run, else the reason that most candidates fail by."""
-    found = [
-        0 if own[0] >= 0 or (row == 0).any() else int(np.bincount(np.maximum(row, 0)).argmax())
-        for own, row in zip(best, reasons, strict=True)
+    commonest = [
+        0 if ranks[0] >= 0 or (row == 0).any() else int(np.bincount(np.maximum(row, 0)).argmax())
+        for ranks, row in zip(best, reasons, strict=True)
     ]
-    return np.array(found, np.int8).reshape(sizes)
+    return np.array(commonest, np.int8).reshape(sizes)
 
 
 def _outputs(sweep: Evaluation, of: str) -> list[str]:
@@ -603,9 +633,9 @@ def _outputs(sweep: Evaluation, of: str) -> list[str]:
     return list(dict.fromkeys([of, *ALWAYS, *more]))
 
 
-def inputs_of(found: "xarray.Dataset") -> dict[str, Any]:
+def inputs_of(layouts: Any) -> dict[str, Any]:
     """What was searched, at one answer, as a scenario writes it."""
-    return {n: _value(n, found[n].item()) for n in found.attrs["fleetcube_open"].split()}
+    return {n: _value(n, layouts[n].item()) for n in layouts.attrs["fleetcube_open"].split()}
 
 
 def in_command(value: Any) -> str:
@@ -613,11 +643,11 @@ def in_command(value: Any) -> str:
     return f"{value:.0f}" if isinstance(value, float) and value.is_integer() else label(value)
 
 
-def _value(name: str, told: Any) -> Any:
+def _value(name: str, stated: Any) -> Any:
     """A value of an open input as a spec writes it."""
     if not values.is_option(PHYSICS, name):
-        return float(told)
-    return patterns.choice(name, told)
+        return float(stated)
+    return patterns.choice(name, stated)
 
 
 def levers(
@@ -626,28 +656,28 @@ def levers(
     """Gains from changing the cluster or its operation at a layout, largest first. Model, workload,
     software and layout are excluded. With a price, each states its effect on the job's cost. Also
     returns why more GPUs do not help, if so."""
-    found = rank_inputs(sweep, of, None, layout)
+    ranked = rank_inputs(sweep, of, None, layout)
     plan = sweep._plan("numpy")
-    base, sign = found[of].item(), sign_of(sense)
+    base, sign = ranked[of].item(), sign_of(sense)
     lines = {}
-    for name in found["input"].values.tolist():
-        own = found.sel(input=name)
+    for k, name in enumerate(ranked["input"].values.tolist()):
+        lever = ranked.isel(input=k)
         sides = {
-            end: sign * (own[f"{of}_{end}"].item() - base)
+            end: sign * (lever[f"{of}_{end}"].item() - base)
             for end in ("below", "above")
-            if math.isfinite(own[f"value_{end}"].item() * own[f"{of}_{end}"].item())
+            if math.isfinite(lever[f"value_{end}"].item() * lever[f"{of}_{end}"].item())
         }
         if not is_lever(sweep.graph, name) or not sides:
             continue
         end = min(sides, key=lambda side: sides[side])
         if sides[end] >= -FELT * abs(base):
             continue
-        moved, now = own[f"value_{end}"].item(), own["value"].item()
+        moved, now = lever[f"value_{end}"].item(), lever["value"].item()
         by = f"{moved / now - 1:+.0%}" if now else f"{now:g} -> {moved:g}"
-        told = [_change(own, name, end) for name in (of, MONEY) if name in found]
-        at = " (as calibrated)" if is_held(plan, name) else ""
-        lines[name] = sides[end], f"{name} {by}: {', '.join(dict.fromkeys(told))}{at}"
-    why = _no_lever(sweep, layout, of, sign, found)
+        changes = [_change(lever, name, end) for name in (of, MONEY) if name in ranked]
+        remark = " (as calibrated)" if is_held(plan, name) else ""
+        lines[name] = sides[end], f"{name} {by}: {', '.join(dict.fromkeys(changes))}{remark}"
+    why = _no_lever(sweep, layout, of, sign, ranked)
     if why:
         lines.pop(_GPUS, None)
     return [line for _, line in sorted(lines.values())], why
@@ -659,30 +689,33 @@ def is_lever(graph: Graph, name: str) -> bool:
     return plain == _GPUS or (kind_of(graph, plain) in _LEVERS and not is_built(graph, plain))
 
 
-def _change(own: "xarray.Dataset", name: str, end: str) -> str:
-    change = own[f"{name}_{end}"].item() - own[name].item()
-    factor, unit = scale(str(own[name].attrs["units"]), [change], name)
+def _change(lever: Result, name: str, end: str) -> str:
+    change = lever[f"{name}_{end}"].item() - lever[name].item()
+    factor, unit = scale(str(lever[name].attrs["units"]), [change], name)
     return f"{name} {'+' * (change > 0)}{numbers([change / factor])[0]} {unit}".rstrip()
 
 
 def _no_lever(
-    sweep: Evaluation, layout: Mapping[str, Any], of: str, sign: float, found: "xarray.Dataset"
+    sweep: Evaluation, layout: Mapping[str, Any], output: str, sign: float, best: Result
 ) -> str:
     """Why more GPUs would not improve an output; empty if they would, or are not an input."""
-    if _GPUS not in found["input"].values:
+    inputs = best["input"].values.tolist()
+    if _GPUS not in inputs:
         return ""
-    own = found.sel(input=_GPUS)
-    now, above = own["value"].item(), own["value_above"].item()
+    lever = best.isel(input=inputs.index(_GPUS))
+    now, above = lever["value"].item(), lever["value_above"].item()
     more = above if above > now else 2 * now
-    at = point(sweep) | {name: _value(name, told) for name, told in layout.items()} | {_GPUS: more}
-    if not is_known(at, {}, [of]):  # a job of one node needs no network
+    enlarged = (
+        point(sweep) | {name: _value(name, entry) for name, entry in layout.items()} | {_GPUS: more}
+    )
+    if not is_known(enlarged, {}, [output]):  # a job of one node needs no network
         return f"more GPUs than {now:g} need a fabric"
-    moved = Evaluation(at, {}, [of, REASON]).evaluate(settings=Settings("numpy"))
+    moved = Evaluation(enlarged, {}, [output, REASON])._result(Settings("numpy"))
     start = f"{_GPUS} {more / now - 1:+.0%}:"
     if moved[REASON].item():
         why = meanings(moved[REASON].attrs, moved[REASON].values.reshape(1))[0]
         change = "a larger batch or another layout" if "batch" in why else "another layout"
         return f"{more:,.0f} GPUs need {change} ({why}); plan {_GPUS}={more:.0f}"
-    if sign * (moved[of].item() - own[of].item()) >= -FELT * abs(own[of].item()):
-        return f"{start} not better in this layout ({_change(own, of, 'above')})"
+    if sign * (moved[output].item() - lever[output].item()) >= -FELT * abs(lever[output].item()):
+        return f"{start} not better in this layout ({_change(lever, output, 'above')})"
     return ""

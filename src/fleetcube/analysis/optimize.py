@@ -11,7 +11,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -24,13 +24,14 @@ from fleetcube.grid.plan.labels import (
     dtype_of,
     flags,
     ordered,
-    root_attributes,
+    origin,
 )
 from fleetcube.grid.plan.plan import Plan
 from fleetcube.grid.plan.tiles import extent
 from fleetcube.grid.progress import expected
 from fleetcube.grid.reduce.pareto import sign_of
 from fleetcube.grid.reduce.winners import nothing
+from fleetcube.grid.result import Result, in_memory
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.spec import values
 from fleetcube.grid.spec.axis import Array, Axis
@@ -46,9 +47,6 @@ from .extrapolation import FACTOR, extrapolation_error, remarks, with_remarks
 from .gradient import check_quantity, uncounted
 from .solve.solve import check_free, without
 from .targets import Target, conditions_of, whole_unit
-
-if TYPE_CHECKING:
-    import xarray
 
 SAMPLES, STARTS = 256, 3  # Sobol points, and number of the best from which SLSQP starts
 CANDIDATES = 4096  # whole numbers tried around an optimum
@@ -91,6 +89,21 @@ class Range:
         return np.full_like(value, self.last - self.first)
 
 
+def _check_over(over: Sequence[str], axes: Sequence[str]) -> None:
+    for name in over:
+        if name not in axes:
+            listed = ", ".join(axes) or "none"
+            raise InputError(f"over: {shown(name)} is not an axis; choose from {listed}")
+
+
+def _check_points(count: int) -> None:
+    if count > MOST_POINTS:
+        raise InputError(
+            f"the grid has {count:,} points; at most {MOST_POINTS:,} are optimised one "
+            "by one: shorten its axes, or make the inputs axes and leave search out"
+        )
+
+
 def optimize(
     spec: Mapping[str, Any],
     of: str,
@@ -100,15 +113,9 @@ def optimize(
     also: Sequence[str],
     over: Sequence[str],
     settings: Settings,
-) -> "xarray.Dataset":
+) -> Result:
     """The best values of inputs at every point; see `Sweep.best`."""
-    import xarray
-
-    searched = spec["axes"].keys() - between.keys()
-    for name in over:
-        if name not in searched:
-            known = ", ".join(n for n in spec["axes"] if n in searched) or "none"
-            raise InputError(f"over: {shown(name)} is not an axis; choose from {known}")
+    _check_over(over, [name for name in spec["axes"] if name not in between])
     sign, graph = sign_of(sense), graph_of(spec["scenario"])
     check_quantity(graph, of)
     conditions = conditions_of(spec["scenario"], where)
@@ -117,19 +124,13 @@ def optimize(
     for span in ranges:
         problem = without(problem, span.name)
     search = Search(problem, of, ranges, conditions, sign, also, settings)
-    plan, dims = search.plan, search.dims
-    shape = plan.shape(dims)
-    if math.prod(shape) > MOST_POINTS:
-        raise InputError(
-            f"the grid has {math.prod(shape):,} points; at most {MOST_POINTS:,} are optimised one "
-            "by one: shorten its axes, or make the inputs axes and leave search out"
-        )
+    plan, dims, shape = search.plan, search.dims, search.plan.shape(search.dims)
+    _check_points(math.prod(shape))
     asked = dict.fromkeys([of, *(n for c in conditions for n in c.outputs), *also])
     shown_outputs = [name for name in asked if name not in (*search.near, *search.reason)]
     best_values = {span.name: np.full(shape, np.nan) for span in ranges}
     outputs = {name: nothing(plan, name, shape) for name in shown_outputs}
-    status = np.zeros(shape, np.int8)
-    reason = np.zeros(shape, np.int8)
+    status, reason = np.zeros(shape, np.int8), np.zeros(shape, np.int8)
     near = np.full(shape, -1, np.int8)
     done = expected(math.prod(shape), "points")
     for point in np.ndindex(shape):
@@ -158,36 +159,36 @@ def optimize(
         coords[name] = (*ordered(plan, dims, reason), attributes(plan, name))
     for name in search.near:
         coords[name] = (*ordered(plan, dims, near), attributes(plan, name))
-    attrs = root_attributes(plan, spec) | uncounted(plan, list(between))
+    attrs = origin(plan, spec) | uncounted(plan, list(between))
     attrs = with_remarks(attrs, remarks(problem, best_values))
-    whole = xarray.Dataset(variables, coords, attrs)
+    whole = Result(variables, coords, attrs)
     return _best_choices(whole, of, search.sign, over) if over else whole
 
 
-def _best_choices(
-    found: "xarray.Dataset", of: str, sign: float, over: Sequence[str]
-) -> "xarray.Dataset":
+def _best_choices(answers: Result, of: str, sign: float, over: Sequence[str]) -> Result:
     """The best answer along some axes, whose labels become variables; the first of equals. Without
     an answer, the status is that of the closest choices."""
     import xarray
 
-    each = found.stack({_CHOICE: list(over)}).reset_index(_CHOICE)
+    optima = answers.to_xarray()
+    each = optima.stack({_CHOICE: list(over)}).reset_index(_CHOICE)
     status = each["optimum_status"].transpose(..., _CHOICE).values
     value = sign * each[of].transpose(..., _CHOICE).values
     places = np.lexsort((np.where(np.isnan(value), np.inf, value), status), axis=-1)[..., 0]
     rest = [dim for dim in each["optimum_status"].dims if dim != _CHOICE]
     chosen = each.isel({_CHOICE: xarray.DataArray(places, dims=rest)}).reset_coords(list(over))
-    there = (chosen["optimum_status"] == 0).values
+    solved = (chosen["optimum_status"] == 0).values
     for name in over:
-        held = chosen[name].values
-        if held.dtype.kind in "iuf":
-            held = np.where(there, held, np.nan)
+        column = chosen[name].values
+        if column.dtype.kind in "iuf":
+            column = np.where(solved, column, np.nan)
         else:
-            held = np.where(there, np.vectorize(label, otypes=[object])(held), "").astype(str)
-        chosen[name] = (rest, held, found[name].attrs)
-    along = [n for n, own in found.coords.items() if {*own.dims} & {*over} and n not in over]
+            column = np.where(solved, np.vectorize(label, otypes=[object])(column), "").astype(str)
+        chosen[name] = (rest, column, optima[name].attrs)
+    along = [n for n, coord in optima.coords.items() if {*coord.dims} & {*over} and n not in over]
     others = [name for name in chosen.data_vars if name not in over]
-    return chosen.drop_vars([n for n in along if n not in (REASON, NEAR)])[[*over, *others]]
+    dropped = [n for n in along if n not in (REASON, NEAR)]
+    return in_memory(chosen.drop_vars(dropped)[[*over, *others]])
 
 
 @dataclass(frozen=True)
@@ -228,9 +229,9 @@ class Search:
         limits = [LIMITS[name][1] for name in self.limited]
         rated = list(dict.fromkeys([*rated, *self.limited, *limits]))
         self.slopes = {(y, x): name_of("d", y, x) for y in rated for x in names}
-        known = {*rated, *(name for case in plan.cases for name in case.formulas)}
+        computable = {*rated, *(name for case in plan.cases for name in case.formulas)}
         valid = {x: steps for x, (_, steps) in STEPS.items()} | dict(RUN_STEPS if judged else {})
-        self.steps = {x: steps for x, steps in valid.items() if x in names and steps in known}
+        self.steps = {x: steps for x, steps in valid.items() if x in names and steps in computable}
         outputs = [*rated, *self.slopes.values(), *self.steps.values(), *also]
         self.near = [NEAR] if self.limited else []
         free = [*names, *([FACTOR] if self.extrapolation else [])]
@@ -246,35 +247,39 @@ class Search:
         counts = [k for k, whole in enumerate(self.whole) if whole]
         self.counts = sorted(counts, key=lambda k: last.get(names[k], 0))
 
-    def evaluate(self, point: tuple[int, ...], at: Array, names: Sequence[str]) -> dict[str, Array]:
+    def evaluate(
+        self, point: tuple[int, ...], rows: Array, names: Sequence[str]
+    ) -> dict[str, Array]:
         """Outputs at a point of the grid, for rows of input values."""
         where = dict(zip(self.dims, point, strict=True))
         region = {
-            dim: slice(0, len(at)) if dim == _START else slice(where[dim], where[dim] + 1)
+            dim: slice(0, len(rows)) if dim == _START else slice(where[dim], where[dim] + 1)
             for dim in self.plan.sizes
         }
         shape = tuple(cut.stop - cut.start for cut in region.values())
-        free = {span.name: at[:, k].reshape(shape) for k, span in enumerate(self.ranges)}
+        free = {span.name: rows[:, k].reshape(shape) for k, span in enumerate(self.ranges)}
         if self.extrapolation:
             free = self.extrapolation.free(region, free)
             names = [*names, *self.extrapolation.also(names)]
         outs: dict[str, Array] = {}
-        for own, group in by_dims(names, self.plan.out_dims).items():
-            cut = {dim: region[dim] for dim in own}
-            shape = extent(cut, own, own)
-            made = {name: np.empty(shape, dtype_of(self.plan.graph, name, float)) for name in group}
-            free_values = free if set(own) == set(region) else None
-            evaluate_block(self.plan, own, cut, made, self.threads, free_values)
-            outs |= {n: np.broadcast_to(out.reshape(-1), len(at)) for n, out in made.items()}
+        for along, group in by_dims(names, self.plan.out_dims).items():
+            cut = {dim: region[dim] for dim in along}
+            shape = extent(cut, along, along)
+            arrays = {
+                name: np.empty(shape, dtype_of(self.plan.graph, name, float)) for name in group
+            }
+            free_values = free if set(along) == set(region) else None
+            evaluate_block(self.plan, along, cut, arrays, self.threads, free_values)
+            outs |= {n: np.broadcast_to(out.reshape(-1), len(rows)) for n, out in arrays.items()}
         if self.extrapolation:
             self.extrapolation.complete(outs, region, free)
         return outs
 
-    def _rate(self, point: tuple[int, ...], at: Array) -> tuple[Array, Array]:
+    def _rate(self, point: tuple[int, ...], rows: Array) -> tuple[Array, Array]:
         """The output to minimise, and the margin of each condition (below 0: violated)."""
-        outs = self.evaluate(point, at, self.rated)
-        kept = [_kept(c, outs) for c in self._conditions(point)]
-        return self.sign * outs[self.of], np.array(kept).reshape(len(kept), len(at))
+        outs = self.evaluate(point, rows, self.rated)
+        excesses = [_margin(c, outs) for c in self._conditions(point)]
+        return self.sign * outs[self.of], np.array(excesses).reshape(len(excesses), len(rows))
 
     def _conditions(self, point: tuple[int, ...]) -> list[Target]:
         """The user's conditions, and the model's finite limits."""
@@ -282,8 +287,8 @@ class Search:
         most = self.evaluate(
             point, self._values(np.zeros((1, len(self.ranges)))), [*limits.values()]
         )
-        held = [Target(n, "<=", by, "") for n, by in limits.items() if math.isfinite(most[by][0])]
-        return [*self.conditions, *held]
+        bounds = [Target(n, "<=", by, "") for n, by in limits.items() if math.isfinite(most[by][0])]
+        return [*self.conditions, *bounds]
 
     def best(self, point: tuple[int, ...]) -> "Array | Failure":
         """The best values at a point, or why there are none."""
@@ -296,8 +301,8 @@ class Search:
             # Not scrambled, so that every run starts from the same points
             sobol = imported("scipy.stats.qmc").Sobol(len(self.ranges), scramble=False)
             places = np.clip(sobol.random(SAMPLES), 1e-6, 1 - 1e-6)
-            rated, kept = self._rate(point, self._values(places))
-            broken = -np.minimum(kept, 0).sum(axis=0) if len(kept) else np.zeros(len(places))
+            rated, excess = self._rate(point, self._values(places))
+            broken = -np.minimum(excess, 0).sum(axis=0) if len(excess) else np.zeros(len(places))
             # By violation, then by output; NaN last
             rank = np.lexsort((rated, np.where(np.isnan(broken + rated), np.inf, broken)))
             ends = [self._descend(point, places[k], None) for k in rank[:STARTS]]
@@ -340,9 +345,9 @@ class Search:
         # SLSQP's tolerance is absolute: scale the output to about 1
         scale = max(abs(float(self._rate(point, self._values(place[None, :]))[0][0])), 1e-300)
 
-        def at(p: Array) -> tuple[float, Array, Array, Array]:
+        def evaluated_at(p: Array) -> tuple[float, Array, Array, Array]:
             key = p.tobytes()
-            if key not in known:
+            if key not in cache:
                 value = self._values(p[None, :])
                 outs = self.evaluate(point, value, [*self.rated, *self.slopes.values()])
                 pace = np.array([span.slope(value[0, k]) for k, span in enumerate(self.ranges)])
@@ -351,28 +356,34 @@ class Search:
                     for y in self.rated
                 }
                 rows = [_kept_slope(c, outs, slopes) for c in conditions]
-                kept = [float(_kept(c, outs)[0]) for c in conditions]
+                margins = [float(_margin(c, outs)[0]) for c in conditions]
                 aim = self.sign * float(outs[self.of][0]) / scale
-                known[key] = (
+                cache[key] = (
                     aim,
                     self.sign * slopes[self.of] / scale,
-                    np.array(kept),
+                    np.array(margins),
                     np.array(rows),
                 )
-            return known[key]
+            return cache[key]
 
         # SLSQP requests value, gradient and conditions of one place in four calls
-        known: dict[bytes, tuple[float, Array, Array, Array]] = {}
+        cache: dict[bytes, tuple[float, Array, Array, Array]] = {}
         bounds = [
             (p, p) if fixed is not None and whole else (0.0, 1.0)
             for p, whole in zip(place, self.whole, strict=True)
         ]
         optimum = imported("scipy.optimize").minimize(
-            lambda p: at(p)[0],
+            lambda p: evaluated_at(p)[0],
             place,
-            jac=lambda p: at(p)[1],
+            jac=lambda p: evaluated_at(p)[1],
             bounds=bounds,
-            constraints=[{"type": "ineq", "fun": lambda p: at(p)[2], "jac": lambda p: at(p)[3]}]
+            constraints=[
+                {
+                    "type": "ineq",
+                    "fun": lambda p: evaluated_at(p)[2],
+                    "jac": lambda p: evaluated_at(p)[3],
+                }
+            ]
             if conditions
             else (),
             method="SLSQP",
@@ -387,7 +398,7 @@ class Search:
         radius = int(CANDIDATES ** (1 / len(self.counts)) / STARTS / 2)
         for left, k in zip(range(len(self.counts), 0, -1), self.counts, strict=True):
             span, few = self.ranges[k], (CANDIDATES / max(1, len(rows))) ** (1 / left)
-            made = []
+            neighbours = []
             for row, step in zip(rows, self._steps(point, rows, k), strict=True):
                 low, high = math.ceil(span.first / step), math.floor(span.last / step)
                 if high - low < few:
@@ -397,9 +408,9 @@ class Search:
                     powers = 2.0 ** np.arange(math.ceil(math.log2(max(span.first, 1))), 40)
                     near = np.unique(np.concatenate([around * step, powers]))
                     near = near[(near >= span.first) & (near <= span.last)]
-                made.append(np.repeat(row[None, :], len(near), axis=0))
-                made[-1][:, k] = near
-            rows = np.concatenate(made) if made else rows
+                neighbours.append(np.repeat(row[None, :], len(near), axis=0))
+                neighbours[-1][:, k] = near
+            rows = np.concatenate(neighbours) if neighbours else rows
         return rows
 
     def _every(self, point: tuple[int, ...]) -> Array:
@@ -444,12 +455,12 @@ class Search:
     def _steps(self, point: tuple[int, ...], rows: Array, k: int) -> Array:
         """The step from one valid whole number to the next, for each row."""
         steps = self.steps.get(self.ranges[k].name)
-        found = np.ones(len(rows))
+        lengths = np.ones(len(rows))
         for start in range(0, len(rows) if steps else 0, ROWS):
             part = rows[start : start + ROWS]
             ratio = part[:, k] / self.evaluate(point, part, [str(steps)])[str(steps)]
-            found[start : start + ROWS] = np.where(np.isfinite(ratio), np.rint(ratio), 1.0)
-        return np.lcm(np.maximum(found, 1.0).astype(np.int64), self.units[k]).astype(float)
+            lengths[start : start + ROWS] = np.where(np.isfinite(ratio), np.rint(ratio), 1.0)
+        return np.lcm(np.maximum(lengths, 1.0).astype(np.int64), self.units[k]).astype(float)
 
     def _choose(self, point: tuple[int, ...], tried: Array) -> Array | None:
         """The best row that meets every condition; None if none does."""
@@ -462,8 +473,8 @@ class Search:
                 rows = rows[self.evaluate(point, rows, [name])[name] <= 0]
             if len(rows) == 0:
                 continue
-            rated, kept = self._rate(point, rows)
-            good = np.isfinite(rated) & (kept >= -SLACK).all(axis=0)
+            rated, excess = self._rate(point, rows)
+            good = np.isfinite(rated) & (excess >= -SLACK).all(axis=0)
             if good.any():
                 k = int(np.where(good, rated, np.inf).argmin())
                 chosen.append((float(rated[k]), rows[k]))
@@ -479,7 +490,7 @@ def _ancestors(plan: Plan, outputs: Sequence[str]) -> set[str]:
     return ancestors
 
 
-def _kept(condition: Target, outs: Mapping[str, Array]) -> Array:
+def _margin(condition: Target, outs: Mapping[str, Array]) -> Array:
     """The margin of a condition: relative, in logarithms where both sides are above 0."""
     value, aim = outs[condition.of], _aim(condition, outs)
     sign = 1.0 if condition.relation == "<=" else -1.0

@@ -15,6 +15,7 @@ import numpy as np
 from fleetcube.catalog import AUTO, pooled, record
 from fleetcube.grid.errors import InputError, check_texts, nearest
 from fleetcube.grid.plan import memory
+from fleetcube.grid.result import Variable, along
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.spec.axes import make_axes
@@ -88,7 +89,7 @@ def between(
     if first.source != AUTO:
         roots = [_root(first.source)] * 2
     same = (first.step[region] == second.step) & (first.job == second.job)  # one step, one noise
-    found = {}
+    ratios = {}
     for name in first.values:
         values = first.values[name][region], second.values[name]
         factors = first.by_factor[name][region], second.by_factor[name]
@@ -100,17 +101,17 @@ def between(
         noise = np.hypot(factors[0] * first.noise, factors[1] * second.noise)
         noise = np.where(same, abs(np.subtract(*factors)) * first.noise, noise) / math.sqrt(2)
         half = np.hypot(pooled.NORMAL * deviation, pooled.STUDENTS * noise)
-        known = ((half > 0) | same) & (half < _MOST)
+        usable = ((half > 0) | same) & (half < _MOST)
         for value, factor in zip(values, factors, strict=True):
             # without a factor, it is not of a training step: the posterior knows nothing of it
-            known &= (value > 0) & (value < math.inf) & (factor != 0)
-        if known.any():
-            half = np.where(known, half, math.nan)
-            ratio = np.where(known, values[1], math.nan) / np.where(known, values[0], 1.0)
+            usable &= (value > 0) & (value < math.inf) & (factor != 0)
+        if usable.any():
+            half = np.where(usable, half, math.nan)
+            ratio = np.where(usable, values[1], math.nan) / np.where(usable, values[0], 1.0)
             with np.errstate(divide="ignore", invalid="ignore"):  # no width is certainty
                 below = _ERFC(np.log(ratio) * pooled.NORMAL / half / math.sqrt(2)) / 2
-            found[name] = Ratio(ratio * np.exp(-half), ratio * np.exp(half), below)
-    return found
+            ratios[name] = Ratio(ratio * np.exp(-half), ratio * np.exp(half), below)
+    return ratios
 
 
 def base_of(sweep: Evaluation, relative_to: Any) -> dict[str, int]:
@@ -130,51 +131,60 @@ def relative(sweep: Evaluation, of: Any, values: Any, base: Mapping[str, int]) -
     """Ratios of outputs to those at a base, which lies at one point of some axes and moves along
     the others, with their intervals, and the probability that each output is below that there."""
     names = [n for n in asked_of(sweep._plan("numpy"), of) if {*base} & {*values[n].dims}]
-    known = _over_grid(sweep, names, base)
+    over_grid = _over_grid(sweep, names, base)
     axes = make_axes(sweep.graph, sweep.spec["axes"])
-    at = point_of(sweep.graph, {name: axes[name].cut(np.array([k])) for name, k in base.items()})
-    found: dict[str, Any] = {}
+    base_point = point_of(
+        sweep.graph, {name: axes[name].cut(np.array([k])) for name, k in base.items()}
+    )
+    ratios: dict[str, Any] = {}
     for name in names:
-        own, label = values[name], f"{name}_ratio"
-        ratio = own / own.isel(base, drop=True, missing_dims="ignore")
-        about = {"units": "1", "long_name": f"{own.attrs['long_name']}, over that at {at}"}
-        found[label] = ratio = ratio.transpose(*own.dims).rename(label).assign_attrs(about)
-        if name in known:
-            rows = known[name].isel({dim: 0 for dim in axes if dim not in own.dims})
-            *pair, below = rows.transpose(..., *own.dims)
+        numerator, label = values[name], f"{name}_ratio"
+        ratio = numerator / numerator.isel(base)
+        about = {
+            "units": "1",
+            "long_name": f"{numerator.attrs['long_name']}, over that at {base_point}",
+        }
+        ratios[label] = ratio = Variable(numerator.dims, ratio.values, about)
+        if name in over_grid:
+            rows = over_grid[name].isel({dim: 0 for dim in axes if dim not in numerator.dims})
+            turned = along(rows, ("", *own.dims))
+            *pair, below = (Variable(numerator.dims, part) for part in turned)
             for k, end in enumerate(SIDES):
-                found[f"{label}_{end}"] = end_of(ratio, pair, k, end)
-            about = {"units": "1", "long_name": f"probability that it is below that at {at}"}
-            found[f"{name}{BELOW}"] = own.dims, below.where(ratio.notnull()).data, about
-    return found
+                ratios[f"{label}_{end}"] = end_of(label, ratio, pair, k, end)
+            about = {
+                "units": "1",
+                "long_name": f"probability that it is below that at {base_point}",
+            }
+            ratios[f"{name}{BELOW}"] = numerator.dims, below.where(ratio.notnull()).values, about
+    return ratios
 
 
 def _over_grid(sweep: Evaluation, names: Sequence[str], base: Mapping[str, int]) -> dict[str, Any]:
     """Ends and probability of the ratio of each point of a sweep to its base; NaN at the base. Axes
     along which jobs, or what sets their coefficients, may differ are taken point by point."""
-    import xarray
-
     axes = make_axes(sweep.graph, sweep.spec["axes"])
-    told = [axis for axis in axes.values() if not _TELLING.isdisjoint(axis.inputs)]
+    telling_axes = [axis for axis in axes.values() if not _TELLING.isdisjoint(axis.inputs)]
     rest = {name: axis for name, axis in axes.items() if _TELLING.isdisjoint(axis.inputs)}
-    sizes = {axis.name: axis.size for axis in (*told, *rest.values())}
+    sizes = {axis.name: axis.size for axis in (*telling_axes, *rest.values())}
     memory.check(8 * len(pooled.posterior().coefficients) * len(names) * math.prod(sizes.values()))
     region = tuple(slice(base[n], base[n] + 1) if n in base else slice(None) for n in sizes)
     sides = {}
-    for place in np.ndindex(*(axis.size for axis in told)):
+    for place in np.ndindex(*(axis.size for axis in telling_axes)):
         scenario = dict(sweep.spec["scenario"])
-        for axis, k in zip(told, place, strict=True):
+        for axis, k in zip(telling_axes, place, strict=True):
             scenario |= auto.values_at(axis, k)
         sides[place] = side(scenario, names, rest)
-    found: dict[str, Array] = {}
-    for place, own in sides.items():
-        there = sides[tuple(base.get(axis.name, k) for axis, k in zip(told, place, strict=True))]
-        for name, ratio in between(there, own, region[len(told) :]).items():
-            rows = found.setdefault(name, np.full((3, *sizes.values()), math.nan))
+    ratios: dict[str, Array] = {}
+    for place, compared in sides.items():
+        base_side = sides[
+            tuple(base.get(axis.name, k) for axis, k in zip(telling_axes, place, strict=True))
+        ]
+        for name, ratio in between(base_side, compared, region[len(telling_axes) :]).items():
+            rows = ratios.setdefault(name, np.full((3, *sizes.values()), math.nan))
             rows[:, *place] = ratio.low, ratio.high, ratio.below
-    for rows in found.values():
+    for rows in ratios.values():
         rows[:, *region] = math.nan
-    return {name: xarray.DataArray(rows, dims=["", *sizes]) for name, rows in found.items()}
+    return {name: Variable(["", *sizes], rows) for name, rows in ratios.items()}
 
 
 def _root(label: str) -> Array:
@@ -188,6 +198,19 @@ def _root(label: str) -> Array:
     return np.asarray(deviations[:, None] * axes * np.sqrt(np.maximum(sizes, 0)))
 
 
+def _links(label: Any, cell: Any) -> tuple[list[tuple[str, int, float]], int, float]:
+    """Inputs with their coefficients' places and derivatives, the number of these, and noise."""
+    if label != AUTO:
+        entry = record("calibration", label)
+        errors = entry.standard_errors
+        return [(name, place, 1.0) for place, name in enumerate(errors)], len(errors), entry.noise
+    posterior = pooled.posterior()
+    means, _ = posterior.coefficients_of(cell)
+    settings = posterior.settings(cell)
+    links = [(one.input, one.place, float(one.value(means[one.place])[1])) for one in settings]
+    return links, len(means), posterior.noise(cell.software)
+
+
 def _side(
     scenario: Mapping[str, Any], names: Sequence[str], axes: Mapping[str, Axis]
 ) -> Side | None:
@@ -198,44 +221,37 @@ def _side(
         return None
     if label != AUTO and not entry.correlations:
         return None
-    said = stated_inputs(scenario)
-    cell = auto.posterior_cell(said)
-    posterior = pooled.posterior()
-    means, _ = posterior.at(cell)
-    if label == AUTO:
-        settings = posterior.settings(cell)
-        links = [(one.input, one.place, float(one.value(means[one.place])[1])) for one in settings]
-        noise = posterior.noise(cell.software)
-    else:
-        links = [(name, place, 1.0) for place, name in enumerate(entry.standard_errors)]
-        noise = entry.noise
+    inputs_stated = stated_inputs(scenario)
+    cell = auto.posterior_cell(inputs_stated)
+    links, count, noise = _links(label, cell)
     stated = {*scenario, *(name for axis in axes.values() for name in axis.inputs)}
     links = [link for link in links if link[0] not in stated]
     inputs = [*(name for name, *_ in links), _FACTOR]
-    measured = auto.measured_job(label, said)
+    measured = auto.measured_job(label, inputs_stated)
     factor = measured[_FACTOR] if measured else 1.0
     given = {_FACTOR: factor, **scenario}
     plan = Evaluation(given, axes, names)._plan("numpy")
     felt = {name: reached(plan, [name]) for name in names}
-    known = {
+    derivatives = {
         (name, wrt): name_of("d", name, wrt)
         for name in names
         if felt[name].isdisjoint(RATIOS_OF_PARTS)
         for wrt in felt[name].intersection(inputs)
     }
-    sweep = Evaluation(given, axes, [*dict.fromkeys([*names, _STEP, *known.values()])])
-    cube = sweep.evaluate(settings=Settings("numpy"))
+    sweep = Evaluation(given, axes, [*dict.fromkeys([*names, _STEP, *derivatives.values()])])
+    cube = sweep._result(Settings("numpy"))
     sizes = {axis.name: axis.size for axis in axes.values()}
 
     def over_axes(array: Any) -> Array:
-        return np.asarray(array.variable.set_dims(sizes).values)
+        return np.broadcast_to(along(array, sizes), (*sizes.values(),))
 
     def slope(name: str, wrt: str) -> Any:
-        own = known.get((name, wrt))
-        return over_axes(cube[own] / cube[name]) if own else np.zeros((*sizes.values(),))
+        derivative = derivatives.get((name, wrt))
+        return (
+            over_axes(cube[derivative] / cube[name]) if derivative else np.zeros((*sizes.values(),))
+        )
 
     slopes = {}
-    count = len(means) if label == AUTO else len(entry.standard_errors)
     for name in names:
         slopes[name] = np.zeros((count, *sizes.values()))
         for wrt, place, link in links:
@@ -243,7 +259,7 @@ def _side(
     return Side(
         label,
         cell,
-        measured or (auto.job_of(said), cell.name),
+        measured or (auto.job_of(inputs_stated), cell.name),
         bool(measured),
         noise,
         over_axes(cube[_STEP]),

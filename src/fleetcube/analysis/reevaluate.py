@@ -9,6 +9,7 @@ from fleetcube.grid.errors import InputError, nearest
 from fleetcube.grid.plan.citations import records
 from fleetcube.grid.plan.labels import own_version
 from fleetcube.grid.plan.written import COORDINATE, result_scenario
+from fleetcube.grid.result import Result, Variable
 from fleetcube.grid.run import stream
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
@@ -113,21 +114,21 @@ def with_interval(cut: "xarray.Dataset", outputs: Sequence[str] | None = None) -
         )
     intervals = interval(sweep, names, Settings("numpy"))
     points = {name: 0 for name in intervals.dims if name in cut.coords and name not in cut.dims}
-    intervals = intervals.isel(points, drop=True)
+    intervals = intervals.isel(points).drop_vars(points)
     _check_same(cut, intervals, names)
-    ends = {}
+    ends: dict[str, Any] = {}
     for name in names:
         for end in (f"{name}_low", f"{name}_high"):
             if end in intervals:  # no value, no interval: cubes may have only feasible points
-                end_variable: Any = intervals[end].variable
-                ends[end] = end_variable.where(cut[name].variable.notnull())
-    along = [dim for end in ends.values() for dim in end.dims if dim not in cut.dims]
+                stored = Variable(cut[name].dims, ~np.isnan(cut[name].values))
+                ends[end] = intervals[end].where(stored).parts
+    along = [dim for dims, *_ in ends.values() for dim in dims if dim not in cut.dims]
     # of the interval alone
-    labels = {dim: intervals[dim] for dim in along if dim in intervals.coords}
+    labels = {dim: intervals[dim].parts for dim in along if dim in intervals.coords}
     return cut.assign(ends).assign_coords(labels)
 
 
-def _check_same(cut: "xarray.Dataset", intervals: "xarray.Dataset", names: Sequence[str]) -> None:
+def _check_same(cut: "xarray.Dataset", intervals: Result, names: Sequence[str]) -> None:
     """Refuse a cube whose records or values no longer match its spec."""
     written = cut.attrs.get("fleetcube_version", "the version")
     now = f"fleetcube {own_version()} than in {written}, which wrote the cube; evaluate it again"
@@ -136,13 +137,13 @@ def _check_same(cut: "xarray.Dataset", intervals: "xarray.Dataset", names: Seque
         if before.get((record["kind"], record["label"])) != _same_record(record):
             raise InputError(f"{record['kind']} {record['label']} is another in {now}")
     for name in names:
-        stored, again = cut[name].variable, intervals[name].variable
+        stored, again = Variable(cut[name].dims, cut[name].values), intervals[name]
         if str(stored.dtype) not in _SAME:
             raise InputError(
                 f"{name} is of {stored.dtype} here; keep the cube's own float64 or float32"
             )
         near = abs(stored - again) <= _SAME[str(stored.dtype)] * abs(again)
-        if not (near | (stored == again) | stored.isnull()).all():
+        if not (near | (stored == again) | np.isnan(stored)).all():
             if written == own_version():
                 raise InputError(
                     f"{name} is not that of the spec at these points: it was changed since "

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -10,9 +10,10 @@ from fleetcube.grid.errors import InputError, nearest, shown
 from fleetcube.grid.plan import memory, tiles
 from fleetcube.grid.plan.cases import choices
 from fleetcube.grid.plan.execute import evaluate_block
-from fleetcube.grid.plan.labels import attributes, coordinates, ordered, root_attributes
+from fleetcube.grid.plan.labels import attributes, coordinates, ordered, origin
 from fleetcube.grid.plan.plan import Plan
 from fleetcube.grid.plan.tiles import Region
+from fleetcube.grid.result import Result
 from fleetcube.grid.run import stream
 from fleetcube.grid.run.evaluation import Evaluation, is_known
 from fleetcube.grid.run.settings import Settings
@@ -32,9 +33,6 @@ from fleetcube.tables.tables import meanings
 
 from .gradient import check_inputs, check_quantity, derivative_of, of_phases, reached, uncounted
 
-if TYPE_CHECKING:
-    import xarray
-
 Kind = TypeVar("Kind", bound=Evaluation)
 
 STEP = 0.1  # relative change of an input, down and up
@@ -51,8 +49,8 @@ def cut(sweep: Kind, at: Mapping[str, Any], free: Sequence[str] = ()) -> tuple[K
     spec: Any = sweep.spec
     for name in free:
         if name not in spec["axes"]:
-            known = ", ".join(spec["axes"]) or "none"
-            raise InputError(f"{name!r} is not an axis; choose from {known}")
+            axis_names = ", ".join(spec["axes"]) or "none"
+            raise InputError(f"{name!r} is not an axis; choose from {axis_names}")
     wanted = {n: without_unit(sweep.graph, n, value) for n, value in at.items() if n not in free}
     narrowed, _ = narrow(spec, [f"{name}={value}" for name, value in wanted.items()])
     axes = make_axes(sweep.graph, narrowed["axes"])
@@ -81,8 +79,8 @@ def check_levers(plan: Plan, of: Any, wrt: str | Sequence[str] | None) -> list[s
     if wrt is not None:
         return list(dict.fromkeys(check_inputs(plan, wrt)))
     reaching = reached(plan, [of])
-    known = [name for name, row in plan.graph.inputs.items() if row.kind != "option"]
-    felt = [name for name in known if name in reaching] + of_phases(plan, reaching)
+    input_names = [name for name, row in plan.graph.inputs.items() if row.kind != "option"]
+    felt = [name for name in input_names if name in reaching] + of_phases(plan, reaching)
     return felt + [n for n in plan.graph.quantities if n in reaching & given - {of}]
 
 
@@ -133,17 +131,17 @@ def among(
                 f"{nearest(name, [*inputs, *by_kind])}"
             )
     if wanted is None:
-        kept = [name for name in inputs if _may_change(plan, name)] or [*inputs]
+        candidates = [name for name in inputs if _may_change(plan, name)] or [*inputs]
     else:
         chosen = (
             {*plain.values()} if ALL in wanted else set().union(*(by_kind[kind] for kind in wanted))
         )
-        kept = [name for name in inputs if plain[name] in chosen]
-        if not kept:
+        candidates = [name for name in inputs if plain[name] in chosen]
+        if not candidates:
             raise InputError(f"no input of the kinds {', '.join(wanted)} matters here; name others")
-    gone = set().union(*(by_kind.get(name, ()) for name in without))
-    left = [name for name in kept if name not in without and plain[name] not in gone]
-    if kept and not left:
+    excluded = set().union(*(by_kind.get(name, ()) for name in without))
+    left = [name for name in candidates if name not in without and plain[name] not in excluded]
+    if candidates and not left:
         raise InputError("--without leaves no input; name fewer")
     return left
 
@@ -152,10 +150,10 @@ def _may_change(plan: Plan, name: str) -> bool:
     """Whether a person may choose an input or buy it: the cluster, its operation, the job."""
     kind = kind_of(plan.graph, name)
     if kind == GIVEN:
-        said = {own for axis in plan.axes for own in axis.inputs}
+        axis_inputs = {input_name for axis in plan.axes for input_name in axis.inputs}
         if plan.problem.phases:
-            said |= {*plan.problem.phases.inputs}
-        return without_phase(name) in plan.problem.stated | said | {*DECIDING}
+            axis_inputs |= {*plan.problem.phases.inputs}
+        return without_phase(name) in plan.problem.stated | axis_inputs | {*DECIDING}
     return kind != AS_IT_IS and not is_built(plan.graph, name)
 
 
@@ -176,7 +174,9 @@ def frozen(plan: Plan) -> tuple[Problem, dict[str, float]]:
     phases = plan.problem.phases
     if phases:  # one phase may imply an option that others do not
         rows = [dict(phase.options) for phase in choice.phases]
-        differ = [n for n, own in choice.options.items() if any(row[n] != own for row in rows)]
+        differ = [
+            n for n, chosen in choice.options.items() if any(row[n] != chosen for row in rows)
+        ]
         options = {name: tuple(row[name] for row in rows) for name in differ}
         phases = replace(phases, options={**phases.options, **options})
     fixed = dict(choice.options)
@@ -203,16 +203,13 @@ def outputs_at(
 
 def rank_inputs(
     sweep: Evaluation, of: str, wrt: str | Sequence[str] | None, at: Mapping[str, Any] | None
-) -> "xarray.Dataset":
+) -> Result:
     """Inputs ranked by their effect at one point; see `Sweep.rank_inputs`."""
-    import xarray
-
     point, point_text = cut(sweep.with_outputs([of]), at or {})
     named = _elasticities(point._plan("numpy"), of, wrt)
     inputs = list(named)
     judged = [NEAR] if REASON in point._plan("numpy").outputs else []
-    spec: Any = point.spec
-    priced = [MONEY] if of != MONEY and is_known(spec["scenario"], spec["axes"], [MONEY]) else []
+    priced = _priced(point, of)
     plan = point.with_outputs([of, *named.values(), *judged, *priced])._plan("numpy")
     (case,) = plan.cases
     problem, values = frozen(plan)
@@ -233,31 +230,18 @@ def rank_inputs(
             sizes = {name: np.where(code > 0, np.nan, row) for name, row in sizes.items()}
     rank = sorted(range(len(inputs)), key=lambda k: -_size(elasticity[inputs[k]]))
     names = [inputs[k] for k in rank]
-
-    def row(numbers: Sequence[float], meaning: str, attrs: Mapping[str, Any]) -> tuple[Any, ...]:
-        return "input", np.array(numbers, float), {**attrs, "long_name": meaning}
-
     why = meanings(attributes(plan, REASON), np.atleast_1d(reason))[0] if reason else ""
-    step = f"{STEP * 100:g} %, or the nearest valid whole number"
-    outcomes: dict[str, Any] = {}
-    for name, (base, *moved) in sizes.items():
-        about = attributes(plan, name)
-        unit = {"units": about["units"]}
-        ends = [moved[2 * k] for k in rank], [moved[2 * k + 1] for k in rank]
-        outcomes[name] = (), base, about
-        outcomes[f"{name}_below"] = row(ends[0], f"{name} at -{step}", unit)
-        outcomes[f"{name}_above"] = row(ends[1], f"{name} at +{step}", unit)
-    return xarray.Dataset(
+    return Result(
         {
-            "elasticity": row(
+            "elasticity": _row(
                 [elasticity[n] for n in names],
                 f"relative change of {of} over that of the input",
                 {"units": "1"},
             ),
-            "value": row([values[n] for n in names], "value of the input", {}),
-            "value_below": row([sides[n][0] for n in names], "smaller value of the input", {}),
-            "value_above": row([sides[n][1] for n in names], "larger value of the input", {}),
-            **outcomes,
+            "value": _row([values[n] for n in names], "value of the input", {}),
+            "value_below": _row([sides[n][0] for n in names], "smaller value of the input", {}),
+            "value_above": _row([sides[n][1] for n in names], "larger value of the input", {}),
+            **_outcomes(plan, sizes, rank),
         },
         {
             "input": names,
@@ -269,13 +253,38 @@ def rank_inputs(
             "topic": ("input", [kind_of(sweep.graph, n) for n in names]),
         },
         {
-            **root_attributes(plan, sweep.spec),
+            **origin(plan, sweep.spec),
             **uncounted(plan, inputs),
             "fleetcube_point": point_text,
             "fleetcube_infeasible": why,
             "fleetcube_near_memory_limit": int(near),
         },
     )
+
+
+def _priced(point: Evaluation, output: str) -> list[str]:
+    """The job's cost, if it is known and not the output itself."""
+    spec: Any = point.spec
+    has_price = output != MONEY and is_known(spec["scenario"], spec["axes"], [MONEY])
+    return [MONEY] if has_price else []
+
+
+def _row(numbers: Sequence[float], meaning: str, attrs: Mapping[str, Any]) -> tuple[Any, ...]:
+    return "input", np.array(numbers, float), {**attrs, "long_name": meaning}
+
+
+def _outcomes(plan: Plan, sizes: Mapping[str, Array], rank: Sequence[int]) -> dict[str, Any]:
+    """Outputs at the point, and with each input below and above its value there."""
+    step = f"{STEP * 100:g} %, or the nearest valid whole number"
+    outcomes: dict[str, Any] = {}
+    for name, (base, *moved) in sizes.items():
+        about = attributes(plan, name)
+        unit = {"units": about["units"]}
+        ends = [moved[2 * k] for k in rank], [moved[2 * k + 1] for k in rank]
+        outcomes[name] = (), base, about
+        outcomes[f"{name}_below"] = _row(ends[0], f"{name} at -{step}", unit)
+        outcomes[f"{name}_above"] = _row(ends[1], f"{name} at +{step}", unit)
+    return outcomes
 
 
 def _size(elasticity: float) -> float:
@@ -293,9 +302,9 @@ def _sides(plan: Plan, name: str, value: float) -> tuple[float, float]:
         return max(value * (1 - STEP), low), min(value * (1 + STEP), high)
     ends = []
     for side in ("below", "above"):
-        known = f"{name}_{side}" in case.formulas
-        known = known and np.isfinite(value)  # of all layers there are none more
-        step = plan.table(case, f"{name}_{side}").item() - value if known else 0.0
+        has_step = f"{name}_{side}" in case.formulas
+        has_step = has_step and np.isfinite(value)  # of all layers there are none more
+        step = plan.table(case, f"{name}_{side}").item() - value if has_step else 0.0
         times = round(STEP * value / abs(step)) if step else 1
         ends.append(value + max(1, times) * step)
     return ends[0], ends[1]
@@ -303,10 +312,8 @@ def _sides(plan: Plan, name: str, value: float) -> tuple[float, float]:
 
 def dominant_inputs(
     sweep: Evaluation, of: str, wrt: str | Sequence[str] | None, settings: Settings
-) -> "xarray.Dataset":
+) -> Result:
     """Which input matters most at every point; see `Sweep.dominant_inputs`."""
-    import xarray
-
     settings = replace(settings, engine="numpy") if settings.engine == "auto" else settings
     named = _elasticities(sweep.with_outputs([of])._plan("numpy"), of, wrt)
     inputs, slopes = list(named), list(named.values())
@@ -335,7 +342,7 @@ def dominant_inputs(
     def row(numbers: Array, meaning: str) -> tuple[Any, ...]:
         return "input", numbers, {"units": "1", "long_name": meaning}
 
-    return xarray.Dataset(
+    return Result(
         {
             "dominant": (*ordered(plan, dims, lead), flags),
             "share": row(
@@ -353,7 +360,7 @@ def dominant_inputs(
             "input": inputs,
             "same_as": ("input", same, {"long_name": "first input of the same size everywhere"}),
         },
-        root_attributes(plan, sweep.spec) | uncounted(plan, inputs),
+        origin(plan, sweep.spec) | uncounted(plan, inputs),
     )
 
 
@@ -420,5 +427,5 @@ def _medians(sweep: Evaluation, names: Sequence[str], settings: Settings) -> Arr
         longest = max(axes, key=lambda name: axes[name].size)
         axes[longest] = axes[longest].cut(np.arange(0, axes[longest].size, 2))
     thin = sweep.replace(axes=axes)
-    cube = thin.evaluate(settings=replace(settings, engine="numpy"))
-    return np.array([cube[name].median(skipna=True).item() for name in names])
+    cube = thin._result(replace(settings, engine="numpy"))
+    return np.array([cube[name].median() for name in names])

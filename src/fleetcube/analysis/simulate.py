@@ -3,16 +3,17 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan import memory
 from fleetcube.grid.plan.grid import Case
-from fleetcube.grid.plan.labels import coordinates, flags, root_attributes
+from fleetcube.grid.plan.labels import coordinates, flags, origin
 from fleetcube.grid.plan.plan import Plan
 from fleetcube.grid.progress import expected
+from fleetcube.grid.result import Result
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings, check_settings
 from fleetcube.grid.spec.arguments import scenario_and_axes
@@ -43,21 +44,47 @@ _INPUTS = ("failure_shape", "spare_nodes", "repair_time", "corruption_probabilit
 
 _TIERED = (  # graph quantities of the tiers
     *(
-        f"{tier}_tier_{of}_time"
-        for of in ("stall", "flush")
+        f"{tier}_tier_{kind}_time"
+        for kind in ("stall", "flush")
         for tier in ("memory", "drive", "storage")
     ),
     *("memory_tier_share", "drive_tier_share", "drive_copy_every", "storage_copy_every"),
     *("memory_tier_restore_time", "drive_copy_time", "checkpoint_size", "read_bandwidth"),
     *("checkpoint_restore_time", "storage_copy_loss_share"),
 )
-_ELASTIC = ("elastic_capacity", "growth_stop_time", "num_microbatches", "data_parallel", "nodes")
 _AGE = {  # parameters of the Monte Carlo -> inputs
     "age": "fleet_age",
     "burn_in": "burn_in_excess",
     "burn_in_time": "burn_in_time",
     "wear_age": "wear_out_age",
     "wear_shape": "wear_out_shape",
+}
+# Graph quantities, and those that a feature needs besides
+_QUANTITIES = (
+    *("cluster_mtbf", "checkpoint_interval", "checkpoint_stall_time", "recovery_time"),
+    "node_provision_time",
+)
+_FEATURE_QUANTITIES = {
+    "kinds": tuple(f"{kind}_recovery_time" for kind in (*_KINDS, "node_swap")),
+    "late": ("lost_work_time",),
+    "flush": (FLUSH,),
+    "closed": ("whole_cluster_probability", "nodes"),
+    "tiered": _TIERED,
+    "ages": ("aging_factor", "goodput"),
+    "crews": ("spare_left_probability",),
+    "added_up": ("training_steps", "step_time"),
+    "elastic": (
+        *("elastic_capacity", "growth_stop_time", "num_microbatches", "data_parallel", "nodes"),
+    ),
+    "groups": ("node_failure_rate", "nodes"),
+    "ready": ("transition_wait",),
+}
+_FEATURE_INPUTS = {
+    "kinds": tuple(f"{kind}_share" for kind in _KINDS),
+    "late": ("corruption_latency", "silent_corruption_mttf", "n_gpus"),
+    "ages": (*_AGE.values(), "aging_window"),
+    "crews": ("repair_crews",),
+    "groups": ("correlated_failure_fraction", "failure_domain_nodes"),
 }
 
 _POOLS = {"open": 0.0, "closed": 1.0, "closed_idle_safe": 2.0}  # as in the Monte Carlo
@@ -162,7 +189,7 @@ def simulate(
     repaired nodes are taken back as `elastic_growth` says. Failures strike the nodes that are
     there; those of idle nodes cost the job nothing, and those of switches cost it no node. The
     shares are those of a job at whatever speed: wall_time is work / (goodput elastic_capacity).
-    Tiers, unreadable checkpoints and corruption that is found late are refused beside it.
+    Tiers, unreadable checkpoints and corruption that is found late are refused with it.
 
     Returns a Dataset: goodput, checkpoint_overhead, rework_overhead and recovery_overhead, which
     add up to 1, failures, spare_shortage, whole_cluster_probability, wall_time, their standard
@@ -239,9 +266,11 @@ def simulate_spec(
     several = points["drive_every"].reshape(*shape, parts).any(axis=-1)
     for k, name in enumerate(monte_carlo.DETAILS):
         if name in further:
-            held = several if name in OF_TIERS else np.True_
-            for at, of in enumerate((name, f"{name}_error"), len(monte_carlo.STATISTICS) + 2 * k):
-                statistics[of] = np.where(held, rows[:, at].reshape(shape), np.nan)
+            simulated = several if name in OF_TIERS else np.True_
+            for column, statistic in enumerate(
+                (name, f"{name}_error"), len(monte_carlo.STATISTICS) + 2 * k
+            ):
+                statistics[statistic] = np.where(simulated, rows[:, column].reshape(shape), np.nan)
     statistics["work"] = points["work"].reshape(*shape, parts).sum(axis=-1)
     for name in ("wall_time", "wall_time_p95"):
         statistics[name] += points["ready"].reshape(*shape, parts).sum(axis=-1)
@@ -262,11 +291,11 @@ def by_kind_and_tier(
     import xarray
 
     tables = []
-    for dim, found, count, lost in (
+    for dim, meanings, count, lost in (
         ("kind", OF_KINDS, "failures", "recovery_overhead"),
         ("tier", OF_TIERS, "tier_restarts", "tier_rework"),
     ):
-        names = [name for name in found if name.endswith(lost) and name in outcome]
+        names = [name for name in meanings if name.endswith(lost) and name in outcome]
         if not names:
             continue
         parts = [name.removesuffix(f"_{lost}") for name in names]
@@ -277,8 +306,8 @@ def by_kind_and_tier(
             "time_lost_error": [f"{name}_error" for name in names],
         }
         columns = {
-            column: xarray.concat([outcome[name] for name in of], dim, combine_attrs="drop")
-            for column, of in played.items()
+            column: xarray.concat([outcome[name] for name in sources], dim, combine_attrs="drop")
+            for column, sources in played.items()
         }
         if not phases.names(scenario):
             exact = Evaluation(scenario, axes, names).evaluate(settings=Settings("numpy"))
@@ -310,104 +339,130 @@ def _points(
     """The plan, the dimensions, and the parameters of every point, each over all dimensions. If
     phases are added up, their axis comes last and is not among the dimensions."""
     problem = _simulated(problem)
-    quantities = ["cluster_mtbf", "checkpoint_interval", "checkpoint_stall_time", "recovery_time"]
-    quantities += ["node_provision_time"]
-    kinds = "kinds" in _chosen(problem, "recovery_model")
-    if kinds:
-        quantities += [f"{kind}_recovery_time" for kind in (*_KINDS, "node_swap")]
-    late = "late" in _chosen(problem, "corruption_detection")
-    quantities += ["lost_work_time"] if late else []
-    quantities += [FLUSH] if FLUSH in problem.graph.quantities else []
-    closed = _chosen(problem, "node_pool") != {"open"}
-    quantities += ["whole_cluster_probability", "nodes"] if closed else []
-    tiered = "tiered" in _chosen(problem, "checkpoint_mode")
-    quantities += _TIERED if tiered else []
-    ages = "on" in _chosen(problem, "fleet_aging")
-    quantities += ["aging_factor", "goodput"] if ages else []
-    crews = "crews" in _chosen(problem, "repair_shop")
-    quantities += ["spare_left_probability"] if crews else []
-    quantities += ["training_steps", "step_time"] if added_up else []
-    elastic = "shrink" in _chosen(problem, "elastic")
-    quantities += _ELASTIC if elastic else []
-    spared = closed or elastic or problem.gives("spare_nodes")
-    groups = elastic or problem.most_together({"correlated_failure_fraction"}) > 0
-    groups = groups and spared and not problem.gives("cluster_mtbf")
-    quantities += ["node_failure_rate", "nodes"] if groups else []
-    begins = added_up or problem.gives("job_duration")  # else start and end do not matter
-    ends = begins and _chosen(problem, ENDING) != {False}
-    ready = begins and _chosen(problem, "transitions") != {False}
-    quantities += ["transition_wait"] if ready else []
-    quantities = list(dict.fromkeys(quantities))
+    features = _features(problem, added_up)
+    quantities = list(dict.fromkeys([*_QUANTITIES, *_needed(_FEATURE_QUANTITIES, features)]))
     axes = {axis.name for axis in problem.axes}
     plan = Plan(problem, [name for name in quantities if name not in axes] or ["goodput"], "numpy")
-    names = [*quantities, *_INPUTS]
-    names += [f"{kind}_share" for kind in _KINDS] if kinds else []
-    names += ["corruption_latency", "silent_corruption_mttf", "n_gpus"] if late else []
-    names += [*_AGE.values(), "aging_window"] if ages else []
-    names += ["repair_crews"] if crews else []
-    names += ["correlated_failure_fraction", "failure_domain_nodes"] if groups else []
+    names = [*quantities, *_INPUTS, *_needed(_FEATURE_INPUTS, features)]
     if all("job_duration" in case.leaves for case in plan.cases):
         names.append("job_duration")
     used = {dim for name in names for dim in plan.dims[name]}
     used |= {phases.NAME} if added_up else set()
-    used |= {axis.name for axis in problem.axes if ends and ENDING in axis.options}
+    used |= {axis.name for axis in problem.axes if features.ends and ENDING in axis.options}
     ageless = None
-    if ages:  # without the hardware's share of the failures
+    if features.ages:  # without the hardware's share of the failures
         steady_problem = replace(problem, constants={**problem.constants, "aging_factor": 0.0})
         ageless = Plan(steady_problem, list(plan.outputs), "numpy")
     _check_memory(plan, used)
     points: dict[str, Array] = {}
     for case in plan.cases:
         values = {name: plan.table(case, name) for name in names}
-        if "recovery_time" in case.leaves:  # given: it includes provisioning
-            values["node_provision_time"] = np.zeros(())
-        values["pool"] = np.array(_POOLS[case.options["node_pool"]])
-        if case.options["recovery_model"] == "kinds":
-            values["recovery_time"] = values["node_swap_recovery_time"]
-            for kind in _KINDS:
-                values[kind] = values[f"{kind}_share"]
-                values[f"{kind}_recovery"] = values[f"{kind}_recovery_time"]
-        if case.options["repair_shop"] == "crews":
-            values["crews"] = values["repair_crews"]
-        if case.options["elastic"]:
-            values |= _of_size(case.options, values)
-        if groups and case.options["mtbf_model"] == "components":
-            group = np.minimum(values["failure_domain_nodes"], np.maximum(values["nodes"], 1.0))
-            share = values["correlated_failure_fraction"] * values["node_failure_rate"]
-            values["group"] = np.where((share > 0) & (group > 1), group, 0.0)
-            events, mtbf = share / np.maximum(group, 1.0), values["cluster_mtbf"]
-            grouped = np.where(values["group"] > 0, events, 0.0)
-            values["group_share"] = grouped * np.where(share > 0, mtbf, 0.0)
-            if case.options["elastic"]:
-                rate = values["node_failure_rate"] - share + events
-                beside = 1 - rate * np.where(rate > 0, mtbf, 0.0)
-                values["nodeless"] = np.where((beside > 1e-9) & (mtbf < np.inf), beside, 0.0)
-        if case.options["corruption_detection"] == "late":
-            rate = values["n_gpus"] / values["silent_corruption_mttf"]
-            values["silent"] = np.where(rate > 0, values["cluster_mtbf"], 0.0) * rate
-            values["latency"] = values["corruption_latency"]
-        if case.options["checkpoint_mode"] == "tiered":
-            values |= _of_tiers(values)
-            values["copies_kept"] = np.array(float(case.options["tier_copies"] == "kept"))
-        if added_up and "job_duration" not in values:
-            values["job_duration"] = values["training_steps"] * values["step_time"]
-        if ends and case.options[ENDING] == "saved":  # even if nothing else is
-            interval = values["checkpoint_interval"]
-            last = np.where(interval < np.inf, interval, values.get("job_duration", interval))
-            values["checkpoint_interval"] = last
-        if ends:
-            values["unsaved"] = np.array(float(case.options[ENDING] == "unsaved"))
+        values |= _of_case(case, values, features)
         if ageless and case.options["fleet_aging"] == "on":
             steady = next(each for each in ageless.cases if each.runs == case.runs)
             values |= _of_ages(values, ageless.table(steady, "cluster_mtbf"))
-        made = {**_parameters(values), "ready": values.get("transition_wait", np.zeros(()))}
-        _fill(plan, case, used, made, points)
+        ready = values.get("transition_wait", np.zeros(()))
+        _fill(plan, case, used, {**_parameters(values), "ready": ready}, points)
     points["fails_in_recovery"] = np.full_like(points["mtbf"], float(failures_during_recovery))
     summed = (phases.NAME,) if added_up else ()
     dims = tuple(axis.name for axis in problem.axes if axis.name in used - {*summed})
     order = [k for k, axis in enumerate(plan.axes) if axis.name not in used]
     order += [[axis.name for axis in plan.axes].index(dim) for dim in (*dims, *summed)]
     return plan, dims, {name: array.transpose(order) for name, array in points.items()}
+
+
+class Features(NamedTuple):
+    """Parts of the model that a problem has, at all or some of its points."""
+
+    kinds: bool
+    late: bool
+    flush: bool
+    closed: bool
+    tiered: bool
+    ages: bool
+    crews: bool
+    added_up: bool
+    elastic: bool
+    groups: bool
+    ready: bool
+    ends: bool
+
+
+def _features(problem: Problem, added_up: bool) -> Features:
+    closed = _chosen(problem, "node_pool") != {"open"}
+    elastic = "shrink" in _chosen(problem, "elastic")
+    spared = closed or elastic or problem.gives("spare_nodes")
+    groups = elastic or problem.most_together({"correlated_failure_fraction"}) > 0
+    begins = added_up or problem.gives("job_duration")  # else start and end do not matter
+    return Features(
+        kinds="kinds" in _chosen(problem, "recovery_model"),
+        late="late" in _chosen(problem, "corruption_detection"),
+        flush=FLUSH in problem.graph.quantities,
+        closed=closed,
+        tiered="tiered" in _chosen(problem, "checkpoint_mode"),
+        ages="on" in _chosen(problem, "fleet_aging"),
+        crews="crews" in _chosen(problem, "repair_shop"),
+        added_up=added_up,
+        elastic=elastic,
+        groups=groups and spared and not problem.gives("cluster_mtbf"),
+        ready=begins and _chosen(problem, "transitions") != {False},
+        ends=begins and _chosen(problem, ENDING) != {False},
+    )
+
+
+def _needed(names: Mapping[str, Iterable[str]], features: Features) -> list[str]:
+    """Names that the features of a problem need."""
+    return [name for feature, row in names.items() if getattr(features, feature) for name in row]
+
+
+def _of_case(case: Case, values: Mapping[str, Array], features: Features) -> dict[str, Array]:
+    """Parameters of a case that follow its options."""
+    options, values = case.options, dict(values)
+    if "recovery_time" in case.leaves:  # given: it includes provisioning
+        values["node_provision_time"] = np.zeros(())
+    values["pool"] = np.array(_POOLS[options["node_pool"]])
+    if options["recovery_model"] == "kinds":
+        values["recovery_time"] = values["node_swap_recovery_time"]
+        for kind in _KINDS:
+            values[kind] = values[f"{kind}_share"]
+            values[f"{kind}_recovery"] = values[f"{kind}_recovery_time"]
+    if options["repair_shop"] == "crews":
+        values["crews"] = values["repair_crews"]
+    if options["elastic"]:
+        values |= _of_size(options, values)
+    if features.groups and options["mtbf_model"] == "components":
+        values |= _of_groups(values, bool(options["elastic"]))
+    if options["corruption_detection"] == "late":
+        rate = values["n_gpus"] / values["silent_corruption_mttf"]
+        values["silent"] = np.where(rate > 0, values["cluster_mtbf"], 0.0) * rate
+        values["latency"] = values["corruption_latency"]
+    if options["checkpoint_mode"] == "tiered":
+        values |= _of_tiers(values)
+        values["copies_kept"] = np.array(float(options["tier_copies"] == "kept"))
+    if features.added_up and "job_duration" not in values:
+        values["job_duration"] = values["training_steps"] * values["step_time"]
+    if features.ends and options[ENDING] == "saved":  # even if nothing else is
+        interval = values["checkpoint_interval"]
+        last = np.where(interval < np.inf, interval, values.get("job_duration", interval))
+        values["checkpoint_interval"] = last
+    if features.ends:
+        values["unsaved"] = np.array(float(options[ENDING] == "unsaved"))
+    return values
+
+
+def _of_groups(values: Mapping[str, Array], elastic: bool) -> dict[str, Array]:
+    """Parameters of failures that take several nodes."""
+    group = np.minimum(values["failure_domain_nodes"], np.maximum(values["nodes"], 1.0))
+    share = values["correlated_failure_fraction"] * values["node_failure_rate"]
+    events, mtbf = share / np.maximum(group, 1.0), values["cluster_mtbf"]
+    group = np.where((share > 0) & (group > 1), group, 0.0)
+    grouped = np.where(group > 0, events, 0.0) * np.where(share > 0, mtbf, 0.0)
+    groups = {"group": group, "group_share": grouped}
+    if elastic:
+        rate = values["node_failure_rate"] - share + events
+        nodeless = 1 - rate * np.where(rate > 0, mtbf, 0.0)
+        groups["nodeless"] = np.where((nodeless > 1e-9) & (mtbf < np.inf), nodeless, 0.0)
+    return groups
 
 
 def _of_tiers(values: Mapping[str, Array]) -> dict[str, Array]:
@@ -436,7 +491,7 @@ def _of_ages(values: Mapping[str, Array], steady_mtbf: Array) -> dict[str, Array
     ageing = np.where(values["aging_window"] > 0, 1 - steady, 0.0) / factor
     ageing = np.where((ageing > 1e-12) & (mtbf < np.inf), ageing, 0.0)
     changing = ageing > 0
-    ages = {name: np.where(changing, values[of], 0.0) for name, of in _AGE.items()}
+    ages = {name: np.where(changing, values[source], 0.0) for name, source in _AGE.items()}
     if "job_duration" not in values:
         window = values["aging_window"] * values["goodput"]
         usual = _long_job(**_parameters(values, of_job=False))
@@ -542,14 +597,14 @@ def _simulated(problem: Problem) -> Problem:
     tiered = "tiered" in _chosen(problem, "checkpoint_mode")
     late = "late" in _chosen(problem, "corruption_detection")
     elastic = "shrink" in _chosen(problem, "elastic")
-    for what, asked, beside, other in (
+    for feature, asked, other_feature, other in (
         ("corruption_probability", unreadable, "tiers of checkpoints", tiered),
         ("corruption_probability", unreadable, "elastic = 'shrink'", elastic),
         ("late detection of corruption", late, "elastic = 'shrink'", elastic),
         ("tiers of checkpoints", tiered, "elastic = 'shrink'", elastic),
     ):
         if asked and other:
-            raise InputError(f"{what} cannot be simulated with {beside}; remove one")
+            raise InputError(f"{feature} cannot be simulated with {other_feature}; remove one")
     kinds = "kinds" in _chosen(problem, "recovery_model")
     if kinds and problem.gives("recovery_time"):
         raise InputError(
@@ -581,21 +636,22 @@ def _dataset(
     verdicts: Array,
     spec: Mapping[str, Any],
 ) -> "xarray.Dataset":
-    import xarray
-
     variables: dict[str, Any] = {
         name: (dims, array, _attributes(name)) for name, array in statistics.items()
     }
     codes = flags({code: name for name, code in VERDICTS.items()})
     about = {"long_name": "whether the point was simulated to its end", **codes}
     variables["outcome"] = (dims, verdicts, about)
-    attributes = {**root_attributes(plan, spec), "fleetcube_engine": "monte carlo"}
-    left_out = [said for n, said in UNPLAYED.items() if plan.problem.most_together({n}) > 0]
+    attributes = {**origin(plan, spec), "fleetcube_engine": "monte carlo"}
+    left_out = [remark for n, remark in UNPLAYED.items() if plan.problem.most_together({n}) > 0]
     attributes = with_remarks(attributes, left_out)
-    return xarray.Dataset(variables, coordinates(plan, dims), attributes)
+    return Result(variables, coordinates(plan, dims), attributes).to_xarray()
 
 
 def _attributes(name: str) -> dict[str, str]:
-    of = name.removesuffix("_error")
-    unit, meaning = {**MEANING, **OF_KINDS, **OF_TIERS, **OF_SIZE}[of]
-    return {"units": unit, "long_name": meaning if of == name else f"standard error: {meaning}"}
+    statistic = name.removesuffix("_error")
+    unit, meaning = {**MEANING, **OF_KINDS, **OF_TIERS, **OF_SIZE}[statistic]
+    return {
+        "units": unit,
+        "long_name": meaning if statistic == name else f"standard error: {meaning}",
+    }

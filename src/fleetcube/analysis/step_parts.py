@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fleetcube.grid.errors import InputError
+from fleetcube.grid.result import Result
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
 
 from .terms import given
 
 if TYPE_CHECKING:
-    import xarray
+    pass
 
 STEP = "step_time"
 RATIO = "step_time_ratio"  # of its parts to the computed ones, all alike
@@ -58,14 +59,14 @@ class Part:
     parts: tuple["Part", ...] = ()
 
 
-def values_of(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> "xarray.Dataset":
+def values_of(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> Result:
     """The values of a scenario that `step_parts` needs, over its axes."""
     sweep = Evaluation(scenario, axes, list(NAMES))
-    cube = sweep.evaluate(settings=Settings("numpy"))
+    cube = sweep._result(Settings("numpy"))
     return cube if SERIAL in cube.coords else cube.assign({SERIAL: given(sweep, cube, SERIAL)})
 
 
-def step_parts(point: "xarray.Dataset | Mapping[str, Any]") -> Part:
+def step_parts(point: Mapping[str, Any] | Any) -> Part:
     """A step as nested parts at a point of `values_of`; each is the sum of its parts, none is 0."""
     ratio = point.get(RATIO, 1.0)
     point = {**{name: point[name] for name in (*_PARTS, SERIAL)}, RATIO: ratio}

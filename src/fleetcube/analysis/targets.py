@@ -144,6 +144,17 @@ def with_headroom(sweep: Kind, searched: Mapping[str, Any]) -> Kind:
     return sweep.replace(scenario={**spec["scenario"], HEADROOM: True}) if decided else sweep
 
 
+def near_memory(sweep: Evaluation, most: float = math.inf) -> dict[str, Any]:
+    """A coordinate that marks points near the memory limit; empty without a limit, or if it has
+    more than `most` points."""
+    if sweep._with_memory_margin is sweep:
+        return {}
+    near = sweep.with_outputs([NEAR])
+    if near._plan("numpy").size(NEAR) > most:
+        return {}
+    return {NEAR: near.evaluate(settings=Settings("numpy"))[NEAR]}
+
+
 def judged(
     sweep: Kind, names: Sequence[str], where: Names, settings: Settings, only: bool
 ) -> tuple[Kind, list[Target]]:

@@ -1,14 +1,11 @@
 """Step time, job time and job cost broken down into terms that add up to the whole."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
+from fleetcube.grid.result import Result, Variable, stacked
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.kernels.graph.formulas import parameters
 from fleetcube.kernels.physics.inputs import INPUTS
-
-if TYPE_CHECKING:
-    import xarray
 
 DECOMPOSED = ("step_time", "job_time", "job_cost")
 USUAL = "job_time"  # compared if no quantity is named
@@ -55,12 +52,8 @@ def quantities(apart: Mapping[str, Sequence[str]]) -> list[str]:
     return [name for name in [*listed, *whole] if name not in (*INPUTS, OTHER, UNAVAILABLE)]
 
 
-def terms(
-    sweep: Evaluation, cube: "xarray.Dataset", quantity: str, names: Sequence[str]
-) -> "xarray.DataArray":
+def terms(sweep: Evaluation, cube: Result, quantity: str, names: Sequence[str]) -> Variable:
     """The terms of a quantity of one scenario, which add up to it."""
-    import xarray
-
     step = {
         name: cube[name] if name in cube else given(sweep, cube, name)
         for name in names
@@ -77,13 +70,11 @@ def terms(
         shares = {name: term * share for name, term in step.items()}
         shares |= _shares(cube, [name for name in _LOSSES if name in names])
         values = {name: cube[quantity] * shares[name] for name in names}
-    parts = xarray.broadcast(*(term.reset_coords(drop=True) for term in values.values()))
-    stacked = xarray.concat(parts, xarray.Variable(f"{quantity}_term", list(values)))
-    stacked.attrs = {"units": cube[quantity].attrs["units"], "long_name": f"terms of {quantity}"}
-    return stacked
+    about = {"units": cube[quantity].attrs["units"], "long_name": f"terms of {quantity}"}
+    return stacked(f"{quantity}_term", [*values.values()], about)
 
 
-def _shares(cube: "xarray.Dataset", losses: Sequence[str]) -> dict[str, "xarray.DataArray"]:
+def _shares(cube: Result, losses: Sequence[str]) -> dict[str, Variable]:
     """Shares of the wall time not spent in steps; with those of steps they add up to one."""
     up = cube["availability"]
     shares = {name: up * cube[name] for name in losses}
@@ -91,14 +82,12 @@ def _shares(cube: "xarray.Dataset", losses: Sequence[str]) -> dict[str, "xarray.
     return {**shares, OTHER: lost - sum(shares.values()), UNAVAILABLE: 1 - up}
 
 
-def given(sweep: Evaluation, cube: "xarray.Dataset", name: str) -> "xarray.DataArray":
+def given(sweep: Evaluation, cube: Result, name: str) -> Variable:
     """The value of an input, along its axis if it has one."""
-    import xarray
-
     if name in cube.coords:
-        return cube[name]
+        return cube.coords[name]
     constants = sweep._plan("numpy").problem.constants
-    return xarray.DataArray(float(constants.get(name, INPUTS[name].default)))
+    return Variable((), float(constants.get(name, INPUTS[name].default)))
 
 
 def _computed(pair: Sequence[Evaluation], quantity: str, name: str) -> bool:

@@ -2,14 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fleetcube.grid.errors import InputError
-
-if TYPE_CHECKING:
-    import xarray
 
 KINDS = ("tensor", "context", "expert", "data", "pipeline")
 _SIZES = ("scale_up_gpus", "leaf_gpus", "pod_gpus", "site_gpus")
@@ -47,7 +44,7 @@ def names_of(spec: Mapping[str, Any]) -> list[str]:
     return [*NAMES, *(SITES if "site_bandwidth" in given else ())]
 
 
-def crossings(point: "xarray.Dataset | Mapping[str, Any]") -> tuple[list[Tier], list[Crossing]]:
+def crossings(point: Mapping[str, Any] | Any) -> tuple[list[Tier], list[Crossing]]:
     """The tiers of a job's network, from the node up, and the traffic that crosses them. `point`
     has NAMES at one point, and SITES if there are several sites."""
     for name in NAMES:

@@ -3,16 +3,17 @@
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fleetcube.grid.errors import InputError, check_count, check_texts, imported
 from fleetcube.grid.plan import memory, tiles
-from fleetcube.grid.plan.labels import UNUSED, attributes, coordinates, ordered, root_attributes
+from fleetcube.grid.plan.labels import UNUSED, attributes, coordinates, ordered, origin
 from fleetcube.grid.plan.plan import Plan
 from fleetcube.grid.plan.tiles import Region
 from fleetcube.grid.reduce.quantile import between
+from fleetcube.grid.result import Result
 from fleetcube.grid.run import stream
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
@@ -27,9 +28,6 @@ from fleetcube.kernels.laws.statistics import normal_quantile
 from fleetcube.kernels.physics.roles import ERRORS, RATIOS_OF_PARTS
 
 from .gradient import reached
-
-if TYPE_CHECKING:
-    import xarray
 
 METHODS = ("sampled", "first_order", "draws")
 DRAW = "(draw)"  # no axis of a spec can have this name
@@ -49,10 +47,8 @@ def uncertainty(
     samples: int,
     seed: int,
     settings: Settings,
-) -> "xarray.Dataset":
+) -> Result:
     """See `Sweep.uncertainty`."""
-    import xarray
-
     plan = sweep._plan("numpy", settings._mask)
     names = asked_of(plan, outputs)
     shares = _check_shares(q)
@@ -95,12 +91,12 @@ def uncertainty(
         if REASON not in coords:
             coords |= stream.reason(plan_of, dims_used, settings._cores)
     coords["quantile"] = ("quantile", shares, {"long_name": "share of the probability below"})
-    drawn = root_attributes(plan, sweep.spec, varied=[*plan.problem.distributions])
+    drawn = origin(plan, sweep.spec, varied=[*plan.problem.distributions])
     attrs = {**drawn, UNUSED: unused, "fleetcube_uncertainty": how}
     attrs = {name: text for name, text in attrs.items() if text}
     ends = ("", "_mean", "_std")
     variables = {name + end: variables[name + end] for name in names for end in ends}
-    return xarray.Dataset(variables, coords, attrs)
+    return Result(variables, coords, attrs)
 
 
 def _joint(
@@ -110,10 +106,8 @@ def _joint(
     samples: Any,
     seed: Any,
     settings: Settings,
-) -> "xarray.Dataset":
+) -> Result:
     """Outputs at each draw, all at the same draws of all that is uncertain."""
-    import xarray
-
     every: dict[str, Distribution] = {}
     for laws, _ in by_laws:
         every |= laws
@@ -121,11 +115,13 @@ def _joint(
     coords: dict[str, Any] = {}
     for laws, members in by_laws:
         drawn = _drawn(sweep, every, members, samples, seed, varied=laws)
-        cube = drawn.evaluate(settings=settings).rename({DRAW: "draw"})
-        draws |= {name: cube[name].variable for name in members}
+        cube = drawn._result(settings)
+        for name in members:
+            dims, values, about = cube[name].parts
+            draws[name] = ["draw" if dim == DRAW else dim for dim in dims], values, about
         coords |= {name: cube.coords[name] for name in sweep._sizes if name in cube.coords}
     how = {"fleetcube_uncertainty": f"{samples} joint draws, seed {seed}"}
-    return xarray.Dataset({name: draws[name] for name in names}, coords, {**cube.attrs, **how})
+    return Result({name: draws[name] for name in names}, coords, {**cube.attrs, **how})
 
 
 def errors(plan: Plan, name: str) -> dict[str, Distribution]:
@@ -206,7 +202,9 @@ def _drawn(
     check_count("seed", seed, 0)
     columns = sobol_points(samples, len(laws), seed).T
     drawn = zip(laws, columns, strict=True)
-    numbers = {name: laws[name].at(u) for name, u in drawn if varied is None or name in varied}
+    numbers = {
+        name: laws[name].quantile(u) for name, u in drawn if varied is None or name in varied
+    }
     axis = Axis(DRAW, np.arange(samples), numbers)
     return sweep.replace(axes={**sweep.spec["axes"], DRAW: axis}, outputs=names)
 
@@ -241,12 +239,12 @@ def _check_smooth(graph: Graph, name: str, distribution: Distribution) -> None:
 class _Draws:
     """Statistics of outputs that share dimensions, over the draws."""
 
-    own: tuple[str, ...]
+    dims: tuple[str, ...]
     shares: Array
     rooms: stream.Rooms
 
     def part(self, plan: Plan, tile: Region) -> Statistics:
-        dims = [axis.name for axis in plan.axes if axis.name in (*self.own, DRAW)]
+        dims = [axis.name for axis in plan.axes if axis.name in (*self.dims, DRAW)]
         region = {**tile, DRAW: slice(0, plan.sizes[DRAW])}
         statistics: Statistics = {}
         for name, out in self.rooms.evaluate(plan, dims, region).items():
@@ -266,14 +264,14 @@ class _Draws:
 class _Slopes:
     """Statistics of outputs that share dimensions, from their slopes at the medians."""
 
-    own: tuple[str, ...]
+    dims: tuple[str, ...]
     shares: Array
     rooms: stream.Rooms
     slopes: Mapping[str, Mapping[str, str]]
-    known: Mapping[str, Distribution]
+    distributions: Mapping[str, Distribution]
 
     def part(self, plan: Plan, tile: Region) -> Statistics:
-        outs = self.rooms.evaluate(plan, self.own, tile)
+        outs = self.rooms.evaluate(plan, self.dims, tile)
         return {name: self._statistics(outs, name, row) for name, row in self.slopes.items()}
 
     def _statistics(
@@ -282,11 +280,11 @@ class _Slopes:
         """Quantiles, mean and deviation; lognormal if above 0 and all inputs multiply."""
         out, variance = outs[name], np.zeros_like(outs[name])
         for wrt, slope in row.items():
-            variance = variance + (outs[slope] * self.known[wrt].scale) ** 2
+            variance = variance + (outs[slope] * self.distributions[wrt].scale) ** 2
         deviation, z = np.sqrt(variance), normal_quantile(self.shares)
         values = out[..., None] + deviation[..., None] * z
         mean = out.copy()  # the room's array is refilled by the next tile
-        if row and all(self.known[wrt].multiplies for wrt in row):
+        if row and all(self.distributions[wrt].multiplies for wrt in row):
             above = out > 0
             # 1 and 0 elsewhere, so that the branch not taken neither divides nor overflows
             spread = np.where(above, deviation / np.where(above, out, 1.0), 0.0)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fleetcube.grid.errors import InputError, shown
-from fleetcube.grid.reduce.kept import met
+from fleetcube.grid.reduce.filtered import met
+from fleetcube.grid.result import Variable
 from fleetcube.grid.run.evaluation import Evaluation, is_known
 from fleetcube.grid.run.settings import Engine, Settings
 from fleetcube.grid.spec import values
@@ -51,7 +52,7 @@ CLUSTER = "cluster"  # an axis along which more than the size varies
 _BATCH, _COST = "global_batch_size", "job_cost"
 _DEFAULT = Settings()
 _TOKENS, _WALL, _REPLICAS = "tokens_to_target", "sync_wall_gpus", "data_parallel"
-_SHARES = ("compute_inefficiency_overhead", *(name for own in TIMED.values() for name in own))
+_SHARES = ("compute_inefficiency_overhead", *(name for names in TIMED.values() for name in names))
 _READY = "transition_share"
 _NEEDED = (TIME, "gpu_hours", "availability", _READY, *_SHARES)
 _REASONS = {  # by the limit that they belong to; any other belongs to the layout
@@ -80,74 +81,99 @@ def wall(
     limits = conditions_of(scenario, where)
     price = None if day_price is None else _positive(_COST, day_price)
     sizes, step, last = _sizes(scenario, axes, between)
-    outputs = [
-        *_NEEDED,
-        *([] if phased else [_TOKENS]),
-        *(n for each in limits for n in each.outputs),
-    ]
-    priced = price is not None or is_known(scenario, {**axes, SIZE: [MOST]}, [_COST])
-    near = [NEAR] if not phased and is_known(scenario, {**axes, SIZE: [MOST]}, [NEAR]) else []
-    outputs = list(dict.fromkeys([*outputs, *([_COST] if priced else []), *near]))
-    engine = settings.engine
+    outputs = _outputs(scenario, axes, limits, price is not None)
     open_ = Evaluation(scenario, {**axes, CLUSTER: _axis(sizes, None)}, [TIME])
     best_at = _planned(open_, search)
     scenario = {HEADROOM: True, **scenario} if best_at else scenario  # as the search does
     able = np.empty(0) if best_at else _able(scenario, axes, sizes[0], step, last, settings)
-    found = _scan(scenario, axes, sizes, outputs, engine, None, best_at)
-    runs = _runs(found, settings)
+    curve = _scan(scenario, axes, sizes, outputs, settings.engine, None, best_at)
+    runs = _runs(curve, settings)
     if between is None and able.size and not runs.any():  # no doubling of one replica runs
         sizes = able[0] * 2.0 ** np.arange(math.floor(math.log2(MOST / able[0])) + 1)
-        found = _scan(scenario, axes, sizes, outputs, engine)
-        runs = _runs(found, settings)
+        curve = _scan(scenario, axes, sizes, outputs, settings.engine)
+        runs = _runs(curve, settings)
     if between is None and runs.any():
         sizes = sizes[runs.argmax() :]
-        found = found.isel({SIZE: slice(int(runs.argmax()), None)})
+        curve = curve.isel({SIZE: slice(int(runs.argmax()), None)})
     if batch is not None:
         best_at = _planned(open_.replace(axes={**axes, CLUSTER: _axis(sizes, batch)}), search)
-        found = _scan(scenario, axes, sizes, outputs, engine, batch, best_at)
-    runs = _runs(found, settings)
-    if not runs.any():
-        raise InputError(
-            f"none of {SIZE} = {sizes[0]:,.0f} to {sizes[-1]:,.0f}, each twice the one before, can "
-            f"be run ({_reason(found, 0)} at the first, {_reason(found, -1)} at the last); change "
-            "the layout, the batch or the range"
-        )
-    times = np.where(runs, found[TIME].values, np.nan)
-    least = int(np.nanargmin(times))
-    kept = runs & _kept(found, limits)
-    best = int(np.where(kept, times, np.inf).argmin())
-    at_best = {**scenario, **best_at[float(sizes[best])][1]} if best_at else scenario
+        curve = _scan(scenario, axes, sizes, outputs, settings.engine, batch, best_at)
+    runs = _checked_runs(curve, settings)
+    times = np.where(runs, curve[TIME].values, np.nan)
+    allowed = runs & _keeps(curve, limits)
+    least, best = int(np.nanargmin(times)), int(np.where(allowed, times, np.inf).argmin())
+    at_best = {**scenario, **(best_at[float(sizes[best])][1] if best_at else {})}
     if best_at and batch is None:
         start, step, last = _sizes(at_best, axes, between)
         able = _able(at_best, axes, start[0], step, last, settings)
-    if batch is None and able.size <= TRIED:
-        tried = able
-    else:
-        if not kept.any():
-            raise InputError(_nearest_size(found, runs, limits))
-        near = able[(able >= sizes[best] / 2) & (able <= 2 * sizes[best])]
-        tried = np.union1d(near[:: math.ceil(near.size / TRIED) or 1], sizes[best])
+    tried = able
+    if batch is not None or able.size > TRIED:
+        if not allowed.any():
+            raise InputError(_nearest_size(curve, runs, limits))
+        tried = _sizes_near(able, sizes[best])
     if between is None:  # one more size shows that the job gets slower, or why it cannot run
-        found, times = found.isel({SIZE: slice(0, least + 2)}), times[: least + 2]
+        curve, times = curve.isel({SIZE: slice(0, least + 2)}), times[: least + 2]
         # Drop remarks about sizes that are not shown
-        few = found[SIZE].values
-        found.attrs = _scan(scenario, axes, few, outputs, engine, batch, best_at).attrs
-    found = _doubled(found, times)
+        few = curve[SIZE].values
+        curve.attrs = _scan(scenario, axes, few, outputs, settings.engine, batch, best_at).attrs
+    curve = _doubled(curve, times)
     if batch is None and not phased:
-        found = found.assign(_gain_ends(found, scenario, axes, best_at))
-    found = found.set_coords(NEAR) if NEAR in found else found
+        curve = curve.assign(_gain_ends(curve, scenario, axes, best_at))
+    curve = curve.set_coords(NEAR) if NEAR in curve else curve
     if batch is None:
-        found = _fastest(found, at_best, axes, tried, settings, limits)
-    ends = _ended(found, limits, price) | _lost(found)  # slowing limits before ending ones
-    names = [*LOST, "layout", *(each.of for each in limits), *(["price"] if price else [])]
+        curve = _fastest(curve, at_best, axes, tried, settings, limits)
+    curve = _with_limits(curve, limits, price)
+    if batch is None:
+        return curve
+    return curve.assign(fastest_gpus=sizes[best], fastest_time=((), times[best], {"units": "s"}))
+
+
+def _outputs(
+    scenario: Mapping[str, Any],
+    axes: Mapping[str, Any],
+    conditions: Sequence[Target],
+    priced: bool,
+) -> list[str]:
+    """Outputs along the sizes."""
+    one_size, phased = {**axes, SIZE: [MOST]}, phases.names(scenario)
+    priced = priced or is_known(scenario, one_size, [_COST])
+    near = not phased and is_known(scenario, one_size, [NEAR])
+    names = [*_NEEDED, *([] if phased else [_TOKENS])]
+    names += [name for each in conditions for name in each.outputs]
+    names += [*([_COST] if priced else []), *([NEAR] if near else [])]
+    return list(dict.fromkeys(names))
+
+
+def _checked_runs(curve: "xarray.Dataset", settings: Settings) -> Array:
+    """Which sizes run. Raises InputError if none does."""
+    runs = _runs(curve, settings)
+    if not runs.any():
+        sizes = curve[SIZE].values
+        raise InputError(
+            f"none of {SIZE} = {sizes[0]:,.0f} to {sizes[-1]:,.0f}, each twice the one before, can "
+            f"be run ({_reason(curve, 0)} at the first, {_reason(curve, -1)} at the last); change "
+            "the layout, the batch or the range"
+        )
+    return runs
+
+
+def _sizes_near(able: Array, best: float) -> Array:
+    """Sizes that can run between half and twice the best one, thinned out."""
+    near = able[(able >= best / 2) & (able <= 2 * best)]
+    return np.union1d(near[:: math.ceil(near.size / TRIED) or 1], best)
+
+
+def _with_limits(
+    curve: "xarray.Dataset", conditions: Sequence[Target], price: float | None
+) -> "xarray.Dataset":
+    """Add the size from which each limit binds, and why."""
+    ends = _ended(curve, conditions, price) | _lost(curve)  # slowing limits before ending ones
+    names = [*LOST, "layout", *(each.of for each in conditions), *(["price"] if price else [])]
     bound = [ends.get(name, (np.nan, "")) for name in names]
-    found = found.assign_coords(limit=names).assign(
-        binds_from=("limit", [at for at, _ in bound], {"units": "1"}),
+    return curve.assign_coords(limit=names).assign(
+        binds_from=("limit", [size for size, _ in bound], {"units": "1"}),
         why=("limit", [why for _, why in bound]),
     )
-    if batch is None:
-        return found
-    return found.assign(fastest_gpus=sizes[best], fastest_time=((), times[best], {"units": "s"}))
 
 
 def _one_point(spec: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -184,8 +210,8 @@ def _sizes(
     scenario: Mapping[str, Any], axes: Mapping[str, Any], between: Sequence[Any] | None
 ) -> tuple[Array, int, float]:
     """Sizes of whole replicas, each twice the previous one, the step between all, and the most."""
-    known = phases.names(scenario)
-    apart = {phases.NAME: known} if known else {}
+    phase_names = phases.names(scenario)
+    apart = {phases.NAME: phase_names} if phase_names else {}
     replicas = Evaluation(scenario, {**axes, **apart, SIZE: [MOST]}, [_REPLICAS]).evaluate(
         settings=Settings("numpy")
     )
@@ -218,8 +244,8 @@ def _able(
 ) -> Array:
     """All sizes of whole replicas that can run, up to a number of them."""
     every = first + step * np.arange(min((last - first) // step + 1, MOST))
-    found = _scan(scenario, axes, every, [REASON], settings.engine)
-    return np.asarray(every[_runs(found, settings)])
+    curve = _scan(scenario, axes, every, [REASON], settings.engine)
+    return np.asarray(every[_runs(curve, settings)])
 
 
 def _planned(sweep: Evaluation, search: Names) -> dict[float, tuple[str, dict[str, Any]]]:
@@ -227,15 +253,15 @@ def _planned(sweep: Evaluation, search: Names) -> dict[float, tuple[str, dict[st
     none can run, that of the size before is tried. Empty if nothing is searched."""
     if not search or phases.names(sweep.spec["scenario"]) or not candidates(sweep, TIME, search):
         return {}
-    found = best_layouts(sweep, TIME, "min", search, (), (), 1, Settings())
-    check_finite(found, TIME)
-    found = found.isel({dim: 0 for dim in found.dims if dim != CLUSTER})
-    sizes = [found.isel({CLUSTER: k}) for k in range(found.sizes[CLUSTER])]
-    layout = next((inputs_of(own) for own in sizes if own[WHOLE].item()), {})
+    layouts = best_layouts(sweep, TIME, "min", search, (), (), 1, Settings())
+    check_finite(layouts, TIME)
+    layouts = layouts.isel({dim: 0 for dim in layouts.dims if dim != CLUSTER})
+    sizes = [layouts.isel({CLUSTER: k}) for k in range(layouts.sizes[CLUSTER])]
+    layout = next((inputs_of(row) for row in sizes if row[WHOLE].item()), {})
     best_at = {}
-    for own in sizes if layout else []:
-        layout = inputs_of(own) if own[WHOLE].item() else layout
-        best_at[float(own[SIZE])] = str(own[WHOLE].item()) or "-", layout
+    for row in sizes if layout else []:
+        layout = inputs_of(row) if row[WHOLE].item() else layout
+        best_at[float(row[SIZE])] = str(row[WHOLE].item()) or "-", layout
     return best_at
 
 
@@ -244,7 +270,7 @@ def _axis(
 ) -> dict[str, Any]:
     """Sizes as an axis, with the batch that grows with them and the layout of each."""
     grown = {} if batch is None else {_BATCH: batch * sizes / sizes[0]}
-    columns = {name: [own[name] for own in layouts] for name in (layouts[0] if layouts else ())}
+    columns = {name: [row[name] for row in layouts] for name in (layouts[0] if layouts else ())}
     return {"labels": [f"{size:.0f}" for size in sizes], SIZE: sizes, **grown, **columns}
 
 
@@ -264,35 +290,35 @@ def _scan(
     if name == CLUSTER:
         axis = _axis(sizes, batch, [layout for _, layout in rows])
     sweep = Evaluation(scenario, {**axes, name: axis}, outputs)
-    found = sweep.evaluate(settings=Settings(engine))
-    found = found.isel({dim: 0 for dim in found.dims if dim != name})
+    curve = sweep.evaluate(settings=Settings(engine))
+    curve = curve.isel({dim: 0 for dim in curve.dims if dim != name})
     if name == SIZE:
-        return found
-    found = found.assign_coords({SIZE: found[SIZE].astype(np.int64)})
-    found = found.swap_dims({name: SIZE}).drop_vars(name)
+        return curve
+    curve = curve.assign_coords({SIZE: curve[SIZE].astype(np.int64)})
+    curve = curve.swap_dims({name: SIZE}).drop_vars(name)
     if batch is not None:
-        found.attrs |= uncounted(sweep._plan(engine), [_BATCH])
-        found = found.reset_coords(_BATCH)
-    return found.assign(layout=(SIZE, [words for words, _ in rows])) if rows else found
+        curve.attrs |= uncounted(sweep._plan(engine), [_BATCH])
+        curve = curve.reset_coords(_BATCH)
+    return curve.assign(layout=(SIZE, [words for words, _ in rows])) if rows else curve
 
 
-def _doubled(found: "xarray.Dataset", times: Array) -> "xarray.Dataset":
+def _doubled(curve: "xarray.Dataset", times: Array) -> "xarray.Dataset":
     """Add each size's speed-up, the gain of doubling, and the GPU time that each loss added."""
-    sizes = found[SIZE].values
+    sizes = curve[SIZE].values
     if not np.isfinite(times).any():
         raise InputError(
             f"job_time is without end at each of {sizes.size} sizes from {sizes[0]:,.0f} GPUs on: "
             "failures leave no progress; name longer times between them, or faster checkpoints"
         )
     spent = sizes * times
-    tokens = np.broadcast_to(found[_TOKENS].values if _TOKENS in found else 1.0, spent.shape)
-    there = np.broadcast_to(found["availability"].values, spent.shape)
+    tokens = np.broadcast_to(curve[_TOKENS].values if _TOKENS in curve else 1.0, spent.shape)
+    available = np.broadcast_to(curve["availability"].values, spent.shape)
     on = {
-        limit: spent * there * sum(found[name].values for name in names)
+        limit: spent * available * sum(curve[name].values for name in names)
         for limit, names in TIMED.items()
     }
-    on["transitions"] = spent * np.broadcast_to(found[_READY].values, spent.shape)
-    waits = spent * (1 - there) - on["transitions"]  # for a complete cluster
+    on["transitions"] = spent * np.broadcast_to(curve[_READY].values, spent.shape)
+    waits = spent * (1 - available) - on["transitions"]  # for a complete cluster
     on["failures"] = on["failures"] + waits
     on["compute"] = spent - sum(on.values())
     lost = np.full((sizes.size, len(LOST)), np.nan)
@@ -305,9 +331,9 @@ def _doubled(found: "xarray.Dataset", times: Array) -> "xarray.Dataset":
     gains = np.concatenate([[np.nan], times[:-1] / times[1:]])
     about = {"units": "1", "long_name": "GPU time that a doubling adds, of that before"}
     ratio = {"units": "1"}
-    known = times[np.isfinite(times)][0]
-    return found.assign_coords(loss=list(LOST)).assign(
-        speedup=(SIZE, known / times, {**ratio, "long_name": "over the first size"}),
+    first_time = times[np.isfinite(times)][0]
+    return curve.assign_coords(loss=list(LOST)).assign(
+        speedup=(SIZE, first_time / times, {**ratio, "long_name": "over the first size"}),
         doubling_gain=(SIZE, gains, {**ratio, "long_name": "what doubling to this size brought"}),
         lost=((SIZE, "loss"), lost, about),
         most_lost_to=(SIZE, _largest(lost)),
@@ -315,27 +341,32 @@ def _doubled(found: "xarray.Dataset", times: Array) -> "xarray.Dataset":
 
 
 def _gain_ends(
-    found: "xarray.Dataset",
+    curve: "xarray.Dataset",
     scenario: Mapping[str, Any],
     axes: Mapping[str, Any],
     best_at: Mapping[float, tuple[str, dict[str, Any]]] | None,
 ) -> dict[str, Any]:
     """Ends of the 90 % interval of what each doubling brought, where the ratio's is known."""
-    said = dict(scenario)
+    stated = dict(scenario)
     for axis in make_axes(PHYSICS, axes).values():
-        said |= auto.values_at(axis, 0)
-    gains = found["doubling_gain"]
-    runs = np.isfinite(found[TIME].values)
-    at = [
-        side({**said, **(best_at[n][1] if best_at else {}), SIZE: n}, [TIME]) if there else None
-        for n, there in zip(found[SIZE].values.tolist(), runs, strict=True)
+        stated |= auto.values_at(axis, 0)
+    name = "doubling_gain"
+    gains = Variable(curve[name].dims, curve[name].values, curve[name].attrs)
+    runs = np.isfinite(curve[TIME].values)
+    sides = [
+        side({**stated, **(best_at[n][1] if best_at else {}), SIZE: n}, [TIME])
+        if feasible
+        else None
+        for n, feasible in zip(curve[SIZE].values.tolist(), runs, strict=True)
     ]
-    known = [None, *(between(a, b).get(TIME) for a, b in itertools.pairwise(at))]
+    ratios = [None, *(between(a, b).get(TIME) for a, b in itertools.pairwise(sides))]
     pair = [
-        gains.copy(data=[1 / (p.high if upper else p.low) if p else np.nan for p in known])
+        gains.copy([1 / (p.high if upper else p.low) if p else np.nan for p in ratios])
         for upper in (True, False)
     ]
-    return {f"{gains.name}_{name}": end_of(gains, pair, k, name) for k, name in enumerate(SIDES)}
+    ends = [end_of(name, gains, pair, k, end) for k, end in enumerate(SIDES)]
+    rows = zip(SIDES, ends, strict=True)
+    return {f"{name}_{end}": own.parts for end, own in rows}
 
 
 def _largest(lost: Array) -> list[str]:
@@ -345,36 +376,36 @@ def _largest(lost: Array) -> list[str]:
     ]
 
 
-def _lost(found: "xarray.Dataset") -> dict[str, tuple[float, str]]:
+def _lost(curve: "xarray.Dataset") -> dict[str, tuple[float, str]]:
     """Losses that bind, from where and why: each took most of a doubling that gained too little."""
     limits: dict[str, tuple[float, str]] = {}
-    for k in np.flatnonzero(found["doubling_gain"].values < HELPS).tolist():
-        name = str(found["most_lost_to"].values[k])
-        row = found["lost"].values[k]
+    for k in np.flatnonzero(curve["doubling_gain"].values < HELPS).tolist():
+        name = str(curve["most_lost_to"].values[k])
+        row = curve["lost"].values[k]
         part = row[LOST.index(name)] / row.sum()
-        gain = float(found["doubling_gain"][k])
+        gain = float(curve["doubling_gain"][k])
         why = f"doubling gave {gain:.2f} x the speed; {part:.0%} of the shortfall"
-        limits.setdefault(name, (float(found[SIZE][k]), why))
+        limits.setdefault(name, (float(curve[SIZE][k]), why))
     return limits
 
 
 def _ended(
-    found: "xarray.Dataset", conditions: Sequence[Target], price: float | None
+    curve: "xarray.Dataset", conditions: Sequence[Target], price: float | None
 ) -> dict[str, tuple[float, str]]:
     """Limits that end the growth: from which size they bind, and why."""
     limits: dict[str, tuple[float, str]] = {}
-    runs = found[REASON].values == 0
+    runs = curve[REASON].values == 0
     last = int(np.flatnonzero(runs)[-1])
-    if last + 1 < runs.size and found.get("fastest_gpus", 0) < found[SIZE][last + 1]:
-        reason = _reason(found, last + 1)
-        limits[_REASONS.get(reason, "layout")] = float(found[SIZE][last + 1]), reason
+    if last + 1 < runs.size and curve.get("fastest_gpus", 0) < curve[SIZE][last + 1]:
+        reason = _reason(curve, last + 1)
+        limits[_REASONS.get(reason, "layout")] = float(curve[SIZE][last + 1]), reason
     for each in conditions:
-        kept = _kept(found, [each])
-        before = np.cumsum(kept & runs) > 0  # growth ends what smaller sizes keep to
-        for k in np.flatnonzero(runs & ~kept & (before | (~(kept & runs).any())))[:1]:
-            limits[each.of] = float(found[SIZE][k]), f"{each.of} is {_shown(found, each.of, k)}"
+        allowed = _keeps(curve, [each])
+        before = np.cumsum(allowed & runs) > 0  # growth ends what smaller sizes keep to
+        for k in np.flatnonzero(runs & ~allowed & (before | (~(allowed & runs).any())))[:1]:
+            limits[each.of] = float(curve[SIZE][k]), f"{each.of} is {_shown(curve, each.of, k)}"
     if price is not None:
-        costs, times = (np.where(runs, found[name].values, np.nan) for name in (_COST, TIME))
+        costs, times = (np.where(runs, curve[name].values, np.nan) for name in (_COST, TIME))
         dearer, days = np.diff(costs), -np.diff(times) / 86400
         for k in np.flatnonzero(dearer > price * days)[:1]:
             why = (
@@ -382,50 +413,50 @@ def _ended(
                 if days[k] > 0
                 else "no day saved"
             )
-            limits["price"] = float(found[SIZE][k + 1]), why
+            limits["price"] = float(curve[SIZE][k + 1]), why
     return limits
 
 
-def _runs(found: "xarray.Dataset", settings: Settings) -> Array:
-    return np.asarray((found[REASON].values == 0) | (not settings._answers_run))
+def _runs(curve: "xarray.Dataset", settings: Settings) -> Array:
+    return np.asarray((curve[REASON].values == 0) | (not settings._answers_run))
 
 
-def _kept(found: "xarray.Dataset", conditions: Sequence[Target]) -> Array:
+def _keeps(curve: "xarray.Dataset", conditions: Sequence[Target]) -> Array:
     """Which sizes keep to all conditions."""
-    outs = {name: found[name].values for each in conditions for name in each.outputs}
-    kept = np.ones(found[SIZE].size, bool)
+    outs = {name: curve[name].values for each in conditions for name in each.outputs}
+    allowed = np.ones(curve[SIZE].size, bool)
     for each in conditions:
-        kept &= met(each, outs)
-    return kept
+        allowed &= met(each, outs)
+    return allowed
 
 
-def _nearest_size(found: "xarray.Dataset", runs: Array, conditions: Sequence[Target]) -> str:
+def _nearest_size(curve: "xarray.Dataset", runs: Array, conditions: Sequence[Target]) -> str:
     """That no size keeps to conditions, and how near they come to each."""
     parts = []
     for each in conditions:
         sign = 1.0 if each.relation == "<=" else -1.0
-        k = int(np.nanargmin(np.where(runs, sign * found[each.of].values, np.nan)))
+        k = int(np.nanargmin(np.where(runs, sign * curve[each.of].values, np.nan)))
         most = "least" if sign > 0 else "greatest"
-        at = f"{found[SIZE].values[k]:,.0f} GPUs"
-        parts.append(f"the {most} {each.of} is {_shown(found, each.of, k)}, at {at}")
+        size = f"{curve[SIZE].values[k]:,.0f} GPUs"
+        parts.append(f"the {most} {each.of} is {_shown(curve, each.of, k)}, at {size}")
     return (
         f"no size that can run keeps to {' and '.join(map(str, conditions))}: {', '.join(parts)}; "
         "change a condition"
     )
 
 
-def _shown(found: "xarray.Dataset", name: str, k: int) -> str:
-    value = float(np.broadcast_to(found[name].values, found[SIZE].shape)[k])
-    factor, unit = scale(str(found[name].attrs["units"]), [value], name)
+def _shown(curve: "xarray.Dataset", name: str, k: int) -> str:
+    value = float(np.broadcast_to(curve[name].values, curve[SIZE].shape)[k])
+    factor, unit = scale(str(curve[name].attrs["units"]), [value], name)
     return f"{numbers([value / factor])[0]} {unit}".rstrip()
 
 
-def _reason(found: "xarray.Dataset", k: int) -> str:
-    return meanings(found[REASON].attrs, found[REASON].values[[k]])[0]
+def _reason(curve: "xarray.Dataset", k: int) -> str:
+    return meanings(curve[REASON].attrs, curve[REASON].values[[k]])[0]
 
 
 def _fastest(
-    found: "xarray.Dataset",
+    curve: "xarray.Dataset",
     scenario: Mapping[str, Any],
     axes: Mapping[str, Any],
     tried: Array,
@@ -438,14 +469,14 @@ def _fastest(
     outputs = list(dict.fromkeys([*outputs, *(n for each in conditions for n in each.outputs)]))
     near = _scan(scenario, axes, tried, outputs, settings.engine)
     runs = _runs(near, settings)
-    kept = runs & _kept(near, conditions)
-    if not kept.any():
+    allowed = runs & _keeps(near, conditions)
+    if not allowed.any():
         raise InputError(_nearest_size(near, runs, conditions))
-    times = np.where(kept, near[TIME].values, np.inf)
-    at = near.isel({SIZE: int(times.argmin())})
-    if _WALL in at:
-        found = found.assign({_WALL: at[_WALL].variable})
-    return found.assign(
-        fastest_gpus=((), float(at[SIZE]), {"units": "1"}),
-        fastest_time=((), float(at[TIME]), {"units": "s"}),
+    times = np.where(allowed, near[TIME].values, np.inf)
+    fastest = near.isel({SIZE: int(times.argmin())})
+    if _WALL in fastest:
+        curve = curve.assign({_WALL: fastest[_WALL].variable})
+    return curve.assign(
+        fastest_gpus=((), float(fastest[SIZE]), {"units": "1"}),
+        fastest_time=((), float(fastest[TIME]), {"units": "s"}),
     )

@@ -40,7 +40,7 @@ class Rate:
     def quantiles(self) -> list[float]:
         """The mean time at ENDS. Its own mean is infinite after no event, and never shown."""
         law = of_events(PHYSICS, self.name, self.events, f"{self.seconds} s")
-        return [float(each) for each in law.at(np.array(ENDS))]
+        return [float(each) for each in law.quantile(np.array(ENDS))]
 
     @property
     def written(self) -> str:

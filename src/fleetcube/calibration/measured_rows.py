@@ -4,24 +4,18 @@ A CSV has a column for each input and each measured output, or `of` and `measure
 as a list of objects, optionally with `inputs` and `measured` as nested objects.
 """
 
-import csv
-import io
-import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from fleetcube.catalog import KINDS
 from fleetcube.grid.errors import InputError, nearest, shown
 from fleetcube.grid.spec import values
-from fleetcube.grid.text import guarded
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.roles import COUNTS, RUN_STEPS, STEPS
 
 from . import csv_columns
-from .row import Reading, Row
+from .row import Reading
 
-ENDINGS = (".csv", ".json")
 LONGEST = 2000  # characters of a text
 MESSAGES = ("message_bytes", "ranks", "nodes")
 _TEXTS = (*("id", "group", "source", "where", "status", "printed", "note", "notes", "left_out"),)
@@ -163,52 +157,3 @@ def _value(name: str, value: Any) -> Any:
         return csv_columns.checked(like, value)
     except InputError as error:
         raise InputError(str(error).replace(like, name)) from None
-
-
-def text_of(rows: Sequence[Row], ending: str) -> str:
-    """Rows in the documented format, with all digits: a CSV or JSON."""
-    return _as_csv(rows) if ending == ".csv" else _as_json(rows)
-
-
-def _as_csv(rows: Sequence[Row]) -> str:
-    stated = {name for row in rows for name in row.inputs}
-    names = [
-        name for name in dict.fromkeys([*MESSAGES, *values.known_names(PHYSICS)]) if name in stated
-    ]
-    out = io.StringIO()
-    table = csv.writer(out, lineterminator="\n")
-    texts = ["id", "group", "source", "where", "note"]
-    table.writerow(["of", "measured", *texts, *map(_heading, names)])
-    for row in rows:
-        texts = [row.id, row.group, row.source, row.where, "; ".join(row.notes)]
-        inputs = [_cell(row.inputs.get(name)) for name in names]
-        table.writerow([row.of, repr(float(row.measured)), *map(_cell, texts), *inputs])
-    return out.getvalue()
-
-
-def _heading(name: str) -> str:
-    like = _LIKE.get(name, name)
-    unit = (
-        "1" if name in KINDS or values.is_option(PHYSICS, name) else values.unit_of(PHYSICS, like)
-    )
-    return name if unit == "1" else f"{name} [{unit}]"
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, str):
-        return guarded(_encodable(value))
-    return "" if value is None else json.dumps(value)
-
-
-def _as_json(rows: Sequence[Row]) -> str:
-    records = []
-    for row in rows:
-        fields: dict[str, Any] = {"id": row.id, "group": row.group, "source": row.source}
-        fields |= {"where": row.where, "notes": list(row.notes), "inputs": dict(row.inputs)}
-        records.append({**fields, "measured": {row.of: row.measured}})
-    lines = ",\n".join(_encodable(json.dumps(fields, ensure_ascii=False)) for fields in records)
-    return f"[\n{lines}\n]\n"
-
-
-def _encodable(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()

@@ -42,7 +42,7 @@ _NUMBERS: Mapping[str, tuple[str, ...]] = {
     "all_to_all": ("bytes", "ranks"),
     "layer": ("sequences", "length"),
 }
-_MADE = (
+_DATA_TERMS = (
     *("microbatch_tokens", "attention_parameters_per_layer", "ffn_matrices", "layer_time"),
     *("attention_heads", "kv_heads", "head_size", "ffn_hidden_size", "expert_ffn_hidden_size"),
     "expert_tensor_parallel",
@@ -200,7 +200,7 @@ def fit_probe(probe: Probe, scenario: Mapping[str, Any]) -> ProbeFit:
     plain = without_own_steps(scenario)
     timings = [*_timings(probe, plain, cell)]
     factors = {one.sets: one.factor for one in timings if one.sets}
-    means, root = posterior.at(cell)
+    means, root = posterior.coefficients_of(cell)
     settings = [one for one in posterior.settings(cell) if one.input not in {*plain, *network}]
     stated = sorted({*factors} - {one.input for one in settings})
     factors = {name: factor for name, factor in factors.items() if name not in stated}
@@ -242,9 +242,9 @@ def fit_probe(probe: Probe, scenario: Mapping[str, Any]) -> ProbeFit:
 
 
 def _problem(scenario: Mapping[str, Any]) -> tuple[Any, dict[str, float]]:
-    sweep = Evaluation(scenario, {}, list(_MADE))
+    sweep = Evaluation(scenario, {}, list(_DATA_TERMS))
     cube = sweep.evaluate(settings=Settings("numpy", infeasible="include"))
-    computed = {name: float(cube[name]) for name in _MADE if name in cube}
+    computed = {name: float(cube[name]) for name in _DATA_TERMS if name in cube}
     if not all(math.isfinite(value) for value in computed.values()):
         raise InputError("the scenario's layer cannot be computed; `fleetcube run` shows why")
     return sweep._plan("numpy").problem, computed

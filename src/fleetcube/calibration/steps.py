@@ -160,12 +160,7 @@ def fit_steps(
     rows do not determine the inputs, or are too few.
     """
     _check_fit(fit, table)
-    label = scenario.get("calibration", NONE)
-    if "jobs" in record("calibration", label).values:
-        raise InputError(
-            f"calibration = {str(label)!r} has factors of jobs, which the fit would not pass on; "
-            "leave it out of the spec"
-        )
+    _check_calibration(scenario.get("calibration", NONE))
     try:
         model = _Model(table, scenario, fit, of, most)
     except InputError as error:
@@ -214,6 +209,14 @@ def fit_steps(
     )
 
 
+def _check_calibration(label: Any) -> None:
+    if "jobs" in record("calibration", label).values:
+        raise InputError(
+            f"calibration = {str(label)!r} has factors of jobs, which the fit would not pass on; "
+            "leave it out of the spec"
+        )
+
+
 def _error_factor(residuals: Array, jacobian: Array, covariance: Array) -> float:
     """The factor within which 90 of 100 new steps like these rows fall, by Student's t. The
     variance is that of noise and fit; since few rows can agree by chance, it is at least that of
@@ -246,10 +249,10 @@ def follows_the_step(
         step = _Model(table, scenario, fit, STEP)
     except InputError:  # the step time needs more inputs
         return 0
-    own, other = model.jacobian(start), step.jacobian(start)
+    slopes, other = model.jacobian(start), step.jacobian(start)
     if step.lines != model.lines:
         return 0
-    return next((sign for sign in (1, -1) if np.allclose(own, sign * other, rtol=1e-6)), 0)
+    return next((sign for sign in (1, -1) if np.allclose(slopes, sign * other, rtol=1e-6)), 0)
 
 
 def _left_open(

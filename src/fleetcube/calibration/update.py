@@ -38,7 +38,7 @@ Evaluated = tuple[Array, Array]  # errors [row], their derivatives [row, coeffic
 
 @dataclass(frozen=True)
 class Job:
-    """What a job's steps have in common beside the coefficients: measured over computed time, and
+    """What a job's steps have in common besides the coefficients: measured over computed time, and
     the error factor of a new step. `of` has its cluster's labels and its model's shape."""
 
     of: Mapping[str, Any]
@@ -74,15 +74,14 @@ def update_steps(table: Table, scenario: Mapping[str, Any], of: str = STEP) -> U
     differ in software, GPU, precision or kind of layers."""
     try:
         check_rows(table)
-        cell = _cell(table, scenario)
-        network = network_of(scenario)
+        cell, network = _cell(table, scenario), network_of(scenario)
         jobs, job_of = _jobs(table, scenario)
     except InputError as error:
         raise with_notes(error, table) from None
     posterior = pooled.posterior()
-    means, root = posterior.at(cell)
-    taken = {*scenario, *table.inputs, *network}
-    settings = [one for one in posterior.settings(cell) if one.input not in taken]
+    means, root = posterior.coefficients_of(cell)
+    stated = {*scenario, *table.inputs, *network}
+    settings = [one for one in posterior.settings(cell) if one.input not in stated]
     kernels = record("calibration", scenario.get("calibration", AUTO)).kernels
     kernels = {one.input: kernels[one.input] for one in settings if one.input in kernels}
     settings = at_rates(settings, kernels)
@@ -95,23 +94,14 @@ def update_steps(table: Table, scenario: Mapping[str, Any], of: str = STEP) -> U
     before = steps.evaluate(start)[0]
     x, spread, noise = most_likely(steps.evaluate, start, root[places], expected, job_spread)
     residuals, slopes = steps.evaluate(x)
-    fit = [one.input for one in settings]
-    count = len(fit)
-    of_noise = half_of_noise(residuals, slopes @ spread, expected)
-
-    def error_factor(job: int | None = None) -> float:
-        """That of a new step of a job, or of another one, by the derivatives at the rows."""
-        of_new = np.zeros_like(slopes)
-        of_new[:, :count] = steps.sign * slopes[:, :count]
-        if job is not None:
-            of_new[:, count + job] = 1.0
-        variance = np.square(of_new @ spread).sum(axis=1).mean()
-        variance += job_spread**2 if job is None else 0.0
-        deviation = pooled.NORMAL * math.sqrt(variance)
-        return math.exp(math.hypot(deviation, of_noise))
-
+    fit, count = [one.input for one in settings], len(settings)
+    noise_width = half_of_noise(residuals, slopes @ spread, expected)
+    by_inputs = np.zeros_like(slopes)
+    by_inputs[:, :count] = steps.sign * slopes[:, :count]
     auto_width = posterior.width(cell, root, job_spread, expected)
-    own = [error_factor(k) for k in range(len(jobs))]
+    job_errors = [
+        _error_factor(by_inputs, spread, noise_width, count + k) for k in range(len(jobs))
+    ]
     factor = np.exp(x[count:])
     moved = np.linalg.norm(spread[:count], axis=1) / np.linalg.norm(root[places], axis=1)
     fitted = steps.model.measured * np.exp(residuals)
@@ -123,19 +113,19 @@ def update_steps(table: Table, scenario: Mapping[str, Any], of: str = STEP) -> U
         notes=(
             *table.notes,
             *_unexpected(before, auto_width * posterior.factor(cell)),
-            *_odd(residuals, steps.model.lines, math.log(max(own))),
+            *_odd(residuals, steps.model.lines, math.log(max(job_errors))),
         ),
         of=of,
         measured=steps.model.measured,
         fitted=fitted,
         lines=steps.model.lines,
         idle=tuple(n for n, column in zip(fit, slopes.T, strict=False) if not column.any()),
-        error_factor=error_factor(),
+        error_factor=_error_factor(by_inputs, spread, noise_width, None, job_spread),
         cell=cell,
         choices=choices,
         carried={name: value for name, value in network.items() if name not in fit},
         published=tuple(name for name, share in zip(fit, moved, strict=True) if share > MOVED),
-        jobs=tuple(map(Job, jobs, factor.tolist(), own)),
+        jobs=tuple(map(Job, jobs, factor.tolist(), job_errors)),
         by_values=steps.model.predict(inputs_at(settings, x[:count])[0]),
         noise=noise,
         digest=posterior.digest,
@@ -143,10 +133,21 @@ def update_steps(table: Table, scenario: Mapping[str, Any], of: str = STEP) -> U
     )
 
 
+def _error_factor(
+    slopes: Array, spread: Array, noise_width: float, job: int | None, job_spread: float = 0.0
+) -> float:
+    """That of a new step of a job, by its column, or of another one, by derivatives at the rows."""
+    slopes = slopes.copy()
+    if job is not None:
+        slopes[:, job] = 1.0
+    variance = np.square(slopes @ spread).sum(axis=1).mean() + job_spread**2
+    return math.exp(math.hypot(pooled.NORMAL * math.sqrt(variance), noise_width))
+
+
 def inputs_at(settings: Sequence[pooled.Setting], x: Array) -> tuple[Array, Array]:
     """The inputs [coefficient] at coefficients x before their links, and their derivatives."""
-    made = [one.value(value) for one, value in zip(settings, x, strict=True)]
-    return np.array([value for value, _ in made]), np.array([slope for _, slope in made])
+    pairs = [one.value(value) for one, value in zip(settings, x, strict=True)]
+    return np.array([value for value, _ in pairs]), np.array([slope for _, slope in pairs])
 
 
 def of_coefficients(settings: Sequence[pooled.Setting], x: Array, root: Array) -> dict[str, Any]:
@@ -185,15 +186,15 @@ class _Steps:
         none = f"{of} depends on no coefficient that is open; name what to fit to it: --fit INPUT"
         if not fit:
             raise InputError(none)
-        own = dict(scenario)
-        own |= {**choices, **dict(zip(fit, inputs_at(settings, means)[0].tolist(), strict=True))}
+        stated = dict(scenario)
+        stated |= {**choices, **dict(zip(fit, inputs_at(settings, means)[0].tolist(), strict=True))}
         try:
-            self.model = _Model(table, own, fit, of)
+            self.model = _Model(table, stated, fit, of)
         except InputError as error:
             raise with_notes(error, table) from None
         if not self.model.jacobian(inputs_at(settings, means)[0]).any():
             raise InputError(none)
-        self.sign = 1 if of == STEP else follows_the_step(self.model, table, own, fit)
+        self.sign = 1 if of == STEP else follows_the_step(self.model, table, stated, fit)
         if not self.sign:
             raise InputError(
                 f"{of} does not follow from the step's time alone; name what to fit: --fit INPUT"
@@ -238,8 +239,8 @@ def most_likely(
 
     def loss(errors: Array, u: Array) -> float:
         squares = np.log1p((errors / noise) ** 2 / FREEDOM).sum()
-        own = float((FREEDOM + 1) / 2 * squares + tied(u)[0])
-        return own if math.isfinite(own) else math.inf
+        misfit = float((FREEDOM + 1) / 2 * squares + tied(u)[0])
+        return misfit if math.isfinite(misfit) else math.inf
 
     def laplace() -> tuple[Array, Array, Array]:
         along = slopes @ prior
@@ -314,10 +315,10 @@ def _cell(table: Table, scenario: Mapping[str, Any]) -> pooled.Cell:
         stated = {n: v for n, v in zip(telling, row, strict=True) if v is not None}
         cells[auto.posterior_cell(stated_inputs({**scenario, **stated}))] = None
     first, *others = cells
-    for found in others:
+    for another in others:
         name, a, b = next(
             (name, a, b)
-            for (name, a), b in zip(asdict(first).items(), asdict(found).values(), strict=True)
+            for (name, a), b in zip(asdict(first).items(), asdict(another).values(), strict=True)
             if a != b
         )
         raise InputError(
@@ -334,8 +335,8 @@ def _shown(value: Any) -> str:
 def without_own_steps(scenario: Mapping[str, Any]) -> dict[str, Any]:
     """A scenario without a calibration of steps, which a new one replaces; that of a network
     stays."""
-    kept = bool(network_of(scenario))
-    return {n: v for n, v in scenario.items() if kept or n != "calibration"}
+    has_network = bool(network_of(scenario))
+    return {n: v for n, v in scenario.items() if has_network or n != "calibration"}
 
 
 def at_rates(
@@ -357,8 +358,10 @@ def at_rates(
 def network_of(scenario: Mapping[str, Any]) -> Mapping[str, Any]:
     """The inputs of a scenario's calibration, if it is of the network alone."""
     label = scenario.get("calibration", AUTO)
-    known = record("calibration", label).values if label != AUTO else {"compute_model": "roofline"}
-    return {} if "compute_model" in known else known
+    coefficients = (
+        record("calibration", label).values if label != AUTO else {"compute_model": "roofline"}
+    )
+    return {} if "compute_model" in coefficients else coefficients
 
 
 def _unexpected(errors: Array, width: float) -> list[str]:

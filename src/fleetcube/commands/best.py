@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fleetcube.commands import complete
-from fleetcube.commands.changed import changed_spec
-from fleetcube.commands.points import answer, check_answered, goal
-from fleetcube.commands.progress import progress
-from fleetcube.commands.say import say_wrapped
-from fleetcube.commands.table import print_foot, print_table, to_file, write_table
+from fleetcube.commands.shared import complete
+from fleetcube.commands.shared.changed import changed_spec
+from fleetcube.commands.shared.points import answer, check_answered, goal
+from fleetcube.commands.shared.progress import progress
+from fleetcube.commands.shared.say import say_wrapped
+from fleetcube.commands.shared.table import print_foot, print_table, to_file, write_table
+from fleetcube.grid.errors import InputError
+from fleetcube.kernels.graph.roles import REASON
 
 if TYPE_CHECKING:
     import xarray
@@ -53,7 +55,7 @@ def best(
 
     The least of an output is the best; write --of "max goodput" for the greatest. Points that
     cannot be run are left out. With --search, inputs take any value of a range, whatever the spec
-    says of them. SELECTORS override the spec. For the best layouts see `fleetcube plan`.
+    states for them. SELECTORS override the spec. For the best layouts see `fleetcube plan`.
 
     \b
     Example:
@@ -63,9 +65,7 @@ def best(
           --of "max goodput" --search n_gpus=64:16384 --where "job_time <= 60 d" \\
           gpu_mttf=50000h checkpoint_write_bandwidth=100GB/s layout=pp1
     """
-    from fleetcube.grid.errors import InputError
     from fleetcube.grid.run.settings import Settings
-    from fleetcube.kernels.graph.roles import REASON
     from fleetcube.sweep import Sweep
 
     goals = [goal(text) for text in of]
@@ -81,7 +81,7 @@ def best(
         chosen = [*(axes or ()), *choices]
         with progress("searching"):
             ranges = Sweep(problem["scenario"], problem["axes"], settings=settings)
-            found = ranges.best(
+            points = ranges.best(
                 names[0],
                 sense=goals[0][1],
                 over=chosen or None,
@@ -89,39 +89,38 @@ def best(
                 where=where,
                 also=also,
             )
-        _print_optimum(found, between, output)
-        check_answered(found["optimum_status"] == 0)
+        _print_optimum(points, between, output)
+        check_answered(points["optimum_status"] == 0)
         return
     sweep = Sweep(problem["scenario"], problem["axes"], names, settings=settings)
     asked: dict[str, Any] = {"of": names[0], "sense": goals[0][1]}
     if len(names) > 1:
         asked = {"of": names, "sense": [sense for _, sense in goals]}
     with progress("searching"):
-        found = sweep.best(**asked, k=k, over=axes, where=where, also=also)
+        points = sweep.best(**asked, k=k, over=axes, where=where, also=also)
     marked = [REASON] if infeasible == "mark" else []
-    found = rows(found, sweep.spec["axes"], [*names, *also], marked)
-    answer(found, sweep, where, infeasible, output, names[0])
+    points = rows(points, sweep.spec["axes"], [*names, *also], marked)
+    answer(points, sweep, where, infeasible, output, names[0])
 
 
 def rows(
-    found: "xarray.Dataset",
+    points: "xarray.Dataset",
     axes: Collection[str],
     outputs: Sequence[str],
     reasons: Collection[str] = (),
 ) -> Any:
     """The best points as a table: axes that stay, those searched, outputs; without empty rows."""
-    searched = [n for n in axes if n in found.coords and n not in found.dims]
-    flat = found.reset_coords(searched)
+    searched = [n for n in axes if n in points.coords and n not in points.dims]
+    flat = points.reset_coords(searched)
     flat = flat[[*searched, *dict.fromkeys([*outputs, *flat.data_vars])]]
     if "rank" in flat.dims and flat.sizes["rank"] > 1:
         flat = flat.where(flat[outputs[0]].notnull(), drop=True)
-    kept = {*flat.dims, *reasons}
-    return flat.drop_vars([n for n in flat.coords if n not in kept])
+    keep = {*flat.dims, *reasons}
+    return flat.drop_vars([n for n in flat.coords if n not in keep])
 
 
 def _searched(search: Sequence[str]) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """Ranges, and choices beside them as selectors."""
-    from fleetcube.grid.errors import InputError
+    """Ranges, and choices as selectors."""
 
     between: dict[str, list[str]] = {}
     choices: dict[str, str] = {}

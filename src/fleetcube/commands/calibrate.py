@@ -3,22 +3,40 @@
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from fleetcube.commands import complete, failures
-from fleetcube.commands.picture import drawing, look, looks
-from fleetcube.commands.routing import show_routing
-from fleetcube.commands.say import say, say_each
-from fleetcube.commands.table import print_table
+from fleetcube.commands.shared import complete, failures
+from fleetcube.commands.shared.picture import drawing, look, looks
+from fleetcube.commands.shared.routing import show_routing
+from fleetcube.commands.shared.say import say, say_each
+from fleetcube.commands.shared.table import print_table
+from fleetcube.grid.errors import InputError
 
 if TYPE_CHECKING:
     from fleetcube.calibration.fit import Fit
+    from fleetcube.calibration.nccl import Log
     from fleetcube.calibration.probe import Timing
 
-_MEASURED = {"TrainingLog": "a training log", "Probe": "a probe's times"}
+_COLLECTIVE = ("collective", "in_place", "gpus_per_node")
+_REFUSED = {  # by module that reads a file: what it holds, and the options that it does not take
+    "event_log": ("a log of failures", ("ranks", *_COLLECTIVE, "plot")),
+    "routing": ("tokens counted by expert", (*_COLLECTIVE, "fit", "of", "output", "plot")),
+    "training_log": ("a training log", ("ranks", *_COLLECTIVE, "of")),
+    "probe": ("a probe's times", ("ranks", *_COLLECTIVE, "fit", "of", "plot")),
+    "steps": ("a CSV of step times", ("ranks", *_COLLECTIVE)),
+    "nccl": ("a log of nccl-tests", ("spec", "fit", "of")),
+}
 _LESS = "leave only its lines of measurements"
+
+
+class _Fitted(NamedTuple):
+    fit: Any
+    title: str  # of the record
+    values: dict[str, Any]  # of the record
+    errors: dict[str, float]
+    notes: list[str]
 
 
 @click.command()
@@ -33,7 +51,6 @@ _LESS = "leave only its lines of measurements"
 )
 @click.option("--in-place/--out-of-place", default=None, help="Rows to use.  [both]")
 @click.option("--gpus-per-node", type=int, help="Ranks on one node.  [as the log says, or 8]")
-@click.option("--scope", type=complete.OneOf(["inter", "intra"]), help="Its network.  [by ranks]")
 @click.option("--spec", type=click.Path(), help="CSV: spec that gives the other inputs.")
 @click.option(
     "--fit",
@@ -52,20 +69,7 @@ _LESS = "leave only its lines of measurements"
 @look
 @click.option("--json", "as_json", is_flag=True, help="Print JSON in base units.")
 def calibrate(
-    log: str,
-    ranks: int | None,
-    collective: str | None,
-    in_place: bool | None,
-    gpus_per_node: int | None,
-    scope: str | None,
-    spec: str | None,
-    fit: tuple[str, ...],
-    of: str | None,
-    output: str | None,
-    overwrite: bool,
-    plot: str | None,
-    as_json: bool,
-    **given: Any,
+    log: str, output: str | None, overwrite: bool, plot: str | None, as_json: bool, **options: Any
 ) -> None:
     """Fit the model to measurements: a log of collectives, of training or of failures, or a CSV.
 
@@ -90,14 +94,9 @@ def calibrate(
       fleetcube calibrate events.csv --gpus 16384 --hours "54 d" -o mttf.toml
     """
     from fleetcube.calibration import calibration_file
-    from fleetcube.calibration.fit import fit_collective
-    from fleetcube.calibration.nccl import Log, measured
-    from fleetcube.calibration.probe import Probe
-    from fleetcube.formats import routing, training_log
+    from fleetcube.calibration.nccl import Log
+    from fleetcube.formats import event_log
     from fleetcube.formats.routing import Routing
-    from fleetcube.formats.training_log import TrainingLog
-    from fleetcube.grid.errors import InputError
-    from fleetcube.grid.spec.bounded import decoded, read_bytes
     from fleetcube.presentation.pictures.fit_picture import plot_fit
     from fleetcube.presentation.pictures.picture import check_picture
 
@@ -105,154 +104,159 @@ def calibrate(
         calibration_file.check_target(Path(output), overwrite)
     if plot is not None:
         check_picture(Path(plot))
-    about_failures = {name: given.pop(name) for name in failures.NAMES}
-    said = looks(given, {"--plot": plot})
-    nccl: dict[str, Any] = {"--ranks": ranks, "--collective": collective, "--in-place": in_place}
-    nccl |= {"--gpus-per-node": gpus_per_node, "--scope": scope}
-    content = read_bytes(log, training_log.LARGEST, "a log or a CSV", _LESS)
-    text = "" if content[:4] == routing.ZIP else decoded(content)
-    if not (fit or of) and (events := failures.log_of(text, log, about_failures)):
-        _refuse({**nccl, "--plot": plot}, "a log of failures")
-        return failures.report(events, log, spec, output, as_json, **about_failures)
-    notes: list[str] = []
-    read = _read(content, text, log, of)
-    options: dict[str, Any] = {name: value for name, value in nccl.items() if name != "--ranks"}
-    if isinstance(read, Routing):
-        options |= {"--fit": fit or None, "--of": of, "-o": output, "--plot": plot}
-        _refuse(options, "tokens counted by expert")
-        show_routing(read, spec, ranks, as_json)
-        return
-    if not isinstance(read, Log):
-        options |= {"--ranks": ranks}
-        if isinstance(read, TrainingLog):
-            options |= {"--of": of}
-            notes += read.said()
-        if isinstance(read, Probe):
-            options |= {"--fit": fit or None, "--of": of, "--plot": plot}
-        _refuse(options, _MEASURED.get(type(read).__name__, "a CSV of step times"))
-        result: Any = _steps(read, spec, fit, of)
-        values = calibration_file.step_values(result)
-        errors = {n: error for n, error in result.standard_errors.items() if math.isfinite(error)}
-        what = ", ".join(result.values) if fit else "Training steps"
-        what = "Kernels" if isinstance(read, Probe) else what
-        if result.doubt is not None and output is not None:
-            raise InputError(f"{result.doubt} Nothing is written to {output!r}; fix {log!r}")
-        notes += [result.doubt] if result.doubt is not None else []
+    style = looks({n: options.pop(n) for n in ("title", "size", "dpi")}, {"--plot": plot})
+    about_failures = {name: options.pop(name) for name in failures.NAMES}
+    spec, measured = options["spec"], _read(log, options["fit"], options["of"], about_failures)
+    _check_options(measured, {**options, "output": output, "plot": plot})
+    if isinstance(measured, event_log.Log):
+        return failures.report(measured, log, spec, output, as_json, **about_failures)
+    if isinstance(measured, Routing):
+        return show_routing(measured, spec, options["ranks"], as_json)
+    if isinstance(measured, Log):
+        fitted = _fit_collective(measured, output is not None, **options)
     else:
-        _refuse({"--spec": spec, "--fit": fit or None, "--of": of}, "a log of nccl-tests")
-        result = fit_collective(measured(read, ranks, collective, in_place))
-        values, errors = {}, {}
-        what = f"All-reduce on {result.ranks} ranks"
-        if output is not None:
-            share, scope = _network(result, gpus_per_node, scope, notes)
-            values, errors = calibration_file.all_reduce_values(result, scope, share)
-        elif gpus_per_node is not None or scope is not None:
-            raise InputError("--gpus-per-node and --scope are for the file; add -o my-cluster.toml")
+        fitted = _fit_steps(measured, spec, options["fit"], options["of"])
+        if fitted.fit.doubt is not None and output is not None:
+            raise InputError(f"{fitted.fit.doubt} Nothing is written to {output!r}; fix {log!r}")
     if plot is not None:
-        with drawing(said):
-            plot_fit(result, Path(plot))
+        with drawing(style):
+            plot_fit(fitted.fit, Path(plot))
     if output is not None:
-        about = calibration_file.about_file(result, log, what)
-        quality = calibration_file.about_fit(result)
-        jobs = calibration_file.jobs_of(result) if not isinstance(read, Log) else []
-        lines = calibration_file.text(about, values, errors, quality, jobs=jobs)
-        calibration_file.write(Path(output), lines)
-    _show(result, [*result.notes, *notes], as_json)
-    for path in (plot, output):
-        if path is not None:
-            say(f"wrote {path}", err=as_json)
+        _write(fitted, log, Path(output))
+    _show(fitted.fit, [*fitted.fit.notes, *fitted.notes], as_json)
+    for path in filter(None, (plot, output)):
+        say(f"wrote {path}", err=as_json)
 
 
-def _refuse(options: dict[str, Any], what: str) -> None:
-    from fleetcube.grid.errors import InputError
+def _check_options(measured: Any, options: dict[str, Any]) -> None:
+    """Refuse options that what a file holds does not take."""
 
-    for option, value in options.items():
-        if value is not None:
-            raise InputError(f"{option} is not for {what}; leave it out")
+    kind, names = _REFUSED[type(measured).__module__.rpartition(".")[2]]
+    for name in names:
+        if options[name] not in (None, ()):
+            option = "-o" if name == "output" else f"--{name.replace('_', '-')}"
+            raise InputError(f"{option} is not for {kind}; leave it out")
 
 
-def _read(content: bytes, text: str, path: str, of: str | None) -> Any:
-    """What a file's content and text are: a table of steps, a training log, tokens by expert, a
-    probe's times, or the output of nccl-tests. Raises InputError."""
+def _read(
+    path: str, fit: tuple[str, ...], column: str | None, about_failures: dict[str, Any]
+) -> Any:
+    """What a file holds: failures, a table of steps, a training log, tokens by expert, a probe's
+    times, or the output of nccl-tests. Raises InputError."""
     from fleetcube.calibration import nccl, probe, steps
     from fleetcube.formats import routing, training_log
+    from fleetcube.grid.spec.bounded import decoded, read_bytes
 
+    content = read_bytes(path, training_log.LARGEST, "a log or a CSV", _LESS)
+    is_archive = content[:4] == routing.ZIP
+    text = "" if is_archive else decoded(content)
+    if not (fit or column) and (events := failures.log_of(text, path, about_failures)):
+        return events
     if probe.FORMAT.rpartition(" ")[0] in text[:200]:
         return probe.parse_probe(text, path)
-
-    table = Path(path).suffix.lower() == ".csv"
-    counts = routing.parse_routing(content, path) if table or content[:4] == routing.ZIP else None
+    is_table = Path(path).suffix.lower() == ".csv"
+    counts = routing.parse_routing(content, path) if is_table or is_archive else None
     if counts is not None:
         return counts
     if training_log.is_training_log(text):
         return training_log.parse_training_log(text, path)
-    return steps.parse_table(path, text, of or steps.STEP) if table else nccl.parse_log(text)
+    return steps.parse_table(path, text, column or steps.STEP) if is_table else nccl.parse_log(text)
 
 
-def _steps(read: Any, spec: str | None, fit: tuple[str, ...], of: str | None) -> Any:
+def _fit_steps(
+    measured: Any, spec: str | None, fit: tuple[str, ...], column: str | None
+) -> _Fitted:
+    """Fit the kernels of a probe, the step of a training log, or a table of steps."""
+    from fleetcube.calibration.calibration_file import step_values
     from fleetcube.calibration.logged import step_of
     from fleetcube.calibration.probe import Probe, fit_probe, job_of
     from fleetcube.calibration.steps import STEP, Table, fit_steps
     from fleetcube.calibration.update import update_steps
     from fleetcube.formats.read import read_spec
     from fleetcube.formats.training_log import TrainingLog
-    from fleetcube.grid.errors import InputError
 
-    of = of or STEP
-    if isinstance(read, Probe):
+    notes: list[str] = []
+    step: Any
+    if isinstance(measured, Probe):
         if spec is None:
             raise InputError("a probe's times are of a job; give its spec: --spec job.toml")
-        return fit_probe(read, job_of(read_spec(spec)))
-    scenario = read_spec(spec)["scenario"] if spec is not None else {}
-    if isinstance(read, TrainingLog):
-        seconds, inputs = step_of(read, scenario)
-        read = Table({name: [value] for name, value in inputs.items()}, [seconds], [1])
-    return fit_steps(read, scenario, fit, of) if fit else update_steps(read, scenario, of)
+        step, title = fit_probe(measured, job_of(read_spec(spec))), "Kernels"
+    else:
+        scenario = read_spec(spec)["scenario"] if spec is not None else {}
+        if isinstance(measured, TrainingLog):
+            notes += measured.summary_lines()
+            seconds, inputs = step_of(measured, scenario)
+            measured = Table({name: [value] for name, value in inputs.items()}, [seconds], [1])
+        if fit:
+            step = fit_steps(measured, scenario, fit, column or STEP)
+        else:
+            step = update_steps(measured, scenario, column or STEP)
+        title = ", ".join(step.values) if fit else "Training steps"
+    errors = {name: error for name, error in step.standard_errors.items() if math.isfinite(error)}
+    notes += [step.doubt] if step.doubt is not None else []
+    return _Fitted(step, title, step_values(step), errors, notes)
 
 
-def _network(
-    fit: Any, gpus_per_node: int | None, scope: str | None, notes: list[str]
-) -> tuple[int, str]:
-    """Ranks on a node, and whether the test ran between nodes or inside one."""
-    from fleetcube.grid.errors import InputError
+def _fit_collective(
+    log: "Log",
+    to_file: bool,
+    ranks: int | None,
+    collective: str | None,
+    in_place: bool | None,
+    gpus_per_node: int | None,
+    **_: Any,
+) -> _Fitted:
+    """Fit a collective; values of a record, which needs the GPUs of a node, are for a file."""
+    from fleetcube.calibration.calibration_file import all_reduce_values
+    from fleetcube.calibration.fit import fit_collective
+    from fleetcube.calibration.nccl import measured
 
-    share = gpus_per_node or fit.gpus_per_node
-    if share is None:
-        share = min(8, fit.ranks)
-        notes.append(f"the log names no hosts: {share} GPUs a node are assumed (--gpus-per-node)")
-    if not 1 <= share <= fit.ranks:
+    fit = fit_collective(measured(log, ranks, collective, in_place))
+    title, notes = f"All-reduce on {fit.ranks} ranks", list[str]()
+    if not to_file:
+        if gpus_per_node is not None:
+            raise InputError("--gpus-per-node is for the file; add -o my-cluster.toml")
+        return _Fitted(fit, title, {}, {}, notes)
+    node = gpus_per_node or fit.gpus_per_node
+    if node is None:
+        node = min(8, fit.ranks)
+        notes.append(f"the log names no hosts: {node} GPUs a node are assumed (--gpus-per-node)")
+    if not 1 <= node <= fit.ranks:
         raise InputError(
-            f"--gpus-per-node {share}: the test has {fit.ranks} ranks; give 1 to {fit.ranks}"
+            f"--gpus-per-node {node}: the test has {fit.ranks} ranks; give 1 to {fit.ranks}"
         )
-    return share, scope or ("intra" if share == fit.ranks else "inter")
+    values, errors = all_reduce_values(fit, "intra" if node == fit.ranks else "inter", node)
+    return _Fitted(fit, title, values, errors, notes)
+
+
+def _write(fitted: _Fitted, log: str, path: Path) -> None:
+    """Write the record of a fit."""
+    from fleetcube.calibration import calibration_file
+    from fleetcube.calibration.fit import CollectiveFit
+
+    fit = fitted.fit
+    about = calibration_file.about_file(fit, log, fitted.title)
+    quality = calibration_file.about_fit(fit)
+    jobs = [] if isinstance(fit, CollectiveFit) else calibration_file.jobs_of(fit)
+    lines = calibration_file.text(about, fitted.values, fitted.errors, quality, jobs=jobs)
+    calibration_file.write(path, lines)
 
 
 def _show(fit: "Fit", notes: list[str], as_json: bool) -> None:
-    from fleetcube.calibration.calibration_file import units
     from fleetcube.calibration.fit import CollectiveFit
     from fleetcube.calibration.probe import ProbeFit
     from fleetcube.calibration.steps import StepFit
     from fleetcube.calibration.update import Update
+    from fleetcube.tables.tables import INTERVAL
 
     if as_json:
         say(json.dumps(_json(fit, notes), indent=2))
         return
-    from fleetcube.tables.tables import INTERVAL, estimate, scale
-
     if isinstance(fit, ProbeFit):
         heads = ["", "measured", "expected", "measured rate / expected"]
         print_table(heads, [*map(_timed, fit.timings)])
         say()
-    rows = []
-    for name, value in fit.values.items():
-        factor, unit = scale(units(name), value or fit.standard_errors[name], name)
-        ends = (end / factor for end in fit.intervals[name])
-        bound = "at its bound" if name in fit.at_bound else ""
-        if isinstance(fit, Update) and name in fit.published:
-            bound = "from published steps"
-        error = fit.standard_errors[name] / factor
-        told = estimate(f"{value / factor:.5g}", value / factor, *ends)
-        rows.append([f"{name} [{unit}]" if unit else name, told, f"{error:.2g}", bound])
+    rows = [_coefficient(fit, name) for name in fit.values]
     print_table(["", f"value {INTERVAL}", "standard error", ""], rows)
     if isinstance(fit, CollectiveFit):
         say(f"{fit.collective} on {fit.ranks} ranks: t = a + c M / B + g sqrt(M)")
@@ -277,11 +281,27 @@ def _show(fit: "Fit", notes: list[str], as_json: bool) -> None:
     say_each(f"note: {note}" for note in notes)
 
 
-def _timed(one: "Timing") -> list[str]:
+def _coefficient(fit: "Fit", name: str) -> list[str]:
+    """A row: a coefficient with its interval, its standard error and where it comes from."""
+    from fleetcube.calibration.calibration_file import units
+    from fleetcube.calibration.update import Update
+    from fleetcube.tables.tables import estimate, scale
+
+    value, error = fit.values[name], fit.standard_errors[name]
+    factor, unit = scale(units(name), value or error, name)
+    ends = (end / factor for end in fit.intervals[name])
+    remark = "at its bound" if name in fit.at_bound else ""
+    if isinstance(fit, Update) and name in fit.published:
+        remark = "from published steps"
+    text = estimate(f"{value / factor:.5g}", value / factor, *ends)
+    return [f"{name} [{unit}]" if unit else name, text, f"{error / factor:.2g}", remark]
+
+
+def _timed(timing: "Timing") -> list[str]:
     from fleetcube.analysis.traffic import duration
 
-    times = (duration(seconds, 4) for seconds in (one.measured, one.expected))
-    return [one.kernel, *times, f"{one.factor:.3g}"]
+    times = (duration(seconds, 4) for seconds in (timing.measured, timing.expected))
+    return [timing.kernel, *times, f"{timing.factor:.3g}"]
 
 
 def _json(fit: "Fit", notes: list[str]) -> dict[str, Any]:

@@ -1,14 +1,14 @@
-"""`fleetcube calibrations`: which calibrations a job may take, the nearest measured ones first."""
+"""`fleetcube calibrations`: rank the calibrations of a job, the nearest measured ones first."""
 
 import dataclasses
 import textwrap
 
 import click
 
-from fleetcube.commands import complete
-from fleetcube.commands.changed import changed_spec
-from fleetcube.commands.say import columns, say, say_json
-from fleetcube.commands.table import aligned
+from fleetcube.commands.shared import complete
+from fleetcube.commands.shared.changed import changed_spec
+from fleetcube.commands.shared.say import columns, say, say_json
+from fleetcube.commands.shared.table import aligned
 
 _SHOWN = 10
 
@@ -18,7 +18,7 @@ _SHOWN = 10
 @click.option("--all", "every", is_flag=True, help=f"List all; by default the {_SHOWN} nearest.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def calibrations(spec: str, selectors: tuple[str, ...], every: bool, as_json: bool) -> None:
-    """Rank the calibrations that a spec may take, and what they predict.
+    """Rank the calibrations that a spec may take, with their predictions.
 
     The nearest measured steps come first: of the same layers, GPU, software and precision. Axes
     without a value are taken at their middle.
@@ -31,12 +31,12 @@ def calibrations(spec: str, selectors: tuple[str, ...], every: bool, as_json: bo
     from fleetcube.tables.tables import INTERVAL, estimate
 
     read = changed_spec(spec, selectors)
-    found = ranked(read["scenario"], read["axes"])
+    ranking = ranked(read["scenario"], read["axes"])
     if as_json:
-        rows = [{**dataclasses.asdict(each), "distance": each.distance} for each in found]
+        rows = [{**dataclasses.asdict(each), "distance": each.distance} for each in ranking]
         say_json(rows)
         return
-    shown = found if every else found[:_SHOWN]
+    shown = ranking if every else ranking[:_SHOWN]
     cells = []
     for each in shown:
         time = estimate(f"{each.step_time:.4g}", each.step_time, each.low, each.high)
@@ -48,5 +48,5 @@ def calibrations(spec: str, selectors: tuple[str, ...], every: bool, as_json: bo
     for line, each in zip(lines, shown, strict=True):
         say(line)
         say(textwrap.fill(each.why, width, initial_indent="  ", subsequent_indent="  "))
-    if len(shown) < len(found):
-        say(f"and {len(found) - len(shown)} more: --all")
+    if len(shown) < len(ranking):
+        say(f"and {len(ranking) - len(shown)} more: --all")

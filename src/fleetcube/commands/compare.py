@@ -1,4 +1,4 @@
-"""`fleetcube compare`: what changes from one spec to another, by how much, because of what."""
+"""`fleetcube compare`: show which outputs differ between two specs, by how much and why."""
 
 import math
 from collections.abc import Sequence
@@ -7,10 +7,11 @@ from typing import Any
 
 import click
 
-from fleetcube.commands import complete
-from fleetcube.commands.changed import changed
-from fleetcube.commands.say import say, say_json, say_wrapped
-from fleetcube.commands.table import print_table, with_unit
+from fleetcube.commands.shared import complete
+from fleetcube.commands.shared.changed import changed
+from fleetcube.commands.shared.say import say, say_json, say_wrapped
+from fleetcube.commands.shared.table import print_table, with_unit
+from fleetcube.grid.errors import InputError
 
 _BEST = "best"  # in place of a second spec
 
@@ -96,7 +97,7 @@ def _and_best(
 
 
 def _changed(spec: str, selectors: Sequence[str], usual: Sequence[str], fixed: str = "") -> Any:
-    """The sweep of a spec with what selectors give beside its axes, which are cut later."""
+    """The sweep of a spec with selector values applied; axes are cut later."""
     from fleetcube.formats.read import read_spec
     from fleetcube.tables.selectors import pairs
 
@@ -109,7 +110,6 @@ def _two_values(
     spec: str, selectors: tuple[str, ...], usual: Sequence[str]
 ) -> tuple[tuple[Any, Any], tuple[str, str], tuple[str, ...]]:
     """One spec with each of two values: the sweeps, their names, and the other selectors."""
-    from fleetcube.grid.errors import InputError
     from fleetcube.grid.spec.axes import make_axes
     from fleetcube.scenario.auto import values_at
     from fleetcube.scenario.patterns import LAYOUT
@@ -155,8 +155,8 @@ def _as_json(comparison: Any) -> dict[str, Any]:
 def _outputs(comparison: Any) -> None:
     from fleetcube.tables.tables import INTERVAL, counted
 
-    rows, known = [], bool(comparison.ratios)
-    for name, variable in comparison.values.items():
+    rows, has_intervals = [], bool(comparison.ratios)
+    for name, variable in comparison.values.data_vars.items():
         if str(name).endswith("_terms"):
             continue
         ratio = _ratio(variable)
@@ -165,16 +165,16 @@ def _outputs(comparison: Any) -> None:
         numbers = [float(part) for part in (ratio.median(), ratio.min(), ratio.max())]
         shown = f"{name}{counted(variable.attrs)}"
         row = [shown, *sides, *("-" if n != n else f"{n:.4g}" for n in numbers)]
-        if known:
-            row[3:] = _known(row[3], comparison.ratios.get(str(name)))
+        if has_intervals:
+            row[3:] = _ratio_cells(row[3], comparison.ratios.get(str(name)))
         rows.append(row)
     heads = ["A: mean", "B: mean", "B / A: median", "min", "max"]
     heads = heads if _over(comparison) else ["A", "B", "B / A"]
-    heads[2:] = [f"B / A {INTERVAL}", "chance B < A"] if known else heads[2:]
+    heads[2:] = [f"B / A {INTERVAL}", "chance B < A"] if has_intervals else heads[2:]
     print_table(["output", *heads], [row[: 1 + len(heads)] for row in rows])
 
 
-def _known(shown: str, ratio: Any) -> list[str]:
+def _ratio_cells(shown: str, ratio: Any) -> list[str]:
     """A ratio with its interval, and the probability that B is below A."""
     from fleetcube.tables.tables import chance, estimate
 
@@ -193,8 +193,8 @@ def _terms(comparison: Any, name: str) -> None:
     over = _over(comparison)
     rows = []
     terms = comparison.values[f"{name}_terms"]
-    for term in terms[f"{name}_term"].values:
-        row = terms.sel({f"{name}_term": term}, drop=True)
+    for k, term in enumerate(comparison.values[f"{name}_term"].values):
+        row = terms.isel({f"{name}_term": k})
         ends = [_mean(row, side) for side in "ab"]
         share = f"{100 * (ends[1] - ends[0]) / whole:z.1f} %" if whole else "-"
         rows.append([str(term), *_row(ends, factor), share])
@@ -268,11 +268,11 @@ def _entry(graph: Any, name: str, value: Any) -> str:
 
 
 def _ratio(variable: Any) -> Any:
-    return variable.sel(scenario="b") / variable.sel(scenario="a")
+    return variable.isel({"scenario": 1}) / variable.isel({"scenario": 0})
 
 
 def _mean(variable: Any, side: str) -> float:
-    return float(variable.sel(scenario=side).mean())
+    return float(variable.isel({"scenario": "ab".index(side)}).mean())
 
 
 def _middle(row: Any) -> float:

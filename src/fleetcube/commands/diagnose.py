@@ -1,4 +1,4 @@
-"""`fleetcube diagnose`: a measured step beside what its job should reach, and what to change."""
+"""`fleetcube diagnose`: compare a measured step with the predicted one and suggest changes."""
 
 import dataclasses
 import json
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fleetcube.commands import complete
-from fleetcube.commands.changed import changed
-from fleetcube.commands.progress import progress
-from fleetcube.commands.say import say, say_each, say_wrapped
-from fleetcube.commands.table import print_foot, print_table, with_unit
-from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.commands.shared import complete
+from fleetcube.commands.shared.changed import changed
+from fleetcube.commands.shared.progress import progress
+from fleetcube.commands.shared.say import say, say_each, say_wrapped
+from fleetcube.commands.shared.table import print_foot, print_table, with_unit
+from fleetcube.grid.errors import InputError
 
 if TYPE_CHECKING:
     from fleetcube.formats.field_table import Job
@@ -25,9 +25,9 @@ _MOST = 30  # times a part: more is no explanation
 @complete.spec_and_selectors
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, in base units.")
 def diagnose(spec: str, selectors: tuple[str, ...], as_json: bool) -> None:
-    """Compare a measured step with its prediction: what explains it, what to change.
+    """Compare a measured step with its prediction; show causes and changes.
 
-    Of SELECTORS, one states what was measured: step_time, mfu, hfu, model_flops_per_gpu or
+    One of SELECTORS states the measurement: step_time, mfu, hfu, model_flops_per_gpu or
     tokens_per_second; or one is a training log, which SPEC may be itself where it prints its
     arguments. The others change the spec.
 
@@ -50,97 +50,101 @@ def diagnose(spec: str, selectors: tuple[str, ...], as_json: bool) -> None:
     if logs or not measured:
         measured |= _logged(logs or [spec], sweep)
     with progress("diagnosing"):
-        found = asked(sweep, **measured)
+        diagnosis = asked(sweep, **measured)
     if as_json:
-        say(json.dumps(dataclasses.asdict(found)))
+        say(json.dumps(dataclasses.asdict(diagnosis)))
         return
-    _print_verdict(found)
-    _print_published(found)
-    if not found.impossible:
-        _print_causes(found)
-        _print_changes(found, spec)
+    _print_verdict(diagnosis)
+    _print_published(diagnosis)
+    if not diagnosis.impossible:
+        _print_causes(diagnosis)
+        _print_changes(diagnosis, spec)
     print_foot(sweep.with_outputs([STEP]).evaluate())
 
 
 def _logged(paths: Sequence[str], sweep: Any) -> dict[str, float]:
-    """The step of a training log, and what was left out of it."""
+    """The step of a training log; print what the log left out."""
     from fleetcube.analysis.layouts import point
     from fleetcube.calibration.logged import step_of, training_logs
-    from fleetcube.grid.errors import InputError
 
-    found = training_logs(paths)
-    if len(paths) > 1 or (paths and not found and not paths[0].endswith(".toml")):
+    logs = training_logs(paths)
+    if len(paths) > 1 or (paths and not logs and not paths[0].endswith(".toml")):
         raise InputError(f"{paths[-1]!r} is not one training log; give one, or step_time=...")
-    for path, log in found.items():
-        say_each([f"{path}: {told}" for told in log.said()])
+    for path, log in logs.items():
+        say_each([f"{path}: {line}" for line in log.summary_lines()])
         printed = {} if log.flops is None else {"model_flops_per_gpu": log.flops * 1e12}
         return {"step_time": step_of(log, point(sweep))[0], **printed}
     return {}
 
 
-def _print_verdict(found: Any) -> None:
-    if found.impossible:
-        say_wrapped(f"impossible: {found.impossible}")
-    ratio = found.measured / found.predicted
-    ends = f" ({with_unit(found.low, 's', '')} to {with_unit(found.high, 's', '')})"
-    known = found.low == found.low
-    place = "inside" if found.inside else "outside"
-    step, told = (with_unit(time, "s", "") for time in (found.measured, found.predicted))
-    say_wrapped(
-        f"measured: a step of {step}, MFU {found.mfu:.3f}; predicted: {told}{ends * known}, "
-        f"MFU {found.mfu * ratio:.3f}"
+def _print_verdict(diagnosis: Any) -> None:
+    if diagnosis.impossible:
+        say_wrapped(f"impossible: {diagnosis.impossible}")
+    ratio = diagnosis.measured / diagnosis.predicted
+    ends = f" ({with_unit(diagnosis.low, 's', '')} to {with_unit(diagnosis.high, 's', '')})"
+    has_interval = diagnosis.low == diagnosis.low
+    place = "inside" if diagnosis.inside else "outside"
+    step, expected = (
+        with_unit(time, "s", "") for time in (diagnosis.measured, diagnosis.predicted)
     )
-    of = f", {place} the 90 % interval" if known else ""
-    say(f"the step takes {ratio:.3g} times what is predicted{of}")
-    if found.reason:
-        say(f"by the model this cannot run: {found.reason}")
-    if found.counting:
-        say_wrapped(found.counting)
+    say_wrapped(
+        f"measured: a step of {step}, MFU {diagnosis.mfu:.3f}; "
+        f"predicted: {expected}{ends * has_interval}, MFU {diagnosis.mfu * ratio:.3f}"
+    )
+    interval_text = f", {place} the 90 % interval" if has_interval else ""
+    say(f"the step takes {ratio:.3g} times the predicted time{interval_text}")
+    if diagnosis.reason:
+        say(f"by the model this cannot run: {diagnosis.reason}")
+    if diagnosis.counting:
+        say_wrapped(diagnosis.counting)
 
 
-def _print_published(found: Any) -> None:
-    if found.best is not None:
-        mfu = found.mfu * found.measured / found.predicted / found.best.step_ratio
-        say_wrapped(f"a good run of this model on these GPUs: MFU {mfu:.3f} ({found.best_layout})")
-    for run in found.published:
+def _print_published(diagnosis: Any) -> None:
+    if diagnosis.best is not None:
+        mfu = diagnosis.mfu * diagnosis.measured / diagnosis.predicted / diagnosis.best.step_ratio
+        say_wrapped(
+            f"a good run of this model on these GPUs: MFU {mfu:.3f} ({diagnosis.best_layout})"
+        )
+    for run in diagnosis.published:
         model = run.model or f"{run.parameters / 1e9:.3g}e9 parameters"
         say_wrapped(f"published: {model}, {run.n_gpus:.0f} GPUs: MFU {run.mfu:.3f} ({run.id})")
 
 
-def _print_causes(found: Any) -> None:
+def _print_causes(diagnosis: Any) -> None:
     from fleetcube.grid.spec.values import unit_of
+    from fleetcube.kernels.physics.graph import PHYSICS
 
-    gap = found.measured - found.predicted
+    gap = diagnosis.measured - diagnosis.predicted
     say("")
-    what = "slower" if gap > 0 else "faster"
+    direction = "slower" if gap > 0 else "faster"
     size = with_unit(abs(gap), "s", "")
-    near = [(part, "s") for part in found.parts if part.needed < _MOST * part.now][:_PARTS]
-    near += [(cause, unit_of(PHYSICS, cause.name)) for cause in found.causes[:_CAUSES]]
+    near = [(part, "s") for part in diagnosis.parts if part.needed < _MOST * part.now][:_PARTS]
+    near += [(cause, unit_of(PHYSICS, cause.name)) for cause in diagnosis.causes[:_CAUSES]]
     rows = []
     for cause, unit in sorted(near, key=lambda row: row[0].deviations):
         ends = (with_unit(number, unit, "") for number in (cause.now, cause.needed))
         rows.append([cause.name, *ends, f"{cause.deviations:.1f}"])
-    told = "; one of these alone would explain it:" if rows else ", which no input alone explains"
-    say(f"{size} {what} than predicted{told}")
+    ending = "; one of these alone would explain it:" if rows else ", which no input alone explains"
+    say(f"{size} {direction} than predicted{ending}")
     if rows:
         print_table(["", "as predicted", "would be", "deviations"], rows)
 
 
-def _print_changes(found: Any, spec: str) -> None:
-    """Changes as flags of the file that was read, with what they bring."""
+def _print_changes(diagnosis: Any, spec: str) -> None:
+    """Print changes as flags of the config that was read, with their effects."""
     from fleetcube.formats.read import job_at
 
     say("")
-    limit = found.memory_limit
-    if not found.changes:
+    limit = diagnosis.memory_limit
+    if not diagnosis.changes:
         say("no change of one input of the layout brings more than 0.5 %")
     job = job_at(spec)
-    for change in found.changes:
-        mfu = found.mfu / change.step_ratio
+    for change in diagnosis.changes:
+        mfu = diagnosis.mfu / change.step_ratio
         fits = f"{change.memory / 1e9:.1f} of {limit / 1e9:.1f} GB"
         say_wrapped(
             f"{', '.join(_flags(job, change.inputs))}: step {change.step_ratio - 1:+.1%}, "
-            f"MFU {found.mfu:.3f} -> {mfu:.3f}, memory {fits}"
+            f"MFU {diagnosis.mfu:.3f} -> {mfu:.3f}, memory {fits}"
         )
 
 

@@ -1,15 +1,14 @@
 """`fleetcube explore`: a cube in the browser."""
 
-import asyncio
 import contextlib
 import os
 import signal
 import sys
-import webbrowser
 
 import click
 
-from fleetcube.commands.say import say
+from fleetcube.commands.shared.say import say
+from fleetcube.grid.errors import InputError
 from fleetcube.stop import is_heard
 
 
@@ -35,9 +34,11 @@ def explore(source: str, port: int, host: str, no_browser: bool, output: str | N
       fleetcube explore examples/scaling-and-reliability.toml --port 8000
       fleetcube explore examples/h100.toml -o h100.html
     """
+    import asyncio
+    import webbrowser
+
     from fleetcube.explore.server import Server
     from fleetcube.explore.view import View
-    from fleetcube.grid.errors import InputError
 
     if output is not None:
         _write(source, output)

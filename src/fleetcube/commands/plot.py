@@ -5,10 +5,13 @@ from typing import Any, NamedTuple
 
 import click
 
-from fleetcube.commands import complete
-from fleetcube.commands.changed import by_phase, step, traffic, with_ends
-from fleetcube.commands.picture import drawing, look, looks
-from fleetcube.commands.say import say, say_each
+from fleetcube.commands.shared import complete
+from fleetcube.commands.shared.changed import by_phase, step, traffic, with_ends
+from fleetcube.commands.shared.picture import drawing, look, looks
+from fleetcube.commands.shared.say import say, say_each
+from fleetcube.grid.errors import InputError
+from fleetcube.kernels.graph.roles import REASON
+from fleetcube.kernels.physics.roles import CROSSING, LOSSES
 
 # The options that each kind of picture requires, and those that it allows
 _NEEDED = {
@@ -54,7 +57,7 @@ class _Asked(NamedTuple):
     "--kind",
     type=complete.OneOf(tuple(_NEEDED)),
     metavar="KIND",
-    help="What to draw: see above.  [curves; map with -y]",
+    help="Kind of picture: see above.  [curves; map with -y]",
 )
 @click.option(
     "-v",
@@ -107,12 +110,12 @@ def plot(
     losses    where the wall time goes along -x, stacked, with job_time above
     flips     which loss is the largest over -x and -y, the GPUs' own inefficiency
               left out; -v, repeated, names the losses to compare
-    roofline  what GPUs could reach and what they do reach, for each point of --by
+    roofline  the rates that GPUs could reach and do reach, for each point of --by
     pareto    the best points in two outputs, -x and -y
     schedule  which pipeline stage computes what, and when, in a step of one point
     topology  of a spec, not a cube: the tiers of its network, and which traffic
               crosses them
-    step      of a spec: what one step is made of, part within part
+    step      of a spec: the parts of one step, part within part
     timeline  of a spec with phases: how long each takes, and where its time goes
 
     \b
@@ -136,9 +139,8 @@ def plot(
 
 def _draw(cube: str, selectors: tuple[str, ...], asked: _Asked, path: Path) -> None:
     from fleetcube.grid.store.cube import open_cube
-    from fleetcube.kernels.graph.roles import REASON
     from fleetcube.presentation.pictures import kinds as plot_kinds
-    from fleetcube.presentation.pictures.picture import need
+    from fleetcube.presentation.pictures.picture import require_variables
     from fleetcube.presentation.pictures.plot import plot as draw
     from fleetcube.presentation.pictures.schedule_picture import draw_schedule
     from fleetcube.presentation.pictures.step_picture import step_boxes, step_picture
@@ -160,16 +162,16 @@ def _draw(cube: str, selectors: tuple[str, ...], asked: _Asked, path: Path) -> N
     if kind in of_specs:
         read, picture, boxes = of_specs[kind]
         if specified:
-            write_spec(box_spec(boxes(read())), path)
+            write_spec(box_spec(boxes(read().to_xarray())), path)
         else:
-            picture(read(), path)
+            picture(read().to_xarray(), path)
         return
     dataset = open_cube(cube)
     if REASON in asked.named and REASON in dataset.coords:
         dataset = dataset.reset_coords(REASON)
     check_variables(asked.named, [str(name) for name in dataset.data_vars])
     drawn, more = _variables(asked)
-    need(dataset, drawn)
+    require_variables(dataset, drawn)
     dataset, notes = select(dataset, selectors)
     if kind == "schedule":
         drawn = [str(name) for name in dataset.data_vars]  # with all axes
@@ -216,7 +218,6 @@ def _specification(asked: _Asked, cut: Any, drawn: list[str]) -> dict[str, Any]:
 
 def _check(asked: _Asked) -> None:
     """Refuse a kind with missing options, and options that it does not take."""
-    from fleetcube.grid.errors import InputError
 
     kind, named, *others = asked
     options = {
@@ -238,7 +239,6 @@ def _check(asked: _Asked) -> None:
 
 def _variables(asked: _Asked) -> tuple[list[str], list[str]]:
     """The variables that a kind needs, and those that it draws if present."""
-    from fleetcube.kernels.physics.roles import CROSSING, LOSSES
     from fleetcube.presentation.pictures import kinds as plot_kinds
 
     kind, named = asked.kind, asked.named

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from fleetcube.commands.say import say
+from fleetcube.commands.shared.say import say
 
 
 @click.command()

@@ -1,10 +1,10 @@
-"""`fleetcube record`: run a launch script with stand-ins for launchers; write what it starts."""
+"""`fleetcube record`: run a launch script with stand-ins for launchers; write its launches."""
 
 from pathlib import Path
 
 import click
 
-from fleetcube.commands.say import say, say_each
+from fleetcube.commands.shared.say import say, say_each
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -13,7 +13,7 @@ from fleetcube.commands.say import say, say_each
 @click.option("--timeout", default=60.0, help="Seconds after which it is stopped.  [60]")
 @click.option("--overwrite", is_flag=True, help="Replace an existing file.")
 def record(command: tuple[str, ...], output: str | None, timeout: float, overwrite: bool) -> None:
-    """Run your own launch script and write what it would launch, which all commands read.
+    """Run your own launch script and write its launches, which all commands read.
 
     torchrun, srun, deepspeed, mpirun, mpiexec, accelerate and python are replaced by programs that
     only write down their arguments; all else in the script IS RUN, and so are launchers that it
@@ -24,13 +24,13 @@ def record(command: tuple[str, ...], output: str | None, timeout: float, overwri
       fleetcube record -o job.sh -- bash launch.sh
     """
     from fleetcube.calibration.calibration_file import check_target, write
+    from fleetcube.formats.launch_recorder import record as record_launch
     from fleetcube.formats.read import job_at, layout_of
-    from fleetcube.formats.recorded import record as recorded
 
     if output is not None:
         check_target(Path(output), overwrite, (".sh",))
     say(f"runs {' '.join(command)}; of launchers only the arguments are taken", err=True)
-    text, remarks = recorded(command, timeout)
+    text, remarks = record_launch(command, timeout)
     say_each(remarks)
     if output is None:
         say(text.rstrip())

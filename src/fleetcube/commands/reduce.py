@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fleetcube.commands import complete
-from fleetcube.commands.changed import changed
-from fleetcube.commands.listing import MEANT
-from fleetcube.commands.points import answer
-from fleetcube.commands.progress import progress
-from fleetcube.commands.table import to_file
+from fleetcube.commands.shared import complete
+from fleetcube.commands.shared.changed import changed
+from fleetcube.commands.shared.listing import SYNONYMS
+from fleetcube.commands.shared.points import answer
+from fleetcube.commands.shared.progress import progress
+from fleetcube.commands.shared.table import to_file
+from fleetcube.grid.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from fleetcube.grid.run.settings import Engine, Infeasible
@@ -51,18 +52,17 @@ def reduce(
       fleetcube reduce examples/scaling-and-reliability.toml mean \\
           --of job_time --over n_gpus,gpu_mttf checkpoint_write_bandwidth=100GB/s
     """
-    from fleetcube.grid.errors import InputError, nearest
     from fleetcube.grid.reduce.fold import HOW
     from fleetcube.grid.reduce.top import ordered
     from fleetcube.grid.run.settings import Settings
 
     words = [word for word in selectors if "=" not in word]
     if len(words) != 1:
-        raise InputError(f"reduce takes one word that says how; give one of {', '.join(HOW)}")
+        raise InputError(f"reduce takes one word for how to reduce; give one of {', '.join(HOW)}")
     how, selectors = words[0], tuple(word for word in selectors if "=" in word)
     if how not in HOW:
         hint = nearest(how, HOW, f"choose one of {', '.join(HOW)}")
-        if how in MEANT["best"]:
+        if how in SYNONYMS["best"]:
             hint = "the point that has an extreme: see `fleetcube best`"
         raise InputError(f"HOW {how!r} is unknown; {hint}")
     if (how == "quantile") != (shares is not None):
@@ -76,25 +76,25 @@ def reduce(
     among = where if where or not judged else None
     with progress("reducing"):
         if shares is not None:
-            found = _quantiles(sweep, of, axes, shares, among)
+            reduced = _quantiles(sweep, of, axes, shares, among)
         else:
-            found = sweep.reduce(how, axes, of=of, where=among)
-    found = found.drop_vars([name for name in found.coords if name not in found.dims])
+            reduced = sweep.reduce(how, axes, of=of, where=among)
+    reduced = reduced.drop_vars([name for name in reduced.coords if name not in reduced.dims])
     if k is not None:
-        found = ordered(found, of, k)
-    answer(found, sweep, where, infeasible, output, None if how in ("count", "sum") else of)
+        reduced = ordered(reduced, of, k)
+    answer(reduced, sweep, where, infeasible, output, None if how in ("count", "sum") else of)
 
 
 def _quantiles(
-    sweep: Any, of: str, axes: Sequence[str] | None, shares: str, where: Sequence[str] | None
+    sweep: Any, output: str, axes: Sequence[str] | None, shares: str, where: Sequence[str] | None
 ) -> Any:
-    import xarray
-
     from fleetcube.grid.errors import InputError
+    from fleetcube.grid.result import Result, stacked
 
     try:
         numbers = [float(share) for share in shares.split(",")]
     except ValueError:
         raise InputError(f"-q {shares!r} is not a list of shares; write -q 0.1,0.5,0.9") from None
-    parts = [sweep.reduce("quantile", axes, of=of, q=q, where=where) for q in numbers]
-    return xarray.concat(parts, xarray.Variable("quantile", numbers), combine_attrs="override")
+    parts = [sweep.reduce("quantile", axes, of=output, q=q, where=where) for q in numbers]
+    whole = stacked("quantile", [part[output] for part in parts], parts[0][output].attrs)
+    return Result({output: whole}, {**parts[0].coords, "quantile": numbers}, parts[0].attrs)

@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fleetcube.commands import complete
-from fleetcube.commands.changed import changed_spec
-from fleetcube.commands.picture import drawing, look, looks
-from fleetcube.commands.say import say, say_json, say_wrapped
-from fleetcube.commands.table import print_foot, print_table, with_unit
+from fleetcube.commands.shared import complete
+from fleetcube.commands.shared.changed import changed_spec
+from fleetcube.commands.shared.picture import drawing, look, looks
+from fleetcube.commands.shared.say import say, say_json, say_wrapped
+from fleetcube.commands.shared.table import print_foot, print_table, with_unit
+from fleetcube.grid.errors import InputError
 
 if TYPE_CHECKING:
     import xarray
@@ -59,56 +60,57 @@ def scaling_limit(
           pipeline_parallel=4 --where "facility_power <= 10 MW"
     """
     from fleetcube.analysis.wall import wall as find
-    from fleetcube.grid.errors import InputError
     from fleetcube.grid.run.settings import Settings
     from fleetcube.presentation.pictures.vega import SPEC, box_spec, check_drawn, write_spec
     from fleetcube.presentation.pictures.wall_picture import wall_boxes, wall_picture
 
     if output is not None:
         check_drawn(Path(output))
-    said = looks(given, {"-o": output})
+    look_options = looks(given, {"-o": output})
     ends = None if between is None else between.split(":")
     if ends is not None and len(ends) != 2:
         raise InputError(f"--between {between!r} is not a range; write first:last")
     problem = changed_spec(spec, selectors, ["n_gpus"])
     how = Settings(engine, infeasible)
     names = [] if search == "none" else search.split(",")
-    found = find(problem, ends, batch_grows, where, day_price, how, names)
+    limits = find(problem, ends, batch_grows, where, day_price, how, names)
     if output is not None:
         path = Path(output)
-        with drawing(said):
+        with drawing(look_options):
             if path.suffix == SPEC:
-                write_spec(box_spec(wall_boxes(found)), path)
+                write_spec(box_spec(wall_boxes(limits)), path)
             else:
-                wall_picture(found, path)
+                wall_picture(limits, path)
     if as_json:
-        say_json(found.to_dict())
+        say_json(limits.to_dict())
         return
-    _print(found)
-    print_foot(found)
+    _print(limits)
+    print_foot(limits)
     if output is not None:
         say(f"wrote {output}")
 
 
-def _print(found: "xarray.Dataset") -> None:
+def _print(limits: "xarray.Dataset") -> None:
     """Print the sizes, the limits that bind, and the fastest size."""
     from fleetcube.tables.tables import table
 
     shown = ["job_time", "speedup", "doubling_gain"]
-    spent = ["job_cost" if "job_cost" in found else "gpu_hours"]
-    asked = [str(name) for name in found["limit"].values]
-    spent += [n for n in ("global_batch_size", *asked, "layout") if n in found and n not in spent]
-    known = [n for n in ("doubling_gain_low", "doubling_gain_high") if n in found]
-    print_table(*table(found[list(dict.fromkeys([*shown, *known, *spent, "most_lost_to"]))]))
-    binding = found.isel(limit=found["binds_from"].notnull().values).sortby("binds_from")
+    spent = ["job_cost" if "job_cost" in limits else "gpu_hours"]
+    asked = [str(name) for name in limits["limit"].values]
+    spent += [n for n in ("global_batch_size", *asked, "layout") if n in limits and n not in spent]
+    ends = [n for n in ("doubling_gain_low", "doubling_gain_high") if n in limits]
+    print_table(*table(limits[list(dict.fromkeys([*shown, *ends, *spent, "most_lost_to"]))]))
+    binding = limits.isel(limit=limits["binds_from"].notnull().values).sortby("binds_from")
     if binding.sizes["limit"]:
         heads = ["limit", "binds_from", "why"]
         cells = zip(*(binding[head].values for head in heads), strict=True)
         say("")
-        print_table(heads, [[str(name), f"{at:,.0f}", str(why)] for name, at, why in cells])
+        print_table(heads, [[str(name), f"{start:,.0f}", str(why)] for name, start, why in cells])
     say("")
-    time = with_unit(float(found["fastest_time"]), "s", "job_time")
-    last = f"fastest: {float(found['fastest_gpus']):,.0f} GPUs, {time}"
-    if "sync_wall_gpus" in found:
-        last += f" (sync_wall_gpus, were any count possible: {float(found['sync_wall_gpus']):,.0f})"
+    time = with_unit(float(limits["fastest_time"]), "s", "job_time")
+    last = f"fastest: {float(limits['fastest_gpus']):,.0f} GPUs, {time}"
+    if "sync_wall_gpus" in limits:
+        last += (
+            f" (sync_wall_gpus, were any count possible: {float(limits['sync_wall_gpus']):,.0f})"
+        )
     say_wrapped(last)

@@ -1,10 +1,10 @@
-"""`fleetcube schema`: what a spec may hold, as editors read it."""
+"""`fleetcube schema`: the JSON Schema of specs, for editors."""
 
 import json
 
 import click
 
-from fleetcube.commands.say import say
+from fleetcube.commands.shared.say import say
 
 
 @click.command()

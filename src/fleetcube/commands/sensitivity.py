@@ -7,19 +7,21 @@ from typing import Any
 
 import click
 
-from fleetcube.commands import complete
-from fleetcube.commands.changed import changed, changed_and_cut
-from fleetcube.commands.picture import drawing, look, looks
-from fleetcube.commands.points import left_out
-from fleetcube.commands.progress import progress
-from fleetcube.commands.say import say, say_json, say_wrapped
-from fleetcube.commands.table import print_foot, print_table, to_file, with_unit, write_table
-from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.commands.shared import complete
+from fleetcube.commands.shared.changed import changed, changed_and_cut
+from fleetcube.commands.shared.picture import drawing, look, looks
+from fleetcube.commands.shared.points import left_out
+from fleetcube.commands.shared.progress import progress
+from fleetcube.commands.shared.say import say, say_wrapped
+from fleetcube.commands.shared.table import print_foot, print_table, to_file, with_unit, write_table
+from fleetcube.grid.errors import InputError
+from fleetcube.kernels.graph.roles import REASON
+from fleetcube.kernels.physics.roles import MONEY
 
 _OPTIONS = (
     complete.spec_and_selectors,
     click.option(
-        "--of", required=True, shell_complete=complete.quantities, help="Output that they change."
+        "--of", required=True, shell_complete=complete.quantities, help="Output to explain."
     ),
     click.option(
         "--wrt", multiple=True, shell_complete=complete.inputs, help="Input to rank.  [all]"
@@ -35,7 +37,6 @@ _OPTIONS = (
         help="Kinds of inputs: hardware,operations; topics; or all.  [all but the model's]",
     ),
     click.option("--top", default=15, help="Inputs to print; files hold all.  [15]"),
-    click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table."),
 )
 
 
@@ -48,7 +49,7 @@ def _ranks(command: Any) -> Any:
 
 @click.command()
 @_ranks
-@click.option("--tornado", type=click.Path(), help="Draw what +/-10 % of each input does.")
+@click.option("--tornado", type=click.Path(), help="Draw the effect of +/-10 % of each input.")
 @look
 def sensitivity(
     spec: str,
@@ -80,19 +81,19 @@ def sensitivity(
 
     if tornado is not None:
         check_drawn(Path(tornado))
-    said = looks({"title": title, "size": size, "dpi": dpi}, {"--tornado": tornado})
-    sweep, at = changed_and_cut(spec, selectors, [of])
-    chosen, left = _chosen(cut(sweep, at)[0], of, asked)
+    look_options = looks({"title": title, "size": size, "dpi": dpi}, {"--tornado": tornado})
+    sweep, point = changed_and_cut(spec, selectors, [of])
+    chosen, left = _chosen(cut(sweep, point)[0], of, asked)
     with progress("evaluating"):
-        ranking = sweep.rank_inputs(of, chosen, at=at)
-    _told(ranking, of, asked, left, _print_levers)
+        ranking = sweep.rank_inputs(of, chosen, at=point)
+    _output_ranking(ranking, of, asked, left, _print_levers)
     if tornado is not None:
         drawn, top = Path(tornado), asked["top"]
-        with drawing(said):
+        with drawing(look_options):
             if drawn.suffix == SPEC:
-                write_spec(box_spec(tornado_boxes(ranking, of, top)), drawn)
+                write_spec(box_spec(tornado_boxes(ranking.to_xarray(), of, top)), drawn)
             else:
-                draw_tornado(ranking, of, drawn, top)
+                draw_tornado(ranking.to_xarray(), of, drawn, top)
         say(f"wrote {tornado}", err=_is_quiet(asked))
 
 
@@ -128,9 +129,7 @@ def dominant_inputs(
           --of goodput --map lever.png -x n_gpus -y gpu_mttf
     """
     from fleetcube.analysis.sensitivity import cut
-    from fleetcube.grid.errors import InputError
     from fleetcube.grid.run.settings import Settings
-    from fleetcube.kernels.graph.roles import REASON
     from fleetcube.presentation.pictures.picture import check_picture
     from fleetcube.presentation.pictures.sensitivity_picture import dominance_map
 
@@ -138,23 +137,24 @@ def dominant_inputs(
         raise InputError("--map FILE goes with two axes: -x AXIS -y AXIS")
     if picture is not None:
         check_picture(Path(picture))
-    said = looks({"title": title, "size": size, "dpi": dpi}, {"--map": picture})
+    look_options = looks({"title": title, "size": size, "dpi": dpi}, {"--map": picture})
     if picture is None:
         sweep, place = changed(spec, selectors, [of]), ""
     else:
         sweep, place = cut(*changed_and_cut(spec, selectors, [of]), free=[str(x), str(y)])
     chosen, left = _chosen(sweep, of, asked)
-    known = REASON in sweep._plan("numpy").outputs
+    judged = REASON in sweep._plan("numpy").outputs
     with progress("evaluating"):
-        found = sweep.dominant_inputs(
-            of, chosen, settings=Settings(infeasible=infeasible if known else "mark")
+        dominance = sweep.dominant_inputs(
+            of, chosen, settings=Settings(infeasible=infeasible if judged else "mark")
         )
-    if not found["elasticity_median"].notnull().any():
+    if not dominance["elasticity_median"].notnull().any():
         raise InputError("; ".join(filter(None, ["no point is left", left_out(sweep)])))
-    _told(found.sortby("share", ascending=False), of, asked, left, _print_cube)
+    order = dominance["share"].values.argsort(kind="stable")[::-1]
+    _output_ranking(dominance.isel(input=order), of, asked, left, _print_cube)
     if picture is not None:
-        with drawing(said):
-            dominance_map(found, of, str(x), str(y), place, Path(picture))
+        with drawing(look_options):
+            dominance_map(dominance.to_xarray(), of, str(x), str(y), place, Path(picture))
         say(f"wrote {picture}", err=_is_quiet(asked))
 
 
@@ -194,24 +194,24 @@ def global_sensitivity(
     from fleetcube.analysis.sensitivity import ALL, cut
 
     named = bool(asked["wrt"] or asked["without"] or asked["kind"])
-    sweep, at = changed_and_cut(spec, selectors, [of])
-    chosen, left = _chosen(cut(sweep, at)[0], of, asked, ALL)
+    sweep, point = changed_and_cut(spec, selectors, [of])
+    chosen, left = _chosen(cut(sweep, point)[0], of, asked, ALL)
     with progress("evaluating"):
         ranking = sweep.global_sensitivity(
             of,
             chosen if named else None,
             method=method,
-            at=at,
+            at=point,
             samples=samples,
             spread=_share(spread),
             seed=seed,
         )
-    _told(ranking, of, asked, left, _print_global)
+    _output_ranking(ranking, of, asked, left, _print_global)
 
 
-def _told(
+def _output_ranking(
     ranking: Any,
-    of: str,
+    quantity: str,
     asked: dict[str, Any],
     left: int,
     printed: Callable[[Any, str, int], None],
@@ -219,37 +219,37 @@ def _told(
     """Print a ranking, or write it."""
     output, top = asked["output"], asked["top"]
     if output is not None:
-        write_table(ranking.drop_dims([dim for dim in ranking.dims if dim != "input"]), output)
-    elif asked["as_json"]:
-        say_json(_each(ranking, top))
+        rows = [n for n, own in ranking.data_vars.items() if {*own.dims} <= {"input"}]
+        write_table(ranking[rows], output)
     else:
-        printed(ranking, of, top)
+        printed(ranking, quantity, top)
         print_foot(ranking)
     if left:
-        said = f"{left} inputs of the model, formulas and nodes as sold not shown: --kind all"
-        say_wrapped(said, err=_is_quiet(asked))
+        remark = f"{left} inputs of the model, formulas and nodes as sold not shown: --kind all"
+        say_wrapped(remark, err=_is_quiet(asked))
 
 
 def _is_quiet(asked: dict[str, Any]) -> bool:
-    """Whether what is printed is read by a program."""
-    return bool(asked["as_json"] or asked["output"] == "-")
+    """Whether the output format is for programs."""
+    return bool(asked["output"] == "-")
 
 
 def _chosen(
-    sweep: Any, of: str, asked: dict[str, Any], default: str | None = None
+    sweep: Any, quantity: str, asked: dict[str, Any], default: str | None = None
 ) -> tuple[list[str], int]:
     """The inputs to rank, and how many are omitted because no kind was named."""
     from fleetcube.analysis.sensitivity import ALL, among, check_levers
-    from fleetcube.grid.errors import InputError
 
     if asked["top"] < 1:
         raise InputError(f"--top {asked['top']} shows nothing; give a number above 0")
     kind, wrt, without = asked["kind"] or default, asked["wrt"], asked["without"]
     kinds = None if kind is None else kind.split(",")
     plan = sweep._plan("numpy")
-    inputs = check_levers(plan, of, wrt or None)
+    inputs = check_levers(plan, quantity, wrt or None)
     if not inputs:
-        raise InputError(f"{of} depends on no number here (it may be given); name another quantity")
+        raise InputError(
+            f"{quantity} depends on no number here (it may be given); name another quantity"
+        )
     named = [ALL] if wrt and kinds is None else kinds
     chosen = among(plan, inputs, named, without)
     whole = among(plan, inputs, [ALL], without) if named is None else chosen
@@ -257,7 +257,6 @@ def _chosen(
 
 
 def _share(text: str) -> float:
-    from fleetcube.grid.errors import InputError
 
     try:
         share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
@@ -276,48 +275,46 @@ def _place(ranking: Any) -> str:
     return f"{place} (infeasible: {reason})" if reason else place
 
 
-def _print_levers(ranking: Any, of: str, top: int) -> None:
-    from fleetcube.grid.errors import InputError
-    from fleetcube.kernels.physics.roles import MONEY
+def _print_levers(ranking: Any, quantity: str, top: int) -> None:
 
-    unit = ranking[of].attrs["units"]
-    if not math.isfinite(ranking[of].item()):
-        place = f"{of} is not finite {_place(ranking)}".rstrip()
+    unit = ranking[quantity].attrs["units"]
+    if not math.isfinite(ranking[quantity].item()):
+        place = f"{quantity} is not finite {_place(ranking)}".rstrip()
         raise InputError(f"{place}: nothing ranks its inputs; change the scenario")
-    say(f"{of} = {with_unit(ranking[of].item(), unit, of)} {_place(ranking)}".rstrip())
+    value_text = with_unit(ranking[quantity].item(), unit, quantity)
+    say(f"{quantity} = {value_text} {_place(ranking)}".rstrip())
     rows = []
     for row in _each(ranking, top):
         name, value = row["input"], row["value"]
         cells = [name, row["topic"], with_unit(value, row["units"], name)]
         cells.append(f"{row['elasticity']:z.3g}")
         for side, step in (("below", 0.9), ("above", 1.1)):
-            at = row[f"value_{side}"]
-            moved = row[f"{of}_{side}"]
-            cell = with_unit(moved, unit, of) if moved == moved else "cannot run"
-            if at == value:
+            moved_to = row[f"value_{side}"]
+            moved = row[f"{quantity}_{side}"]
+            cell = with_unit(moved, unit, quantity) if moved == moved else "cannot run"
+            if moved_to == value:
                 cell = "-"
-            elif row["kind"] == "difference" or abs(at / value - step) > 1e-9:
-                cell += f" (at {with_unit(at, row['units'], name)})"
+            elif row["kind"] == "difference" or abs(moved_to / value - step) > 1e-9:
+                cell += f" (at {with_unit(moved_to, row['units'], name)})"
             cells.append(cell)
         rows.append(cells)
-    print_table(["input", "kind", "value", "elasticity", f"{of}: -10 %", "+10 %"], rows)
+    print_table(["input", "kind", "value", "elasticity", f"{quantity}: -10 %", "+10 %"], rows)
     say_wrapped(
-        f"elasticity: change of {of} in % for 1 % more of the input; "
+        f"elasticity: change of {quantity} in % for 1 % more of the input; "
         "whole numbers move to the nearest that divide"
     )
-    if MONEY in ranking and of != MONEY and math.isfinite(ranking[MONEY].item()):
-        _print_money(ranking, of, top)
+    if MONEY in ranking and quantity != MONEY and math.isfinite(ranking[MONEY].item()):
+        _print_money(ranking, quantity, top)
     _rest(ranking, top)
 
 
-def _print_money(ranking: Any, of: str, top: int) -> None:
+def _print_money(ranking: Any, quantity: str, top: int) -> None:
     """Print the effect of the same moves, in units and in money."""
-    from fleetcube.kernels.physics.roles import MONEY
 
     rows = []
     for row in _each(ranking, top):
         cells = [row["input"]]
-        for name in (of, MONEY):
+        for name in (quantity, MONEY):
             for side in ("below", "above"):
                 moved = row[f"{name}_{side}"] - ranking[name].item()
                 still = row[f"value_{side}"] == row["value"] or math.isnan(moved)  # cannot run
@@ -327,17 +324,18 @@ def _print_money(ranking: Any, of: str, top: int) -> None:
     say("")
     money = with_unit(ranking[MONEY].item(), ranking[MONEY].attrs["units"], MONEY)
     say(f"the same as changes; {MONEY} = {money}")
-    print_table(["input", f"{of}: -10 %", "+10 %", f"{MONEY}: -10 %", "+10 %"], rows)
+    print_table(["input", f"{quantity}: -10 %", "+10 %", f"{MONEY}: -10 %", "+10 %"], rows)
 
 
-def _print_global(ranking: Any, of: str, top: int) -> None:
+def _print_global(ranking: Any, quantity: str, top: int) -> None:
     from fleetcube.analysis.sensitivity import kind_of
+    from fleetcube.kernels.physics.graph import PHYSICS
     from fleetcube.tables.tables import estimate
 
     sobol = "total" in ranking
     place = _place(ranking)
     around = f", around {place.removeprefix('at ')}" if place else ""
-    say(f"{of} over {ranking.attrs['fleetcube_evaluations']:,} samples{around}")
+    say(f"{quantity} over {ranking.attrs['fleetcube_evaluations']:,} samples{around}")
     shown = ["first_order", "total"] if sobol else ["effect"]
     rows = []
     for row in _each(ranking, top):
@@ -349,19 +347,21 @@ def _print_global(ranking: Any, of: str, top: int) -> None:
             cells += [estimate(f"{v:.3f}", v, v - error, v + error) for v, error in both]
         else:
             unit = ranking["effect"].attrs["units"]
-            cells += [with_unit(row[n], unit, of) for n in ("effect", "mean_effect", "effect_std")]
+            cells += [
+                with_unit(row[n], unit, quantity) for n in ("effect", "mean_effect", "effect_std")
+            ]
         rows.append(cells)
     headings = ["first order", "total"] if sobol else ["effect", "mean", "std. dev."]
     print_table(["input", "kind", "from", "to", *headings], rows)
     if sobol:
         say_wrapped(
-            f"first order: share of the variance of {of} that the input explains alone; "
-            "total: with what it does together with others (95 % intervals)"
+            f"first order: share of the variance of {quantity} that the input explains alone; "
+            "total: with its interactions (95 % intervals)"
         )
     else:
         say_wrapped(
-            f"effect: mean size of the change of {of} when the input crosses its range; a large "
-            "standard deviation says that it depends on the others, or is not linear"
+            f"effect: mean size of the change of {quantity} when the input crosses its range; a "
+            "large standard deviation means interactions with others, or nonlinearity"
         )
     still = str(ranking.attrs["fleetcube_left_out"]).split()
     if still:
@@ -372,8 +372,9 @@ def _print_global(ranking: Any, of: str, top: int) -> None:
     _rest(ranking, top)
 
 
-def _print_cube(ranking: Any, of: str, top: int) -> None:
+def _print_cube(ranking: Any, quantity: str, top: int) -> None:
     from fleetcube.analysis.sensitivity import kind_of
+    from fleetcube.kernels.physics.graph import PHYSICS
 
     rows = []
     for row in _each(ranking, top):
@@ -383,17 +384,17 @@ def _print_cube(ranking: Any, of: str, top: int) -> None:
         rows.append([row["input"], kind_of(PHYSICS, row["input"]), share, *ends, same])
     print_table(["input", "kind", "dominates", "elasticity: min", "median", "max", "same as"], rows)
     say_wrapped(
-        f"dominates: share of the points at which it has the largest elasticity of {of}; of equal "
-        "inputs the first is named"
+        f"dominates: share of the points at which it has the largest elasticity of {quantity}; of "
+        "equal inputs the first is named"
     )
     _rest(ranking, top)
 
 
 def _each(ranking: Any, top: int) -> list[dict[str, Any]]:
     """The first `top` inputs as rows, by column."""
-    own = ranking.drop_dims([dim for dim in ranking.dims if dim != "input"]).isel(input=slice(top))
-    names = [n for n, variable in own.variables.items() if variable.dims == ("input",)]
-    return [{str(n): own[n].values[k].item() for n in names} for k in range(own.sizes["input"])]
+    columns = {n: own for n, own in ranking.variables.items() if own.dims == ("input",)}
+    first = range(ranking.sizes["input"])[:top]
+    return [{name: own.values[k].item() for name, own in columns.items()} for k in first]
 
 
 def _rest(ranking: Any, top: int) -> None:

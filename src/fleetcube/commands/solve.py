@@ -1,19 +1,19 @@
 """The command `fleetcube solve`."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from fleetcube.commands import complete
-from fleetcube.commands.changed import changed_spec
-from fleetcube.commands.points import check_answered
-from fleetcube.commands.progress import progress
-from fleetcube.commands.say import say, say_each
-from fleetcube.commands.table import print_foot, print_table, to_file, with_unit, write_table
+from fleetcube.commands.shared import complete
+from fleetcube.commands.shared.changed import changed_spec
+from fleetcube.commands.shared.points import check_answered
+from fleetcube.commands.shared.progress import progress
+from fleetcube.commands.shared.say import say, say_each
+from fleetcube.commands.shared.table import print_foot, print_table, to_file, with_unit, write_table
+from fleetcube.grid.errors import InputError
+from fleetcube.kernels.physics.roles import ALSO_REASONS
 
 if TYPE_CHECKING:
-    import xarray
-
     from fleetcube.grid.run.settings import Engine, Infeasible
 
 
@@ -21,32 +21,27 @@ if TYPE_CHECKING:
 @complete.spec_and_selectors
 @click.option("--for", "unknown", required=True, shell_complete=complete.both, help="The input.")
 @click.option("--target", required=True, help='Condition: "job_time <= 30 d", "a = b" of outputs.')
-@click.option(
-    "--start", help='Day of the start, for --target "finish <= 2027-06-01".  [start_date]'
-)
 @click.option("--between", help="Range to search, first:last.  [around its value]")
 @click.option("--relaxed", is_flag=True, help="Do not round counts to whole numbers.")
 @complete.infeasible("exclude")
 @complete.engine
-@click.option("--threads", type=int, help="Cores to use.  [all]")
 @to_file
 def solve(
     spec: str,
     selectors: tuple[str, ...],
     unknown: str,
     target: str,
-    start: str | None,
     between: str | None,
     relaxed: bool,
     infeasible: "Infeasible",
     engine: "Engine",
-    threads: int | None,
     output: str | None,
 ) -> None:
     """Find the value of an input at which an output meets a target, at every point of a spec.
 
     An axis of that input, and its value in the spec, are ignored. SELECTORS choose values of
-    the other axes: axis=value, axis=first:last or axis=value,value.
+    the other axes: axis=value, axis=first:last or axis=value,value. --target "finish <= 2027-06-01"
+    counts from start_date=2026-12-01, of the spec or of SELECTORS.
 
     \b
     Example:
@@ -56,24 +51,20 @@ def solve(
     """
     from fleetcube.analysis.solve.solve import solve_spec
     from fleetcube.analysis.targets import read_target
-    from fleetcube.grid.errors import InputError
     from fleetcube.grid.run.settings import Settings
     from fleetcube.grid.spec.graphs import graph_of
-    from fleetcube.kernels.physics.roles import ALSO_REASONS
-    from fleetcube.scenario.dates import NAME, as_time, start_of
+    from fleetcube.scenario.dates import as_time, start_of
     from fleetcube.tables.tables import table
 
     ends = None if between is None else between.split(":")
     if ends is not None and len(ends) != 2:
         raise InputError(f"--between {between!r} is not a range; write first:last")
     problem = changed_spec(spec, selectors, [unknown])
-    if start is not None:
-        problem["scenario"] |= {NAME: start}
     since = start_of(problem["scenario"])
-    aim = read_target(graph_of(problem["scenario"]), said := as_time(target, since))
+    aim = read_target(graph_of(problem["scenario"]), condition := as_time(target, since))
     problem["outputs"] = aim.outputs
     with progress("solving"):
-        settings = Settings(engine, infeasible, threads)
+        settings = Settings(engine, infeasible)
         solutions = solve_spec(problem, unknown, aim, ends, False if relaxed else None, settings)
     if output is not None:
         write_table(solutions, output)
@@ -82,40 +73,42 @@ def solve(
     columns = ("next_above", f"nearest_{unknown}", f"nearest_{aim.of}")
     marked = [name for name in ALSO_REASONS if name in solutions and (solutions[name] > 0).any()]
     solutions = solutions.reset_coords(marked)
-    empty = [name for name in columns if solutions[name].isnull().all()]
+    empty = [name for name in columns if not solutions[name].notnull().any()]
     solutions = solutions.drop_vars([*empty, *(["crossings"] if "next_above" in empty else [])])
     if solutions[unknown].size > 1 or f"nearest_{aim.of}" not in solutions:
         print_table(*table(solutions))
-    say_each(_remarks(solutions, unknown, said, aim.of), err=False)
-    if said != target:
-        say(f"{target.strip()}, started on {since}: {said}")
+    say_each(_remarks(solutions, unknown, condition, aim.of), err=False)
+    if condition != target:
+        say(f"{target.strip()}, started on {since}: {condition}")
     print_foot(solutions, [unknown])
     _check_solved(solutions, unknown)
 
 
-def _check_solved(solutions: "xarray.Dataset", unknown: str) -> None:
-    """End with a status where no point is solved, nor meets the target everywhere."""
+def _check_solved(solutions: Any, unknown: str) -> None:
+    """Exit with status 2 if no point is solved and none meets the target everywhere."""
     reason = solutions["unsolved_reason"]
     everywhere = str(reason.attrs["flag_meanings"]).split().index("met_everywhere")
     check_answered(solutions[unknown].notnull() | (reason == everywhere))
 
 
-def _remarks(solutions: "xarray.Dataset", unknown: str, aim: str, of: str) -> list[str]:
-    """Remarks that a reader of the table needs."""
+def _remarks(solutions: Any, unknown: str, aim: str, output: str) -> list[str]:
+    """Remarks on unsolved and infeasible points."""
     from fleetcube.tables.tables import scale
 
     reason, remarks = solutions["unsolved_reason"], []
     names = str(reason.attrs["flag_meanings"]).split()
     everywhere = int((reason == names.index("met_everywhere")).sum())
     stuck = int((reason == names.index("none_can_run")).sum())
-    unsolved = int(solutions[unknown].isnull().sum()) - everywhere
+    unsolved = int((~solutions[unknown].notnull()).sum()) - everywhere
     if stuck:
         remarks.append(f"{stuck} of {reason.size} points: no {unknown} that meets {aim} can run")
     unsolved -= stuck
-    if reason.size == 1 and not everywhere and f"nearest_{of}" in solutions:
-        near = [(solutions[f"nearest_{name}"], name) for name in (unknown, of)]
-        at, value = (with_unit(own.item(), str(own.attrs["units"]), name) for own, name in near)
-        remarks.append(f"no {unknown} meets {aim}: the nearest, {at}, gives {value}")
+    if reason.size == 1 and not everywhere and f"nearest_{output}" in solutions:
+        near = [(solutions[f"nearest_{name}"], name) for name in (unknown, output)]
+        nearest, value = (
+            with_unit(point.item(), str(point.attrs["units"]), name) for point, name in near
+        )
+        remarks.append(f"no {unknown} meets {aim}: the nearest, {nearest}, gives {value}")
     elif unsolved:
         remarks.append(f"{unsolved} of {reason.size} points: no {unknown} meets the target")
     if everywhere:
@@ -124,8 +117,8 @@ def _remarks(solutions: "xarray.Dataset", unknown: str, aim: str, of: str) -> li
         )
     if "infeasible_reason" in solutions.coords:
         wrong = int(((solutions["infeasible_reason"] > 0) & (reason == 0)).sum())
-        said = f"{wrong} of {reason.size} points: this {unknown} meets the target and cannot run; "
-        remarks += [said + "--infeasible exclude finds one that can"] * (wrong > 0)
+        text = f"{wrong} of {reason.size} points: this {unknown} meets the target and cannot run; "
+        remarks += [text + "--infeasible exclude finds one that can"] * (wrong > 0)
     if "next_above" in solutions:
         above = solutions["next_above"]
         least = float(above.min())

@@ -4,11 +4,12 @@ from typing import Any
 
 import click
 
-from fleetcube.commands import complete
-from fleetcube.commands.changed import changed
-from fleetcube.commands.progress import progress
-from fleetcube.commands.say import say
-from fleetcube.commands.table import print_foot, print_table, to_file, write_table
+from fleetcube.commands.shared import complete
+from fleetcube.commands.shared.changed import changed
+from fleetcube.commands.shared.progress import progress
+from fleetcube.commands.shared.say import say
+from fleetcube.commands.shared.table import print_foot, print_table, to_file, write_table
+from fleetcube.grid.errors import InputError, shown
 
 
 @click.command()
@@ -54,7 +55,6 @@ def uncertainty(
       fleetcube uncertainty spec.toml -v job_time -q 0.1,0.5,0.9
       fleetcube uncertainty spec.toml -v job_time -q P10,P50,P90
     """
-    from fleetcube.grid.errors import InputError
     from fleetcube.grid.run.stream import check_output, numeric, user_sizes
     from fleetcube.tables.tables import check_rows
 
@@ -87,7 +87,6 @@ def uncertainty(
 
 def _shares(text: str) -> list[float]:
     """Read quantiles as shares between 0 and 1; 5, 5% and P5 are per cent."""
-    from fleetcube.grid.errors import InputError, shown
 
     words = [word.strip().upper() for word in text.split(",")]
     numbers = [word.removeprefix("P").removesuffix("%").strip() for word in words]
@@ -111,16 +110,18 @@ def _shares(text: str) -> list[float]:
 
 def _print(spread: Any, name: str) -> None:
     """Print an output in a convenient unit: a row for each point, quantiles side by side."""
-    import xarray
-
+    from fleetcube.grid.result import Result, Variable
+    from fleetcube.kernels.graph.roles import REASON
     from fleetcube.tables.tables import scale, table
 
     factor, unit = scale(str(spread[name].attrs["units"]), spread[f"{name}_mean"].values, name)
     columns: dict[str, Any] = {
-        f"{100 * share:g} %": spread[name].isel(quantile=k, drop=True)
+        f"{100 * share:g} %": spread[name].isel({"quantile": k})
         for k, share in enumerate(spread["quantile"].values)
     }
     columns |= {"mean": spread[f"{name}_mean"], "std. dev.": spread[f"{name}_std"]}
-    scaled = {head: (values / factor).assign_attrs(units="1") for head, values in columns.items()}
+    about = {"units": "1"}
+    scaled = {n: Variable(own.dims, own.values / factor, about) for n, own in columns.items()}
     say(f"{name} [{unit}]" if unit else name)
-    print_table(*table(xarray.Dataset(scaled)))
+    judged = {n: own for n, own in spread.coords.items() if n == REASON and own.values.any()}
+    print_table(*table(Result({**judged, **scaled}, spread.coords)))

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fleetcube.commands.progress import progress
-from fleetcube.commands.say import say, say_each, say_wrapped
-from fleetcube.commands.table import print_table, with_unit
-from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.commands.shared.progress import progress
+from fleetcube.commands.shared.say import say, say_each, say_wrapped
+from fleetcube.commands.shared.table import print_table, with_unit
+from fleetcube.grid.errors import InputError, nearest
+from fleetcube.kernels.graph.roles import REASON
 
 if TYPE_CHECKING:
     from fleetcube.calibration.predict import Compared
@@ -34,10 +35,8 @@ _EACH = ["record", "output", "measured", "predicted", "ratio (90 %)"]
 )
 @click.option("--spec", type=click.Path(), help="Spec that gives inputs missing in records.")
 @click.option("--group", multiple=True, help="Group of records to predict; may be repeated.  [all]")
-@click.option("--rows", "each", is_flag=True, help="Print each measurement beside its prediction.")
+@click.option("--rows", "each", is_flag=True, help="Print each measurement with its prediction.")
 @click.option("--left-out", "listed", is_flag=True, help="List the records left out.")
-@click.option("--write", type=click.Path(), help="Write what was read as rows: .csv or .json.")
-@click.option("--overwrite", is_flag=True, help="Replace an existing file of rows.")
 @click.option("--plot", type=click.Path(), help="Draw measured over predicted: .png, .pdf, .svg.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, rows in base units.")
 def validate(
@@ -46,8 +45,6 @@ def validate(
     group: tuple[str, ...],
     each: bool,
     listed: bool,
-    write: str | None,
-    overwrite: bool,
     plot: str | None,
     as_json: bool,
 ) -> None:
@@ -55,7 +52,7 @@ def validate(
 
     Your own file is a CSV with a column for each input and each measured output, such as
     step_time [ms]; id, group, source and note are optional. JSON holds the same as a list of
-    objects. --write makes such a file of the published tables.
+    objects.
 
     A training log is compared by its median step, at the inputs of --spec.
 
@@ -70,20 +67,15 @@ def validate(
       fleetcube validate
       fleetcube validate --records mine.json --group my-cluster --plot a.png
       fleetcube validate --records train.log --spec job.toml
-      fleetcube validate --group mosaic --write rows.csv
     """
-    from fleetcube.calibration import calibration_file, measured_rows
     from fleetcube.calibration import validate as grid
     from fleetcube.calibration.logged import training_logs
     from fleetcube.calibration.measurements import read_records
     from fleetcube.formats.read import read_spec
-    from fleetcube.grid.errors import InputError, nearest
     from fleetcube.presentation.pictures.picture import check_picture
 
     if plot is not None:
         check_picture(Path(plot))
-    if write is not None:
-        calibration_file.check_target(Path(write), overwrite, measured_rows.ENDINGS)
     if spec is not None and not records:
         raise InputError("--spec is for records of your own; add --records mine.csv")
     scenario = read_spec(spec)["scenario"] if spec is not None else {}
@@ -99,8 +91,6 @@ def validate(
     if group:
         rows = [row for row in rows if row.group in group]
         left_out = [record for record in left_out if record.group in group]
-    if write is not None:
-        calibration_file.write(Path(write), measured_rows.text_of(rows, Path(write).suffix))
     with progress("predicting"):
         validation = grid.validate(rows, left_out)
     if as_json:
@@ -114,9 +104,7 @@ def validate(
         from fleetcube.presentation.pictures.validation import plot_validation
 
         plot_validation(validation, Path(plot))
-    for path in (write, plot):
-        if path is not None:
-            say(f"wrote {path}", err=as_json)
+        say(f"wrote {plot}", err=as_json)
 
 
 def _row(path: str, log: "TrainingLog", scenario: dict[str, Any]) -> "Row":
@@ -127,7 +115,7 @@ def _row(path: str, log: "TrainingLog", scenario: dict[str, Any]) -> "Row":
 
     seconds, inputs = step_of(log, scenario)
     name, group = Path(path).name, Path(path).stem
-    return Row(name, group, "", {**scenario, **inputs}, STEP, seconds, tuple(log.said()))
+    return Row(name, group, "", {**scenario, **inputs}, STEP, seconds, tuple(log.summary_lines()))
 
 
 def as_dict(validation: "Validation") -> dict[str, Any]:
@@ -146,16 +134,16 @@ def as_dict(validation: "Validation") -> dict[str, Any]:
 
 
 def _print_groups(validation: "Validation") -> None:
-    for of in dict.fromkeys(group.of for group in validation.groups):
-        say(f"{of}: errors in % of the measured value")
-        print_table(_HEADINGS, [_cells(group) for group in validation.groups if group.of == of])
+    for output in dict.fromkeys(group.of for group in validation.groups):
+        say(f"{output}: errors in % of the measured value")
+        print_table(_HEADINGS, [_cells(group) for group in validation.groups if group.of == output])
         say()
 
 
 def _print_rows(compared: Sequence["Compared"], rows: Sequence["Row"]) -> None:
-    """Print measured and predicted, why some could not run by this model, and the sources."""
+    """Print measured and predicted values, reasons why rows cannot run here, and the sources."""
     from fleetcube.calibration.predict import evaluate
-    from fleetcube.kernels.graph.roles import REASON
+    from fleetcube.kernels.physics.graph import PHYSICS
     from fleetcube.tables.tables import estimate
 
     named = {(row.id, row.of): row for row in rows}
@@ -165,32 +153,35 @@ def _print_rows(compared: Sequence["Compared"], rows: Sequence["Row"]) -> None:
     cells: list[list[str]] = []
     failed: dict[str, dict[str, None]] = {}
     sources: dict[str, dict[str, None]] = {}
-    for row, own, reason in zip(compared, stated, reasons, strict=True):
+    for row, measurement, reason in zip(compared, stated, reasons, strict=True):
         unit = PHYSICS.quantities[row.of].unit if row.of in PHYSICS.quantities else "s"
         values = [with_unit(value, unit, row.of) for value in (row.measured, row.predicted)]
-        ends = (end / row.measured for end in _ends(row, own))
+        ends = (end / row.measured for end in _ends(row, measurement))
         ratio = estimate(f"{1 + row.error:.2f}", 1 + row.error, *ends)
         cells.append([row.id, row.of, *values, ratio])
         if not isinstance(reason, str) and reason[0]:  # a text: an all-reduce is not a job
             failed.setdefault(meanings[int(reason[0])], {})[row.id] = None
-        source = "; ".join(filter(None, (own.source, *own.notes))) or "no source"
+        source = "; ".join(filter(None, (measurement.source, *measurement.notes))) or "no source"
         sources.setdefault(source, {})[row.id] = None
     print_table(_EACH, cells)
     say()
-    told = [f"cannot run here, {why}: {', '.join(ids)}" for why, ids in failed.items()]
-    told += [f"{', '.join(ids)}: {source}" for source, ids in sources.items()]
-    say_wrapped(*told)
+    lines = [f"cannot run here, {why}: {', '.join(ids)}" for why, ids in failed.items()]
+    lines += [f"{', '.join(ids)}: {source}" for source, ids in sources.items()]
+    say_wrapped(*lines)
 
 
-def _ends(row: "Compared", own: "Row") -> tuple[float, float]:
+def _ends(row: "Compared", measurement: "Row") -> tuple[float, float]:
     """The ends of a prediction's interval, NaN if unknown."""
     from fleetcube.grid.run.settings import Settings
+    from fleetcube.kernels.physics.graph import PHYSICS
     from fleetcube.sweep import Sweep
 
     if not math.isnan(row.low) or row.of not in PHYSICS.quantities:
         return row.low, row.high
-    found = Sweep(own.inputs, {}, [row.of]).prediction_interval(settings=Settings("numpy"))
-    low, high = (float(found.get(f"{row.of}_{side}", math.nan)) for side in ("low", "high"))
+    interval = Sweep(measurement.inputs, {}, [row.of]).prediction_interval(
+        settings=Settings("numpy")
+    )
+    low, high = (float(interval.get(f"{row.of}_{side}", math.nan)) for side in ("low", "high"))
     return low, high
 
 

@@ -54,7 +54,7 @@ class Points:
     scale: str  # "linear", "log" or "labels"
 
     @classmethod
-    def of(cls, cube: "xarray.Dataset", name: str) -> Self:
+    def from_cube(cls, cube: "xarray.Dataset", name: str) -> Self:
         """An axis of a cube; its indices if it has no coordinate."""
         if name not in cube.coords:
             return cls(name, np.arange(cube.sizes[name]), 1.0, "", "linear")
@@ -128,7 +128,7 @@ class Request:
     variable: str
     x: str | None
     y: str | None
-    at: Mapping[str, int]
+    indices: Mapping[str, int]
 
 
 class View:
@@ -146,7 +146,7 @@ class View:
             self.variables.append(REASON)
         if not self.variables:
             raise InputError(f"{source!r} holds no variable; name outputs in its spec")
-        self.axes = {str(dim): Points.of(cube, str(dim)) for dim in cube.dims}
+        self.axes = {str(dim): Points.from_cube(cube, str(dim)) for dim in cube.dims}
         self.stored = False
 
     @classmethod
@@ -156,8 +156,8 @@ class View:
 
         check_path(source)
         if source.startswith("example:") or source.endswith(".toml") or Path(source).is_file():
-            own = Sweep.from_file(source)
-            return cls(own.virtual(), source, own)
+            spec_sweep = Sweep.from_file(source)
+            return cls(spec_sweep.virtual(), source, spec_sweep)
         from fleetcube.grid.plan.written import restored, result_scenario
         from fleetcube.grid.store.cube import open_cube, spec_of
 
@@ -204,7 +204,7 @@ class View:
         }
 
     def link(self, query: str) -> dict[str, Any]:
-        """The state that a link describes, and notes on the parts that were not understood.
+        """The state that a link describes, and notes on the unknown parts.
         "variable=goodput&x=n_gpus&at.gpu_mttf=50000 h" has values, not indices; the nearest point
         is taken, with a note."""
         notes: list[str] = []
@@ -213,19 +213,19 @@ class View:
         except InputError as error:
             fields = {}
             notes.append(str(error))
-        at: dict[str, int] = {}
+        indices: dict[str, int] = {}
         for key in [key for key in fields if key.startswith("at.")]:
             try:
-                at[key[3:]], note = self.index_of(key[3:], fields.pop(key))
+                indices[key[3:]], note = self.index_of(key[3:], fields.pop(key))
                 notes += [note] if note else []
             except ValueError as error:
                 notes.append(str(error))
         names = {"variable": self.variables, "x": [*self.axes], "y": [*self.axes]}
         state: dict[str, str] = {}
-        for key, known in names.items():
+        for key, allowed in names.items():
             text = fields.pop(key, "")
-            if text and text not in known:
-                notes.append(f"{key} = {shown(text)} is not here; {nearest(text, known)}")
+            if text and text not in allowed:
+                notes.append(f"{key} = {shown(text)} is not here; {nearest(text, allowed)}")
             elif text:
                 state[key] = text
         notes += [f"{shown(key)} is not understood" for key in fields]
@@ -235,7 +235,7 @@ class View:
             "state": {
                 **state,
                 "variable": variable,
-                "at": {**({} if at else self.start(variable)), **at},
+                "at": {**({} if indices else self.start(variable)), **indices},
             },
             "notes": notes,
         }
@@ -256,30 +256,30 @@ class View:
 
     def start(self, variable: str) -> dict[str, int]:
         """The middle of all axes, or a feasible point near it."""
-        at = {name: axis.values.size // 2 for name, axis in self.axes.items()}
+        indices = {name: axis.values.size // 2 for name, axis in self.axes.items()}
         if REASON not in self.cube.coords:
-            return at
+            return indices
         reason = self.cube.variables[REASON]
         if self.stored and reason.size > 1e8:
-            return at
+            return indices
         dims = list(map(str, reason.dims))
-        if not dims or int(reason.isel({dim: at[dim] for dim in dims}).values) == 0:
-            return at
+        if not dims or int(reason.isel({dim: indices[dim] for dim in dims}).values) == 0:
+            return indices
         most = max(2, int(MOST_TRIED ** (1 / len(dims))))
         rows = [
             np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(int)) for n in reason.shape
         ]
-        found = np.argwhere(
+        feasible = np.argwhere(
             np.asarray(reason.isel(dict(zip(dims, rows, strict=True))).load().values) == 0
         )
-        if not found.size:
-            return at
+        if not feasible.size:
+            return indices
         away = sum(
-            ((row[found[:, k]] - at[dim]) / reason.shape[k]) ** 2
+            ((row[feasible[:, k]] - indices[dim]) / reason.shape[k]) ** 2
             for k, (dim, row) in enumerate(zip(dims, rows, strict=True))
         )
-        best = found[int(np.argmin(away))]
-        return at | {dim: int(row[k]) for dim, row, k in zip(dims, rows, best, strict=True)}
+        best = feasible[int(np.argmin(away))]
+        return indices | {dim: int(row[k]) for dim, row, k in zip(dims, rows, best, strict=True)}
 
     def index_of(self, name: str, text: str) -> tuple[int, str]:
         """The index of the axis point that a text names, or of the nearest, with a note."""
@@ -322,14 +322,14 @@ class View:
                 raise InputError(f"{shown(axis)} is not an axis of {variable}; its axes: {choices}")
         if y is not None and (x is None or x == y):
             raise InputError(f"x and y are {x!r} and {y!r}; choose two axes, or x alone")
-        at = {name: axis.values.size // 2 for name, axis in self.axes.items()}
+        indices = {name: axis.values.size // 2 for name, axis in self.axes.items()}
         for key, text in fields.items():
             name = key.removeprefix("at.")
-            if name == key or name not in at:
-                hint = f"give variable, x, y and at.AXIS, of {', '.join(at) or 'no axis'}"
+            if name == key or name not in indices:
+                hint = f"give variable, x, y and at.AXIS, of {', '.join(indices) or 'no axis'}"
                 raise InputError(f"parameter {shown(key)} is not known; {hint}")
-            at[name] = _index(name, text, self.axes[name].values.size)
-        return Request(variable, x, y, at)
+            indices[name] = _index(name, text, self.axes[name].values.size)
+        return Request(variable, x, y, indices)
 
     def slice(self, query: str) -> dict[str, Any]:
         """A map or curve as JSON, at most MOST_ACROSS points an axis; numbers as base64 float64."""
@@ -358,11 +358,11 @@ class View:
             "y": axes.get(request.y or ""),
             "at": {
                 name: f"{self.axes[name].label(k)} {self.axes[name].unit}".rstrip()
-                for name, k in request.at.items()
+                for name, k in request.indices.items()
             },
             "units": {name: axis.unit for name, axis in self.axes.items()},
-            "link": {name: self.axes[name].text(k) for name, k in request.at.items()},
-            "base": {name: self.axes[name].value(k) for name, k in request.at.items()},
+            "link": {name: self.axes[name].text(k) for name, k in request.indices.items()},
+            "base": {name: self.axes[name].value(k) for name, k in request.indices.items()},
             "seconds": time.perf_counter() - started,
         }
 
@@ -378,12 +378,12 @@ class View:
         picks = self.axes[request.x].picks
         places = np.unique(np.linspace(0, picks.size - 1, min(picks.size, MOST_BAND)).round())
         places = places.astype(np.int64)
-        cut = self.cube.isel({**request.at, request.x: picks[places]})
+        cut = self.cube.isel({**request.indices, request.x: picks[places]})
         with self._unchanged():
-            found = with_interval(cut, [request.variable])
+            interval = with_interval(cut, [request.variable])
         ends = [f"{request.variable}_{side}" for side in ("low", "high")]
-        known = all(name in found and request.x in found[name].dims for name in ends)
-        rows = [np.squeeze(found[name].values) for name in ends] if known else [None, None]
+        along = all(name in interval and request.x in interval[name].dims for name in ends)
+        rows = [np.squeeze(interval[name].values) for name in ends] if along else [None, None]
         return {
             "places": places.tolist(),
             "low": None if rows[0] is None else _packed(np.atleast_1d(rows[0]), "<f8"),
@@ -395,7 +395,9 @@ class View:
         request = self.request(query)
         dims = list(map(str, self.cube[request.variable].dims))
         fixed = {
-            n: k for n, k in request.at.items() if n in dims and n not in (request.x, request.y)
+            n: k
+            for n, k in request.indices.items()
+            if n in dims and n not in (request.x, request.y)
         }
         points = [f"{name}={self.axes[name].text(k)}" for name, k in fixed.items()]
         verb = "slice" if self.stored else "run"
@@ -441,7 +443,9 @@ class View:
         whole = {name: np.arange(self.cube.sizes[name]) for name in names}
         self._check_read(request.variable, whole)
         cut = self.cube[[request.variable]]
-        fixed = {dim: k for dim, k in request.at.items() if dim in cut.dims and dim not in names}
+        fixed = {
+            dim: k for dim, k in request.indices.items() if dim in cut.dims and dim not in names
+        }
         plain = re.sub(r"[^A-Za-z0-9_-]", "_", "-".join([request.variable, *names]))[:100] + ending
         with self._unchanged(), tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / plain
@@ -464,7 +468,7 @@ class View:
         variable = self.cube.variables[name]
         self._check_read(name, picks)
         key: dict[Any, Any] = {
-            dim: picks.get(str(dim), request.at[str(dim)]) for dim in variable.dims
+            dim: picks.get(str(dim), request.indices[str(dim)]) for dim in variable.dims
         }
         for dim, rows in picks.items():
             if dim in key and rows.size == self.cube.sizes[dim]:
@@ -476,11 +480,13 @@ class View:
         """Infeasibility codes, if the variable varies over all axes that determine them."""
         if REASON not in self.cube.coords or request.variable == REASON:
             return None
-        own = self.cube.variables[REASON].dims
-        if not set(own) <= set(self.cube[request.variable].dims):
+        reason_dims = self.cube.variables[REASON].dims
+        if not set(reason_dims) <= set(self.cube[request.variable].dims):
             return None
         reason = self._read(REASON, request, picks)
-        spread = reason.reshape([rows.size if dim in own else 1 for dim, rows in picks.items()])
+        spread = reason.reshape(
+            [rows.size if dim in reason_dims else 1 for dim, rows in picks.items()]
+        )
         return np.broadcast_to(spread, [rows.size for rows in picks.values()])
 
     def _check_read(self, name: str, picks: Mapping[str, Array]) -> None:

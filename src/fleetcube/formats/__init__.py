@@ -1,1 +1,1 @@
-"""Files of the field: read into our own words, and written back."""
+"""Readers and writers for the config files of training frameworks."""

@@ -12,7 +12,7 @@ from fleetcube.grid.spec.bounded import read_bytes
 
 from . import megatron_lm, shell
 from .field_table import NOTHING, Job, table, whole
-from .renamed import dotted, renamed_job
+from .megatron_aliases import dotted, renamed_job
 from .trees import LARGEST, flat, parsed
 
 NAME = "deepspeed"
@@ -51,7 +51,7 @@ def read(text: str, path: str, given: Mapping[str, Any] = NOTHING) -> Job:
     """The job of a JSON or a script. Raises InputError."""
     if text.lstrip().startswith("{"):
         fields: dict[str, Any] = {}
-        remarks = ["the training script says whether it recomputes: taken as false"]
+        remarks = ["the training script sets recomputation: taken as false"]
         values = _json(text, path)
     else:
         fields, left = megatron_lm.arguments(text, path)
@@ -81,7 +81,7 @@ def _json(text: str, path: str) -> dict[str, Any]:
 
 
 def _named(text: str, fields: Mapping[str, Any], path: str) -> tuple[dict[str, Any], list[str]]:
-    """The JSON that a script names or writes, and what is not read of it."""
+    """The DeepSpeed JSON a script refers to or creates, and the keys we ignore."""
     written = (each for each in shell.read(text, path).texts if each.lstrip().startswith("{"))
     if (config := next(written, None)) is not None:
         try:
@@ -93,7 +93,7 @@ def _named(text: str, fields: Mapping[str, Any], path: str) -> tuple[dict[str, A
         return {}, []
     file = Path(path).parent / name
     if not re.fullmatch(r"[\w.+-]+(/[\w.+-]+)*", name) or ".." in name or not file.is_file():
-        return {}, [f"not read: {name[:60]}, which is not beside the script"]
+        return {}, [f"not read: {name[:60]}, which is not in the folder of the script"]
     data = read_bytes(str(file), LARGEST, "a JSON of DeepSpeed's", "give one job's")
     return _json(data.decode(errors="replace"), str(file)), []
 
@@ -103,56 +103,56 @@ def _batch(job: Job) -> None:
     scenario, step, part = job.scenario, "global_batch_size", "micro_batch_size"
     rounds, batch = job.number(_ROUNDS, 1, part), scenario.get(step)
     gpus = scenario.get("n_gpus")
-    if part not in {*scenario, *job.asked} and rounds and batch and gpus:
-        job.put({part: whole(batch * job.replica_gpus / gpus / rounds)})
+    if part not in {*scenario, *job.open_inputs} and rounds and batch and gpus:
+        job.add_inputs({part: whole(batch * job.replica_gpus / gpus / rounds)})
     for name in (step, part):
         if name not in scenario:
             job.ask("it depends on the number of replicas", name)
 
 
 def _otherwise(job: Job) -> None:
-    """Tokens, what it recomputes, and how gradients are kept (DeepSpeedEngine.get_data_types)."""
+    """Tokens, recomputation, and the storage of gradients (DeepSpeedEngine.get_data_types)."""
     scenario = job.scenario
     if tokens := job.number("train-tokens", 1, "training_tokens"):  # whichever ends it first
         first = min(tokens, scenario.get("training_tokens", tokens))
         job.set("train-tokens", {"training_tokens": first})
     if scenario.get("recompute") == "core_attn":
-        job.put({"recompute": "selective"})
+        job.add_inputs({"recompute": "selective"})
     if "gradient-wire" not in job.fields and "gradient_bytes_per_element" not in job.given:
         scenario.pop("gradient_bytes_per_element", None)  # of 16 bits
     plain = scenario.get("precision") == "bf16" and scenario.get("zero_stage") == 0
     sums = job.fields.get("gradient-sums", "fp32" if plain else "bf16")
-    job.put({"gradient_storage": "fp32" if sums == "fp32" else "bf16"})
+    job.add_inputs({"gradient_storage": "fp32" if sums == "fp32" else "bf16"})
 
 
-def written(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, Any]:
+def to_fields(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a scenario: those of the JSON, and the arguments of Megatron-DeepSpeed."""
     _check(scenario, shape)
-    made = megatron_lm.written(scenario, shape, format_table())
+    fields = megatron_lm.to_fields(scenario, shape, format_table())
     if scenario.get("pipeline_parallel", 1) == 1:
-        made["no-pipeline-parallel"] = True
+        fields["no-pipeline-parallel"] = True
     for name in _NOT_HERE:
-        made.pop(name, None)
-    made["zero-stage"] = int(scenario.get("zero_stage", 1))
+        fields.pop(name, None)
+    fields["zero-stage"] = int(scenario.get("zero_stage", 1))
     if scenario.get("recompute") == "selective":
-        made["recompute-granularity"] = "selective"
-    if "num-experts" in made:
+        fields["recompute-granularity"] = "selective"
+    if "num-experts" in fields:
         layers, dense = shape["layers"], shape.get("dense_layers", 0)
-        made["expert-interval"] = round(layers / max(1, layers - dense))
-    if made.get("fp16"):
-        made["gradient-sums"] = "fp16"
-    return made
+        fields["expert-interval"] = round(layers / max(1, layers - dense))
+    if fields.get("fp16"):
+        fields["gradient-sums"] = "fp16"
+    return fields
 
 
 def _check(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> None:
-    """Refuse what Megatron-DeepSpeed refuses (megatron/core/parallel_state.py), or cannot say."""
+    """Refuse layouts that Megatron-DeepSpeed refuses or lacks (megatron/core/parallel_state.py)."""
     width, narrow = shape.get("ffn_hidden_size"), shape.get("expert_ffn_hidden_size")
     tensor, stages, context = (scenario.get(f"{name}_parallel", 1) for name in _KINDS)
     why = {
         "latent attention": shape.get("query_latent_size"),
         "shared experts": shape.get("shared_experts"),
         "experts narrower than dense layers": narrow not in (None, width),
-        "context_parallel beside tensor_parallel": min(context, tensor) > 1,
+        "context_parallel with tensor_parallel": min(context, tensor) > 1,
         "context_parallel in a pipeline": min(context, stages) > 1,
         "experts in a pipeline": shape.get("experts") and stages > 1,
     }

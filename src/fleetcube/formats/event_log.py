@@ -45,7 +45,7 @@ _COLUMNS = {
     "restart": "restart|(restart|reinit) time|time to restart",
 }
 _UNITS = {"s": "s|sec|secs|seconds?", "min": "min|mins|minutes?", "h": "h|hrs?|hours?"}
-# What Slurm says of a job: the part at fault, "" where it does not tell (Slurm, sacct, job states)
+# The part at fault by the state of a job, "" if unclear (Slurm, sacct, job states)
 _STATES = {
     **dict.fromkeys(("NODE_FAIL", "BOOT_FAIL"), "host"),
     **dict.fromkeys(("FAILED", "OUT_OF_MEMORY", "OOM"), "software"),
@@ -55,7 +55,7 @@ _STATES = {
 }
 _ELAPSED = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,6}):)?(\d{1,6}):(\d{1,6}(?:\.\d{1,9})?)")
 _GPUS = re.compile(r"gres/gpu(:[^=,]{1,60})?=(\d{1,9})")
-# Xids by what NVIDIA's catalog has one do: reset or replace the GPU, restart the application, or
+# Xids by the action in NVIDIA's catalog: reset or replace the GPU, restart the application, or
 # nothing (https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, 2025-10). A
 # contained memory error (94) is the GPU's, though a restart of the application is enough
 _OF_GPU = (46, 48, 54, 62, 64, 74, 79, 94, 95, 109, 110, 119, 120, 136, 140, 142, 143)
@@ -86,7 +86,7 @@ _FORMATS = ("%a %b %d %H:%M:%S %Y", "%m/%d/%Y %H:%M:%S", "%m/%d/%Y %H:%M", "%Y %
 @dataclass(frozen=True)
 class Event:
     """Something that stopped a job: when (in seconds), where, its kind as the log calls it, and the
-    part that failed ("" where that is not known)."""
+    part that failed ("" if unknown)."""
 
     time: float | None
     node: str
@@ -98,9 +98,9 @@ class Event:
 
 @dataclass
 class Log:
-    """What a log says: events, times of no single event, time watched (0: it does not say)."""
+    """A parsed log: events, times of no single event, and the time watched (0 if not stated)."""
 
-    of: str
+    source: str
     events: list[Event] = field(default_factory=list)
     lost: dict[str, list[float]] = field(default_factory=dict)
     gpu_seconds: float = 0.0
@@ -113,14 +113,14 @@ def parse_log(text: str, name: str) -> Log:
     """The events of a log's text; `name` is that of the file. Raises InputError."""
     if (log := recognized(text)) is None:
         raise InputError(
-            f"{name!r} holds no failures that are known; give a table with columns time, node "
-            "and kind, sacct --parsable2, or kernel logs with Xids"
+            f"{name!r} holds no failures that fleetcube recognizes; give a table with columns "
+            "time, node and kind, sacct --parsable2, or kernel logs with Xids"
         )
     return log
 
 
 def recognized(text: str) -> Log | None:
-    """The events of a log; None where it is none. Raises InputError where it is a broken one."""
+    """Events of a log; None if the file is not one. Raises InputError if it is malformed."""
     if _XID.search(text):
         return _xids(text)
     if _CYCLE.search(text):
@@ -132,7 +132,7 @@ def recognized(text: str) -> Log | None:
 
 
 def _reader_of(headings: Collection[str]) -> Callable[[Sequence[Mapping[str, Any]]], Log] | None:
-    """What reads the rows of such headings; None if they are of no events."""
+    """The reader of a table with these headings; None if they describe no events."""
     names, columns, _ = zip(*map(_plain, headings), strict=True) if headings else ((), (), ())
     if {"state", "elapsed"} <= {*names}:
         return _jobs
@@ -142,12 +142,12 @@ def _reader_of(headings: Collection[str]) -> Callable[[Sequence[Mapping[str, Any
 
 
 def part_of(kind: str) -> str:
-    """The part that a kind of failure is of, by its words; "" for an unknown one."""
+    """The part that failed, from the words of a failure's kind; "" if unknown."""
     if code := _CODE.search(kind[:LONGEST]):
         return _XIDS.get(int(code[1]), "")
     words = re.sub(r"[^a-z0-9/]+", " ", kind[:LONGEST].lower())
-    found = (part for part, known in _WORDS.items() if re.search(rf"\b({known})\b", words))
-    return next(found, "")
+    parts = (part for part, pattern in _WORDS.items() if re.search(rf"\b({pattern})\b", words))
+    return next(parts, "")
 
 
 def time_of(text: Any) -> float | None:
@@ -160,16 +160,16 @@ def time_of(text: Any) -> float | None:
     for form in ("", *_FORMATS):
         with contextlib.suppress(ValueError, OverflowError):
             dated = f"2000 {text}" if form[:2] == "%Y" else text  # a kernel states no year
-            found = datetime.strptime(dated, form) if form else datetime.fromisoformat(text)
-            return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+            moment = datetime.strptime(dated, form) if form else datetime.fromisoformat(text)
+            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     return None
 
 
 def _rows(text: str) -> Iterator[dict[str, Any]]:
     """Objects of JSON lines, or of a list, or rows of a table with any usual separator."""
     begins = text.lstrip()[:1]
-    found = _objects(text) if begins in ("{", "[") else _cells(text)
-    for count, row in enumerate(found):
+    rows = _objects(text) if begins in ("{", "[") else _cells(text)
+    for count, row in enumerate(rows):
         if count >= MOST_ROWS:
             raise InputError(f"the log has more than {MOST_ROWS:,} rows; give a part of it")
         yield row
@@ -179,10 +179,10 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
     whole = text.lstrip()[:1] == "["
     for line in [text] if whole else text.splitlines():
         try:
-            found = json.loads(line) if line.strip() else []
+            content = json.loads(line) if line.strip() else []
         except (ValueError, RecursionError):
             continue
-        for each in found if isinstance(found, list) else [found]:
+        for each in content if isinstance(content, list) else [content]:
             inner = each.get("jsonPayload", each) if isinstance(each, dict) else None
             if isinstance(inner, dict):
                 yield inner
@@ -210,11 +210,11 @@ def _cells(text: str) -> Iterator[dict[str, Any]]:
 
 @lru_cache(10_000)
 def _plain(heading: str) -> tuple[str, str, str]:
-    """A heading in plain words without its unit, what it is of, and that unit, by default min."""
+    """Normalised column heading, its subject, and its unit (default: minutes)."""
     words = re.sub(r"(?<=[a-z])(?=[A-Z])|[^A-Za-z0-9]+", " ", heading[:80]).lower().split()
     units = {word: unit for word in words for unit, n in _UNITS.items() if re.fullmatch(n, word)}
     name = " ".join(word for word in words if word not in units)
-    column = next((of for of, known in _COLUMNS.items() if re.fullmatch(known, name)), "")
+    column = next((label for label, pattern in _COLUMNS.items() if re.fullmatch(pattern, name)), "")
     if not name and units:
         column = "lost"  # "minutes"
     return name, column, next(iter(units.values()), "min")
@@ -262,11 +262,13 @@ def _seconds(text: str, unit: str) -> float | None:
     """A time of a cell, with a unit of its own or that of its column."""
     plain = re.fullmatch(r"[\d_]{1,20}(\.\d{0,20})?", text)
     try:
-        found = _elapsed(text)
-        found = parse(f"{text} {unit}" if plain else text, "s", "time") if found is None else found
+        seconds = _elapsed(text)
+        seconds = (
+            parse(f"{text} {unit}" if plain else text, "s", "time") if seconds is None else seconds
+        )
     except UnitError:
         return None
-    return found if 0 <= found < math.inf else None
+    return seconds if 0 <= seconds < math.inf else None
 
 
 def _elapsed(text: str) -> float | None:
@@ -304,8 +306,8 @@ def _jobs(rows: Sequence[Mapping[str, Any]]) -> Log:
 
 def _gpus(allocated: str) -> int:
     """GPUs of AllocTRES: all, or the sum of the kinds."""
-    found = _GPUS.findall(allocated)
-    return sum(int(n) for kind, n in found if not kind) or sum(int(n) for _, n in found)
+    counts = _GPUS.findall(allocated)
+    return sum(int(n) for kind, n in counts if not kind) or sum(int(n) for _, n in counts)
 
 
 def _xids(text: str) -> Log:
@@ -326,7 +328,7 @@ def _xids(text: str) -> Log:
 
 
 def _cycles(text: str) -> Log:
-    """Restarts as the NVIDIA Resiliency Extension sums them up: all ranks tell of each."""
+    """Restarts as the NVIDIA Resiliency Extension sums them up; every rank logs each of them."""
     log = Log("restarts of the NVIDIA Resiliency Extension")
     restarts: dict[str, float] = {}
     for line in text.splitlines():
@@ -344,10 +346,10 @@ def _restarts(rows: Sequence[Mapping[str, Any]]) -> Log:
     and what lies between the last step before it and the first after it is lost."""
     log = Log("starts and steps of ml-goodput-measurement")
     names = {"job_start_time": True, "step_start_time": False}
-    known = [(time_of(row[n]), begins) for row in rows for n, begins in names.items() if n in row]
-    marks = sorted((time, begins) for time, begins in known if time is not None)
-    log.dropped["times that cannot be read"] += len(known) - len(marks)
-    last, starts = None, -1  # of which the first is none after a failure
+    times = [(time_of(row[n]), begins) for row in rows for n, begins in names.items() if n in row]
+    marks = sorted((time, begins) for time, begins in times if time is not None)
+    log.dropped["times that cannot be read"] += len(times) - len(marks)
+    last, starts = None, -1  # the first start follows no failure
     for time, begins in marks:
         if begins:
             starts += 1

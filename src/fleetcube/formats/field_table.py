@@ -18,7 +18,7 @@ from fleetcube.grid.errors import InputError, shown
 from fleetcube.grid.spec import values
 from fleetcube.kernels.physics.graph import PHYSICS
 
-# A variable that nobody set, or a place to fill in
+# A variable without a value, or a placeholder
 _UNSET = re.compile(r"\$|<[^<>]*>|\?\?\?|\byour_")
 _WORDS: Mapping[str, Any] = {"true": True, "false": False, "none": None, "null": None}
 MOST_FIELDS = 10_000
@@ -28,16 +28,16 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Table:
-    """A framework's names. `inputs` and `model` are numbers under another name, of ours and of a
-    config.json; `switches` and `words` set inputs; `absent` says what the framework does where a
-    field is missing; `without` are patterns of fields that no quantity depends on, by why;
-    `uncounted` are those of fields, or of field=value, that change what is not counted, by what;
+    """A framework's names. `inputs` and `model` map its numbers to our inputs and to fields of a
+    config.json; `switches` and `words` set inputs; `absent` holds the framework's defaults for
+    missing fields; `without` maps patterns of fields that no quantity depends on to the reason;
+    `uncounted` maps patterns of fields, or of field=value, to an effect that is not modelled;
     `vocabularies` are sizes by a pattern of the tokenizer's name; `bare` fields take no value and
     are read by a reader's code; `models` are labels of the catalog, by the framework's names.
 
-    A framework that says another one's arguments under names of its own extends that table. `names`
+    A framework with other names for the arguments of another one extends that table. `names`
     are its fields, by whole or last name, as an argument, or by words as the arguments that they
-    set; `defaults` hold where a file says nothing."""
+    set; `defaults` apply where a file has no such field."""
 
     framework: str
     software: str
@@ -57,14 +57,14 @@ class Table:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     models: Mapping[str, str] = field(default_factory=dict)
 
-    def why_without(self, name: str) -> str | None:
-        """Why no quantity depends on a field; None where one may."""
+    def why_ignored(self, name: str) -> str | None:
+        """The reason why no quantity depends on a field; None if one may."""
         return _matched(self.without, name)
 
-    def what_uncounted(self, name: str, value: Any) -> str | None:
-        """What a field changes that is not counted; None where nothing is known to be."""
-        what = _matched(self.uncounted, f"{name}={_lower(value)}")
-        return what or (None if value is False else _matched(self.uncounted, name))
+    def uncounted_effect(self, name: str, value: Any) -> str | None:
+        """The effect of a field that fleetcube does not model; None if it has no known one."""
+        effect = _matched(self.uncounted, f"{name}={_lower(value)}")
+        return effect or (None if value is False else _matched(self.uncounted, name))
 
 
 @cache
@@ -79,11 +79,11 @@ def _matched(rows: Mapping[str, str], text: str) -> str | None:
 
 @dataclass
 class Job:
-    """What a file of the field says. `given` are inputs that its user states: they count before
-    the file's, and what follows from several inputs follows from them. `read` and `ignored` are
-    fields with what they became, and why they change nothing; `uncounted` are those with what
-    they change that is not counted, `unknown` those not understood, `asked` inputs that a field
-    leaves to a variable."""
+    """A parsed framework config. `given` are the user's inputs: they override the file's, also
+    where one input follows from several. `read` and `ignored` are fields with the inputs they set,
+    and the reason why they change nothing; `uncounted` are fields with an effect that fleetcube
+    does not model, `unknown` those it does not understand. `open_inputs` have a variable in the
+    file for a value."""
 
     table: Table
     path: str = ""
@@ -95,30 +95,32 @@ class Job:
     ignored: dict[str, str] = field(default_factory=dict)
     unknown: dict[str, str] = field(default_factory=dict)
     uncounted: dict[str, str] = field(default_factory=dict)
-    asked: dict[str, str] = field(default_factory=dict)
+    open_inputs: dict[str, str] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
 
-    def put(self, inputs: Mapping[str, Any]) -> None:
+    def add_inputs(self, inputs: Mapping[str, Any]) -> None:
         """Take inputs that the user does not state."""
         self.scenario |= {name: inputs[name] for name in inputs if name not in self.given}
 
     def set(self, name: str, inputs: Mapping[str, Any]) -> None:
         """Take inputs from a field."""
-        self.put(inputs)
-        made = ", ".join(f"{key} = {_told(self.scenario[key])}" for key in inputs)
-        self._is_read(name, made or "as it is by default")
+        self.add_inputs(inputs)
+        text = ", ".join(f"{key} = {_short_text(self.scenario[key])}" for key in inputs)
+        self._is_read(name, text or "as it is by default")
 
     def ask(self, why: str, *inputs: str) -> None:
         """Leave inputs open that the user does not state."""
-        why = re.sub(r" is \$UNDECIDED_\S+", " depends on what the file does not say", why)
+        why = re.sub(
+            r" is \$UNDECIDED_\S+", " depends on a value that the file does not state", why
+        )
         for name in inputs:
             if name not in self.given:
-                self.asked.setdefault(name, why)
+                self.open_inputs.setdefault(name, why)
 
     def set_per_gpu(self, name: str, share: float) -> None:
         """Take an input that grows with the number of GPUs."""
         if (gpus := self.scenario.get("n_gpus")) is not None:
-            self.put({name: whole(gpus * share)})
+            self.add_inputs({name: whole(gpus * share)})
         else:
             self.ask(f"it is {share:g} times n_gpus", "n_gpus", name)
 
@@ -130,7 +132,7 @@ class Job:
 
     @property
     def layers(self) -> int:
-        """Layers of the model, the user's or the file's; 0 where they are not known."""
+        """Layers of the model, the user's or the file's; 0 if unknown."""
         model = values_of(self.scenario.get("model")).get("layers")
         counts = (self.given.get("layers"), model, self.config.get("num_hidden_layers"))
         return next((int(count) for count in counts if isinstance(count, int | float)), 0)
@@ -138,16 +140,16 @@ class Job:
     def set_batch(self, share: float, steps: str) -> None:
         """Take the sequences of each GPU and step, and the tokens of a field's steps."""
         number = max(0, self.number(steps, -1, "training_tokens") or 0)
-        if "global_batch_size" in self.asked:
+        if "global_batch_size" in self.open_inputs:
             return
         self.set_per_gpu("global_batch_size", share)
         batch, length = self.scenario.get("global_batch_size"), self.scenario.get("sequence_length")
         if batch and (tokens := number * batch * (length or 0)):
-            self.put({"training_tokens": tokens})
+            self.add_inputs({"training_tokens": tokens})
 
     def take(self, name: str, why: str = "read with others") -> Any:
-        """The value of a field that a reader's own code reads; None where it is not given, or is
-        left open: then the inputs that `why` names are asked for."""
+        """The value of a field for the reader; None if absent or a placeholder. For a placeholder
+        the inputs that `why` names are left open."""
         value = self.fields.get(name)
         if value is None:
             return None
@@ -161,7 +163,7 @@ class Job:
         return value
 
     def number(self, name: str, least: float = 1, why: str = "read with others") -> float | None:
-        """A number that a reader's own code reads; None where it is not given or left open."""
+        """A number for the reader; None if absent or a placeholder."""
         value = self.take(name, why)
         return None if value is None or value is False else _number(name, value, least)
 
@@ -173,7 +175,7 @@ class Job:
 
 @cache
 def table(name: str) -> Table:
-    """The table of a format, beside its reader.
+    """The table of a format, from the TOML file of its reader.
 
     `words` take several words with one meaning as "word | word". Names of models that the catalog
     has with the same letters and digits stand in `same_models`, and all set `model_field`. A row
@@ -195,8 +197,10 @@ def table(name: str) -> Table:
     joined = {
         part: {**base.get(part, {}), **row} for part, row in rows.items() if isinstance(row, dict)
     }
-    kept = {part: {key: each for key, each in row.items() if each} for part, row in joined.items()}
-    return Table(**{**base, **rows, **(kept if base else joined)})
+    filled = {
+        part: {key: each for key, each in row.items() if each} for part, row in joined.items()
+    }
+    return Table(**{**base, **rows, **(filled if base else joined)})
 
 
 @cache
@@ -214,18 +218,21 @@ def _letters(name: str) -> str:
 
 
 def job_of(
-    of: Table, fields: Mapping[str, Any], path: str = "", given: Mapping[str, Any] = NOTHING
+    format_table: Table,
+    fields: Mapping[str, Any],
+    path: str = "",
+    given: Mapping[str, Any] = NOTHING,
 ) -> Job:
-    """Read all fields that the table knows, with what the user states. Raises InputError."""
+    """Read all fields in the table, below the user's inputs. Raises InputError."""
     if len(fields) > MOST_FIELDS:
         raise InputError(f"{path!r} has more than {MOST_FIELDS:,} fields; give one job's")
-    job = Job(of, path, given, {**given})
+    job = Job(format_table, path, given, {**given})
     for name, text in fields.items():
         value = _WORDS.get(text.strip().lower(), text) if isinstance(text, str) else text
         if value is not None:
             job.fields[name] = value
             _take(job, name, value)
-    for name, inputs in of.absent.items():
+    for name, inputs in format_table.absent.items():
         if name not in job.fields:
             job.scenario = {**inputs, **job.scenario}
     join_model(job)
@@ -233,7 +240,7 @@ def job_of(
 
 
 def join_model(job: Job) -> None:
-    """Counts of the model that the user states, in the words of a config.json."""
+    """Add the user's counts of the model under the names of a config.json."""
     for name, fields in COUNTS.items():
         if name in job.given:
             words, names = fields.split(), {*job.config, *job.table.model.values()}
@@ -242,39 +249,39 @@ def join_model(job: Job) -> None:
 
 
 def counted_by(field: str) -> str:
-    """The input that a field of a config.json is; the whole model where it is none alone."""
+    """The input for a field of a config.json; "model" if the field is no input alone."""
     return next((name for name, row in COUNTS.items() if field in row.split()), "model")
 
 
 def _take(job: Job, name: str, value: Any) -> None:
-    of = job.table
-    if name in of.refused and value is not False:
-        raise InputError(f"{job.path!r}: {name} {of.refused[name]}")
-    if is_open(value) and (sets := _sets(of, name)):
+    format_table = job.table
+    if name in format_table.refused and value is not False:
+        raise InputError(f"{job.path!r}: {name} {format_table.refused[name]}")
+    if is_open(value) and (sets := _sets(format_table, name)):
         job.ask(f"{name} is {value}", *sets)
-    elif name in of.inputs:
-        is_option = values.is_option(PHYSICS, of.inputs[name])
-        job.set(name, {of.inputs[name]: value if is_option else _number(name, value, 0)})
-    elif name in of.model:
-        job.config[of.model[name]] = _plain(value)
-        job.read[name] = f"{of.model[name]} of the model = {_told(_plain(value))}"
-    elif name in of.switches:
+    elif name in format_table.inputs:
+        is_option = values.is_option(PHYSICS, format_table.inputs[name])
+        job.set(name, {format_table.inputs[name]: value if is_option else _number(name, value, 0)})
+    elif name in format_table.model:
+        job.config[format_table.model[name]] = _plain(value)
+        job.read[name] = f"{format_table.model[name]} of the model = {_short_text(_plain(value))}"
+    elif name in format_table.switches:
         if value is not False:
-            job.set(name, of.switches[name])
+            job.set(name, format_table.switches[name])
         else:
             job.read[name] = "off"
-    elif name in of.words:
-        job.set(name, one_of(of.words[name], name, value, job.path))
-    elif (what := of.what_uncounted(name, value)) is not None:
-        job.uncounted[name] = what
-    elif (why := of.why_without(name)) is not None:
+    elif name in format_table.words:
+        job.set(name, one_of(format_table.words[name], name, value, job.path))
+    elif (effect := format_table.uncounted_effect(name, value)) is not None:
+        job.uncounted[name] = effect
+    elif (why := format_table.why_ignored(name)) is not None:
         job.ignored[name] = why
     else:
-        job.unknown[name] = _told(value)
+        job.unknown[name] = _short_text(value)
 
 
 def one_of(rows: Mapping[str, Any], name: str, value: Any, path: str) -> Any:
-    """What a word of a field stands for; * is any other word. Raises InputError."""
+    """The entry of `rows` for a word of a field; * is any other word. Raises InputError."""
     word = _lower(value)
     if word not in rows and "*" not in rows:
         raise InputError(
@@ -284,68 +291,68 @@ def one_of(rows: Mapping[str, Any], name: str, value: Any, path: str) -> Any:
     return rows.get(word, rows.get("*"))
 
 
-def _sets(of: Table, name: str) -> list[str]:
+def _sets(format_table: Table, name: str) -> list[str]:
     """Inputs that a field of a table may set."""
-    rows = [*of.words.get(name, {}).values(), of.switches.get(name, {})]
-    made = [told for row in rows for told in row] + [of.inputs.get(name, "")]
-    made += [counted_by(of.model[name])] if name in of.model else []
-    return [*dict.fromkeys(filter(None, made))]
+    rows = [*format_table.words.get(name, {}).values(), format_table.switches.get(name, {})]
+    input_names = [key for row in rows for key in row] + [format_table.inputs.get(name, "")]
+    input_names += [counted_by(format_table.model[name])] if name in format_table.model else []
+    return [*dict.fromkeys(filter(None, input_names))]
 
 
-def fields_of(of: Table, scenario: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that say a scenario's inputs; switches are True. What the framework does where
-    nothing is said is left out."""
-    made: dict[str, Any] = {}
-    default = {key: value for row in of.absent.values() for key, value in row.items()}
-    for told, name in _first_names(of.inputs).items():
-        value = scenario.get(told)
-        if value is not None and value != default.get(told):
-            made[name] = _written(value)
-    for name, inputs in of.switches.items():
+def fields_of(format_table: Table, scenario: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that set a scenario's inputs; switches are True. The framework's defaults are
+    left out."""
+    fields: dict[str, Any] = {}
+    default = {key: value for row in format_table.absent.values() for key, value in row.items()}
+    for input_name, name in _first_names(format_table.inputs).items():
+        value = scenario.get(input_name)
+        if value is not None and value != default.get(input_name):
+            fields[name] = _written(value)
+    for name, inputs in format_table.switches.items():
         if _holds(inputs, scenario) and not _holds(inputs, default):
-            made[name] = True
-    for name, row in of.words.items():
+            fields[name] = True
+    for name, row in format_table.words.items():
         word = next((word for word, inputs in row.items() if _holds(inputs, scenario)), None)
         if word is not None and not _holds(row[word], default):
-            made[name] = word
-    return made
+            fields[name] = word
+    return fields
 
 
-def model_fields(of: Table, shape: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that say the counts of a model's record."""
-    known = _first_names(of.model)
-    made: dict[str, Any] = {}
-    for told, fields in COUNTS.items():
-        name = next((known[each] for each in fields.split() if each in known), None)
-        if told in shape and name is not None:
-            made[name] = _written(shape[told])
-    return made
+def model_fields(format_table: Table, shape: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that set the counts of a model's record."""
+    first_names = _first_names(format_table.model)
+    counts: dict[str, Any] = {}
+    for key, fields in COUNTS.items():
+        name = next((first_names[each] for each in fields.split() if each in first_names), None)
+        if key in shape and name is not None:
+            counts[name] = _written(shape[key])
+    return counts
 
 
 def _first_names(names: Mapping[str, str]) -> dict[str, str]:
-    """What fields are called, by what they say: the first of several."""
-    made: dict[str, str] = {}
-    for name, told in names.items():
-        made.setdefault(told, name)
-    return made
+    """Field name for each input (the first if several)."""
+    first_names: dict[str, str] = {}
+    for name, meaning in names.items():
+        first_names.setdefault(meaning, name)
+    return first_names
 
 
-def counted(fields: Mapping[str, Any]) -> dict[str, Any]:
+def whole_counts(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Fields to write whose numbers are whole. Raises InputError."""
-    made = {n: whole(v) if isinstance(v, float) else v for n, v in fields.items()}
-    for name, value in made.items():
+    numbers = {n: whole(v) if isinstance(v, float) else v for n, v in fields.items()}
+    for name, value in numbers.items():
         if isinstance(value, float):
             raise InputError(f"{name} = {value:g} is no whole number; choose n_gpus that fit")
-    return made
+    return numbers
 
 
-def with_open_words(of: Table, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields, with words that the table lacks left open: what they set is asked for."""
-    made = {**fields}
-    for name in fields.keys() & of.words.keys():
-        if made[name] is not None and _lower(made[name]) not in of.words[name]:
-            made[name] = f"<{made[name]}>"
-    return made
+def with_open_words(format_table: Table, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields, in which words that the table lacks become placeholders: their inputs stay open."""
+    opened = {**fields}
+    for name in fields.keys() & format_table.words.keys():
+        if opened[name] is not None and _lower(opened[name]) not in format_table.words[name]:
+            opened[name] = f"<{opened[name]}>"
+    return opened
 
 
 def _lower(value: Any) -> str:
@@ -357,7 +364,7 @@ def _holds(inputs: Mapping[str, Any], scenario: Mapping[str, Any]) -> bool:
 
 
 def is_open(value: Any) -> bool:
-    """Whether a value is left to a variable or to the reader of an example."""
+    """Whether a value is a variable or a placeholder."""
     return isinstance(value, str) and bool(_UNSET.search(value))
 
 
@@ -374,8 +381,8 @@ def _number(name: str, value: Any, least: float) -> float:
         number = None
     if number is None or not least <= number < 1e30:
         raise InputError(f"{name} = {shown(value)} is not a number from {least:g}; correct it")
-    made: float = _written(number)
-    return made
+    plain: float = _written(number)
+    return plain
 
 
 def _plain(value: Any) -> Any:
@@ -389,13 +396,13 @@ def _written(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _told(value: Any) -> str:
+def _short_text(value: Any) -> str:
     text = str(value).lower() if isinstance(value, bool) else str(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def values_of(model: Any) -> Mapping[str, Any]:
-    """What the record of a model says: of a label, or of a configuration's fields."""
+    """Model shape from a catalog label or from config fields."""
     if model is None:
         return {}
     return record("model", json_label(model) if isinstance(model, Mapping) else model).values

@@ -12,7 +12,6 @@ from . import shell
 from .field_table import (
     NOTHING,
     Job,
-    counted,
     fields_of,
     is_open,
     job_of,
@@ -20,8 +19,9 @@ from .field_table import (
     model_fields,
     table,
     whole,
+    whole_counts,
+    with_open_words,
 )
-from .field_table import with_open_words as asked
 from .trees import flat, parsed
 
 NAME = "maxtext"
@@ -31,11 +31,11 @@ _NAMES = (
     r"|max_target_length|base_num_decoder_layers)"
 )
 _YAML = re.compile(rf"^{_NAMES}[ \t]*:", re.M)
-_OWN = re.compile(rf"(?:^|[\s\"'\\]){_NAMES}=", re.M)
+_ARGUMENT = re.compile(rf"(?:^|[\s\"'\\]){_NAMES}=", re.M)
 _FIELD = re.compile(r"([A-Za-z]\w{1,79})=(.*?);?", re.S)
 _OFF = ("false", "0", "0.0", "-1", "-1.0", "", "[]", "{}")
 # base.yml's model, and after how many of three doublings global_parameter_scale doubles each
-# (get_individual_scales); what is of experts and of latent attention
+# (get_individual_scales); fields of experts and of latent attention
 _BASE = {
     **{"hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 16},
     **{"num_key_value_heads": 16, "intermediate_size": 7168, "head_dim": 128},
@@ -55,7 +55,7 @@ _EXPERTS = (
 )
 _OTHER_BLOCKS = ("qwen3_next", "qwen3_5", "simple", "simple_mlp", "gemma4", "deepseek4", "envy")
 _PARALLEL = re.compile(r"(ici|dcn)_(\w+)_parallelism")
-_REST = {"ici_fsdp_parallelism": -1, "dcn_data_parallelism": -1}  # take what is left
+_REST = {"ici_fsdp_parallelism": -1, "dcn_data_parallelism": -1}  # take the rest
 _AXES = {
     **dict.fromkeys(("tensor", "tensor_transpose", "tensor_sequence"), "tensor_parallel"),
     **dict.fromkeys(("context", "context_usp_ulysses"), "context_parallel"),
@@ -78,26 +78,26 @@ _CORES = {"v4": 2, "v5p": 2}  # of a chip, which names count
 
 def recognizes(text: str) -> bool:
     """Whether a text holds fields of MaxText."""
-    return bool(_YAML.search(text) or _OWN.search(text))
+    return bool(_YAML.search(text) or _ARGUMENT.search(text))
 
 
 def read(text: str, path: str, given: Mapping[str, Any] = NOTHING) -> Job:
     """The job of a configuration or of a launch script. Raises InputError."""
-    if not _OWN.search(text):
-        return made(flat(parsed(text, path, "yaml")), path, given)
+    if not _ARGUMENT.search(text):
+        return job_from(flat(parsed(text, path, "yaml")), path, given)
     script = shell.read(text, path)
-    known = format_table()
-    names = {*known.inputs, *known.model, *known.words, "per_device_batch_size"}
+    ours = format_table()
+    names = {*ours.inputs, *ours.model, *ours.words, "per_device_batch_size"}
     best: tuple[tuple[bool, int], dict[str, str], str] = ((False, 0), {}, "")
     for row in [*script.commands, *map(shell.split, script.variables.values())]:
         words = [*map(shell.plain, row)]
-        fields = {found[1]: found[2] for word in words if (found := _FIELD.fullmatch(word))}
-        ours = ("train" in " ".join(words[:6]), len(names & fields.keys()))
+        fields = {match[1]: match[2] for word in words if (match := _FIELD.fullmatch(word))}
+        rank = ("train" in " ".join(words[:6]), len(names & fields.keys()))
         file = next((word for word in words if word.endswith(".yml")), "base.yml")
-        best = (ours, fields, file) if ours[1] and ours > best[0] else best
+        best = (rank, fields, file) if rank[1] and rank > best[0] else best
     if not best[1]:
         raise InputError(f"{path!r} has no fields of MaxText; give its launch script or YAML file")
-    job = made(best[1], path, given)
+    job = job_from(best[1], path, given)
     if not best[2].endswith("base.yml"):
         job.remarks.append(f"not read: {best[2][-60:]}, whose fields these replace")
         if "model_name" not in job.fields:
@@ -105,15 +105,15 @@ def read(text: str, path: str, given: Mapping[str, Any] = NOTHING) -> Job:
     return job
 
 
-def made(fields: Mapping[str, Any], path: str, given: Mapping[str, Any] = NOTHING) -> Job:
+def job_from(fields: Mapping[str, Any], path: str, given: Mapping[str, Any] = NOTHING) -> Job:
     """The job of fields by name. Raises InputError."""
     if (heads := fields.get("base_num_heads")) is not None:  # until November 2023
         fields = {"base_num_query_heads": heads, "base_num_kv_heads": heads, **fields}
-    job = job_of(format_table(), asked(format_table(), fields), path, given)
+    job = job_of(format_table(), with_open_words(format_table(), fields), path, given)
     job.take("base_num_heads")
     quantization = str(job.fields.get("quantization", "")).lower()
     inputs = job.table.words["quantization"].get(quantization, {})
-    job.put(inputs if inputs.get("precision") != "bf16" else {})
+    job.add_inputs(inputs if inputs.get("precision") != "bf16" else {})
     _tensors(job)
     _model(job)
     _mesh(job)
@@ -124,20 +124,20 @@ def made(fields: Mapping[str, Any], path: str, given: Mapping[str, Any] = NOTHIN
 
 
 def _tensors(job: Job) -> None:
-    """What runs again where a policy names tensors (get_save_and_offload_names); of those that the
-    host keeps no input counts the memory."""
+    """Recomputation where a policy names tensors (get_save_and_offload_names). No input counts the
+    memory of tensors that the host keeps."""
     if job.fields.get(_POLICY) == "<custom>":
         where = {name: str(job.take(name, "recompute")).lower() for name in (*_SUMS, *_OTHERS)}
-        kept = {name for name, place in where.items() if place == "device"}
-        kept.discard("decoder_layer_input")  # of every policy
-        queries = kept >= {"query_proj", "key_proj", "value_proj"} or "qkv_proj" in kept
-        mixer, blocks = queries and "out_proj" in kept, {"mlpwi_0", "mlpwi_1", "mlpwo"}
+        on_device = {name for name, place in where.items() if place == "device"}
+        on_device.discard("decoder_layer_input")  # of every policy
+        queries = on_device >= {"query_proj", "key_proj", "value_proj"} or "qkv_proj" in on_device
+        mixer, blocks = queries and "out_proj" in on_device, {"mlpwi_0", "mlpwi_1", "mlpwo"}
         plain = not any(is_open(job.fields.get(name)) for name in where)
-        if plain and "offload" not in where.values() and not kept & {*_OTHERS}:
-            ways = {"full": not kept, "products": mixer and kept >= blocks}
-            ways[_MIXER] = mixer and "context" in kept and not kept & blocks
+        if plain and "offload" not in where.values() and not on_device & {*_OTHERS}:
+            ways = {"full": not on_device, "products": mixer and on_device >= blocks}
+            ways[_MIXER] = mixer and "context" in on_device and not on_device & blocks
             if way := next((name for name, holds in ways.items() if holds), None):
-                job.asked.pop("recompute", None)
+                job.open_inputs.pop("recompute", None)
                 job.set(_POLICY, {"recompute": way})
     if job.scenario.get("recompute") == _MIXER:
         job.remarks.append(
@@ -146,7 +146,7 @@ def _tensors(job: Job) -> None:
 
 
 def _model(job: Job) -> None:
-    """What a config.json says otherwise, with base.yml's model where none is named."""
+    """Model shape: from the named config, else base.yml's default model."""
     config, latent = job.config, job.take("attention_type", "model") == "mla"
     scale = job.number("global_parameter_scale", 1, "model") or 1
     gate = re.findall(r"\w+", str(job.take("mlp_activations", "gated_ffn") or "silu linear"))
@@ -177,17 +177,17 @@ def _model(job: Job) -> None:
 
 def _mesh(job: Job) -> None:
     """Degrees of the axes within slices (ici) and between them (dcn), and the number of chips."""
-    said, sizes = job.scenario, dict.fromkeys(_AXES.values(), 1.0)
+    inputs, sizes = job.scenario, dict.fromkeys(_AXES.values(), 1.0)
     within, left, slices = {"ici": 1.0, "dcn": 1.0}, dict[str, str](), _slices(job)
     open_axes = False
     for name in dict.fromkeys([*_REST, *job.fields]):
-        if not (found := _PARALLEL.fullmatch(name)):
+        if not (match := _PARALLEL.fullmatch(name)):
             continue
-        kind, role = found[1], _AXES.get(found[2])
+        kind, role = match[1], _AXES.get(match[2])
         opens = "model" if role is None else "n_gpus" if role in _OF_DATA else role
         open_ = job.number(name, -1, opens) is None and name in job.fields
         degree = 1 if open_ else job.number(name, -1) or _REST.get(name, 1)
-        if open_ and "n_gpus" in said and role in _OF_DATA:
+        if open_ and "n_gpus" in inputs and role in _OF_DATA:
             if several := open_axes or kind in left:  # which of them takes how much of the GPUs
                 job.ask(f"{name} is {job.fields[name]}", "data_parallel_shard", "hybrid_sharding")
             open_axes = True
@@ -202,7 +202,7 @@ def _mesh(job: Job) -> None:
         left = {kind: other for kind, other in left.items() if other != role}
         within["ici"] *= job.given[role] / sizes[role]
         sizes[role] = job.given[role]
-    gpus = said.get("n_gpus")
+    gpus = inputs.get("n_gpus")
     if gpus is not None and "ici" not in left:
         slices = gpus / within["ici"]
     rest = {"dcn": slices / within["dcn"] if "dcn" in left else 1}
@@ -211,68 +211,68 @@ def _mesh(job: Job) -> None:
     for kind, role in left.items():
         sizes[role] *= max(rest.get(kind, 1), 1)
     if gpus is None and "ici" not in left:
-        job.put({"n_gpus": whole(math.prod(sizes.values()))})
-    _degrees(job, sizes, left.get("ici", "") if "n_gpus" not in said else "")
+        job.add_inputs({"n_gpus": whole(math.prod(sizes.values()))})
+    _degrees(job, sizes, left.get("ici", "") if "n_gpus" not in inputs else "")
 
 
 def _slices(job: Job) -> float:
     """Slices, and their chips where a file compiles for some."""
-    found = _TOPOLOGY.fullmatch(str(job.take("compile_topology", "gpu") or ""))
+    topology = _TOPOLOGY.fullmatch(str(job.take("compile_topology", "gpu") or ""))
     counts = [job.number(name, -1) or -1 for name in ("num_slices", "compile_topology_num_slices")]
     slices = max(1, *counts)
-    if found:
-        chips = int(found[2]) // _CORES.get(found[1], 1) * slices
-        job.set("compile_topology", {"gpu": f"tpu-{found[1]}", "n_gpus": chips})
+    if topology:
+        chips = int(topology[2]) // _CORES.get(topology[1], 1) * slices
+        job.set("compile_topology", {"gpu": f"tpu-{topology[1]}", "n_gpus": chips})
     return slices
 
 
 def _degrees(job: Job, sizes: Mapping[str, float], left: str) -> None:
-    """Inputs of the axes' degrees; the one that is left grows with the chips."""
-    said, rest = job.scenario, "its axis of the mesh takes what is left of n_gpus"
+    """Inputs from the degrees of the axes; the open degree grows with the chips."""
+    stated, rest = job.scenario, "its axis of the mesh takes the rest of n_gpus"
     if left:
         job.ask("the launcher states it", "n_gpus")
         inputs = {"data_parallel_shard": (), "data": (), "expert_parallel": (left,)}
         job.ask(rest, *inputs.get(left, (left, "micro_batch_size")))
     parallel = ("tensor_parallel", "context_parallel", "expert_parallel")
-    job.put({name: whole(sizes[name]) for name in parallel})
-    job.put({"pipeline_parallel": 1, "sequence_parallel": said["tensor_parallel"] > 1})
-    if said["expert_parallel"] == 1 and left != "expert_parallel":
-        said.pop("expert_dispatch", None)
+    job.add_inputs({name: whole(sizes[name]) for name in parallel})
+    job.add_inputs({"pipeline_parallel": 1, "sequence_parallel": stated["tensor_parallel"] > 1})
+    if stated["expert_parallel"] == 1 and left != "expert_parallel":
+        stated.pop("expert_dispatch", None)
     shard = sizes["data_parallel_shard"] * sizes["expert_parallel"]
     grows = left in ("data_parallel_shard", "expert_parallel")
     over_data = job.take("shard_optimizer_over_data", "zero_stage")
     spread = grows or shard * sizes["context_parallel"] > 1
-    job.put({"zero_stage": 3 if spread else 1 if over_data else 0})
+    job.add_inputs({"zero_stage": 3 if spread else 1 if over_data else 0})
     if spread and (sizes["data"] > 1 or left == "data"):
-        job.put({"hybrid_sharding": True})
+        job.add_inputs({"hybrid_sharding": True})
         if grows:
             job.set_per_gpu("data_parallel_shard", shard / math.prod(sizes.values()))
         else:
-            job.put({"data_parallel_shard": whole(shard)})
+            job.add_inputs({"data_parallel_shard": whole(shard)})
 
 
 def _batch(job: Job) -> None:
     """Sequences of a micro-batch and of a step, and tokens of the training."""
-    said, step, part = job.scenario, "global_batch_size", "micro_batch_size"
-    replica = said["tensor_parallel"] * said["context_parallel"]
+    inputs, step, part = job.scenario, "global_batch_size", "micro_batch_size"
+    replica = inputs["tensor_parallel"] * inputs["context_parallel"]
     each = job.number("per_device_batch_size", 1e-6, part) or 12
     micro = whole(each * replica)
-    if not isinstance(micro, int) and part not in {*job.asked, *job.given}:
-        told = f"per_device_batch_size = {each:g} makes {micro:g} sequences of a replica"
-        raise InputError(f"{job.path!r}: {told}; use a whole number")
-    job.put({part: micro})
+    if not isinstance(micro, int) and part not in {*job.open_inputs, *job.given}:
+        message = f"per_device_batch_size = {each:g} makes {micro:g} sequences of a replica"
+        raise InputError(f"{job.path!r}: {message}; use a whole number")
+    job.add_inputs({part: micro})
     rounds = job.number("gradient_accumulation_steps", 1, step) or 1
-    job.set_batch(said[part] / replica * rounds, "steps")
+    job.set_batch(inputs[part] / replica * rounds, "steps")
 
 
-def written(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, Any]:
+def to_fields(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a scenario. Raises InputError."""
-    made = fields_of(format_table(), scenario)
-    made.pop("dtype", None)
-    if "model_name" not in made:
-        made = model_fields(format_table(), shape) | made
-        made["mlp_activations"] = ["silu", "linear"] if shape.get("gated_ffn") else ["gelu"]
-        made["logits_via_embedding"] = shape.get("embedding_tables", 2) == 1
+    fields = fields_of(format_table(), scenario)
+    fields.pop("dtype", None)
+    if "model_name" not in fields:
+        fields = model_fields(format_table(), shape) | fields
+        fields["mlp_activations"] = ["silu", "linear"] if shape.get("gated_ffn") else ["gelu"]
+        fields["logits_via_embedding"] = shape.get("embedding_tables", 2) == 1
     parallel = ("tensor", "context", "expert")
     tensor, context, expert = (scenario.get(f"{name}_parallel", 1) for name in parallel)
     each, stage = scenario.get("micro_batch_size", 1) / tensor / context, scenario.get("zero_stage")
@@ -282,13 +282,13 @@ def written(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, 
         shard = expert if stage in (0, 1) else scenario.get("data_parallel_shard", replicas)
         degrees |= {"fsdp": shard / expert, "data": replicas / shard}
         batch = scenario.get("global_batch_size", gpus * each)
-        made |= counted({"gradient_accumulation_steps": batch / gpus / each})
+        fields |= whole_counts({"gradient_accumulation_steps": batch / gpus / each})
         if tokens := scenario.get("training_tokens"):
-            made["steps"] = math.ceil(tokens / batch / scenario.get("sequence_length", 2048))
-    made |= counted({f"ici_{axis}_parallelism": n for axis, n in degrees.items()})
-    made |= {"shard_optimizer_over_data": True} if stage == 1 else {}
-    made |= {"dtype": "float16"} if scenario.get("precision") == "fp16" else {}
-    return {**made, "dcn_data_parallelism": 1, "per_device_batch_size": each}
+            fields["steps"] = math.ceil(tokens / batch / scenario.get("sequence_length", 2048))
+    fields |= whole_counts({f"ici_{axis}_parallelism": n for axis, n in degrees.items()})
+    fields |= {"shard_optimizer_over_data": True} if stage == 1 else {}
+    fields |= {"dtype": "float16"} if scenario.get("precision") == "fp16" else {}
+    return {**fields, "dcn_data_parallelism": 1, "per_device_batch_size": each}
 
 
 def as_text(fields: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Megatron-Bridge's YAML: a ConfigContainer, or what changes of a recipe's."""
+"""Megatron-Bridge's YAML: a ConfigContainer, or changes to a recipe's."""
 
 import re
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ import yaml
 
 from . import megatron_lm
 from .field_table import NOTHING, Job, table
-from .renamed import dotted, renamed_job
+from .megatron_aliases import dotted, renamed_job
 from .trees import flat, parsed
 
 NAME = "megatron-bridge"
@@ -35,9 +35,9 @@ def read(text: str, path: str, given: Mapping[str, Any] = NOTHING) -> Job:
         values[_SPLIT] = _split(values[_SPLIT])
     order = sorted(values, key=lambda name: name.startswith(_LAST) - name.startswith(_FIRST))
     job = renamed_job({name: values[name] for name in order}, path, format_table(), given)
-    if "model" in job.asked:
-        job.asked["model"] = "the recipe that the file changes has it"
-        job.remarks.append("what the file does not say is the recipe's: state it")
+    if "model" in job.open_inputs:
+        job.open_inputs["model"] = "the recipe that the file changes has it"
+        job.remarks.append("fields missing from the file are the recipe's: state them")
     return job
 
 
@@ -47,16 +47,16 @@ def _split(stages: list[Any]) -> str:
     return "|".join("".join(_LETTERS.get(each, "?") for each in row) for row in rows)
 
 
-def written(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a scenario that its YAML says under other names."""
-    made = megatron_lm.written(scenario, shape, format_table())
-    made["use-distributed-optimizer"] = scenario.get("zero_stage", 1) == 1
+def to_fields(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, Any]:
+    """Scenario arguments, renamed to the YAML's keys."""
+    fields = megatron_lm.to_fields(scenario, shape, format_table())
+    fields["use-distributed-optimizer"] = scenario.get("zero_stage", 1) == 1
     if scenario.get("gradient_bytes_per_element") == 4:
-        made |= {"accumulate-allreduce-grads-in-fp32": True, "grad-reduce-in-bf16": False}
+        fields |= {"accumulate-allreduce-grads-in-fp32": True, "grad-reduce-in-bf16": False}
     for name in ("group-query-attention", "max-position-embeddings"):
-        made.pop(name, None)  # by the number of groups, and by the sequence
-    modules = made.get("recompute-modules")
-    return made | ({"recompute-modules": str(modules).split()} if modules else {})
+        fields.pop(name, None)  # by the number of groups, and by the sequence
+    modules = fields.get("recompute-modules")
+    return fields | ({"recompute-modules": str(modules).split()} if modules else {})
 
 
 def as_text(fields: Mapping[str, Any]) -> str:

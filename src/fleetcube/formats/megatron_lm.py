@@ -1,4 +1,4 @@
-"""Megatron-LM's arguments: in a launch script, a list of flags, a YAML, or what a log prints."""
+"""Megatron-LM's arguments: in a launch script, a list of flags, a YAML, or a training log."""
 
 import itertools
 import re
@@ -70,13 +70,13 @@ def read(text: str, path: str, given: Mapping[str, Any] = NOTHING) -> Job:
         name.replace("_", "-"): _argument(value.strip()) for name, value in _PRINTED.findall(text)
     }
     if len(printed) > 20:
-        return made(printed, path, given, format_table(), printed=True)
+        return job_from(printed, path, given, format_table(), printed=True)
     if _YAML.search(text):
-        return made(_of_yaml(text, path), path, given, format_table())
+        return job_from(_of_yaml(text, path), path, given, format_table())
     if other := _OTHERS.search(text):
         raise InputError(f"{path!r} runs {other[0]}, which no input counts; give a decoder's")
     fields, remarks = arguments(text, path)
-    job = made(fields, path, given, format_table())
+    job = job_from(fields, path, given, format_table())
     job.remarks += remarks
     return job
 
@@ -95,24 +95,27 @@ def _of_yaml(text: str, path: str) -> dict[str, Any]:
 
 
 def _argument(printed: str) -> str:
-    """A value that a log prints, as it was given: words of a list, formats by their names."""
+    """Undo a log's formatting of a value (lists, enum names)."""
     if printed.startswith("['"):
         return re.sub(r"[\[\]',]", "", printed)
     return _TORCH.get(printed, printed.removeprefix("AttnBackend."))
 
 
 def arguments(text: str, path: str) -> tuple[dict[str, Any], list[str]]:
-    """Arguments of what a script launches by name, and what is not read. Raises InputError."""
+    """Arguments by name of the program that a script launches, and remarks on unread parts.
+    Raises InputError."""
     batch = slurm_options(text)
     names = format_table()
-    known = {*names.inputs, *names.model, *names.switches, *names.words}
+    counted_names = {*names.inputs, *names.model, *names.switches, *names.words}
     # As it runs alone; where that launches nothing, whatever the environment has
     anything = {name: shell.unknown(name) for name in re.findall(r"\$\{?([A-Za-z_]\w*)", text)}
     for environment in ({}, anything):
         script = shell.read(text, path, {**environment, **slurm(batch)})
         launched = [(shell.options(words), words) for words in script.commands]
-        most = max((len(known & row.keys()) for row, _ in launched), default=0)
-        launched = [each for each in launched if 2 * len(known & each[0].keys()) >= most > 0]
+        most = max((len(counted_names & row.keys()) for row, _ in launched), default=0)
+        launched = [
+            each for each in launched if 2 * len(counted_names & each[0].keys()) >= most > 0
+        ]
         if launched:
             break
     sourced = dict.fromkeys(script.sourced)
@@ -122,22 +125,22 @@ def arguments(text: str, path: str) -> tuple[dict[str, Any], list[str]]:
     if not launched:
         every = [shell.options(shell.split(value)) for value in script.variables.values()]
         row = {name: value for each in every for name, value in each.items()}
-        if not known & row.keys():
+        if not counted_names & row.keys():
             raise InputError(
                 f"{path!r} launches nothing with arguments of Megatron-LM as it is read; give the "
                 "line that does, or what fleetcube record -- bash SCRIPT writes"
             )
         remarks.append("it launches nothing: arguments are those of its variables")
         launched = [(row, [])]
-    made: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name in dict.fromkeys(name for row, _ in launched for name in row):
         values = {str(row.get(name)) for row, _ in launched}
-        made[name] = launched[0][0][name] if len(values) == 1 else f"$UNDECIDED_{name}"
+        fields[name] = launched[0][0][name] if len(values) == 1 else f"$UNDECIDED_{name}"
     words = [word for _, row in launched for word in row]
     alone = (shell.shown(word) for word in words if shell.stands_alone(word))
-    left = dict.fromkeys(word for word in alone if word not in made.values())
+    left = dict.fromkeys(word for word in alone if word not in fields.values())
     remarks += [f"not read: {listed(left)}, which may hold arguments"] if left else []
-    return {**_launcher(batch, words), **_without_values(made, names)}, remarks
+    return {**_launcher(batch, words), **_without_values(fields, names)}, remarks
 
 
 def _without_values(fields: dict[str, Any], names: Table) -> dict[str, Any]:
@@ -165,18 +168,18 @@ def slurm(batch: Mapping[str, Any]) -> dict[str, str]:
     nodes, each = number("nodes", "N"), number("ntasks-per-node")
     tasks = number("ntasks", "n") or (nodes * each if nodes and each else None)
     gpus = number("gpus-per-node")
-    made = {
+    variables = {
         **dict.fromkeys(("SLURM_NNODES", "SLURM_JOB_NUM_NODES"), nodes),
         **dict.fromkeys(("SLURM_NTASKS", "SLURM_NPROCS"), tasks),
         "SLURM_NTASKS_PER_NODE": each,
         "SLURM_GPUS_PER_NODE": gpus,
         "SLURM_GPUS_ON_NODE": gpus or number("gres"),
     }
-    return {name: str(value) for name, value in made.items() if value is not None}
+    return {name: str(value) for name, value in variables.items() if value is not None}
 
 
 def _launcher(batch: Mapping[str, Any], words: list[str]) -> dict[str, Any]:
-    """The options of a batch script that say nodes and GPUs. Where torchrun or DeepSpeed starts
+    """The options of a batch script that set nodes and GPUs. Where torchrun or DeepSpeed starts
     processes, Slurm's tasks are the starters and no GPUs."""
     starts = any(
         re.search(r"(^|/)torchrun$|torch\.distributed|^deepspeed$|^accelerate$", word)
@@ -188,7 +191,7 @@ def _launcher(batch: Mapping[str, Any], words: list[str]) -> dict[str, Any]:
     return counts | ({"gpus-per-node": gpus} if gpus else {})
 
 
-def made(
+def job_from(
     fields: Mapping[str, Any],
     path: str,
     given: Mapping[str, Any],
@@ -203,7 +206,7 @@ def made(
     _precision(job)
     _memory(job)
     _tokens(job)
-    if printed:  # all there are, with defaults: those that are on cannot be told
+    if printed:  # a log prints all, with defaults: those set on purpose cannot be told apart
         left = [name for name, value in job.unknown.items() if value not in _OFF]
         more = f"{len(left)} more arguments, with their defaults, are in no table: {listed(left)}"
         job.unknown, job.remarks = {}, [more] if left else []
@@ -211,11 +214,11 @@ def made(
 
 
 def _model(job: Job) -> None:
-    """What a config.json says otherwise, or by a rule."""
-    config, own = job.config, "model" not in job.given
-    open_ = {word for name in {*job.asked} & {*COUNTS} for word in COUNTS[name].split()}
+    """Fields of a config.json that several arguments set, or a rule."""
+    config, shape_from_file = job.config, "model" not in job.given
+    open_ = {word for name in {*job.open_inputs} & {*COUNTS} for word in COUNTS[name].split()}
     if not ({*config, *open_} >= {*_NEEDED} or "hybrid_override_pattern" in config):
-        job.asked = {name: why for name, why in job.asked.items() if name not in _SHAPE}
+        job.open_inputs = {name: why for name, why in job.open_inputs.items() if name not in _SHAPE}
         job.ask("its shape is not in the file", "model")
         job.config = {}
         return
@@ -224,7 +227,7 @@ def _model(job: Job) -> None:
     config["gated_ffn"] = gated = job.given.get("gated_ffn", any(gates))
     if not job.take("group-query-attention", "kv_heads") and "kv_heads" not in job.given:
         config.pop("num_key_value_heads", None)
-    if own and config.get("hybrid_override_pattern"):
+    if shape_from_file and config.get("hybrid_override_pattern"):
         config |= {"model_type": "nemotron_h", **_STATE, **config}
         _pieces_of_pattern(job)
         config.pop("num_hidden_layers", None)
@@ -237,18 +240,18 @@ def _model(job: Job) -> None:
     _latents(job)
     _windows(job)
     if variant := job.take("experimental-attention-variant", "model"):
-        job.asked["model"] = f"its attention is {str(variant)[:40]}"
+        job.open_inputs["model"] = f"its attention is {str(variant)[:40]}"
     _experts(job)
     if layers := job.number("mtp-num-layers", 0, "prediction_layers multi_token_prediction"):
         job.set("mtp-num-layers", {"prediction_layers": layers, "multi_token_prediction": True})
     _vocabulary(job)
-    if not own:  # nothing of the file's shape counts
-        job.asked = {name: why for name, why in job.asked.items() if name not in _SHAPE}
+    if not shape_from_file:  # nothing of the file's shape counts
+        job.open_inputs = {name: why for name, why in job.open_inputs.items() if name not in _SHAPE}
         job.config = {}
 
 
 def _latents(job: Job) -> None:
-    """Latent attention, with what MLATransformerConfig says where nothing is said."""
+    """Latent attention, with MLATransformerConfig's defaults."""
     config = job.config
     if job.take("multi-latent-attention", "model"):
         job.config |= {name: config.get(name, size) for name, size in _LATENT.items()}
@@ -270,19 +273,19 @@ def _experts(job: Job) -> None:
         return
     for name in [name for name in config if name.startswith(("moe_", "num_experts"))]:
         del config[name]
-    if not {"experts", "model"} & {*job.given, *job.asked}:
+    if not {"experts", "model"} & {*job.given, *job.open_inputs}:
         job.scenario.pop("expert_dispatch", None)
 
 
 def _vocabulary(job: Job) -> None:
-    """The size of the vocabulary, by its tokenizer where no argument says it."""
+    """The size of the vocabulary, from its tokenizer if no argument sets it."""
     if "vocab_size" in job.config:
         return
     kinds = [str(job.take(f"tokenizer-{name}", "vocab_size")) for name in ("type", "model")]
     sizes = job.table.vocabularies.items()
-    known = [size for row, size in sizes for kind in kinds if re.match(row, kind[:200])]
-    if known:
-        job.config["vocab_size"] = known[0]
+    matches = [size for row, size in sizes for kind in kinds if re.match(row, kind[:200])]
+    if matches:
+        job.config["vocab_size"] = matches[0]
     else:
         job.ask("the tokenizer is not in the file", "vocab_size")
 
@@ -298,7 +301,7 @@ def _pieces_of_pattern(job: Job) -> None:
     job.config["hybrid_override_pattern"] = "".join(parts)
     if len(parts) > 1:
         stages = job.scenario.get("pipeline_parallel", 1)
-        job.put({"virtual_stages": max(1, len(parts) // stages)})
+        job.add_inputs({"virtual_stages": max(1, len(parts) // stages)})
 
 
 def _windows(job: Job) -> None:
@@ -316,18 +319,18 @@ def _pattern(text: str, path: str) -> Any:
         return int(text)
     row: list[int] = []
     for part in re.sub(r"[\s()'\"]", "", text).split("+"):
-        found = re.fullmatch(r"\[([01](?:,[01])*)\](?:\*(\d{1,4}))?", part)
-        if not found or len(row) > 10_000:
+        match = re.fullmatch(r"\[([01](?:,[01])*)\](?:\*(\d{1,4}))?", part)
+        if not match or len(row) > 10_000:
             raise InputError(
                 f"{path!r}: moe-layer-freq = {text[:60]!r} is no list of layers; write it as "
                 "([0]*3+[1]*58)"
             )
-        row += [int(each) for each in found[1].split(",")] * int(found[2] or 1)
+        row += [int(each) for each in match[1].split(",")] * int(match[2] or 1)
     return row
 
 
 def _cluster(job: Job) -> None:
-    """GPUs of the launcher. A number that it leaves open is asked for."""
+    """GPUs of the launcher. A placeholder leaves `n_gpus` open."""
     starts = "nproc-per-node" in job.fields
     each = _first(job, ("nproc-per-node",) if starts else _PROCESSES)
     if starts and str(job.fields["nproc-per-node"]) in ("gpu", "auto"):
@@ -359,10 +362,10 @@ def _first(job: Job, names: Iterable[str]) -> float | None:
 
 
 def _layout(job: Job) -> None:
-    """What several arguments say of the layout together."""
+    """Layout inputs that follow from several arguments together."""
     stages = job.scenario.get("pipeline_parallel", 1)
     chunk = job.number(_CHUNK, 1, "virtual_stages")
-    if chunk and "pipeline_parallel" in job.asked:
+    if chunk and "pipeline_parallel" in job.open_inputs:
         job.take(_CHUNK, "virtual_stages")  # an answer to the first has the second
     elif chunk and job.layers:
         job.set(_CHUNK, {"virtual_stages": max(1, round(job.layers / stages / chunk))})
@@ -371,23 +374,25 @@ def _layout(job: Job) -> None:
     split = job.take(_SPLIT, "pipeline_layout or virtual_stages")
     if isinstance(split, str):
         pieces = len(pieces_of(job.given.get("pipeline_layout", split)))
-        job.put({"pipeline_layout": split, "virtual_stages": max(1, pieces // stages)})
-    for name, at in (("decoder-first", "first"), ("decoder-last", "last")):
-        field, layers = f"{name}-pipeline-num-layers", f"{at}_stage_layers"
+        job.add_inputs({"pipeline_layout": split, "virtual_stages": max(1, pieces // stages)})
+    for name, end in (("decoder-first", "first"), ("decoder-last", "last")):
+        field, layers = f"{name}-pipeline-num-layers", f"{end}_stage_layers"
         if (count := job.number(field, 1, layers)) is not None:
             job.set(field, {layers: count})
     together = job.take("overlap-moe-expert-parallel-comm", "pipeline_schedule")
     if job.scenario.get("virtual_stages", 1) > 1:
-        job.put({"pipeline_schedule": "combined_1f1b" if together else "interleaved"})
+        job.add_inputs({"pipeline_schedule": "combined_1f1b" if together else "interleaved"})
     if job.take("transformer-impl", "attention_kernel") == "local":
-        job.put({"attention_kernel": "standard"})
+        job.add_inputs({"attention_kernel": "standard"})
     _recompute(job)
     _offloads(job)
     factor = job.number("moe-expert-capacity-factor", 0, "capacity_factor or expert_capacity")
     if factor:
         padded = job.take("moe-pad-expert-input-to-capacity", "expert_capacity")
-        kept = "padded" if padded else "dropped"
-        job.set("moe-expert-capacity-factor", {"capacity_factor": factor, "expert_capacity": kept})
+        capacity = "padded" if padded else "dropped"
+        job.set(
+            "moe-expert-capacity-factor", {"capacity_factor": factor, "expert_capacity": capacity}
+        )
 
 
 def _offloads(job: Job) -> None:
@@ -412,7 +417,7 @@ def _recompute(job: Job) -> None:
     some = "recomputed_layers" if method == "block" else "recompute_unit_layers"
     number = job.number("recompute-num-layers", 0, some if kind == "full" else _WITH)
     if kind is None or kind is False or number == 0:
-        job.put({"recompute": False})
+        job.add_inputs({"recompute": False})
     elif kind == "full":
         job.set("recompute-granularity", {"recompute": "full", some: number or 1})
     else:
@@ -421,18 +426,18 @@ def _recompute(job: Job) -> None:
 
 
 def _precision(job: Job) -> None:
-    """Formats of the products, and of what is summed."""
+    """Formats of the products, and of the sums."""
     kinds = {name: job.take(name, "precision") for name in ("bf16", "fp16")}
     sixteen = next((name for name, on in kinds.items() if on), None)
     recipes = {bits: job.take(f"{bits}-recipe", "precision") for bits in ("fp8", "fp4")}
     if job.take("fp4-format", "precision"):
         recipe = recipes["fp4"] or "nvfp4"
-        job.put({"precision": one_of(_FOUR_BITS, "fp4-recipe", recipe, job.path)})
+        job.add_inputs({"precision": one_of(_FOUR_BITS, "fp4-recipe", recipe, job.path)})
     elif job.take("fp8-format", "precision") or job.take("fp8", "precision"):
         recipe = recipes["fp8"] or "delayed"
-        job.put({"precision": one_of(_PRECISIONS, "fp8-recipe", recipe, job.path)})
+        job.add_inputs({"precision": one_of(_PRECISIONS, "fp8-recipe", recipe, job.path)})
     elif sixteen:
-        job.put({"precision": sixteen})
+        job.add_inputs({"precision": sixteen})
     else:
         job.ask("it trains in FP32 (neither bf16 nor fp16)", "precision")
     stated = job.given.get("precision")
@@ -441,47 +446,46 @@ def _precision(job: Job) -> None:
 
 
 def _few_bits(job: Job, kind: str) -> None:
-    """What weights in few bits are kept in, and which layers have 16."""
+    """The format of weights in few bits, and the share of layers with 16."""
     bits = "fp4" if kind in _FOUR_BITS else "fp8" if kind in _PRECISIONS.values() else ""
     if not bits:
         return
-    kept = job.take(f"{bits}-param-gather", "quantised_parameters")
-    job.put({"quantised_parameters": bool(kept)})
+    gathered = job.take(f"{bits}-param-gather", "quantised_parameters")
+    job.add_inputs({"quantised_parameters": bool(gathered)})
     share = "sixteen_bit_layers_share"
     if bits == "fp4" and job.layers and job.take("first-last-layers-bf16", share):
         fields = (f"num-layers-at-{end}-in-bf16" for end in ("start", "end"))
         ends = (job.number(name, 0, share) for name in fields)
-        job.put({share: sum(1 if each is None else each for each in ends) / job.layers})
+        job.add_inputs({share: sum(1 if each is None else each for each in ends) / job.layers})
 
 
 def _gradients(job: Job, sixteen: str | None) -> None:
-    """What gradients are summed and sent in: FP32 beside BF16, if it is not told otherwise
-    (validate_args)."""
-    kept, sends = "gradient_storage", "gradient_bytes_per_element"
-    main = job.take("main-grads-dtype", kept)
-    added = job.take("accumulate-allreduce-grads-in-fp32", kept)
+    """Gradient dtype, stored and sent: FP32 with BF16 training unless set (validate_args)."""
+    storage, sends = "gradient_storage", "gradient_bytes_per_element"
+    main = job.take("main-grads-dtype", storage)
+    added = job.take("accumulate-allreduce-grads-in-fp32", storage)
     wide = bool(added) or (sixteen != "fp16" and main != "bf16")
-    wide = wide and not job.take("grad-reduce-in-bf16", kept)
-    main = job.take("megatron-fsdp-main-grads-dtype", kept)
+    wide = wide and not job.take("grad-reduce-in-bf16", storage)
+    main = job.take("megatron-fsdp-main-grads-dtype", storage)
     sent = job.take("megatron-fsdp-grad-comm-dtype", sends)
     wide = wide if main in (None, "auto") else main == "fp32"
-    wide = job.given.get(kept, "fp32" if wide else "bf16") == "fp32"
-    job.put({kept: "fp32" if wide else "bf16"})
+    wide = job.given.get(storage, "fp32" if wide else "bf16") == "fp32"
+    job.add_inputs({storage: "fp32" if wide else "bf16"})
     if (sent in (None, "auto") and wide) or sent == "fp32":
-        job.put({sends: 4})
+        job.add_inputs({sends: 4})
 
 
 def _memory(job: Job) -> None:
-    """Sharding, and what the optimizer keeps."""
+    """Sharding, and the optimizer's state."""
     sharding = job.take("data-parallel-sharding-strategy", "zero_stage")
     fsdp = [job.take(name, "zero_stage") for name in ("use-megatron-fsdp", "use-custom-fsdp")]
     if any(fsdp):
         word = sharding or "optim_grads_params"
         stage = one_of(_SHARDED, "data-parallel-sharding-strategy", word, job.path)
-        job.put({"zero_stage": stage})
+        job.add_inputs({"zero_stage": stage})
     elif job.take("use-torch-fsdp2", "zero_stage"):
-        kept = job.take("torch-fsdp2-no-reshard-after-forward", "zero_stage")
-        job.put({"zero_stage": 2 if kept else 3})
+        unsharded = job.take("torch-fsdp2-no-reshard-after-forward", "zero_stage")
+        job.add_inputs({"zero_stage": 2 if unsharded else 3})
     groups = "num-distributed-optimizer-instances"
     if (instances := job.number(groups, 1, "data_parallel_shard") or 1) > 1:
         job.set_per_gpu("data_parallel_shard", 1 / job.replica_gpus / instances)
@@ -492,7 +496,7 @@ def _memory(job: Job) -> None:
     if job.take("use-precision-aware-optimizer", "moment_bytes or master_weight_bytes"):
         sizes = [_BYTES.get(str(kind), 4) for kind in (first, second)]
         main = _BYTES.get(str(master), 4)
-        job.put({"moment_bytes": sum(sizes) / 2, "master_weight_bytes": main})
+        job.add_inputs({"moment_bytes": sum(sizes) / 2, "master_weight_bytes": main})
 
 
 def _tokens(job: Job) -> None:
@@ -500,20 +504,20 @@ def _tokens(job: Job) -> None:
     scenario, tokens = job.scenario, "training_tokens"
     sequence = scenario.get("sequence_length")
     samples, steps = (job.number(f"train-{name}", 1, tokens) for name in ("samples", "iters"))
-    unstated = "global_batch_size" not in {*scenario, *job.asked}
+    unstated = "global_batch_size" not in {*scenario, *job.open_inputs}
     rounds = job.number("gradient-accumulation-steps", 1, "global_batch_size" * unstated) or 1
     if unstated:
         replicas = scenario.get("n_gpus", 0) // job.replica_gpus
         batch = replicas * scenario.get("micro_batch_size", 1) * rounds
-        if batch and "global_batch_size" not in job.asked:
-            job.put({"global_batch_size": batch})
+        if batch and "global_batch_size" not in job.open_inputs:
+            job.add_inputs({"global_batch_size": batch})
         else:
             job.ask("it is a micro-batch of each replica where unstated", "global_batch_size")
     batch = scenario.get("global_batch_size")
     ramp = str(job.take("rampup-batch-size", "ramp_tokens ramp_start_batch_size") or "").split()
     if sequence and len(ramp) == 3 and all(word.isdigit() for word in ramp):
         start, _, number = map(int, ramp)
-        job.put({"ramp_start_batch_size": start, "ramp_tokens": number * sequence})
+        job.add_inputs({"ramp_start_batch_size": start, "ramp_tokens": number * sequence})
     if sequence and samples:
         job.set("train-samples", {tokens: samples * sequence})
     elif sequence and steps and batch:
@@ -522,83 +526,83 @@ def _tokens(job: Job) -> None:
         job.ask("the length of its sequences is not in the file", "sequence_length")
 
 
-def written(
+def to_fields(
     scenario: Mapping[str, Any], shape: Mapping[str, Any], names: Table | None = None
 ) -> dict[str, Any]:
     """The arguments of a scenario, and of a model's record, without dashes; True is a bare one."""
     names = names or format_table()
-    made = model_fields(names, shape) | fields_of(names, scenario)
-    made |= _narrow_fields(scenario) | _recompute_fields(scenario) | _sharding_fields(scenario)
+    fields = model_fields(names, shape) | fields_of(names, scenario)
+    fields |= _narrow_fields(scenario) | _recompute_fields(scenario) | _sharding_fields(scenario)
     if shape.get("gated_ffn"):
-        made["swiglu"] = True
-    if "num-query-groups" in made:
-        made["group-query-attention"] = True
+        fields["swiglu"] = True
+    if "num-query-groups" in fields:
+        fields["group-query-attention"] = True
     if shape and shape.get("embedding_tables", 2) == 2:
-        made["untie-embeddings-and-output-weights"] = True
-    if "seq-length" in made:
-        made["max-position-embeddings"] = made["seq-length"]  # which it does not run without
-    made |= _expert_fields(shape)
-    if "num-experts" not in made:
-        made.pop("moe-token-dispatcher-type", None)
+        fields["untie-embeddings-and-output-weights"] = True
+    if "seq-length" in fields:
+        fields["max-position-embeddings"] = fields["seq-length"]  # which it does not run without
+    fields |= _expert_fields(shape)
+    if "num-experts" not in fields:
+        fields.pop("moe-token-dispatcher-type", None)
     if shape.get("kv_elements_per_layer") and shape.get("value_head_size"):
-        made |= _latent_fields(shape)
+        fields |= _latent_fields(shape)
         for name in ("num-query-groups", "group-query-attention", "kv-channels"):
-            made.pop(name, None)
+            fields.pop(name, None)
     if layout := scenario.get("pipeline_layout") or _uneven(scenario, shape):
-        made["pipeline-model-parallel-layout"] = layout
-        made.pop("num-virtual-stages-per-pipeline-rank", None)
+        fields["pipeline-model-parallel-layout"] = layout
+        fields.pop("num-virtual-stages-per-pipeline-rank", None)
     if scenario.get("pipeline_schedule") == "combined_1f1b":
-        made["overlap-moe-expert-parallel-comm"] = True
+        fields["overlap-moe-expert-parallel-comm"] = True
     if scenario.get("prediction_layers"):
-        made["mtp-num-layers"] = int(scenario["prediction_layers"])
-    return made
+        fields["mtp-num-layers"] = int(scenario["prediction_layers"])
+    return fields
 
 
 def as_text(fields: Mapping[str, Any]) -> str:
-    """Arguments as a script has them, one a line."""
-    told = {n: shlex.quote(v) if _MARKS.search(str(v)) else v for n, v in fields.items()}
-    lines = [f"--{name}" + ("" if value is True else f" {value}") for name, value in told.items()]
+    """Arguments as a script writes them, one a line."""
+    quoted = {n: shlex.quote(v) if _MARKS.search(str(v)) else v for n, v in fields.items()}
+    lines = [f"--{name}" + ("" if value is True else f" {value}") for name, value in quoted.items()]
     return " \\\n".join(lines)
 
 
 def _expert_fields(shape: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a model with experts has a rule of its own."""
+    """Fields of a model with experts that follow rules of their own."""
     if not shape.get("experts"):
         return {}
-    made: dict[str, Any] = {"moe-grouped-gemm": True}  # without it some modules do not run again
+    fields: dict[str, Any] = {"moe-grouped-gemm": True}  # without it some modules do not run again
     layers, dense = int(shape.get("layers", 0)), int(shape.get("dense_layers", 0))
     if dense:
         every = layers // (layers - dense)
-        made["moe-layer-freq"] = every if every > 1 else f"([0]*{dense}+[1]*{layers - dense})"
-    if beside := shape.get("shared_experts"):
+        fields["moe-layer-freq"] = every if every > 1 else f"([0]*{dense}+[1]*{layers - dense})"
+    if shared := shape.get("shared_experts"):
         width = shape.get("expert_ffn_hidden_size", shape["ffn_hidden_size"])
-        made["moe-shared-expert-intermediate-size"] = int(beside * width)
-    return made
+        fields["moe-shared-expert-intermediate-size"] = int(shared * width)
+    return fields
 
 
 def _latent_fields(shape: Mapping[str, Any]) -> dict[str, Any]:
-    """Latent attention, of what the cache holds and the mean width of heads."""
+    """Latent attention, from the size of the cache and the mean width of heads."""
     cached, value = int(shape["kv_elements_per_layer"]), int(shape["value_head_size"])
     rotary = _LATENT["qk_rope_head_dim"]
     latent = int(shape.get("kv_latent_size") or cached - rotary)
     rotary = cached - latent if cached - latent <= value else rotary  # or keys of an indexer
-    made = {"multi-latent-attention": True, "kv-lora-rank": latent}
+    fields = {"multi-latent-attention": True, "kv-lora-rank": latent}
     if queries := shape.get("query_latent_size"):
-        made["q-lora-rank"] = int(queries)
-    made["qk-head-dim"] = int(2 * shape["head_size"]) - value - rotary
-    return made | {"qk-pos-emb-head-dim": rotary, "v-head-dim": value}
+        fields["q-lora-rank"] = int(queries)
+    fields["qk-head-dim"] = int(2 * shape["head_size"]) - value - rotary
+    return fields | {"qk-pos-emb-head-dim": rotary, "v-head-dim": value}
 
 
 def _uneven(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> str:
     """A pipeline layout of layers that its pieces do not divide, those in the middle with one more;
-    empty where they do, or the scenario says which stages have them."""
+    empty if they do, or if the scenario places them on stages."""
     pieces = int(scenario.get("pipeline_parallel", 1) * scenario.get("virtual_stages", 1))
     layers = int(shape.get("layers", 0))
     if not layers % pieces or pieces > _MOST_PIECES or any(map(scenario.get, _SPLITS)):
         return ""
     each, more = divmod(layers, pieces)
     first = (pieces - more + 1) // 2
-    rows = ["t" * (each + (first <= at < first + more)) for at in range(pieces)]
+    rows = ["t" * (each + (first <= piece < first + more)) for piece in range(pieces)]
     runs = [(row, len([*same])) for row, same in itertools.groupby(rows[1:-1])]
     between = "".join(f"({row}|)*{count}" if count > 1 else f"{row}|" for row, count in runs)
     modules = "m" * int(scenario.get("prediction_layers") or 0)
@@ -607,19 +611,19 @@ def _uneven(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> str:
 
 def _narrow_fields(scenario: Mapping[str, Any]) -> dict[str, Any]:
     kind = str(scenario.get("precision", "bf16"))
-    made: dict[str, Any] = {"fp16" if kind == "fp16" else "bf16": True}
+    fields: dict[str, Any] = {"fp16" if kind == "fp16" else "bf16": True}
     recipe = next((recipe for recipe, name in _PRECISIONS.items() if name == kind), None)
     if recipe is not None:
-        made |= {"fp8-format": "hybrid" if kind == "fp8" else "e4m3", "fp8-recipe": recipe}
+        fields |= {"fp8-format": "hybrid" if kind == "fp8" else "e4m3", "fp8-recipe": recipe}
     if kind in _FOUR_BITS:
-        made |= {"fp4-format": "e2m1"}
+        fields |= {"fp4-format": "e2m1"}
     if (recipe or kind in _FOUR_BITS) and scenario.get("quantised_parameters", True):
-        made[f"{'fp4' if kind in _FOUR_BITS else 'fp8'}-param-gather"] = True
+        fields[f"{'fp4' if kind in _FOUR_BITS else 'fp8'}-param-gather"] = True
     if kind == "mxfp4":
-        made |= {"fp4-recipe": kind}
+        fields |= {"fp4-recipe": kind}
     if scenario.get("gradient_storage") == "bf16" and kind != "fp16":
-        made["grad-reduce-in-bf16"] = True
-    return made
+        fields["grad-reduce-in-bf16"] = True
+    return fields
 
 
 def _recompute_fields(scenario: Mapping[str, Any]) -> dict[str, Any]:

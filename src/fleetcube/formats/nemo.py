@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from .field_table import NOTHING, Job, table
-from .renamed import renamed_job
+from .megatron_aliases import renamed_job
 from .trees import flat, parsed
 
 NAME = "nemo"
@@ -15,7 +15,7 @@ format_table = partial(table, "nemo")
 _OTHER = re.compile(r"\$\{[\w.]*?\.?(\w+)\}")  # another field's value
 _SUM = re.compile(r"\$\{(multiply|divide|sum):\s*(-?\d{1,9}),\s*(-?\d{1,9})\}")
 _SUMS = {"multiply": operator.mul, "divide": operator.floordiv, "sum": operator.add}
-_NONE = (-1, "-1", "auto")  # as many as there are
+_NONE = (-1, "-1", "auto")  # all
 
 
 def recognizes(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""Read what stands where a spec may: a spec, a model's config.json, or a file of a framework."""
+"""Read a spec from any supported file: a spec, a model's config.json, or a framework's file."""
 
 import contextlib
 import itertools
@@ -27,7 +27,7 @@ from fleetcube.scenario.auto import values_at
 from . import deepspeed, maxtext, megatron_bridge, megatron_lm, nemo, primus, torchtitan
 from .field_table import NOTHING, REPLICA, Job, listed, values_of, whole
 
-# Asked in this order whether a text is theirs
+# Tried in this order
 FORMATS: tuple[Any, ...] = (
     *(primus, megatron_bridge, nemo, torchtitan, maxtext, deepspeed, megatron_lm),
 )
@@ -35,18 +35,17 @@ OUTPUTS = ("step_time", "mfu", "memory_per_gpu", "job_time")  # of a file that n
 _LARGEST = 1 << 20  # bytes of a file
 _GIVE = "a spec, a config.json, or a framework's file"
 _MOST_READ = 256  # times that a file is read, for values of axes
-_ANY = (1, 2, 64)  # values that stand for all where none is known
+_ANY = (1, 2, 64)  # stand for all values of an input without a known one
 _EXAMPLE = "example:"
 _ENDINGS = (".toml", ".sh", ".yaml", ".yml", ".json")
 
 
 def read_spec(path: str | PathLike[str], given: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
-    """The tables of a spec, whatever says them; what is not understood is a warning.
+    """Read a spec from any supported file; unknown keys become warnings.
 
-    `given` are inputs with what the user states, before whose values those of the file do not
-    count. Raises InputError.
+    `given` are the user's inputs, which override those of the file. Raises InputError.
     """
-    name = located(fspath(path))
+    name = spec_path(fspath(path))
     if (Path(name) / "config.json").is_file() or Path(name).suffix == ".json":
         model = _model(name)
         if model is not None:
@@ -60,8 +59,8 @@ def read_spec(path: str | PathLike[str], given: Mapping[str, Any] = NOTHING) -> 
     return spec_of(job)
 
 
-def located(name: str) -> str:
-    """A path; that of an example that is installed, for example:NAME."""
+def spec_path(name: str) -> str:
+    """A path; for example:NAME the path of that installed example."""
     if not name.startswith(_EXAMPLE):
         return name
     folder = resources.files("fleetcube.examples")
@@ -73,7 +72,7 @@ def located(name: str) -> str:
 
 
 def is_file(name: str) -> bool:
-    """Whether a word names a file that may stand for a spec."""
+    """Whether a word names a file that commands read as a spec."""
     if name.startswith(_EXAMPLE) or Path(name).suffix in _ENDINGS:
         return True
     return ("." in name and Path(name).exists()) or Path(name).is_dir()
@@ -81,7 +80,7 @@ def is_file(name: str) -> bool:
 
 def job_at(path: str, given: Mapping[str, Any] = NOTHING) -> Job | None:
     """The job of a framework's file; None for a spec or a config.json. Raises InputError."""
-    place = located(path)
+    place = spec_path(path)
     if not Path(place).is_file():
         return None
     if Path(place).suffix == ".json" and _model(place) is not None:
@@ -91,12 +90,12 @@ def job_at(path: str, given: Mapping[str, Any] = NOTHING) -> Job | None:
 
 
 def read_job(path: str, given: Mapping[str, Any] = NOTHING) -> Job:
-    """What a framework's file says, field by field. Raises InputError."""
-    return _job_of(spec_file.text_of(located(path)), path, given)
+    """Read a framework's file, field by field. Raises InputError."""
+    return _job_of(spec_file.text_of(spec_path(path)), path, given)
 
 
 def _is_spec(text: str, path: str) -> bool:
-    """Whether a text is a spec: by its tables, or by its name where it is no framework's."""
+    """Whether a text is a spec: by its tables, or by its name if it is no framework's."""
     return spec_file.has_tables(text) or (
         Path(path).suffix == ".toml" and not torchtitan.recognizes(text)
     )
@@ -109,16 +108,18 @@ def _job_of(text: str, path: str, given: Mapping[str, Any]) -> Job:
         if reader.recognizes(text):
             return _joined(partial(reader.read, text, path), given, path)
     frameworks = ", ".join(reader.format_table().framework for reader in FORMATS)
-    raise InputError(f"{path!r} is of no kind that is read; give a spec, or a file of {frameworks}")
+    raise InputError(
+        f"{path!r} is no file that fleetcube reads; give a spec, or a file of {frameworks}"
+    )
 
 
 def _joined(read: Callable[[Mapping[str, Any]], Job], given: Mapping[str, Any], path: str) -> Job:
-    """The job of a file and its user's values. What follows from inputs that have several values,
-    or none that is known, is asked for where it is not the same for all. Raises InputError."""
+    """The job of a file and its user's values. An input that follows from inputs with several
+    values, or with unknown ones, is left open unless it is the same for all. Raises InputError."""
     rows = _stated(given)
     stated = {name: row[0] for name, row in rows.items() if len(row) == 1}
     job: Job = read(stated)
-    names = {*job.scenario, *job.asked, *COUNTS, "n_gpus", "model", "gated_ffn"}
+    names = {*job.scenario, *job.open_inputs, *COUNTS, "n_gpus", "model", "gated_ffn"}
     several = {name: row for name, row in rows.items() if len(row) > 1 and name in names}
     for name, row in several.items():  # what follows from numbers grows or falls with them
         if len(row) > 2 and all(isinstance(each, int | float) for each in row):
@@ -132,26 +133,27 @@ def _joined(read: Callable[[Mapping[str, Any]], Job], given: Mapping[str, Any], 
     job = jobs[0]
     for name in dict.fromkeys(name for each in jobs for name in _follows(each)):
         if len({repr(_follows(each).get(name)) for each in jobs}) > 1:
-            job.asked.setdefault(name, f"it follows from {listed(several)}, which has no one value")
-    job.asked = {name: why for name, why in job.asked.items() if name not in rows}
+            why = f"it follows from {listed(several)}, which has no one value"
+            job.open_inputs.setdefault(name, why)
+    job.open_inputs = {name: why for name, why in job.open_inputs.items() if name not in rows}
     job.given = {**given}
     return job
 
 
 def _follows(job: Job) -> dict[str, Any]:
-    """What the user does not state of a job: inputs, those of its model, and what is asked for."""
+    """Inputs of a job that the user does not state, with those of its model and the open ones."""
     model = values_of(job.scenario.get("model"))
     if job.config and "model" not in job.given:
         with contextlib.suppress(InputError, CatalogError):
             model = values_of(_config_of(job, job.config))
-    inputs = {**model, **job.scenario, **job.asked}
+    inputs = {**model, **job.scenario, **job.open_inputs}
     if inputs.get("pipeline_schedule") == "interleaved":
-        del inputs["pipeline_schedule"]  # as one of 1F1B is where there are several chunks
+        del inputs["pipeline_schedule"]  # as 1F1B is with several chunks
     return {name: each for name, each in inputs.items() if name not in {*job.given, "model"}}
 
 
 def _stated(given: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """What a user states, by input: one value, or all of an axis, of several inputs too."""
+    """The user's values by input: one, or all of an axis, which may set several inputs."""
     rows: dict[str, list[Any]] = {}
     for name, entry in given.items():
         if isinstance(entry, Mapping) and not is_distribution(entry) and name not in KINDS:
@@ -164,7 +166,7 @@ def _stated(given: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 
 def _values_of(name: str, entry: Any) -> list[Any]:
-    """Values that are stated of an input, in base units; some of any size where none is known."""
+    """Stated values of an input, in base units; `_ANY` if none is known."""
     if isinstance(entry, str) and "," in entry and name != patterns.LAYOUT:
         entry = entry.split(",")
     entry = entry.values if hasattr(entry, "dims") else entry
@@ -176,7 +178,7 @@ def _values_of(name: str, entry: Any) -> list[Any]:
             return [values.option(PHYSICS, name, each) for each in row]
         plain = (each.item() if hasattr(each, "item") else each for each in row)
         return [whole(values.number(PHYSICS, name, each)) for each in plain]
-    except InputError:  # a distribution, or what is refused where it is used
+    except InputError:  # a distribution, or a value that is refused later
         return row if values.is_option(PHYSICS, name) else [*_ANY]
 
 
@@ -192,9 +194,9 @@ def spec_of(job: Job) -> dict[str, Any]:
     scenario = {"software": job.table.software, **job.scenario}
     if isinstance(scenario.get("model"), Mapping) or ("model" not in job.given and job.config):
         scenario["model"] = _config_of(job, job.config or scenario["model"])
-    if job.asked:
-        name, why = next(iter(job.asked.items()))
-        more = f" (and {listed([*job.asked][1:])})" if len(job.asked) > 1 else ""
+    if job.open_inputs:
+        name, why = next(iter(job.open_inputs.items()))
+        more = f" (and {listed([*job.open_inputs][1:])})" if len(job.open_inputs) > 1 else ""
         raise OpenError(f"{job.path!r} leaves {name} open: {why}; give {name}=...{more}")
     scenario = {name: value for name, value in scenario.items() if name not in job.given}
     for name, value in scenario.items():
@@ -208,7 +210,7 @@ _SHOWN = (*REPLICA, "expert_parallel", "virtual_stages")
 
 
 def _usual_length(model: Any) -> Any:
-    """Tokens of a sequence by a model's record, which holds where nothing else says it."""
+    """Tokens of a sequence in a model's record, the default of its scenario."""
     with contextlib.suppress(CatalogError):
         return record("model", model).values.get("sequence_length", "?")
     return "?"
@@ -218,7 +220,7 @@ def layout_of(job: Job) -> str:
     """The GPUs, the layout and the batch that a file and its user state, in one line."""
     rows = {name: [entry] for name, entry in job.scenario.items()} | _stated(job.given)
     rows |= {name: ["?"] for name in job.given if job.given[name] is None}
-    rows |= {name: ["?"] for name in job.asked}
+    rows |= {name: ["?"] for name in job.open_inputs}
     if "sequence_length" not in rows and "model" in rows:
         rows["sequence_length"] = list(dict.fromkeys(map(_usual_length, rows["model"])))
 
@@ -244,7 +246,7 @@ def layout_of(job: Job) -> str:
 
 
 def summary(job: Job) -> str:
-    """What was read of a file, in one line."""
+    """Summary of a file that was read, in one line."""
     parts = [f"{job.path}: {job.table.framework}, {len(job.read)} fields read"]
     parts += [f"{len(job.ignored)} change nothing"] if job.ignored else []
     parts += [f"known and not counted: {listed(job.uncounted)}"] if job.uncounted else []
@@ -252,14 +254,14 @@ def summary(job: Job) -> str:
     return "; ".join([", ".join(parts[:2]), *parts[2:], *job.remarks])
 
 
-def told(job: Job) -> list[str]:
-    """All fields of a file, with what they became, line by line."""
+def field_report(job: Job) -> list[str]:
+    """All fields of a file with their fate, line by line."""
     groups = {
         f"Read from {job.path} ({job.table.framework}, {job.table.version})": job.read,
         "Change nothing that is computed": job.ignored,
         "Known and not counted, with what they change": job.uncounted,
         "Not understood, not counted": job.unknown,
-        "Left open": job.asked,
+        "Left open": job.open_inputs,
     }
     lines: list[str] = []
     for title, rows in groups.items():

@@ -49,23 +49,25 @@ class Routing:
         means = self.counts.mean(axis=1, keepdims=True) + np.zeros_like(self.counts)
         order = np.argsort(-(self.counts / np.maximum(means, 1e-300)), axis=None)
         above = np.cumsum(self.counts.ravel()[order]) - dropped * self.counts.sum()
-        held = np.cumsum(means.ravel()[order])
-        return max(1.0, float((above[held > 0] / held[held > 0]).max()))
+        cumulative_means = np.cumsum(means.ravel()[order])
+        return max(
+            1.0, float((above[cumulative_means > 0] / cumulative_means[cumulative_means > 0]).max())
+        )
 
 
 def parse_routing(content: bytes, name: str) -> Routing | None:
     """The counts of an NPZ or CSV; None for other files. Raises InputError."""
-    found = _from_npz(content, name) if content[:4] == ZIP else _from_csv(content, name)
-    if found is None:
+    table = _from_npz(content, name) if content[:4] == ZIP else _from_csv(content, name)
+    if table is None:
         return None
-    counts = found.reshape(-1, found.shape[-1]).astype(float)
+    counts = table.reshape(-1, table.shape[-1]).astype(float)
     if not (np.isfinite(counts).all() and (counts >= 0).all() and 0 < counts.sum() < np.inf):
         raise InputError(f"{name!r} holds counts below 0, no numbers or only 0; give tokens")
     return Routing(counts)
 
 
 def _from_npz(content: bytes, name: str) -> Array:
-    """The only array of an NPZ; its size is known before it is unpacked, and held to."""
+    """The only array of an NPZ, checked against its stated size before it is unpacked."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as packed:
             arrays = [info for info in packed.infolist() if info.filename.endswith(".npy")]
@@ -79,9 +81,9 @@ def _from_npz(content: bytes, name: str) -> Array:
         if np.lib.format.read_magic(data) != (1, 0):
             raise ValueError("its header is not of version 1.0")
         shape, fortran, kind = np.lib.format.read_array_header_1_0(data)
-        held = data.getbuffer().nbytes - data.tell()
+        data_bytes = data.getbuffer().nbytes - data.tell()
         cells = int(np.prod([int(n) for n in shape], dtype=object))
-        fits = kind.kind in "iuf" and cells * kind.itemsize == held
+        fits = kind.kind in "iuf" and cells * kind.itemsize == data_bytes
         if not (fits and 1 <= len(shape) <= 4 and 2 <= shape[-1] <= MOST and cells):
             raise InputError(f"{name!r} holds no array [row, expert] of numbers; save one")
         array = np.frombuffer(data.getvalue()[data.tell() :], kind)

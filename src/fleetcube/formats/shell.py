@@ -1,8 +1,8 @@
-"""A launch script, read and never executed: what it launches, with which arguments.
+"""Read a launch script without running it: the programs it launches, with their arguments.
 
 A grammar of bash gives the tree, which is followed over values that may be open (`shell_words`).
-Where a condition is not known both branches are followed, and what differs after them is open;
-what is not understood makes open all that it could set. A shell is the judge (the tests ask one).
+If a condition is unknown both branches are followed, and values that differ after them are open;
+a statement that is not understood makes open all that it could set. The tests compare with bash.
 """
 
 import itertools
@@ -36,7 +36,7 @@ _WRAPPERS = re.compile(
     "env|nohup|exec|time|command|builtin|sudo|setsid|stdbuf|numactl|timeout|taskset|nice|unbuffer"
 )
 _SHELLS = re.compile(r"(/usr)?(/bin/)?(ba|da|z)?sh")
-# Commands that set nothing which is followed, by whether they succeed
+# Commands that set no variable, and whether they succeed
 _QUIET: dict[str, Status] = {
     **dict.fromkeys((":", "true", "export", "trap", "ulimit", "wait"), True),
     **dict.fromkeys(["umask", "alias", "unalias", "cd", "popd", "pushd"]),
@@ -44,19 +44,19 @@ _QUIET: dict[str, Status] = {
 }
 _GIVES = ("-e", "--env")  # a variable to a container
 _LEAVES = {"break": "loop", "continue": "round", "return": "function", "exit": "script"}
-# Files and outputs that prepare an environment, and set nothing that a launch depends on
+# Files and outputs that prepare an environment, and set no argument of a launch
 _PREPARES = re.compile(r"activate|conda|bashrc|profile|module|lmod|spack|setvars|set_env|ssh.agent")
 
 
-def read(text: str, path: str, known: dict[str, str] | None = None) -> Script:
+def read(text: str, path: str, environment: dict[str, str] | None = None) -> Script:
     """Read a script; `known` are variables of its environment. Raises InputError."""
     if len(text) > MOST_LETTERS:
         raise InputError(
             f"{path!r} has more than {MOST_LETTERS:,} letters, as no launch script has; give one"
         )
     reader = _Reader(path)
-    reader.state.variables |= known or {}
-    reader.state.exported |= {*(known or ())}
+    reader.state.variables |= environment or {}
+    reader.state.exported |= {*(environment or ())}
     text = unmarked(text.replace("\r\n", "\n").replace("\r", "\n"))
     try:
         reader.region("script", lambda: reader.follow(text))
@@ -72,7 +72,7 @@ def read(text: str, path: str, known: dict[str, str] | None = None) -> Script:
 
 
 def plain(word: str) -> str:
-    """A word NAME=VALUE for a reader: open where it may not be there, or its value is not known."""
+    """A word NAME=VALUE for a reader: open if the word may be missing or its value is unknown."""
     name, equals, _ = word.partition("=")
     if word.startswith("\x04") and equals:
         return f"{name[1:]}=$UNDECIDED_{name[1:]}"
@@ -80,7 +80,7 @@ def plain(word: str) -> str:
 
 
 def split(text: str) -> list[str]:
-    """Words of a text that may hold quotes of its own."""
+    """Split a text into words, respecting quotes."""
     import shlex
 
     try:
@@ -90,12 +90,12 @@ def split(text: str) -> list[str]:
 
 
 def _as_name(words: Sequence[str]) -> str:
-    """A command as the name of what it prints."""
+    """A name for the output of a command."""
     return re.sub(r"\W+", "_", shown(" ".join(words)))[:40].strip("_") or "OUTPUT"
 
 
 class _Reader(Statements):
-    """Follows commands by their words: builtins, shells, and what is launched."""
+    """Follows commands by their words: builtins, shells, and launched programs."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -104,7 +104,7 @@ class _Reader(Statements):
     def follow(self, text: str) -> Status:
         """Follow a text, without comments in backticks; NAME=<placeholder> is an open value."""
         text = re.sub(r"^(\s*(?:export\s+)?(\w+)=)<[^<>\n]*>", r"\1$\2", text, flags=re.MULTILINE)
-        text = re.sub(r"`[ \t]*#[^`\n$]*`", lambda found: " " * len(found[0].encode()), text)
+        text = re.sub(r"`[ \t]*#[^`\n$]*`", lambda comment: " " * len(comment[0].encode()), text)
         return self.body(self.parsed(text))
 
     def on_command(self, node: Any) -> Status:
@@ -132,7 +132,7 @@ class _Reader(Statements):
         return status
 
     def _words_of(self, parts: list[Any]) -> list[str]:
-        """The words of a command; where they are counted, names of files are an open number."""
+        """The words of a command; where they are counted, a pattern of files is an open number."""
         rows = [self.words(part) for part in parts]
         first = next((word for row in rows for word in row), "")
         if first == "set" or first in self.state.functions:
@@ -154,8 +154,8 @@ class _Reader(Statements):
             return _BUILTINS[name](self, rest)
         if self.state.output is not None:
             self.state.output.append(unknown(_as_name(words)))
-        at = next((k for k, word in enumerate(words) if _SHELLS.fullmatch(word)), None)
-        if at is not None and self._shell(words[:at], words[at + 1 :]):
+        position = next((k for k, word in enumerate(words) if _SHELLS.fullmatch(word)), None)
+        if position is not None and self._shell(words[:position], words[position + 1 :]):
             return None
         if (text := self._file(name)) is not None:
             self._inner([], text, rest)
@@ -166,11 +166,11 @@ class _Reader(Statements):
     def _wrapped(self, name: str, rest: list[str]) -> Status:
         """Follow a command behind another that starts it, as `env` and `nohup` do."""
         options_of = re.compile(r"-|\w+=|[\d.]+[smhd]?$")
-        at = next((k for k, word in enumerate(rest) if not options_of.match(word)), None)
-        if at is None:
+        start = next((k for k, word in enumerate(rest) if not options_of.match(word)), None)
+        if start is None:
             self._unknown([word.partition("=")[0] for word in rest])
             return True
-        status: Status = self.inside(lambda: self.command(rest[at:]))
+        status: Status = self.inside(lambda: self.command(rest[start:]))
         return self.leave("script") if name == "exec" else status
 
     def _file(self, word: str) -> str | None:
@@ -178,10 +178,10 @@ class _Reader(Statements):
         return self.state.files.get(shown(word).removeprefix("./"))
 
     def _shell(self, before: list[str], rest: list[str]) -> bool:
-        """Follow what a shell runs, if it is known: a text, a file that the script wrote, or what
-        it is fed."""
-        at = next((k for k, word in enumerate(rest) if not word.startswith("-")), len(rest))
-        flags, (name, *others) = rest[:at], rest[at:] or [""]
+        """Follow the text that a shell runs, if known: an argument, a file that the script wrote,
+        or its input."""
+        start = next((k for k, word in enumerate(rest) if not word.startswith("-")), len(rest))
+        flags, (name, *others) = rest[:start], rest[start:] or [""]
         lines, text = self.state.lines, self._file(name)
         if any(re.fullmatch(r"-[a-z]*c", word) for word in flags):
             self._inner(before, name, others[1:])
@@ -196,7 +196,7 @@ class _Reader(Statements):
         return True
 
     def _inner(self, before: list[str], text: str, places: list[str]) -> None:
-        """Follow the text of another shell, which has what is exported; `before` launched it."""
+        """Follow the text of another shell, with the exported variables; `before` launched it."""
 
         def way() -> Status:
             state = self.state
@@ -207,14 +207,14 @@ class _Reader(Statements):
                 self.script.commands[k] = [*before, *self.script.commands[k]]
             return None
 
-        self.apart(way)
+        self.in_subshell(way)
 
     def _passed(self, before: Sequence[str]) -> dict[str, Value]:
-        """Variables of another shell: those exported, of which a container and another machine have
-        none, and those of options; a file of them is not read."""
+        """Variables of another shell: exported ones (none in a container or on another machine),
+        and those of options; a file of variables is not read."""
         state = self.state
         exported = {n: v for n, v in state.variables.items() if n in state.exported}
-        made = {} if {"docker", "podman", "ssh"} & {*before} else {**exported}
+        environment = {} if {"docker", "podman", "ssh"} & {*before} else {**exported}
         for word, after in itertools.pairwise((*before, "")):
             flag, equals, value = word.partition("=")
             text = value if equals else after
@@ -222,16 +222,18 @@ class _Reader(Statements):
                 self._not_read(text)
             for each in text.split(",") if flag == "--export" else [text] * (flag in _GIVES):
                 name, equals, value = each.partition("=")
-                made |= {name: value} if equals else {n: exported[n] for n in {name} & {*exported}}
-        return made
+                environment |= (
+                    {name: value} if equals else {n: exported[n] for n in {name} & {*exported}}
+                )
+        return environment
 
     def text(self, text: str) -> Status:
-        """Follow a text that a value gives; what is open in it stays so."""
+        """Follow a text from a value; its open parts stay open."""
         for mark, name in set(re.findall("(\x02\\??([^\x03]*)\x03)", text)):
-            held = re.sub(r"\W", "_", f"_{'unknown' if is_unknown(mark) else 'open'}_{name}")
-            self.state.variables[held] = mark
-            self.state.exported.add(held)
-            text = text.replace(mark, f"${{{held}}}")
+            variable = re.sub(r"\W", "_", f"_{'unknown' if is_unknown(mark) else 'open'}_{name}")
+            self.state.variables[variable] = mark
+            self.state.exported.add(variable)
+            text = text.replace(mark, f"${{{variable}}}")
         self.depth += 10
         try:
             return self.follow(text)
@@ -239,7 +241,7 @@ class _Reader(Statements):
             self.depth -= 10
 
     def _not_read(self, name: str) -> Status:
-        """Note a text that sets what is not known; what it may set is what nothing else sets."""
+        """Note a text that sets unknown variables: those that no statement sets become unknown."""
         self.script.sourced.append(shown(name).removeprefix("./")[:60])
         if not _PREPARES.search(name):
             self.forget({*self.state.variables})
@@ -259,12 +261,12 @@ class _Reader(Statements):
 
     def _source(self, rest: list[str]) -> Status:
         name = rest[0] if rest else ""
-        text = self._beside(name) if (text := self._file(name)) is None else text
+        text = self._file_in_folder(name) if (text := self._file(name)) is None else text
         if text is None:
             return self._not_read(name)
         return self.region("function", lambda: self.text(text))
 
-    def _beside(self, word: str) -> str | None:
+    def _file_in_folder(self, word: str) -> str | None:
         """The text of a file in the script's folder; no others are opened."""
         name = shown(word).removeprefix("./")
         place = Path(self.path).parent / name
@@ -274,16 +276,18 @@ class _Reader(Statements):
         return unmarked(data.decode(errors="replace"))
 
     def _remote(self, rest: list[str]) -> Status:
-        """Follow what another machine runs: it is the last words, of a shell there."""
-        at = next((k for k, word in enumerate(rest) if " " in word or is_program(word)), len(rest))
-        self._inner(["ssh"], " ".join(rest[at:]), [])
+        """Follow the command that another machine runs: the last words, in a shell there."""
+        start = next(
+            (k for k, word in enumerate(rest) if " " in word or is_program(word)), len(rest)
+        )
+        self._inner(["ssh"], " ".join(rest[start:]), [])
         return None
 
     def _sbatch(self, rest: list[str]) -> Status:
-        at = next((k for k, word in enumerate(rest) if self._file(word) is not None), None)
-        if at is None:
-            at = next((k for k, word in enumerate(rest) if not word.startswith("-")), len(rest))
-        self._shell([], rest[at:])
+        start = next((k for k, word in enumerate(rest) if self._file(word) is not None), None)
+        if start is None:
+            start = next((k for k, word in enumerate(rest) if not word.startswith("-")), len(rest))
+        self._shell([], rest[start:])
         return None
 
     def _test(self, rest: list[str]) -> Status:
@@ -291,9 +295,9 @@ class _Reader(Statements):
 
     def _echo(self, rest: list[str]) -> Status:
         if self.state.output is not None:
-            known = not rest or rest[0] == "-n" or not re.fullmatch(r"-[neE]+", rest[0])
+            is_plain = not rest or rest[0] == "-n" or not re.fullmatch(r"-[neE]+", rest[0])
             row = rest[1:] if rest[:1] == ["-n"] else rest
-            self.state.output.append(" ".join(row) if known else unknown())
+            self.state.output.append(" ".join(row) if is_plain else unknown())
         return True
 
     def _printf(self, rest: list[str]) -> Status:
@@ -320,16 +324,18 @@ class _Reader(Statements):
         if is_list_open(self.state.places) or not count.isdigit():
             self.state.places = [unknown("@")]
             return None
-        held = int(count) <= len(self.state.places)
-        self.state.places = self.state.places[int(count) :] if held else self.state.places
-        return held
+        enough = int(count) <= len(self.state.places)
+        self.state.places = self.state.places[int(count) :] if enough else self.state.places
+        return enough
 
     def _set(self, rest: list[str]) -> Status:
-        at = next((k for k, word in enumerate(rest) if not re.match(r"[-+][a-z]", word)), len(rest))
-        for flag in rest[:at]:
+        end = next(
+            (k for k, word in enumerate(rest) if not re.match(r"[-+][a-z]", word)), len(rest)
+        )
+        for flag in rest[:end]:
             if "a" in flag[1:] and flag[1:2] != "o":
                 self.state.exports = flag[0] == "-"
-        rest = rest[at + sum(word in ("-o", "+o") for word in rest[:at]) :]
+        rest = rest[end + sum(word in ("-o", "+o") for word in rest[:end]) :]
         if rest:
             self.state.places = rest[1:] if rest[0] == "--" else rest
         return True
@@ -353,18 +359,18 @@ class _Reader(Statements):
         text = (lines or [""])[0].strip(re.sub(r"\S", "", between))
         words = split_fields(text, between) if text else []
         if array:
-            self.put(names[0], dict(enumerate(words)))
+            self.assign(names[0], dict(enumerate(words)))
             return bool(lines)
         for k, name in enumerate(names):
             last = k == len(names) - 1 and len(words) > len(names)
             if last and between == " \t\n":
-                self.put(name, text.split(None, k)[k])
+                self.assign(name, text.split(None, k)[k])
             else:
-                self.put(name, unknown(name) if last else words[k] if k < len(words) else "")
+                self.assign(name, unknown(name) if last else words[k] if k < len(words) else "")
         return bool(lines)
 
     def _unknown(self, rest: list[str]) -> Status:
-        """Set the variables that a command names to what is not known."""
+        """Set the variables that a command names to unknown values."""
         self.forget({word for word in rest if word.isidentifier()})
         return None
 

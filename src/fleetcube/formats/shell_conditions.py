@@ -1,4 +1,4 @@
-"""Conditions of a shell's syntax tree, over values that may be open: None where it is not known."""
+"""Conditions of a shell's syntax tree, over values that may be open: None if unknown."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -7,7 +7,7 @@ from typing import Any
 from .shell_expand import Words, text_of
 from .shell_words import Undecided, emptied, has_text, is_open, is_unknown, matches_regex
 
-Status = bool | None  # whether a command succeeds; None: not known
+Status = bool | None  # whether a command succeeds; None if unknown
 _COMPARED: dict[str, Callable[[int, int], bool]] = {
     **{"-eq": int.__eq__, "-ne": int.__ne__, "-gt": int.__gt__},
     **{"-ge": int.__ge__, "-lt": int.__lt__, "-le": int.__le__},
@@ -39,19 +39,19 @@ class Conditions(Words):
         return self.condition(parts if double else self.test_words(parts), double)
 
     def test_words(self, nodes: Sequence[Any]) -> list[str]:
-        """Words of `test`, without those of variables that nothing sets."""
-        made = []
+        """Words of `test`, without variables that no statement sets."""
+        texts = []
         for node in nodes:
             for word in self.words(node):
                 bare = node.type in ("simple_expansion", "expansion") and is_open(word)
                 if not bare or is_unknown(word) or emptied(word):
-                    made.append(word)
-        return made
+                    texts.append(word)
+        return texts
 
     def condition(self, row: list[Any], double: bool) -> Status:
         """Whether a condition holds, by the ranks of or, and, not."""
-        held: Status = self.inside(lambda: self._any_or_all(row, double))
-        return None if row else held
+        holds: Status = self.inside(lambda: self._any_or_all(row, double))
+        return None if row else holds
 
     def _any_or_all(self, row: list[Any], double: bool, either: bool = True) -> Status:
         sign = ("||" if either else "&&") if double else ("-o" if either else "-a")
@@ -68,16 +68,16 @@ class Conditions(Words):
         mark = _mark(row[0])
         if mark == "!" and len(row) > 1:
             row.pop(0)
-            held: Status = self.inside(lambda: self._not(row, double))
-            return held if held is None else not held
+            holds: Status = self.inside(lambda: self._not(row, double))
+            return holds if holds is None else not holds
         if mark in ("(", "\\(") and double:
             row.pop(0)
-            held = self.inside(lambda: self._any_or_all(row, double))
+            holds = self.inside(lambda: self._any_or_all(row, double))
             del row[:1]
-            return held
+            return holds
         ends = ("&&", "||", ")") if double else ("-a", "-o")
-        at = next((k for k, each in enumerate(row) if k and _mark(each) in ends), len(row))
-        parts, row[:] = row[:at], row[at:]
+        end = next((k for k, each in enumerate(row) if k and _mark(each) in ends), len(row))
+        parts, row[:] = row[:end], row[end:]
         try:
             return self._one(parts, double)
         except Undecided:
@@ -101,8 +101,8 @@ class Conditions(Words):
             return matches_regex(first, emptied(pattern))
         if sign in ("=", "==", "!="):
             pattern = self.pattern(second) if double else ""
-            held = self.matched(first, pattern) if double else first == emptied(second)
-            return held if held is None else held is (sign != "!=")
+            holds = self.matched(first, pattern) if double else first == emptied(second)
+            return holds if holds is None else holds is (sign != "!=")
         other = emptied(self._word(second))
         return self._compared(sign, (first, other), double) if sign in _COMPARED else None
 
@@ -118,11 +118,11 @@ class Conditions(Words):
 
     def _unary(self, sign: str, part: Any) -> Status:
         if sign in ("-n", "-z"):
-            held = has_text(self._word(part))
-            return held if held is None else held is (sign == "-n")
+            filled = has_text(self._word(part))
+            return filled if filled is None else filled is (sign == "-n")
         if sign == "-v":
             text = part if isinstance(part, str) else text_of(part)
             name, bracket, _ = text.strip("\"'").partition("[")
             return None if bracket else self.is_set(name, None, False)
         self._word(part)
-        return None if sign.startswith("-") else False  # of files; an error
+        return None if sign.startswith("-") else False  # tests of files; an error

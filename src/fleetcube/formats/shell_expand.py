@@ -32,7 +32,7 @@ from .shell_words import (
 
 Value = str | dict[Any, str]  # an array by place or by key
 Piece = tuple[str, bool, bool]  # a text, whether it is quoted, whether a word ends after it
-UNCOUNTED = "?"  # the key of an array whose places are not known
+UNCOUNTED = "?"  # the key of an array with unknown places
 MOST_LETTERS = 1 << 16  # of a script, and of a value
 MOST_STEPS = 50_000  # statements and words that are followed
 MOST_DEPTH = 60  # of nested statements, expansions and calls
@@ -58,7 +58,7 @@ TOO_MUCH = (
 
 @dataclass
 class State:
-    """What a shell holds at one place of a script."""
+    """State of a shell at one place of a script."""
 
     variables: dict[str, Value] = field(default_factory=dict)
     kinds: dict[str, str] = field(default_factory=dict)  # letters of declare
@@ -68,14 +68,14 @@ class State:
     places: list[str] = field(default_factory=list)  # $1, $2, ...
     output: list[str] | None = None  # of a command substitution
     lines: list[str] | None = None  # that a command may read
-    exports: bool = False  # all that is set
-    sourced: bool = False  # a file that is not read may have set what nothing sets
+    exports: bool = False  # every variable that is set
+    sourced: bool = False  # an unread file may have set the variables that no statement sets
 
     def copy(self) -> "State":
         return State(**{name: copy.copy(value) for name, value in vars(self).items()})
 
     def join(self, other: "State") -> None:
-        """What is held after one of two branches."""
+        """Merge the state after another branch into this one."""
         for name in {*self.variables, *other.variables}:
             value = merged(self.variables.get(name), other.variables.get(name), name)
             if value is not None:
@@ -87,7 +87,7 @@ class State:
             self.functions[name] = tuple({id(body): body for body in bodies}.values())
         for name in {*self.kinds, *other.kinds}:
             if self.kinds.get(name, "") != other.kinds.get(name, ""):
-                self.kinds[name] = "r"  # whatever is put into it is not known
+                self.kinds[name] = "r"  # any value assigned to it is unknown
         self.files = {n: text for n, text in self.files.items() if other.files.get(n) == text}
         if self.places != other.places:
             self.places = merged_words(self.places, other.places)
@@ -108,7 +108,7 @@ def spans(node: Any, first: int, last: int) -> Iterator[Any]:
         text = node.text[begin - node.start_byte : end - node.start_byte]
         return str(text.decode("utf-8", "replace"))
 
-    stack, at = [*reversed(node.children)], first
+    stack, position = [*reversed(node.children)], first
     while stack:
         child = stack.pop()
         if child.end_byte <= first or child.start_byte >= last:
@@ -116,12 +116,12 @@ def spans(node: Any, first: int, last: int) -> Iterator[Any]:
         if child.type in (*_EXPANSIONS, "string", "raw_string"):
             text = text_of(child)
             begin = child.start_byte + len(text) - len(text.lstrip())  # a gap may be part of it
-            yield source(at, begin)
+            yield source(position, begin)
             yield child
-            at = child.end_byte
+            position = child.end_byte
         else:
             stack += reversed(child.children)
-    yield source(at, last)
+    yield source(position, last)
 
 
 def place_of(row: dict[Any, str], key: Any = None) -> Any:
@@ -153,7 +153,7 @@ class Words:
     def body(self, node: Any) -> bool | None:
         raise NotImplementedError
 
-    def apart(self, way: Callable[[], bool | None]) -> bool | None:
+    def in_subshell(self, way: Callable[[], bool | None]) -> bool | None:
         raise NotImplementedError
 
     def parsed(self, text: str) -> Any:
@@ -166,7 +166,7 @@ class Words:
 
     # Variables
 
-    def put(self, name: str, value: Value) -> None:
+    def assign(self, name: str, value: Value) -> None:
         self.filled += len(value) if isinstance(value, str) else sum(map(len, value.values()))
         if self.filled > _MOST_FILLED:
             raise InputError(TOO_MUCH.format(self.path))
@@ -185,9 +185,9 @@ class Words:
             self.state.exported.add(name)
 
     def counted(self, text: str) -> str | None:
-        """The number of an expression as a text; None where it is not known."""
+        """The number of an expression as a text; None if unknown."""
         try:
-            return str(Arithmetic(text, self.scalar, self.put).value())
+            return str(Arithmetic(text, self.scalar, self.assign).value())
         except Undecided:
             return None
 
@@ -197,22 +197,22 @@ class Words:
         return open_(name) if value is None else value
 
     def forget(self, names: set[str]) -> None:
-        """Make variables open; words of arguments stay, and may not be there."""
+        """Make variables open; words of arguments stay, but may be missing."""
         for name in names:
             before = self.state.variables.get(name)
             self.state.variables[name] = merged(before, unknown(name), name)
 
     def sum_of(self, text: str) -> str:
-        """The number of an expression; what it sets is set. An open one where it is not known."""
-        made = self.counted(text)
-        if made is None:
+        """The number of an expression, with its assignments done; open if unknown."""
+        number = self.counted(text)
+        if number is None:
             self.forget({name for row in _SET_IN_SUM.findall(text) for name in row if name})
-        return unknown("SUM") if made is None else made
+        return unknown("SUM") if number is None else number
 
     def number(self, text: str) -> bool | None:
         """Whether an expression is not 0."""
-        made = self.sum_of(text) if text.strip() else "1"
-        return None if is_open(made) else made != "0"
+        value = self.sum_of(text) if text.strip() else "1"
+        return None if is_open(value) else value != "0"
 
     def key_of(self, name: str, text: str) -> Any:
         """The key of an array's element: a text, a number, or an open text."""
@@ -230,15 +230,17 @@ class Words:
         return name, self.key_of(name, self.joined(keys[0]) if keys else unknown())
 
     def values(self, name: str, key: Any) -> list[str] | None:
-        """The values of a variable: one, or those of all elements; None where it is not set."""
+        """The values of a variable: one, or those of all elements; None if it is not set."""
         state = self.state
         if name in ("@", "*"):
             return state.places
         if name == "#" or (name.isdigit() and name != "0"):
             if is_list_open(state.places):
                 return [unknown(name)]
-            at = int(name) - 1 if name != "#" else 0
-            rows = [str(len(state.places))] if name == "#" else state.places[at : at + 1]
+            position = int(name) - 1 if name != "#" else 0
+            rows = (
+                [str(len(state.places))] if name == "#" else state.places[position : position + 1]
+            )
             return rows or None
         value = state.variables.get(name)
         if "n" in state.kinds.get(name, "") and isinstance(value, str) and value != name:
@@ -254,7 +256,7 @@ class Words:
         return [row[key]] if key in row else None
 
     def is_set(self, name: str, key: Any, with_text: bool) -> bool | None:
-        """Whether a variable is set (and not empty); None where that is not known."""
+        """Whether a variable is set (and not empty); None if unknown."""
         rows = self.values(name, key)
         if not rows:
             return False
@@ -263,10 +265,12 @@ class Words:
         return has_text(rows[0])
 
     def matched(self, text: str, pattern: str) -> bool | None:
-        """Whether a text matches a pattern; None where that is not known."""
-        held = matches(text, pattern)
-        loosely = self.any_case and not held and matches(text.lower(), pattern.lower()) is not False
-        return None if loosely else held
+        """Whether a text matches a pattern; None if unknown."""
+        exact = matches(text, pattern)
+        loosely = (
+            self.any_case and not exact and matches(text.lower(), pattern.lower()) is not False
+        )
+        return None if loosely else exact
 
     # Words
 
@@ -277,8 +281,8 @@ class Words:
     def with_files(self, node: Any, words: list[str]) -> list[str]:
         """The words of a part; an open number of them where they are a pattern of files' names."""
         quoted = node.type in ("string", "raw_string", "ansi_c_string")
-        known = (re.sub("\x02[^\x03]*\x03", "", word) for word in words)
-        files = not quoted and any(re.search(r"[*?]|\[.+\]", word) for word in known)
+        plain = (re.sub("\x02[^\x03]*\x03", "", word) for word in words)
+        files = not quoted and any(re.search(r"[*?]|\[.+\]", word) for word in plain)
         return [unknown("FILES")] if files else words
 
     def words(self, node: Any) -> list[str]:
@@ -297,10 +301,10 @@ class Words:
             fields += [(piece, False) for piece in pieces[1:]]
             if ends:
                 fields.append(("", False))
-        return [text for text, kept in fields if text or kept]
+        return [text for text, in_quotes in fields if text or in_quotes]
 
     def separators(self) -> str | None:
-        """What divides words; None where it is not known."""
+        """The characters that divide words; None if unknown."""
         text = self.state.variables.get("IFS", " \t\n")
         return text if isinstance(text, str) and not is_open(text) else None
 
@@ -310,8 +314,8 @@ class Words:
 
     def parts(self, node: Any, quoted: bool = False) -> list[Piece]:
         """Pieces of a part of a command."""
-        made: list[Piece] = self.inside(lambda: self._parts(node, node.type, quoted))
-        return made
+        pieces: list[Piece] = self.inside(lambda: self._parts(node, node.type, quoted))
+        return pieces
 
     def _parts(self, node: Any, kind: str, quoted: bool) -> list[Piece]:
         if kind in ("command_name", "concatenation", "variable_assignment"):
@@ -344,11 +348,11 @@ class Words:
 
     def _quoted(self, node: Any) -> list[Piece]:
         first = node.start_byte + len(text_of(node.children[0]))
-        made = self._spanned(node, first, node.end_byte - 1, _in_quotes, True)
+        pieces = self._spanned(node, first, node.end_byte - 1, _in_quotes, True)
         alone = node.named_child_count == 1 and re.fullmatch(
             r'"\$(@|\{@\}|\{\w+\[@\][^}]*\})"', text_of(node)
         )
-        return made if made or alone else [("", True, False)]
+        return pieces if pieces or alone else [("", True, False)]
 
     def raw(self, node: Any, *ends: int, plain: Callable[[str], str] = str) -> str:
         """The source of a part, or between two places of it, with values for expansions."""
@@ -358,21 +362,21 @@ class Words:
     def _spanned(
         self, node: Any, first: int, last: int, plain: Callable[[str], str], quoted: bool
     ) -> list[Piece]:
-        """Pieces between two places; `plain` gives what texts without expansions stand for."""
-        made: list[Piece] = []
+        """Pieces between two places; `plain` gives the meaning of texts without expansions."""
+        pieces: list[Piece] = []
         for part in spans(node, first, last):
             if isinstance(part, str):
-                made += [(plain(part), quoted, False)] if plain(part) else []
+                pieces += [(plain(part), quoted, False)] if plain(part) else []
             else:
-                made += [(text, quoted or q, ends) for text, q, ends in self.parts(part, quoted)]
-        return made
+                pieces += [(text, quoted or q, ends) for text, q, ends in self.parts(part, quoted)]
+        return pieces
 
     def _output(self, node: Any) -> str:
-        """What the commands of a substitution print."""
+        """The output of the commands in a substitution."""
         outer = self.state.output
         self.state.output = []
         try:
-            self.apart(lambda: self.body(node))
+            self.in_subshell(lambda: self.body(node))
             lines = self.state.output or []
         finally:
             self.state.output = outer
@@ -428,26 +432,26 @@ class Words:
         self, name: str, key: Any, quoted: bool, rule: str, operand: tuple[Any, int]
     ) -> list[Piece]:
         """A value by a rule such as :- if it is not set."""
-        held = self.is_set(name, key, ":" in rule)
+        set_already = self.is_set(name, key, ":" in rule)
         if rule.strip(":") == "+":
-            if held is False:
+            if set_already is False:
                 return [("", True, False)] if quoted else []
             other = self._operand(*operand, quoted)
-            if held is None:
+            if set_already is None:
                 return [(" ".join(map(maybe, text.split())), q, ends) for text, q, ends in other]
             return other
-        if held is None:
+        if set_already is None:
             return [(unknown(name), True, False)]
-        if held:
+        if set_already:
             return self._value(name, key, quoted)
         other = self._operand(*operand, quoted)
         if rule.strip(":") == "=":
-            self.put(name, "".join(text for text, _, _ in other))
+            self.assign(name, "".join(text for text, _, _ in other))
         return other
 
     def _operand(self, node: Any, first: int, quoted: bool) -> list[Piece]:
-        made = self._spanned(node, first, node.end_byte - 1, _plain, quoted)
-        return made or ([("", True, False)] if quoted else [])
+        pieces = self._spanned(node, first, node.end_byte - 1, _plain, quoted)
+        return pieces or ([("", True, False)] if quoted else [])
 
     def _numbers(self, operands: Sequence[Any]) -> list[int] | None:
         text = "".join(map(self.joined, operands))
@@ -486,21 +490,21 @@ class Words:
             text = self.raw(node)
             if re.search(r"['\"]", text):
                 raise Undecided
-            return re.sub(r"\\(.)", lambda found: literal(found[1]), emptied(text))
+            return re.sub(r"\\(.)", lambda match: literal(match[1]), emptied(text))
         return emptied(self.joined(node))
 
 
 def _without(text: str, rule: str, pattern: str) -> str:
-    """A text without what matches at its beginning (#) or end (%); the most of it if twice."""
+    """A text without its match at the beginning (#) or end (%); the longest match if doubled."""
     if len(text) > 1000:
         raise Undecided
     cuts = range(len(text) + 1)
-    for at in cuts if rule in ("#", "%%") else reversed(cuts):
-        held = matches(text[:at] if rule[0] == "#" else text[at:], pattern)
-        if held is None:
+    for position in cuts if rule in ("#", "%%") else reversed(cuts):
+        matched = matches(text[:position] if rule[0] == "#" else text[position:], pattern)
+        if matched is None:
             raise Undecided
-        if held:
-            return text[at:] if rule[0] == "#" else text[:at]
+        if matched:
+            return text[position:] if rule[0] == "#" else text[:position]
     return text
 
 
@@ -523,4 +527,4 @@ def _glued(pieces: Sequence[Piece]) -> str:
 
 def _ansi(text: str) -> str:
     marks = {"n": "\n", "t": "\t", "'": "'", '"': '"', "\\": "\\"}
-    return re.sub(r"\\(.)", lambda found: marks.get(found[1]) or unknown("ESCAPE"), text)
+    return re.sub(r"\\(.)", lambda match: marks.get(match[1]) or unknown("ESCAPE"), text)

@@ -1,6 +1,6 @@
 """Statements of a shell's syntax tree: branches, loops, functions, redirections, assignments.
 
-Where a condition is not known both branches are followed, and what differs after them is open. A
+If a condition is unknown both branches are followed, and values that differ after them are open. A
 way that ends early (`break`, `return`, `exit`) leaves its state in the region that it ends.
 """
 
@@ -36,9 +36,9 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 
 @dataclass
 class Script:
-    """What a script launches: commands with values filled in, those of branches that may not be
-    taken among them; texts that it writes in place; files that it sources; lines that are not
-    understood; variables at its end."""
+    """A script after reading: commands with values filled in, also those of branches that it may
+    not take; texts that it writes in place; files that it sources; lines that are not understood;
+    variables at its end."""
 
     commands: list[list[str]] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
@@ -59,13 +59,13 @@ _in_document = partial(unescaped, escaped=r"[$`\\\n]")
 
 
 class Statements(Conditions):
-    """Follows statements; each gives whether it succeeds, None where that is not known."""
+    """Follows statements; each returns whether it succeeds, None if unknown."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
         self.script = Script()
         self.undecided = 0  # branches around that may not be taken
-        self.locals: list[dict[str, tuple[Value | None, int]]] = []  # what functions hide
+        self.locals: list[dict[str, tuple[Value | None, int]]] = []  # variables that functions hide
         # Loops, rounds, functions, shells around, with the states in which they have ended
         self.regions: list[tuple[str, list[tuple[State, Status]]]] = []
 
@@ -75,7 +75,7 @@ class Statements(Conditions):
     on_do_group = on_variable_assignments = body
 
     def all(self, statements: Sequence[Any]) -> Status:
-        """Follow statements in order; those around what the grammar does not know may be none."""
+        """Follow statements in order; those around a syntax error may or may not run."""
         status: Status = True
         statements = [each for each in statements if each.type != "comment"]
         wrong = [k for k, each in enumerate(statements) if each.has_error]
@@ -92,7 +92,7 @@ class Statements(Conditions):
         way = getattr(self, f"on_{node.type}", self._not_understood)
         after = node.next_sibling
         if after is not None and after.type == "&":
-            return self.apart(lambda: bool(self.inside(lambda: way(node))) or True)
+            return self.in_subshell(lambda: bool(self.inside(lambda: way(node))) or True)
         status: Status = self.inside(lambda: way(node))
         return status
 
@@ -109,25 +109,25 @@ class Statements(Conditions):
         self.all([child for child in node.named_children if hasattr(self, f"on_{child.type}")])
         return self._not_understood(node)
 
-    def set_within(self, node: Any, seen: frozenset[str] = frozenset()) -> set[str]:
+    def set_within(self, node: Any, followed: frozenset[str] = frozenset()) -> set[str]:
         """Names that a part of a script could set, by functions that it calls as well."""
-        made: set[str] = set()
+        names: set[str] = set()
         stack = [node]
         while stack:
-            here = stack.pop()
-            parts = here.named_children
+            part = stack.pop()
+            parts = part.named_children
             stack += parts
-            if here.type in _SETTING and parts:
-                if here.type != "binary_expression" or "=" in text_of(here):
-                    made.add(name_of(parts[0]))
-            elif here.type in ("declaration_command", "unset_command"):
-                made |= {text_of(each) for each in parts if each.type == "variable_name"}
-            elif here.type == "command":
+            if part.type in _SETTING and parts:
+                if part.type != "binary_expression" or "=" in text_of(part):
+                    names.add(name_of(parts[0]))
+            elif part.type in ("declaration_command", "unset_command"):
+                names |= {text_of(each) for each in parts if each.type == "variable_name"}
+            elif part.type == "command":
                 name = next((text_of(c) for c in parts if c.type == "command_name"), "")
-                made |= {*_NAME.findall(text_of(here))} if _SETS.fullmatch(name) else set()
-                for each in self.state.functions.get(name, ()) if name not in seen else ():
-                    made |= self.set_within(each, seen | {name}) if each else set()
-        return {name for name in made if name.isidentifier()}
+                names |= {*_NAME.findall(text_of(part))} if _SETS.fullmatch(name) else set()
+                for each in self.state.functions.get(name, ()) if name not in followed else ():
+                    names |= self.set_within(each, followed | {name}) if each else set()
+        return {name for name in names if name.isidentifier()}
 
     # Branches and regions
 
@@ -172,8 +172,8 @@ class Statements(Conditions):
         statuses = {status for _, status in rows}
         return statuses.pop() if len(statuses) == 1 else None
 
-    def apart(self, way: Callable[[], Status]) -> Status:
-        """Follow what runs in a shell of its own: what it sets stays there."""
+    def in_subshell(self, way: Callable[[], Status]) -> Status:
+        """Follow a part that runs in its own shell: the variables it sets stay there."""
         before, regions = self.state, self.regions
         self.state, self.regions = before.copy(), []
         try:
@@ -183,7 +183,7 @@ class Statements(Conditions):
             self.state, self.regions = before, regions
 
     def on_subshell(self, node: Any) -> Status:
-        return self.apart(lambda: self.body(node))
+        return self.in_subshell(lambda: self.body(node))
 
     def on_compound_statement(self, node: Any) -> Status:
         if node.children[0].type != "((":
@@ -196,9 +196,9 @@ class Statements(Conditions):
             return self.body(node)
         parts = node.children
         others = [c for c in parts if c.type in ("elif_clause", "else_clause")] or others
-        at = next((k for k, part in enumerate(parts) if part.type == "then"), len(parts))
-        statements = [c for c in parts[at:] if c.is_named and c not in others]
-        status = self.all([part for part in parts[:at] if part.is_named])
+        then = next((k for k, part in enumerate(parts) if part.type == "then"), len(parts))
+        statements = [c for c in parts[then:] if c.is_named and c not in others]
+        status = self.all([part for part in parts[:then] if part.is_named])
         ways: list[Callable[[], Status]] = [
             lambda: self.all(statements),
             lambda: self.on_if_statement(others[0], others[1:]) if others else True,
@@ -223,12 +223,12 @@ class Statements(Conditions):
         if not items:
             return True
         item, *others = items
-        at = next((k for k, c in enumerate(item.children) if c.type == ")"), len(item.children))
-        patterns = [child for child in item.children[:at] if child.is_named]
+        end = next((k for k, c in enumerate(item.children) if c.type == ")"), len(item.children))
+        patterns = [child for child in item.children[:end] if child.is_named]
         ends = next((c.type for c in item.children if c.type in (";;", ";&", ";;&")), ";;")
-        statements = [child for child in item.children[at + 1 :] if child.is_named]
+        statements = [child for child in item.children[end + 1 :] if child.is_named]
 
-        def taken() -> Status:
+        def follow_item() -> Status:
             status = self.all(statements)
             return status if ends == ";;" else self._items(subject, others, falls=ends == ";&")
 
@@ -237,16 +237,16 @@ class Statements(Conditions):
         except Undecided:
             states = {None}
         if falls or True in states:
-            return taken()
+            return follow_item()
         if None in states:
-            return self.either(taken, lambda: self._items(subject, others))
+            return self.either(follow_item, lambda: self._items(subject, others))
         return self._items(subject, others)
 
     def on_pipeline(self, node: Any) -> Status:
         outer, lines = self.state.output, self.state.lines
         status: Status = None
         for part in node.named_children:
-            status = self.apart(lambda part=part: self.run(part))  # type: ignore[misc]
+            status = self.in_subshell(lambda part=part: self.run(part))  # type: ignore[misc]
             self.state.output, self.state.lines = outer, None
         self.state.lines = lines
         if outer is not None:
@@ -260,7 +260,7 @@ class Statements(Conditions):
     # Loops and functions
 
     def _loop(self, node: Any, more: Callable[[], Status]) -> Status:
-        """Follow a loop: `more` gives whether another round begins. Where it is not known, all that
+        """Follow a loop: `more` returns whether another round begins. If that is unknown, all that
         the loop sets is open from then on."""
         body = node.named_children[-1]
 
@@ -294,11 +294,11 @@ class Statements(Conditions):
 
         def more() -> Status:
             if not sure or len(words) > MOST_ROUNDS:
-                self.put(target, unknown(target))
+                self.assign(target, unknown(target))
                 return None
             word = next(queue, None)
             if word is not None:
-                self.put(target, word)
+                self.assign(target, word)
             return word is not None
 
         return self._loop(node, more)
@@ -411,47 +411,47 @@ class Statements(Conditions):
         name, key = self.name_and_key(first)
         before = self.state.variables.get(name)
         if value and value[0].type == "array":
-            self._put_array(name, value[0], before if grows else None)
+            self._assign_array(name, value[0], before if grows else None)
             return True
         text = "".join(map(self.joined, value))
         if key is not None or isinstance(before, dict):
-            self._put_element(name, 0 if key is None else key, text, grows)
+            self._assign_element(name, 0 if key is None else key, text, grows)
         elif grows and "i" in self.state.kinds.get(name, ""):
-            self.put(name, unknown(name))
+            self.assign(name, unknown(name))
         else:
-            self.put(name, (str(before or "") if grows else "") + text)
+            self.assign(name, (str(before or "") if grows else "") + text)
         return None if any("substitution" in part.type for part in value) else True
 
-    def _put_element(self, name: str, key: Any, text: str, grows: bool) -> None:
+    def _assign_element(self, name: str, key: Any, text: str, grows: bool) -> None:
         before = self.state.variables.get(name)
         row = dict(before) if isinstance(before, dict) else {0: before} if before else {}
         key = place_of(row, key)
         if is_open(str(key)):
-            self.put(name, {k: unknown(name) for k in row} | {UNCOUNTED: ""})
+            self.assign(name, {k: unknown(name) for k in row} | {UNCOUNTED: ""})
         else:
-            self.put(name, {**row, key: (row.get(key, "") if grows else "") + text})
+            self.assign(name, {**row, key: (row.get(key, "") if grows else "") + text})
 
-    def _put_array(self, name: str, node: Any, before: Value | None) -> None:
-        """Set an array to what it was before, and more elements."""
+    def _assign_array(self, name: str, node: Any, before: Value | None) -> None:
+        """Set an array to its elements before, and more."""
         row: dict[Any, str] = (
             dict(before) if isinstance(before, dict) else {} if before is None else {0: before}
         )
-        at = place_of(row)
+        position = place_of(row)
         for part in node.named_children:
             if re.match(r"\[[^\]]*\]=", text_of(part)):
-                found = re.fullmatch(r"\[([^\]]*)\]=(.*)", self.joined(part), re.DOTALL)
-                key = self.key_of(name, found[1]) if found else unknown()
-                if found and not is_open(str(key)):
-                    row[key], at = found[2], key + 1 if isinstance(key, int) else at
+                element = re.fullmatch(r"\[([^\]]*)\]=(.*)", self.joined(part), re.DOTALL)
+                key = self.key_of(name, element[1]) if element else unknown()
+                if element and not is_open(str(key)):
+                    row[key], position = element[2], key + 1 if isinstance(key, int) else position
                 else:
                     row[UNCOUNTED] = ""
                 continue
             for word in self.listed(part) if part.type != "comment" else ():
-                row[at] = word
-                at += 1
+                row[position] = word
+                position += 1
                 if is_list_open([word]):  # none, or several words
                     row[UNCOUNTED] = ""
-        self.put(name, row)
+        self.assign(name, row)
 
     def on_declaration_command(self, node: Any) -> Status:
         word, rest = node.children[0].type, node.named_children
@@ -467,7 +467,7 @@ class Statements(Conditions):
             for text in [text_of(child)] if child.type == "variable_name" else self.words(child):
                 name, equals, value = text.partition("=")
                 if name.isidentifier():
-                    way = (lambda n=name, v=value: self.put(n, v)) if equals else None
+                    way = (lambda n=name, v=value: self.assign(n, v)) if equals else None
                     self._declare(name, flags, hides, way)
                 elif is_open(name):  # it may hold NAME=VALUE, and several of them
                     self.forget({*self.state.variables})

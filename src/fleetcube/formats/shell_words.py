@@ -1,8 +1,8 @@
 """Words of a shell: values that may be open, arithmetic, patterns, and how branches join.
 
 An open value is a mark around a name. A variable that nothing sets is `open_(name)`: empty in a
-condition, as when the script runs alone, and asked for as a value. What no reading decides is
-`unknown(name)`: no condition on it is decided. A word that only one of two branches has is `maybe`.
+condition, as when the script runs alone, and left open as a value. A value that reading cannot give
+is `unknown(name)`: no condition on it is decided. A word of only one of two branches is `maybe`.
 """
 
 import difflib
@@ -39,7 +39,7 @@ _DEPTH = 64  # of an expression
 
 
 class Undecided(Exception):  # noqa: N818 - no error
-    """An expression on what is not known."""
+    """An expression on unknown values."""
 
 
 def open_(name: str) -> str:
@@ -48,7 +48,7 @@ def open_(name: str) -> str:
 
 
 def unknown(name: str = "OUTPUT") -> str:
-    """A value that reading does not give."""
+    """A value that reading cannot give."""
     return f"\x02?{name}\x03"
 
 
@@ -57,12 +57,12 @@ def is_open(text: str) -> bool:
 
 
 def is_unknown(text: str) -> bool:
-    """Whether a text, or whether a word is there, is not known."""
+    """Whether a text is unknown, or whether a word may be missing."""
     return "\x02?" in text or _MAYBE in text
 
 
 def is_list_open(words: Iterable[str]) -> bool:
-    """Whether it is open how many words these are."""
+    """Whether the number of these words is open."""
     return any(_OPEN.fullmatch(word) or word.startswith(_MAYBE) for word in words)
 
 
@@ -73,13 +73,13 @@ def stands_alone(word: str) -> bool:
 
 
 def blurred(text: str, name: str) -> str:
-    """A text that is changed in ways that are not followed; its arguments may be there."""
+    """A text after a change that is not followed: its arguments may or may not remain."""
     words = text.split()
     return " ".join(map(maybe, words)) if any(map(is_flag, words)) else unknown(name)
 
 
 def split_fields(text: str, between: str | None) -> list[str]:
-    """A text cut where words end; `between` divides them, None: it is not known."""
+    """A text cut where words end; `between` divides them, None if unknown."""
     if between is None:
         return [unknown()] if text else [text]
     if between == "":
@@ -92,11 +92,11 @@ def split_fields(text: str, between: str | None) -> list[str]:
 
 
 def braces(text: str) -> list[str]:
-    """Words that a word with braces gives, as {a,b} and {1..4}."""
-    found = _BRACES.fullmatch(text[:1000])
-    if not found or len(text) > 1000:
+    """Expand the braces of a word, as {a,b} and {1..4}."""
+    match = _BRACES.fullmatch(text[:1000])
+    if not match or len(text) > 1000:
         return [text]
-    before, inner, after = found.groups()
+    before, inner, after = match.groups()
     ends = re.fullmatch(r"(-?\d{1,6})\.\.(-?\d{1,6})", inner)
     if ends:
         first, last = map(int, ends.groups())
@@ -107,8 +107,8 @@ def braces(text: str) -> list[str]:
     else:
         return [text]
     others = braces(after)
-    made = [f"{before}{each}{rest}" for each in row for rest in others]
-    return made if len(made) <= _MOST_BRACES else [unknown("BRACES")]
+    words = [f"{before}{each}{rest}" for each in row for rest in others]
+    return words if len(words) <= _MOST_BRACES else [unknown("BRACES")]
 
 
 def elements(value: Any, is_map: bool, name: str) -> list[str]:
@@ -129,7 +129,7 @@ def emptied(text: str) -> str:
 
 
 def has_text(text: str) -> bool | None:
-    """Whether a text is not empty; None where what is open decides."""
+    """Whether a text is not empty; None if an open value decides."""
     if re.sub("\x04\\S+|\x02[^\x03]*\x03|\\s", "", text):
         return True
     return None if is_unknown(text) else emptied(text) != ""
@@ -137,7 +137,7 @@ def has_text(text: str) -> bool | None:
 
 def shown(text: str) -> str:
     """A text for people: open values as $NAME."""
-    return _OPEN.sub(lambda found: f"${found[2]}", text.replace(_MAYBE, ""))
+    return _OPEN.sub(lambda match: f"${match[2]}", text.replace(_MAYBE, ""))
 
 
 def unmarked(text: str) -> str:
@@ -155,7 +155,7 @@ def is_program(word: str) -> bool:
 
 
 def maybe(word: str) -> str:
-    """A word that may not be there, nor any of those that it may be divided into."""
+    """A word that may be missing, with all words that it may be divided into."""
     return re.sub(r"(?<!\S)(?=[^\s\x04])", _MAYBE, word) or _MAYBE
 
 
@@ -166,26 +166,26 @@ def options(words: Iterable[str]) -> dict[str, Any]:
     one another, are arguments of their own, which the script leaves to its environment. Of the
     options of launchers in front of the program only those that count processes are arguments.
     """
-    made: dict[str, list[str]] = {}
+    values: dict[str, list[str]] = {}
     name, sure, started = "", {}, False
     for word in words:
         plain = word.removeprefix(_MAYBE)
-        module = name in ("m", "module") and not made[name]
+        module = name in ("m", "module") and not values[name]
         if not started and (module or is_program(plain)):
             started = plain.endswith(".py") or (module and not _STARTERS.match(plain))
-            made, name = {each: made[each] for each in made if _COUNTS.fullmatch(each)}, ""
+            values, name = {each: values[each] for each in values if _COUNTS.fullmatch(each)}, ""
         elif _OPEN_FLAG.match(plain):
             name = ""
         elif is_flag(plain):
             name, equals, value = plain.lstrip("-").partition("=")
             name = name.replace("_", "-")
-            made[name], sure[name] = [value] if equals else [], plain == word
-        elif name and not (_OPEN.fullmatch(plain) and made[name]):
-            made[name].append(plain)
+            values[name], sure[name] = [value] if equals else [], plain == word
+        elif name and not (_OPEN.fullmatch(plain) and values[name]):
+            values[name].append(plain)
             sure[name] = sure[name] and plain == word
     return {
         name: f"$UNDECIDED_{name}" if not sure[name] else shown(" ".join(row)) if row else True
-        for name, row in made.items()
+        for name, row in values.items()
     }
 
 
@@ -203,14 +203,14 @@ def merged(first: Any, second: Any, name: str) -> Any:
 
 
 def merged_words(first: Sequence[str], second: Sequence[str]) -> list[str]:
-    """Words of two branches in order; those that only one has may not be there."""
+    """Words of two branches in order; those of only one branch may be missing."""
     if len(first) + len(second) > _MOST_MERGED:
         return [maybe(word) for word in (*first, *second)]
-    made: list[str] = []
+    words: list[str] = []
     for kind, a, b, c, d in difflib.SequenceMatcher(None, first, second, False).get_opcodes():
         same = kind == "equal"
-        made += first[a:b] if same else [maybe(word) for word in (*first[a:b], *second[c:d])]
-    return made
+        words += first[a:b] if same else [maybe(word) for word in (*first[a:b], *second[c:d])]
+    return words
 
 
 def matches(text: str, pattern: str) -> bool | None:
@@ -243,21 +243,21 @@ def matches_regex(text: str, pattern: str) -> bool | None:
 
 class Arithmetic:
     """A whole number of an expression, as a shell computes it: 64 bits, division towards zero.
-    `get` gives the value of a variable, `put` sets one. Raises Undecided."""
+    `get` gives the value of a variable, `assign` sets one. Raises Undecided."""
 
     def __init__(
-        self, text: str, get: Callable[[str], str], put: Callable[[str, str], None]
+        self, text: str, get: Callable[[str], str], assign: Callable[[str, str], None]
     ) -> None:
         if is_open(text) or len(text) > 1000:
             raise Undecided
         self.tokens: list[str] = [word for word in _TOKEN.findall(text) if word.strip()]
-        self.get, self.put, self.depth = get, put, 0
+        self.get, self.assign, self.depth = get, assign, 0
 
     def value(self) -> int:
-        made = self._ranked(0) if self.tokens else 0
+        number = self._ranked(0) if self.tokens else 0
         if self.tokens:
             raise Undecided
-        return made
+        return number
 
     def _take(self, *expected: str) -> str:
         if not self.tokens or (expected and self.tokens[0] not in expected):
@@ -269,50 +269,50 @@ class Arithmetic:
         self.depth += 1
         if self.depth > _DEPTH:
             raise Undecided
-        made = self._operand(least)
+        number = self._operand(least)
         while self.tokens and _RANKS.get(self.tokens[0], -1) >= least:
             sign = self._take()
             if sign in ("&&", "||", "?") and any(map(_sets, self.tokens)):
                 raise Undecided  # by a side that may not be taken
             if sign == ",":
-                made = self._ranked(1)
+                number = self._ranked(1)
             elif sign == "?":
                 first, _, second = self._ranked(0), self._take(":"), self._ranked(2)
-                made = first if made else second
+                number = first if number else second
             else:  # all but powers group to the left
-                made = _computed(sign, made, self._ranked(_RANKS[sign] + (sign != "**")))
+                number = _computed(sign, number, self._ranked(_RANKS[sign] + (sign != "**")))
         self.depth -= 1
-        return made
+        return number
 
     def _operand(self, least: int) -> int:
         word = self._take()
         if word in ("-", "+", "!", "~"):
-            made = self._operand(2)
-            return {"-": -made, "+": made, "!": int(not made), "~": ~made}[word]
+            number = self._operand(2)
+            return {"-": -number, "+": number, "!": int(not number), "~": ~number}[word]
         if word == "(":
-            made = self._ranked(0)
+            number = self._ranked(0)
             self._take(")")
-            return made
+            return number
         steps = {"++": 1, "--": -1}
         if word in steps:
             name = self._take()
-            return self._put(name, self._number(name) + steps[word])
+            return self._assign(name, self._number(name) + steps[word])
         if not word.isidentifier():
             return _whole(word)
         sign = self.tokens[0] if self.tokens else ""
         if sign in steps:
             self._take()
-            return self._put(word, self._number(word) + steps[sign]) - steps[sign]
+            return self._assign(word, self._number(word) + steps[sign]) - steps[sign]
         if not (least < 2 and _sets(sign)):
             return self._number(word)
         self._take()
-        made = self._ranked(1)
+        number = self._ranked(1)
         if sign != "=":
-            made = _computed(sign[:-1], self._number(word), made)
-        return self._put(word, made)
+            number = _computed(sign[:-1], self._number(word), number)
+        return self._assign(word, number)
 
-    def _put(self, name: str, number: int) -> int:
-        self.put(name, str(number))
+    def _assign(self, name: str, number: int) -> int:
+        self.assign(name, str(number))
         return number
 
     def _number(self, name: str) -> int:
@@ -358,10 +358,10 @@ _SIGNS: dict[str, Callable[[int, int], Any]] = {
 
 def _whole(text: str) -> int:
     """A number as a shell writes it: decimal, hexadecimal, octal, BASE#... Raises Undecided."""
-    found = re.fullmatch(r"([+-]?)(?:([1-9]\d?)#)?(0[xX]|0(?=\d))?([0-9a-zA-Z]{1,20})", text)
+    match = re.fullmatch(r"([+-]?)(?:([1-9]\d?)#)?(0[xX]|0(?=\d))?([0-9a-zA-Z]{1,20})", text)
     try:
-        groups = found.groups("") if found else ("", "", "", "")
-        made = int(groups[0] + groups[3], int(groups[1] or {"": 10, "0": 8}.get(groups[2], 16)))
+        groups = match.groups("") if match else ("", "", "", "")
+        number = int(groups[0] + groups[3], int(groups[1] or {"": 10, "0": 8}.get(groups[2], 16)))
     except ValueError:
         raise Undecided from None
-    return _bounded(made)
+    return _bounded(number)

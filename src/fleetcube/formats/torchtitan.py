@@ -10,13 +10,21 @@ from fleetcube.grid.errors import InputError
 from fleetcube.scenario.spec_file import has_tables
 
 from . import shell
-from .field_table import NOTHING, REPLICA, Job, counted, fields_of, job_of, table
-from .field_table import with_open_words as asked
+from .field_table import (
+    NOTHING,
+    REPLICA,
+    Job,
+    fields_of,
+    job_of,
+    table,
+    whole_counts,
+    with_open_words,
+)
 from .trees import as_toml, flat, parsed
 
 NAME = "torchtitan"
 format_table = partial(table, "torchtitan")
-_OWN = re.compile(
+_FIELD = re.compile(
     r"^[ \t]*\[(model|training|parallelism|experimental|activation_checkpoint|optimizer|job)\]",
     re.M,
 )
@@ -48,25 +56,25 @@ _ENDS = ("embedding_split_layers", "loss_split_layers")
 
 def recognizes(text: str) -> bool:
     """Whether a text holds a job of torchtitan, and no spec."""
-    fields = len({*_OWN.findall(text)}) > 1 or bool(_FLAG.search(text))
+    fields = len({*_FIELD.findall(text)}) > 1 or bool(_FLAG.search(text))
     return fields and not has_tables(text)
 
 
 def read(text: str, path: str, given: Mapping[str, Any] = NOTHING) -> Job:
     """The job of a file, or of a launch script's flags. Raises InputError."""
-    if _OWN.search(text):
-        return made(flat(parsed(text, path, "toml")), path, given)
+    if _FIELD.search(text):
+        return job_from(flat(parsed(text, path, "toml")), path, given)
     rows = [shell.options(words) for words in shell.read(text, path).commands]
     best = max(rows, key=lambda row: sum("." in name for name in row), default={})
     first = {name: str(value).split(" ")[0] for name, value in best.items() if "." not in name}
     fields = {n if n in first else n.replace("-", "_"): v for n, v in (best | first).items()}
-    job = made(fields, path, given)
+    job = job_from(fields, path, given)
     if named := job.fields.get("job.config_file"):
         job.remarks.append(f"not read: {named}, whose fields the flags replace")
     return job
 
 
-def made(fields: Mapping[str, Any], path: str, given: Mapping[str, Any] = NOTHING) -> Job:
+def job_from(fields: Mapping[str, Any], path: str, given: Mapping[str, Any] = NOTHING) -> Job:
     """The job of fields by dotted names, old ones too. Raises InputError."""
     named = {_DEGREES.sub(r"parallelism.\1", name): value for name, value in fields.items()}
     named = {_OLD.get(name, name): value for name, value in named.items()}
@@ -77,9 +85,9 @@ def made(fields: Mapping[str, Any], path: str, given: Mapping[str, Any] = NOTHIN
     if model == "llama":  # until 2025: both
         model = "llama2" if flavor in ("7B", "13B", "70B") else "llama3"
     named["model.flavor"] = f"{model} {flavor}"
-    job = job_of(format_table(), asked(format_table(), named), path, given)
+    job = job_of(format_table(), with_open_words(format_table(), named), path, given)
     compiled = bool(job.take("compile.enable", "software"))
-    job.put({"software": NAME if compiled else f"{NAME}-eager"})
+    job.add_inputs({"software": NAME if compiled else f"{NAME}-eager"})
     for name in REPLICA:
         job.scenario.setdefault(name, 1)
     _pipeline(job)
@@ -93,22 +101,22 @@ def made(fields: Mapping[str, Any], path: str, given: Mapping[str, Any] = NOTHIN
 
 
 def _pipeline(job: Job) -> None:
-    """Pieces of each stage, and what needs stages or experts."""
-    said, per_stage = job.scenario, job.number(_PER_STAGE, 1, "virtual_stages")
-    schedule = said.pop("pipeline_schedule", "1f1b")
-    if said.get("expert_parallel", 1) > 1:
-        said.setdefault("expert_tensor_parallel", 1)
+    """Pieces of each stage, and inputs that need stages or experts."""
+    inputs, per_stage = job.scenario, job.number(_PER_STAGE, 1, "virtual_stages")
+    schedule = inputs.pop("pipeline_schedule", "1f1b")
+    if inputs.get("expert_parallel", 1) > 1:
+        inputs.setdefault("expert_tensor_parallel", 1)
     else:
-        job.scenario = said = {n: v for n, v in said.items() if n not in _OF_EXPERTS}
-    if said["pipeline_parallel"] == 1:
-        job.scenario = {n: v for n, v in said.items() if n not in _ENDS}
+        job.scenario = inputs = {n: v for n, v in inputs.items() if n not in _OF_EXPERTS}
+    if inputs["pipeline_parallel"] == 1:
+        job.scenario = {n: v for n, v in inputs.items() if n not in _ENDS}
         return
-    said |= {"pipeline_scheduler": "pytorch", "pipeline_schedule": schedule}
-    job.put({"virtual_stages": 1 if schedule in ("1f1b", "gpipe") else 2})
-    ends = sum(said.setdefault(name, 1) for name in _ENDS)
+    inputs |= {"pipeline_scheduler": "pytorch", "pipeline_schedule": schedule}
+    job.add_inputs({"virtual_stages": 1 if schedule in ("1f1b", "gpipe") else 2})
+    ends = sum(inputs.setdefault(name, 1) for name in _ENDS)
     if per_stage and job.layers:
         pieces = math.ceil((job.layers + ends) / per_stage)
-        chunks = max(1, round(pieces / said["pipeline_parallel"]))
+        chunks = max(1, round(pieces / inputs["pipeline_parallel"]))
         job.set(_PER_STAGE, {"virtual_stages": chunks})
     elif per_stage:
         job.ask(f"the file has {per_stage:g} layers in each piece", "virtual_stages")
@@ -118,27 +126,27 @@ _OF_EXPERTS = ("expert_tensor_parallel", "expert_dispatch")
 
 
 def _sharding(job: Job) -> None:
-    """Groups that shard or replicate, and what all of it makes of the number of GPUs."""
-    said, groups = job.scenario, "n_gpus hybrid_sharding data_parallel_shard"
+    """Groups that shard or replicate, and the number of GPUs that follows."""
+    inputs, groups = job.scenario, "n_gpus hybrid_sharding data_parallel_shard"
     replicas, shard = job.number(_REPLICATE, 1, groups) or 1, job.number(_SHARD, -1, "n_gpus") or -1
     others = job.replica_gpus
     nodes, each = (job.number(name, 1, "n_gpus") for name in ("nnodes", "nproc-per-node"))
-    if shard > 0 and "n_gpus" not in {*job.asked, *job.given}:
+    if shard > 0 and "n_gpus" not in {*job.open_inputs, *job.given}:
         job.set(_SHARD, {"n_gpus": shard * replicas * others})
     elif nodes and each:
         job.set("nproc-per-node", {"n_gpus": nodes * each, "gpus_per_node": each})
-    elif "n_gpus" not in said:
+    elif "n_gpus" not in inputs:
         job.ask("the launcher states it", "n_gpus")
-    shard = said.get("n_gpus", shard * replicas * others) / replicas / others
-    alone = shard * said["context_parallel"] == 1
-    kept = job.take(_RESHARD, "zero_stage") or "default"
-    if kept not in ("default", "always", "never", True, False):
+    shard = inputs.get("n_gpus", shard * replicas * others) / replicas / others
+    alone = shard * inputs["context_parallel"] == 1
+    reshard = job.take(_RESHARD, "zero_stage") or "default"
+    if reshard not in ("default", "always", "never", True, False):
         raise InputError(f"{job.path!r}: {_RESHARD} is one of default, always, never; correct it")
-    stages = said["pipeline_parallel"] > 1
-    gathered = kept in ("never", False) or (kept == "default" and stages)
-    job.put({"zero_stage": 0 if alone else 2 if gathered else 3})
+    stages = inputs["pipeline_parallel"] > 1
+    gathered = reshard in ("never", False) or (reshard == "default" and stages)
+    job.add_inputs({"zero_stage": 0 if alone else 2 if gathered else 3})
     if stages and not alone:
-        job.put({"gradient_sync": "step"})
+        job.add_inputs({"gradient_sync": "step"})
     if replicas > 1 and not alone:
         job.set(_REPLICATE, {"hybrid_sharding": True})
         job.set_per_gpu("data_parallel_shard", 1 / replicas / others)
@@ -146,39 +154,39 @@ def _sharding(job: Job) -> None:
 
 def _batch(job: Job, old: bool) -> None:
     """Sequences of a micro-batch and of a step, and tokens of the training."""
-    said, whole = job.scenario, job.scenario["pipeline_parallel"] == 1
+    inputs, whole = job.scenario, job.scenario["pipeline_parallel"] == 1
     micro, step, tokens = "micro_batch_size", "global_batch_size", "training_tokens"
     batch = job.number(_BATCH, -1, step) or -1
     local = job.number(_LOCAL, 1, micro if whole else step) or 8
     if whole:
-        job.put({micro: local})
-        local = said[micro]
+        job.add_inputs({micro: local})
+        local = inputs[micro]
     elif old:
-        count = job.number(_MICROBATCHES, 1, micro) or said["pipeline_parallel"]
-        job.put({micro: local / count})
+        count = job.number(_MICROBATCHES, 1, micro) or inputs["pipeline_parallel"]
+        job.add_inputs({micro: local / count})
     else:
-        job.put({micro: job.number(_MICROBATCH, 1, micro) or 1})
+        job.add_inputs({micro: job.number(_MICROBATCH, 1, micro) or 1})
     if batch > 0:
         steps = max(0, job.number("training.steps", -1, tokens) or 0)
-        job.put({step: batch})
-        if count := steps * said[step] * said.get("sequence_length", 0):
-            job.put({tokens: count})
+        job.add_inputs({step: batch})
+        if count := steps * inputs[step] * inputs.get("sequence_length", 0):
+            job.add_inputs({tokens: count})
     else:
         job.set_batch(local / job.replica_gpus, "training.steps")
 
 
 def _precision(job: Job) -> None:
-    """Formats of the products: what converters swap."""
+    """Formats of the products, as converters set them."""
     names = [job.take(f"model.{name}", "precision") for name in ("converters", "handlers")]
     words = {*re.findall(r"\w+", " ".join(str(each) for each in names))}
     float8 = {"float8", "fp8"} & words or any(job.take(name, "precision") for name in _FLOAT8)
     kind = job.given.get("precision", "mxfp8" if "mx" in words else "fp8" if float8 else "")
     if kind == "fp8":
         gathered = any(value for name, value in job.fields.items() if _GATHERED.fullmatch(name))
-        kept = {"master_weight_bytes": 3} if gathered else {"quantised_parameters": False}
-        job.put({"precision": "fp8", "fp8_weight_bytes": 1, **kept})
+        weights = {"master_weight_bytes": 3} if gathered else {"quantised_parameters": False}
+        job.add_inputs({"precision": "fp8", "fp8_weight_bytes": 1, **weights})
     elif kind:
-        job.put({"precision": kind})
+        job.add_inputs({"precision": kind})
 
 
 def _recompute(job: Job) -> None:
@@ -200,42 +208,42 @@ def _recompute(job: Job) -> None:
             job.ask(f"one of {every} layers of each piece runs again", "recomputed_layers")
 
 
-def written(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, Any]:
+def to_fields(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a scenario, by dotted names. Raises InputError."""
-    made = fields_of(format_table(), scenario)
-    name, _, flavor = str(made.pop("model.flavor", "")).partition(" ")
+    fields = fields_of(format_table(), scenario)
+    name, _, flavor = str(fields.pop("model.flavor", "")).partition(" ")
     flavor = flavor if name in ("llama4", "gpt_oss") or "_" in flavor else flavor.upper()
     model = scenario.get("model")
     unknown = f"<{model if isinstance(model, str) else 'your model'}: no flavor is known>"
-    own = {"model.name": name, "model.flavor": flavor} if name else {"model.flavor": unknown}
-    made = own | made
-    made |= counted(_batch_fields(scenario) | _pipeline_fields(scenario, shape))
-    made |= _recompute_fields(scenario, shape)
+    model_row = {"model.name": name, "model.flavor": flavor} if name else {"model.flavor": unknown}
+    fields = model_row | fields
+    fields |= whole_counts(_batch_fields(scenario) | _pipeline_fields(scenario, shape))
+    fields |= _recompute_fields(scenario, shape)
     kind = str(scenario.get("precision"))
-    made |= {"model.converters": [_CONVERTERS[kind]]} if kind in _CONVERTERS else {}
+    fields |= {"model.converters": [_CONVERTERS[kind]]} if kind in _CONVERTERS else {}
     if kind == "fp8" and scenario.get("quantised_parameters", True):
-        made[f"{_CONVERTERS[kind]}.enable_fsdp_float8_all_gather"] = True
-    return {**made, "compile.enable": scenario.get("software", NAME) == NAME}
+        fields[f"{_CONVERTERS[kind]}.enable_fsdp_float8_all_gather"] = True
+    return {**fields, "compile.enable": scenario.get("software", NAME) == NAME}
 
 
 def _batch_fields(scenario: Mapping[str, Any]) -> dict[str, Any]:
     """Degrees of data parallelism and the batch."""
     gpus, batch = scenario.get("n_gpus"), scenario.get("global_batch_size")
     stage = scenario.get("zero_stage", 3)
-    made: dict[str, Any] = {_LOCAL: scenario.get("micro_batch_size", 1)}
+    fields: dict[str, Any] = {_LOCAL: scenario.get("micro_batch_size", 1)}
     if gpus is not None:
         replicas = gpus / math.prod(scenario.get(name, 1) for name in REPLICA)
         shard = scenario.get("data_parallel_shard", replicas) if stage else 1
-        made |= {_REPLICATE: replicas / shard, _SHARD: shard}
+        fields |= {_REPLICATE: replicas / shard, _SHARD: shard}
         if batch is not None and scenario.get("pipeline_parallel", 1) > 1:
-            made[_LOCAL] = batch / replicas
-    made |= {_RESHARD: "never" if stage == 2 else "always"} if stage else {}
+            fields[_LOCAL] = batch / replicas
+    fields |= {_RESHARD: "never" if stage == 2 else "always"} if stage else {}
     if batch is not None:
-        made[_BATCH] = batch
+        fields[_BATCH] = batch
         if tokens := scenario.get("training_tokens"):
             each = batch * scenario.get("sequence_length", 2048)
-            made["training.steps"] = math.ceil(tokens / each)
-    return made
+            fields["training.steps"] = math.ceil(tokens / each)
+    return fields
 
 
 def _pipeline_fields(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, Any]:
@@ -243,14 +251,14 @@ def _pipeline_fields(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> d
     stages, pieces = scenario.get("pipeline_parallel", 1), scenario.get("virtual_stages", 1)
     if stages == 1:
         return {}
-    made: dict[str, Any] = {_MICROBATCH: scenario.get("micro_batch_size", 1)}
+    fields: dict[str, Any] = {_MICROBATCH: scenario.get("micro_batch_size", 1)}
     if scenario.get("pipeline_schedule") == "interleaved" and pieces != 2:
         layers = shape.get("layers", 0) + sum(scenario.get(name, 1) for name in _ENDS)
-        made[_PER_STAGE] = math.ceil(layers / stages / pieces)
-        if math.ceil(layers / made[_PER_STAGE]) != stages * pieces:
+        fields[_PER_STAGE] = math.ceil(layers / stages / pieces)
+        if math.ceil(layers / fields[_PER_STAGE]) != stages * pieces:
             cut = f"{layers:g} layers, with its ends, into {stages * pieces:g} pieces"
             raise InputError(f"torchtitan cannot cut {cut} alike; choose virtual_stages=2")
-    return made
+    return fields
 
 
 def _recompute_fields(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 A step counts once, as first printed: a job that resumed prints some again, and some programs print
 each on every rank. Steps are then left out, and counted: those of another global batch; odd ones at
-the start (compiling, filling caches; MaxText prints what it took to start its second step); odd
+the start (compiling, filling caches; MaxText prints the time to start its second step); odd
 ones later (checkpoints, evaluations). A step is odd if it is farther from the median than `_ODD`
 robust deviations (Iglewicz and Hoaglin 1993, a modified z-score of 3.5), none below `_LEAST`.
 """
@@ -21,7 +21,7 @@ import numpy as np
 from fleetcube.grid.errors import InputError
 
 LARGEST = 1 << 26  # bytes of a log
-LONGEST = 4096  # characters that are read of a line
+LONGEST = 4096  # characters of a line that are read
 MOST = 1_000_000  # steps
 ESCAPES = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]")
 _ODD = 3.5  # robust deviations
@@ -37,8 +37,8 @@ _BRIDGE = "Step Time :"  # above the line of an iteration: training/utils/train_
 class Format:
     """How a framework prints a step, in lines with `mark`. `pattern` has one group for each of step
     number, time, global batch and TFLOP/s per GPU. `unit` [s] is of a time; None if the log has
-    rates of what `per` names. `mean`: over all steps since the line before. What is not printed
-    has a group that matches nothing."""
+    rates of what `per` names. `mean`: over all steps since the line before. A number that is not
+    printed has a group that matches nothing."""
 
     framework: str
     source: str
@@ -50,11 +50,11 @@ class Format:
 
     def read(self, text: str) -> dict[int, float]:
         """Numbers in a line by group, as first printed."""
-        found: dict[int, float] = {}
+        numbers: dict[int, float] = {}
         for match in re.finditer(self.pattern, text):
             which = match.lastindex or 0
-            found.setdefault(which, float(match[which].replace(",", "")))
-        return found
+            numbers.setdefault(which, float(match[which].replace(",", "")))
+        return numbers
 
 
 FORMATS = (
@@ -131,7 +131,7 @@ class Step:
 
 @dataclass(frozen=True)
 class TrainingLog:
-    """The steps of a log that are kept, in their order, and how many were left out, and why."""
+    """The usual steps of a log in order, and the number of others by reason."""
 
     framework: str
     per: str
@@ -160,7 +160,7 @@ class TrainingLog:
 
     @property
     def batch(self) -> float | None:
-        """The global batch of the steps kept, where the log states it."""
+        """The global batch of these steps, if the log prints it."""
         return self.steps[0].batch
 
     @property
@@ -169,14 +169,14 @@ class TrainingLog:
         printed = [step.flops for step in self.steps if step.flops is not None]
         return float(np.median(printed)) if printed else None
 
-    def said(self) -> list[str]:
-        """What was read, what was left out, and what the times are, for people."""
+    def summary_lines(self) -> list[str]:
+        """Lines for people: the median time, the steps left out, and notes."""
         error = self.standard_error
-        told = f"{self.framework}: median of {len(self.steps)} {self.time:.5g} s per {self.per}"
-        told += ", too few for a standard error" if error is None else f" +- {error:.2g} s"
-        told += "" if self.flops is None else f"; {self.flops:.4g} TFLOP/s per GPU as printed"
+        median = f"{self.framework}: median of {len(self.steps)} {self.time:.5g} s per {self.per}"
+        median += ", too few for a standard error" if error is None else f" +- {error:.2g} s"
+        median += "" if self.flops is None else f"; {self.flops:.4g} TFLOP/s per GPU as printed"
         left = [f"{count} {reason}" for reason, count in self.left_out.items() if count]
-        return [told, *([f"left out: {', '.join(left)}"] if left else []), *self.notes]
+        return [median, *([f"left out: {', '.join(left)}"] if left else []), *self.notes]
 
 
 def is_training_log(text: str) -> bool:
@@ -185,26 +185,26 @@ def is_training_log(text: str) -> bool:
 
 def parse_training_log(text: str, name: str = "") -> TrainingLog:
     """The steps of a log's text; `name` is that of the file. Raises InputError."""
-    found: dict[Format, dict[int, Step]] = {}
+    printed: dict[Format, dict[int, Step]] = {}
     repeated: Counter[Format] = Counter()
     for form, step in _rows(text, name) if _exported(text) is not None else _printed(text):
-        if step.number in found.setdefault(form, {}):
+        if step.number in printed.setdefault(form, {}):
             repeated[form] += 1
-        found[form][step.number] = found[form].get(step.number, step)
-        if len(found[form]) > MOST:
+        printed[form][step.number] = printed[form].get(step.number, step)
+        if len(printed[form]) > MOST:
             raise InputError(f"the log has more than {MOST:,} steps; give part of it")
-    if not found:
-        known = ", ".join(dict.fromkeys(form.framework for form in FORMATS))
-        raise InputError(f"no line is a step of {known}, and no chart of W&B; give such a log")
-    form = min(found, key=lambda form: (form.per != STEP, -len(found[form])))
-    steps = list(found[form].values())
+    if not printed:
+        frameworks = ", ".join(dict.fromkeys(form.framework for form in FORMATS))
+        raise InputError(f"no line is a step of {frameworks}, and no chart of W&B; give such a log")
+    form = min(printed, key=lambda form: (form.per != STEP, -len(printed[form])))
+    steps = list(printed[form].values())
     notes = []
     usual = np.median([b.number - a.number for a, b in pairwise(steps)] or [1])
     if form.mean and usual > 1:
         notes.append(f"each time is the mean of {usual:.0f} steps, as printed")
     if repeated[form]:
         notes.append(f"{repeated[form]} lines repeat a step, which counts once, as first printed")
-    return _kept(form, steps, notes)
+    return _without_odd_steps(form, steps, notes)
 
 
 def _printed(text: str) -> Iterator[tuple[Format, Step]]:
@@ -217,13 +217,13 @@ def _printed(text: str) -> Iterator[tuple[Format, Step]]:
         for form in FORMATS:
             if form.mark not in line:
                 continue
-            found = form.read(ESCAPES.sub("", f"{above} {line}"))
-            time = _seconds(found.get(_TIME), form)
-            if time is not None and _NUMBERED in found:
-                number = int(min(found[_NUMBERED], 1e12))
-                made = replace(form, framework="Megatron-Bridge") if above else form
+            numbers = form.read(ESCAPES.sub("", f"{above} {line}"))
+            time = _seconds(numbers.get(_TIME), form)
+            if time is not None and _NUMBERED in numbers:
+                number = int(min(numbers[_NUMBERED], 1e12))
+                named = replace(form, framework="Megatron-Bridge") if above else form
                 above = ""
-                yield made, Step(number, time, found.get(_BATCH), found.get(_FLOPS))
+                yield named, Step(number, time, numbers.get(_BATCH), numbers.get(_FLOPS))
                 break
 
 
@@ -235,7 +235,7 @@ def _seconds(value: float | None, form: Format) -> float | None:
     return time if 0 < time < math.inf else None
 
 
-def _kept(form: Format, steps: list[Step], notes: list[str]) -> TrainingLog:
+def _without_odd_steps(form: Format, steps: list[Step], notes: list[str]) -> TrainingLog:
     """Steps of the usual batch without the odd ones."""
     batch = Counter(step.batch for step in steps).most_common(1)[0][0]
     alike = [step for step in steps if step.batch == batch]
@@ -252,12 +252,12 @@ def _kept(form: Format, steps: list[Step], notes: list[str]) -> TrainingLog:
             odd[warm:].sum()
         ),
     }
-    kept = tuple(step for step, out in zip(alike, odd, strict=True) if not out)
-    return TrainingLog(form.framework, form.per, kept, left_out, tuple(notes))
+    usual = tuple(step for step, out in zip(alike, odd, strict=True) if not out)
+    return TrainingLog(form.framework, form.per, usual, left_out, tuple(notes))
 
 
 def _exported(text: str) -> tuple[int, int] | None:
-    """The columns of step and time of a table of W&B or TensorBoard; None for other text."""
+    """Columns of step and time in a table of W&B or TensorBoard; None for other text."""
     names = _headings(text)
     if names == _TENSORBOARD:
         return 1, 2

@@ -23,8 +23,8 @@ def parsed(text: str, path: str, kind: str) -> dict[str, Any]:
         tree = _PARSERS[kind](text)
         checked = _check(tree)
     except yaml.MarkedYAMLError as error:
-        at = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        why = f"{error.problem}{at}"[:200]
+        position = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        why = f"{error.problem}{position}"[:200]
     except (ValueError, TypeError, RecursionError, OverflowError, yaml.YAMLError) as error:
         why = "nested too deeply" if isinstance(error, RecursionError) else str(error)[:200]
     else:
@@ -34,11 +34,11 @@ def parsed(text: str, path: str, kind: str) -> dict[str, Any]:
 
 def flat(tree: Mapping[Any, Any]) -> dict[str, Any]:
     """Values by dotted names; lists and empty tables are values."""
-    made: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, value in tree.items():
         inner = flat(value) if isinstance(value, Mapping) and value else {"": value}
-        made |= {f"{key}.{name}".rstrip("."): each for name, each in inner.items()}
-    return made
+        values |= {f"{key}.{name}".rstrip("."): each for name, each in inner.items()}
+    return values
 
 
 def _yaml(text: str) -> Any:
@@ -61,7 +61,7 @@ _PARSERS: Mapping[str, Callable[[str], Any]] = {
 
 
 def _check(tree: Any) -> dict[str, Any]:
-    """Refuse what is no table, too deep, or beyond the numbers of any computer."""
+    """Refuse a file that is no table, nests too deeply, or holds integers beyond 64 bits."""
     if not isinstance(tree, dict):
         raise ValueError("it is no table")
     level: list[Any] = [tree]
@@ -94,7 +94,7 @@ def as_toml(fields: Mapping[str, Any]) -> str:
 
 
 def toml_value(value: Any) -> str:
-    """A value as TOML has it."""
+    """A value as TOML writes it."""
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{key} = {toml_value(each)}" for key, each in value.items()) + " }"
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:

@@ -1,4 +1,4 @@
-"""Write a scenario as a framework's file, or as what changes of the one that was read."""
+"""Write a scenario as a framework config, or as a diff of the config it came from."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,7 +20,7 @@ WRITERS: Mapping[str, Any] = {each.NAME: each for each in _WRITTEN}
 
 
 def export(scenario: Mapping[str, Any], framework: str) -> str:
-    """A scenario in a framework's own words.
+    """Write a scenario as a framework's config.
 
     Args:
         scenario: a spec's, with all of the layout, as `Sweep.spec` has it.
@@ -30,12 +30,12 @@ def export(scenario: Mapping[str, Any], framework: str) -> str:
     """
     writer = writer_of(framework)
     usual = {name: row.default for name, row in INPUTS.items() if row.kind == "option"}
-    own = record("software", writer.NAME).values.get("own", {})
-    said = _in_base_units(scenario)
-    whole = {**usual, **own, **said}
+    framework_inputs = record("software", writer.NAME).values.get("own", {})
+    stated = _in_base_units(scenario)
+    whole = {**usual, **framework_inputs, **stated}
     if whole["pipeline_schedule"] == "1f1b" and whole.get("virtual_stages", 1) > 1:
         whole["pipeline_schedule"] = "interleaved"
-    return str(writer.as_text(writer.written(whole, shape_of(said))))
+    return str(writer.as_text(writer.to_fields(whole, shape_of(stated))))
 
 
 def writer_of(framework: str) -> Any:
@@ -59,18 +59,18 @@ def _in_base_units(scenario: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shape_of(scenario: Mapping[str, Any]) -> dict[str, Any]:
-    """What a scenario and the record of its model say of the model."""
+    """Model shape from a scenario and the record of its model."""
     return {**values_of(scenario.get("model")), **scenario}
 
 
 def changed(job: Job, scenario: Mapping[str, Any]) -> list[str]:
-    """What of a file changes for a scenario: "- old" and "+ new" fields, in the file's order."""
+    """Diff of a file for a scenario: "- old" and "+ new" fields, in the file's order."""
     writer = writer_of(job.table.software)
-    stated = {name: scenario[name] for name in job.asked if name in scenario}
+    stated = {name: scenario[name] for name in job.open_inputs if name in scenario}
     job = read_job(job.path, stated) if stated else job
-    own = _in_base_units(spec_of(replace(job, asked={}))["scenario"] | stated)
-    new = own | _in_base_units(scenario)
-    now, before = (writer.written(each, shape_of(each)) for each in (new, own))
+    current = _in_base_units(spec_of(replace(job, open_inputs={}))["scenario"] | stated)
+    new = current | _in_base_units(scenario)
+    now, before = (writer.to_fields(each, shape_of(each)) for each in (new, current))
     names = [name for name in [*job.fields, *now] if before.get(name) != now.get(name)]
     lines = []
     for name in dict.fromkeys(names):

@@ -1,1 +1,1 @@
-"""What people see: tables, pictures, pages."""
+"""Pictures, pages and explanations for people."""

@@ -1,4 +1,4 @@
-"""Explain a name: formula, unit, default, source, what it needs and what it feeds."""
+"""Explain a name: formula, unit, default, source, its inputs and the quantities it feeds."""
 
 import functools
 import json
@@ -25,7 +25,7 @@ from fleetcube.kernels.graph.docstrings import Doc, read
 from fleetcube.kernels.graph.formulas import Function, Graph, Quantity, parameters
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import BY_TOPIC, INPUTS, TOPIC_OF
-from fleetcube.kernels.physics.roles import MEANT
+from fleetcube.kernels.physics.roles import OTHER_NAMES
 from fleetcube.scenario import dates, patterns, user_records
 from fleetcube.tables.tables import cannot_run, label, memory_use, scale
 
@@ -55,12 +55,12 @@ class Explanation(str):
 def explain(name: str | None = None, graph: Any = (), **options: Any) -> Explanation:
     """Explain an input, option, quantity or catalog kind; without a name, list all.
 
-    A quantity: its formulas, the option that selects among them, sources, and everything it is
-    computed from under the default options, or those given (goodput_model="additive"), with
-    defaults. An input: default, bounds, what it
-    feeds. Other words: the names that contain them, or whose meanings do; terms of the catalog's
-    glossary and catalog labels lead to names. Formulas of `graph`, whose modules are imported,
-    count, too. Raises InputError, with the nearest names, if none.
+    A quantity: its formulas, the option that selects among them, sources, and its inputs with
+    defaults, under the default options or those given (goodput_model="additive"). An input:
+    default, bounds, the quantities it feeds. Other words: the names that contain them, or whose
+    meanings do; terms of the catalog's glossary and catalog labels lead to names. Formulas of
+    `graph`, whose modules are imported, count, too. Raises InputError, with the nearest names, if
+    none.
     """
     if name is None:
         return Explanation(_list_all())
@@ -69,7 +69,7 @@ def explain(name: str | None = None, graph: Any = (), **options: Any) -> Explana
     graph = graph_of(with_graph({}, graph))
     if options and name not in graph.quantities:
         raise InputError(f"{shown(name)} is not a quantity, whose formulas options choose")
-    written, name = name, MEANT.get(name.lower(), name.lower())
+    written, name = name, OTHER_NAMES.get(name.lower(), name.lower())
     if name in graph.inputs:
         lines = _explain_input(graph, graph.inputs[name])
     elif name in graph.quantities:
@@ -77,7 +77,10 @@ def explain(name: str | None = None, graph: Any = (), **options: Any) -> Explana
     elif slope := derivative(graph, name):
         lines = [f"{name} [{_unit(slope.unit)}]", "", *_wrapped(slope.doc.summary)]
         lines += ["", *_wrapped("Exact, by the chain rule; docs/gradients.md lists the kinks.")]
-        lines += ["", f"See `fleetcube explain {slope.of}` and `fleetcube explain {slope.wrt}`."]
+        lines += [
+            "",
+            f"See `fleetcube explain {slope.output}` and `fleetcube explain {slope.wrt}`.",
+        ]
     elif not graph.roles.labels:
         near = nearest(written, [*graph.inputs, *graph.quantities])
         raise InputError(f"{shown(written)} is neither an input nor a quantity; {near}")
@@ -106,12 +109,12 @@ def _explain_word(entry: glossary.Word, written: str) -> list[str]:
     lines = [*_wrapped(", ".join(entry.words)), "", *_wrapped(entry.means), ""]
     rows = {row[0]: row for row in _rows()}
     for name in entry.names:
-        lines += _told(*rows[name]) if name in rows else [f"  {name}  a label"]
+        lines += _name_lines(*rows[name]) if name in rows else [f"  {name}  a label"]
     lines += ["", *_wrapped(f"source: {entry.source}")] if entry.source else []
     others = [row[0] for row in _holding(written) if row[0] not in entry.names]
     more = f", and {len(others) - MOST_MATCHES} more" if len(others) > MOST_MATCHES else ""
-    said = f"see also: {', '.join(others[:MOST_MATCHES])}{more}"
-    return [*lines, *(["", *_wrapped(said)] if others else [])]
+    see_also = f"see also: {', '.join(others[:MOST_MATCHES])}{more}"
+    return [*lines, *(["", *_wrapped(see_also)] if others else [])]
 
 
 def _rows() -> list[tuple[str, str, str]]:
@@ -120,7 +123,7 @@ def _rows() -> list[tuple[str, str, str]]:
     return rows + [(each.name, each.doc.summary, each.unit) for each in PHYSICS.quantities.values()]
 
 
-def _told(name: str, meaning: str, unit: str) -> list[str]:
+def _name_lines(name: str, meaning: str, unit: str) -> list[str]:
     return _wrapped(f"  {name}  {meaning.rstrip('.')} {_whole(f'[{_unit(unit)}]')}", " " * 6)
 
 
@@ -130,12 +133,12 @@ def _holding(text: str) -> list[tuple[str, str, str]]:
     begins = [re.compile(rf"(?<![a-z0-9]){word}") for word in words]
     rows = _rows()
     named = [row for row in rows if all(begin.search(row[0]) for begin in begins)]
-    meant = [
+    explained = [
         row
         for row in rows
         if row not in named and all(begin.search(f"{row[0]} {row[1]}".lower()) for begin in begins)
     ]
-    return [*named, *meant] if words else []
+    return [*named, *explained] if words else []
 
 
 def _search(text: str) -> list[str]:
@@ -145,28 +148,28 @@ def _search(text: str) -> list[str]:
         return []
     lines = [f"Names and meanings with {text!r}; `fleetcube explain NAME` shows more:", ""]
     for row in matches[:MOST_MATCHES]:
-        lines += _told(*row)
+        lines += _name_lines(*row)
     more = len(matches) - MOST_MATCHES
     return [*lines, *([f"and {more} more: `fleetcube explain` lists all"] if more > 0 else [])]
 
 
 def explain_traffic(point: Any) -> str:
-    """Text that states which traffic of a job crosses which tier of its network. `point` has the
+    """Text on the traffic of a job that crosses each tier of its network. `point` has the
     values of `traffic.names_of`; if it also has TIMES, a line gives the interval."""
     tiers, traffic = crossings(point)
     rows = [("tier", "GPUs", "GB/s a GPU", "traffic that goes no further")]
     for place, tier in enumerate(tiers):
-        held = [
+        kinds = [
             each.kind if math.isnan(each.seconds) else f"{each.kind} {duration(each.seconds, 3)}"
             for each in traffic
             if each.tier == place
         ]
         numbers = (f"{tier.gpus:,.6g}", f"{tier.bandwidth / 1e9:.4g}")
-        rows.append((tier.name, *numbers, ", ".join(held) or "-"))
+        rows.append((tier.name, *numbers, ", ".join(kinds) or "-"))
     wide = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = [
-        f"{name:<{wide[0]}}  {gpus:>{wide[1]}}  {rate:>{wide[2]}}  {held}"
-        for name, gpus, rate, held in rows
+        f"{name:<{wide[0]}}  {gpus:>{wide[1]}}  {rate:>{wide[2]}}  {kinds}"
+        for name, gpus, rate, kinds in rows
     ]
     none = [each.kind for each in traffic if each.tier < 0]
     lines += ["", f"no traffic: {', '.join(none)}"] if none else []
@@ -182,15 +185,18 @@ def explain_traffic(point: Any) -> str:
 
 
 def origins(attrs: Mapping[str, Any]) -> list[str]:
-    """Where the inputs of a result come from: the spec, each record, what software does itself."""
+    """Origins of the inputs of a result: the spec, each record, defaults of the software."""
     spec = json.loads(attrs["fleetcube_spec"])
-    taken = {n for n, v in {**spec["scenario"], **spec["axes"]}.items() if v != AUTO}
-    lines = _wrapped(f"stated: {', '.join(sorted(taken))}", "  ")
+    stated = {n for n, v in {**spec["scenario"], **spec["axes"]}.items() if v != AUTO}
+    lines = _wrapped(f"stated: {', '.join(sorted(stated))}", "  ")
     for entry in json.loads(attrs["fleetcube_catalog"]):
-        own = entry["values"].get("own", {})
-        told = {**dict.fromkeys(entry["values"], ""), **{n: f" {label(v)}" for n, v in own.items()}}
-        names = [f"{n}{value}" for n, value in told.items() if n in INPUTS and n not in taken]
-        taken |= told.keys()
+        software_values = entry["values"].get("own", {})
+        values = {
+            **dict.fromkeys(entry["values"], ""),
+            **{n: f" {label(v)}" for n, v in software_values.items()},
+        }
+        names = [f"{n}{value}" for n, value in values.items() if n in INPUTS and n not in stated]
+        stated |= values.keys()
         if names:
             lines += _wrapped(f"{entry['kind']} {entry['label']}: {', '.join(names)}", "  ")
     return lines
@@ -232,8 +238,8 @@ def _chosen(graph: Graph, options: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in options.items():
         row = graph.inputs.get(name)
         if row is None or row.kind != "option":
-            known = [name for name, row in graph.inputs.items() if row.kind == "option"]
-            raise InputError(f"{name!r} is not an option; {nearest(name, known)}")
+            option_names = [name for name, row in graph.inputs.items() if row.kind == "option"]
+            raise InputError(f"{name!r} is not an option; {nearest(name, option_names)}")
         fits = [each for each in row.choices if label(each) == label(value)]
         if not fits:
             some = ", ".join(map(label, row.choices))
@@ -254,10 +260,12 @@ def _explain_quantity(graph: Graph, quantity: Quantity, options: Mapping[str, An
             )
             lines += ["", *_wrapped(f"{done} fleetcube by the graph {each.pinned}")]
     choices: dict[Function, list[Any]] = {}
-    known: Sequence[Any] = graph.inputs[quantity.option].choices if quantity.option else (None,)
+    considered: Sequence[Any] = (
+        graph.inputs[quantity.option].choices if quantity.option else (None,)
+    )
     if quantity.option and quantity.option in options:
-        known = (options[quantity.option],)
-    for choice in known:
+        considered = (options[quantity.option],)
+    for choice in considered:
         choices.setdefault(quantity.formulas[choice], []).append(choice)
     for formula, values in choices.items():
         lines.append("")
@@ -315,11 +323,11 @@ def _tree(
 ) -> list[str]:
     """The tree of quantities below `name`, each once, at its least depth."""
     below: dict[str, list[str]] = {}
-    seen, level = {name}, [name]
+    reached, level = {name}, [name]
     for current in level:
-        new = [p for p in parameters(formulas[current]) if p in formulas and p not in seen]
+        new = [p for p in parameters(formulas[current]) if p in formulas and p not in reached]
         below[current] = new
-        seen.update(new)
+        reached.update(new)
         level += new
 
     def written(current: str, depth: int) -> Iterable[str]:
@@ -432,7 +440,7 @@ def default_of(row: Input) -> str:
 
 
 def readable(value: float, unit: str, name: str) -> str:
-    """A number in a base unit, in a customary unit: 50,000 h, 400 g/kWh, infinite."""
+    """A number as text in a customary unit: 50,000 h, 400 g/kWh, infinite."""
     if value == float("inf"):
         return "infinite"
     factor, shown_unit = _PER_KWH.get(unit) or scale(unit, value, name)

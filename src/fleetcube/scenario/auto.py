@@ -533,7 +533,7 @@ def _coefficients(cell: pooled.Cell) -> Record:
         entry.kind,
         f"{AUTO} ({cell.name})",
         entry.edition,
-        posterior.said(cell),
+        posterior.provenance(cell),
         f"{entry.source} ({posterior.digest[:16]})",
         entry.date,
         entry.note,

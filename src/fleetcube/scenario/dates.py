@@ -68,7 +68,7 @@ def as_time(target: str, start: date | None) -> str:
     if start is None:
         raise InputError(
             f"target {shown(target)} needs the day on which the job starts; add {NAME} to the "
-            "spec, or --start"
+            f"spec, or {NAME}=2026-12-01"
         )
     if last < start:
         raise InputError(f"{last} is before the start, {start}; give a later date")

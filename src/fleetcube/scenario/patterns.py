@@ -28,9 +28,9 @@ from fleetcube.kernels.physics.roles import (
 from fleetcube.kernels.physics.roles import RECOMPUTED as RECOMPUTED
 
 NAME = "layer_pattern"
-_MEANT = "M Mamba-2, G gated DeltaNet, * attention, - feed-forward, E experts"
-_RULE = f"write one letter for each layer: {_MEANT}"
-ABOUT = f"layers of one block each, a letter for each, in place of their counts: {_MEANT}"
+_LETTERS = "M Mamba-2, G gated DeltaNet, * attention, - feed-forward, E experts"
+_RULE = f"write one letter for each layer: {_LETTERS}"
+ABOUT = f"layers of one block each, a letter for each, in place of their counts: {_LETTERS}"
 
 SETS = (*dict.fromkeys(name for names in LETTERS.values() for name in names), *LETTER_SETS[""])
 

@@ -245,8 +245,7 @@ def implied_rows(axis: Axis) -> dict[str, tuple[Any, ...]]:
 
 def left_open(axis: Axis) -> list[str]:
     """Inputs that some points of an axis leave to labels."""
-    numbers = [name for name, row in axis.numbers.items() if np.isnan(row).any()]
-    return [*numbers, *implied_rows(axis)]
+    return [*axis.unset, *implied_rows(axis)]
 
 
 def fill_open_points(axis: Axis, name: str, values: Sequence[Any]) -> Axis:

@@ -216,7 +216,7 @@ def _with_rows(state: Merged, rows: Rows) -> Merged:
     graph = state.request.graph
     constants, options, tables = {**state.constants}, {**state.options}, {**state.tables}
     choices = {**state.choices}
-    numbers = {name: {**axis.numbers} for name, axis in state.axes.items()}
+    axes, numbers = {**state.axes}, dict[str, dict[str, Array]]()
     for name in sorted(rows.keys() - state.fixed):
         along, array = rows[name]
         is_option = values.is_option(graph, name)
@@ -225,7 +225,7 @@ def _with_rows(state: Merged, rows: Rows) -> Merged:
         elif len(along) == 1 and is_option:
             choices[name] = along[0], tuple(array.tolist())
         elif len(along) == 1:
-            numbers[along[0]][name] = array
+            numbers.setdefault(along[0], {**axes[along[0]].numbers})[name] = array
         elif is_option:
             raise InputError(
                 f'calibration = "auto" finds different choices of {name} along '
@@ -238,10 +238,9 @@ def _with_rows(state: Merged, rows: Rows) -> Merged:
             )
         else:
             tables[name] = along, array
-    axes = {
-        name: axis if numbers[name].keys() == axis.numbers.keys() else replace(axis, numbers=row)
-        for (name, axis), row in zip(state.axes.items(), numbers.values(), strict=True)
-    }
+    for name, row in numbers.items():
+        if row.keys() != axes[name].numbers.keys():
+            axes[name] = replace(axes[name], numbers=row)
     state = state._replace(
         axes=axes, choices=choices, tables=tables, fixed=state.fixed | rows.keys()
     )
@@ -362,8 +361,7 @@ def _implying(graph: Graph) -> frozenset[str]:
 
 def _fill_defaults(graph: Graph, axis: Axis) -> Axis:
     numbers = dict(axis.numbers)
-    missing = {name: np.isnan(row) for name, row in axis.numbers.items() if np.isnan(row).any()}
-    for name, points in missing.items():
+    for name, points in axis.unset.items():
         default = graph.inputs[name].default if name in graph.inputs else None
         if default is not None and name not in _implying(graph):
             numbers[name] = np.where(points, default, numbers[name])
@@ -371,7 +369,7 @@ def _fill_defaults(graph: Graph, axis: Axis) -> Axis:
         name: np.array([choice is None for choice in row])
         for name, row in phases.implied_rows(axis).items()
     }
-    return replace(axis, numbers=numbers, defaults=missing | implied)
+    return replace(axis, numbers=numbers, defaults=axis.unset | implied)
 
 
 def _imply(

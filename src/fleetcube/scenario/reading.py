@@ -61,7 +61,7 @@ def resolve(
         phases=job,
         phased=phased,
         remarks=tuple(dict.fromkeys(resolved.remarks)),
-        found=resolved.inferred,
+        inferred=resolved.inferred,
         notes={**notes, **_notes(resolved, counted)},
         by_value=hardware.COUNTED if torus.rows or counted.rows else frozenset(),
         per_decade=resolved.per_decade,

@@ -64,14 +64,14 @@ def _named(structure: Structure) -> AbstractSet[str]:
 def _added(plan: Plan, used: AbstractSet[str]) -> Iterator[str]:
     """Default failure rates that add to a stated one, a line each."""
     numbers = plan.problem.numbers
-    for name, others in BESIDE_IT.items():
+    for name, others in ((name, BESIDE_IT[name]) for name in BESIDE_IT if name in numbers):
         added = [
             f"{other} = {plan.graph.inputs[other].default / HOUR:,g} h"
             for other, count in others.items()
             if other in used - numbers
             and any(np.any(case.leaves.get(count, 0) > 0) for case in plan.cases)
         ]
-        if added and name in numbers:
+        if added:
             alone = " alone" * ({*others} - numbers == {*others})
             yield (
                 f"{name} is given{alone}, and other parts fail, too, by default: "
@@ -119,8 +119,7 @@ def _short_intervals(plan: Plan) -> Iterator[str]:
     """Checkpoint intervals shorter than the time they should exceed, a line each."""
     for (interval, time), line in EXCEEDED.items():
         least = math.inf
-        for name in (each for each in plan.dims if without_phase(each) == interval):
-            other = time + name.removeprefix(interval)  # of the same phase
+        for name, other in _in_same_phase(plan.structure, interval, time):
             for case in (c for c in plan.cases if {name, other} <= c.formulas.keys() | c.leaves):
                 if plan.is_table(name) and plan.is_table(other):
                     with np.errstate(all="ignore"):  # both may be infinite
@@ -128,6 +127,13 @@ def _short_intervals(plan: Plan) -> Iterator[str]:
                     least = float(np.fmin.reduce(share, axis=None, initial=least))
         if least <= 1:
             yield f"{interval} {line.format(least)}"
+
+
+@functools.lru_cache(256)
+def _in_same_phase(structure: Structure, one: str, other: str) -> list[tuple[str, str]]:
+    """The names of two quantities, in each phase that has the first."""
+    names = [name for name in structure.dims if without_phase(name) == one]
+    return [(name, other + name.removeprefix(one)) for name in names]
 
 
 def defaults(plan: Plan, varied: Collection[str]) -> tuple[dict[str, Any], list[str]]:
@@ -138,17 +144,19 @@ def defaults(plan: Plan, varied: Collection[str]) -> tuple[dict[str, Any], list[
     decided: dict[str, Any] = {}
     partly = []
     for name, condition in DECIDED.items():
-        if name in varied or (name in numbers and name not in open_):
+        stated = name in numbers and name not in open_
+        if stated or name in varied or name not in plan.structure.used:
             continue
-        axis, row = open_.get(name, ("", np.array([True])))
+        axis, array = open_.get(name, ("", np.array([True])))
+        row = array.tolist()
         points = [
             row[case.runs.get(axis, slice(None))] if name in read else row[:0]
             for case, read in zip(plan.cases, plan.structure.read, strict=True)
         ]
-        if any(map(np.any, points)) and (not condition or condition in numbers | plan.moving):
+        if any(map(any, points)) and (not condition or condition in numbers | plan.moving):
             declared = plan.graph.inputs.get(name)
             decided[name] = declared.default if declared else _same(plan, name, varied)
-            partly += [] if all(part.size and part.all() for part in points) else [name]
+            partly += [] if all(part and all(part) for part in points) else [name]
     return decided, partly
 
 

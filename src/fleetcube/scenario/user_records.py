@@ -44,7 +44,7 @@ def add_user_records(
             if not carries and not (labels and kind == "node"):  # whose parts may be replaced
                 return label
             merged = linked(entry := record(kind, target), labels)
-            return FileLabel.of(label, merged) if carries or merged is not entry else label
+            return FileLabel.from_record(label, merged) if carries or merged is not entry else label
 
         scenario, axes = _with_labels(scenario, carried), _with_labels(axes, carried)
     except CatalogError as error:
@@ -83,6 +83,10 @@ def located(spec: Any, folder: Path) -> Any:
 
 def _with_labels(spec: Any, change: Callable[[str, str], str], key: str = "") -> Any:
     """A spec, or a part of one, with `change` applied to kinds and labels, and to paths."""
+    if isinstance(spec, int | float):  # most of a long axis
+        return spec
+    if isinstance(spec, str):
+        return change(key, spec) if key in (*KINDS, NAME) else spec
     if isinstance(spec, Mapping):
         inside = key in KINDS  # calibration = {values = [...]}
         if inside and "values" not in spec:
@@ -94,4 +98,4 @@ def _with_labels(spec: Any, change: Callable[[str, str], str], key: str = "") ->
         return type(spec)(_with_labels(part, change, key) for part in spec)
     if isinstance(spec, Axis):
         return replace(spec, records=_with_labels(spec.records, change))
-    return change(key, spec) if isinstance(spec, str) and key in (*KINDS, NAME) else spec
+    return spec

@@ -41,27 +41,27 @@ def job_schedule(scenario: Mapping[str, Any]) -> PlayedSchedule:
     stated = {name: chosen.get(name, INPUTS[name].default) for name in _STATED}
     several = stated["virtual_stages"] > 1
     names = [*_TIMES, *(["microbatch_group_size"] if several else [])]
-    found = _values(scenario, names)
-    microbatches = found.pop("num_microbatches")
+    step_values = _values(scenario, names)
+    microbatches = step_values.pop("num_microbatches")
     layers = ("compute_time", "exposed_tensor_parallel_time", "exposed_context_parallel_time")
-    passes = sum(found[name] for name in layers) / microbatches
-    third = passes / (3 * found["recompute_flops_factor"])
-    traffic = found["expert_parallel_time"] / microbatches
+    passes = sum(step_values[name] for name in layers) / microbatches
+    third = passes / (3 * step_values["recompute_flops_factor"])
+    traffic = step_values["expert_parallel_time"] / microbatches
     late = max(0.0, traffic - stated.pop("expert_parallel_overlap") * passes)
-    beside = traffic if stated["pipeline_schedule"] in _PAIRS else late
-    there = beside * 2 / found["expert_all_to_alls_per_layer"]
+    overlapping = traffic if stated["pipeline_schedule"] in _PAIRS else late
+    all_to_all = overlapping * 2 / step_values["expert_all_to_alls_per_layer"]
     whole = chosen["stage_split"] == "whole_layers" and stated["pipeline_parallel"] > 1
     return simulate_schedule(
         **stated,
         num_microbatches=microbatches,
-        microbatch_group_size=found.get("microbatch_group_size"),
-        forward_time=third + there,
-        input_gradient_time=third + beside - there,
+        microbatch_group_size=step_values.get("microbatch_group_size"),
+        forward_time=third + all_to_all,
+        input_gradient_time=third + overlapping - all_to_all,
         weight_gradient_time=third,
         recompute_time=passes - 3 * third,
         overlapped_time=passes + late,
-        send_time=found["pipeline_send_time"] + found["pipeline_gather_time"],
-        piece_times=_piece_times(scenario, stated, found) if whole else None,
+        send_time=step_values["pipeline_send_time"] + step_values["pipeline_gather_time"],
+        piece_times=_piece_times(scenario, stated, step_values) if whole else None,
     )
 
 
@@ -71,7 +71,7 @@ def _values(scenario: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
 
 
 def _piece_times(
-    scenario: Mapping[str, Any], stated: Mapping[str, Any], found: Mapping[str, float]
+    scenario: Mapping[str, Any], stated: Mapping[str, Any], step_values: Mapping[str, float]
 ) -> list[float]:
     """Time of each piece relative to the mean, from its layers and its end of the model."""
     p = int(stated["pipeline_parallel"])
@@ -89,8 +89,10 @@ def _piece_times(
     )
     # logits_share has those of multi-token prediction
     layers[0 if folded else -1] = job["first_stage_layers" if folded else "last_stage_layers"]
-    traffic = found["exposed_tensor_parallel_time"] + found["exposed_context_parallel_time"]
-    computing = found["compute_time"] / (found["compute_time"] + traffic)
+    traffic = (
+        step_values["exposed_tensor_parallel_time"] + step_values["exposed_context_parallel_time"]
+    )
+    computing = step_values["compute_time"] / (step_values["compute_time"] + traffic)
     embedding, logits = (job[f"{end}_share"] * computing for end in ("embedding", "logits"))
     layer = p * (1 - embedding - logits) / layers.sum()
     times = []
@@ -115,5 +117,5 @@ def schedule_at(point: "xarray.Dataset") -> PlayedSchedule:
         *KINDS,
         *(n for n in spec["axes"] if is_known(PHYSICS, n)),
     }  # neither flags nor names of points
-    at = {str(name): point[name].values.item() for name in point.coords if name in along}
-    return job_schedule({**result_scenario(spec), **at})
+    place = {str(name): point[name].values.item() for name in point.coords if name in along}
+    return job_schedule({**result_scenario(spec), **place})

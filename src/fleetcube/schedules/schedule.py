@@ -40,10 +40,10 @@ class PlayedSchedule(SimulatedStep):
     def plot(self, path: str | Path, **look: Any) -> Any:
         """Draw the schedule into a file (.png, .pdf, .svg) and return the figure. `look` takes
         `title`, `size` and `dpi`."""
-        from fleetcube.presentation.pictures.picture import looking
+        from fleetcube.presentation.pictures.picture import picture_options
         from fleetcube.presentation.pictures.schedule_picture import draw_schedule
 
-        with looking(**look):
+        with picture_options(**look):
             return draw_schedule(self, Path(path))
 
 
@@ -104,64 +104,35 @@ def simulate_schedule(
     chunks = _count("virtual_stages", virtual_stages)
     if microbatch_group_size is not None:
         microbatch_group_size = _count("microbatch_group_size", microbatch_group_size)
-    if not isinstance(pipeline_flush, bool | np.bool_):
-        raise InputError(f"pipeline_flush = {shown(pipeline_flush)} is not True or False; give one")
-    chosen = {"pipeline_schedule": pipeline_schedule, "pipeline_scheduler": pipeline_scheduler}
-    for name, choice in {**chosen, "pipeline_sends": pipeline_sends}.items():
-        if choice not in INPUTS[name].choices:
-            listed = ", ".join(map(str, INPUTS[name].choices))
-            hint = nearest(str(choice), INPUTS[name].choices, "choose one")
-            raise InputError(f"{name} = {shown(choice)} is not one of {listed}; {hint}")
+    _check_flag("pipeline_flush", pipeline_flush)
+    _check_choice("pipeline_schedule", pipeline_schedule)
+    _check_choice("pipeline_scheduler", pipeline_scheduler)
+    _check_choice("pipeline_sends", pipeline_sends)
     pieces = dict.fromkeys(("1f1b", "interleaved", "combined_1f1b"), chunks)
     pieces |= {"zb_v": 2, "dualpipev": 2}
     v = pieces.get(pipeline_schedule, 1)
-    if p * m * v > MOST_MICROBATCHES:
-        raise InputError(
-            f"{m} micro-batches through {v} pieces on each of {p} stages are more than "
-            f"{MOST_MICROBATCHES:,} forward passes to play; give fewer, or evaluate 'bubble_ratio'"
-        )
+    _check_passes(p, m, v)
     sends = _each("send_time", send_time, p, "boundaries")
     scales = _each("piece_times", 1.0 if piece_times is None else piece_times, p * v, "pieces")
     weight = _time("weight_gradient_time", weight_gradient_time)
     backward = _time("recompute_time", recompute_time)
     backward += _time("input_gradient_time", input_gradient_time)
-    if pipeline_schedule not in _SPLIT:
-        backward += weight
-    times = {"F": _time("forward_time", forward_time), "B": backward, "W": weight}
-    times["BW"] = backward + weight
-    times = {kind: time / v for kind, time in times.items()}
-    if pipeline_schedule == "gpipe":
-        turns = _alone(_gpipe(p, m))
-    elif pipeline_schedule == "zb_h1":
-        turns = _alone(_zb_h1(p, m))
-    elif pipeline_schedule == "zb_v":
-        turns = _alone(_zb_v(p, m, times))
-    elif pipeline_schedule == "dualpipe":
-        turns = _dualpipe(p, m)
-    elif pipeline_schedule == "dualpipev":
-        turns = _dualpipev(p, m)
-    elif pipeline_schedule == "combined_1f1b":
+    backward += 0.0 if pipeline_schedule in _SPLIT else weight
+    whole = {"F": _time("forward_time", forward_time), "B": backward, "W": weight}
+    times = {kind: time / v for kind, time in {**whole, "BW": backward + weight}.items()}
+    if pipeline_schedule == "combined_1f1b":
         turns = _combined(p, m, v, microbatch_group_size, pipeline_scheduler)
-    elif v == 1:
-        turns = _alone(_one_forward_one_backward(p, m))
-    else:
+    elif v > 1 and pipeline_schedule in ("1f1b", "interleaved"):
         group = _group(p, m, microbatch_group_size, pipeline_scheduler)
         turns = _alone(_interleaved(p, m, v, group))
+    else:
+        turns = _published_order(pipeline_schedule, p, m, times)
     pair = times["F"] + times["BW" if pipeline_schedule in _SPLIT else "B"]
-    squeeze = 1.0  # time of two overlapped passes over their sum
-    if overlapped_time is not None and pair:
-        squeeze = _time("overlapped_time", overlapped_time) / v / pair
     several = v > 1 or pipeline_schedule == "dualpipe"
     blocks = pipeline_sends == "blocking" or (pipeline_sends == "auto" and not several)
-    costs = Costs(times, scales, sends, squeeze)
+    costs = Costs(times, scales, sends, _squeeze(overlapped_time, v, pair))
     stages = play(turns, costs, blocking=blocks)
-    step = _ends(stages)
-    if not pipeline_flush:
-        before, after = (
-            _ends(play(turns, costs, blocking=blocks, steps=steps))
-            for steps in (_STEPS, _STEPS + 1)
-        )
-        step = after - before
+    step = _ends(stages) if pipeline_flush else _flushless_step(turns, costs, blocks)
     work = max(sum(pass_.end - pass_.start for pass_ in passes) for passes in stages)
     return PlayedSchedule(
         pipeline_schedule,
@@ -170,6 +141,45 @@ def simulate_schedule(
         tuple(_most_in_flight(order) / v for order in turns),
         tuple(tuple(passes) for passes in stages),
     )
+
+
+def _check_flag(name: str, value: Any) -> None:
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{name} = {shown(value)} is not True or False; give one")
+
+
+def _check_passes(p: int, m: int, v: int) -> None:
+    if p * m * v > MOST_MICROBATCHES:
+        raise InputError(
+            f"{m} micro-batches through {v} pieces on each of {p} stages are more than "
+            f"{MOST_MICROBATCHES:,} forward passes to play; give fewer, or evaluate 'bubble_ratio'"
+        )
+
+
+def _squeeze(overlapped_time: float | None, pieces: int, pair: float) -> float:
+    """Time of two overlapped passes over their sum."""
+    if overlapped_time is None or not pair:
+        return 1.0
+    return _time("overlapped_time", overlapped_time) / pieces / pair
+
+
+def _check_choice(name: str, choice: Any) -> None:
+    if choice not in INPUTS[name].choices:
+        listed = ", ".join(map(str, INPUTS[name].choices))
+        hint = nearest(str(choice), INPUTS[name].choices, "choose one")
+        raise InputError(f"{name} = {shown(choice)} is not one of {listed}; {hint}")
+
+
+def _published_order(schedule: str, p: int, m: int, times: Mapping[str, float]) -> Turns:
+    """The order of passes on each stage, where no group of micro-batches changes it."""
+    if schedule == "dualpipe":
+        return _dualpipe(p, m)
+    if schedule == "dualpipev":
+        return _dualpipev(p, m)
+    if schedule == "zb_v":
+        return _alone(_zb_v(p, m, times))
+    orders = {"gpipe": _gpipe, "zb_h1": _zb_h1}
+    return _alone(orders.get(schedule, _one_forward_one_backward)(p, m))
 
 
 def _count(name: str, value: Any) -> int:
@@ -190,14 +200,14 @@ def _time(name: str, value: Any) -> float:
     return float(value)
 
 
-def _each(name: str, value: Any, count: int, of: str) -> list[float]:
+def _each(name: str, value: Any, count: int, places: str) -> list[float]:
     """One time for each of `count`; a single number applies to all."""
     several = isinstance(value, Iterable) and not isinstance(value, str | bytes)
     times = [
         _time(name, time) for time in (value if several and np.ndim(value) else [value] * count)
     ]
     if len(times) != count:
-        raise InputError(f"{name} has {len(times)} times for {count} {of}; give one each")
+        raise InputError(f"{name} has {len(times)} times for {count} {places}; give one each")
     return times
 
 
@@ -216,6 +226,14 @@ class Costs(NamedTuple):
     scales: Sequence[float]  # by piece
     sends: Sequence[float]  # by boundary
     squeeze: float = 1.0  # of overlapped passes
+
+
+def _flushless_step(turns: Turns, costs: Costs, blocks: bool) -> float:
+    """Time between two steps where the next begins on stages that are done."""
+    before, after = (
+        _ends(play(turns, costs, blocking=blocks, steps=steps)) for steps in (_STEPS, _STEPS + 1)
+    )
+    return after - before
 
 
 def play(turns: Turns, costs: Costs, *, blocking: bool, steps: int = 1) -> list[list[Pass]]:
@@ -256,11 +274,11 @@ def play(turns: Turns, costs: Costs, *, blocking: bool, steps: int = 1) -> list[
                 for kind, piece, microbatch in turn:
                     arrival = end
                     target = piece + {"F": 1, "W": 0}.get(kind, -1)
-                    there = home.get((target, microbatch), stage)
-                    if there != stage:
-                        lower = stage if kind == "F" else there
-                        boundary = lower if ring else min(stage, there)
-                        way = (boundary, there)
+                    target_stage = home.get((target, microbatch), stage)
+                    if target_stage != stage:
+                        lower = stage if kind == "F" else target_stage
+                        boundary = lower if ring else min(stage, target_stage)
+                        way = (boundary, target_stage)
                         arrival = link[way] = max(end, link[way]) + costs.sends[boundary]
                         if blocking:
                             clock[stage] = max(clock[stage], arrival)
@@ -407,11 +425,11 @@ def _zb_v(stages: int, microbatches: int, times: Mapping[str, float]) -> Orders:
     plan.warm_up()
     for _ in range(2 * microbatches):
         for stage, leg in plan.backward_turns():
-            plan.put("B", stage, leg, fill=True)
+            plan.append_pass("B", stage, leg, fill=True)
         for stage in range(stages):
             forward = plan.forward_leg(stage)
             if forward is not None:
-                plan.put("F", stage, forward, fill=True)
+                plan.append_pass("F", stage, forward, fill=True)
     for stage in range(stages):
         while plan.waiting[stage]:
             plan.put_weight(stage)
@@ -460,7 +478,7 @@ def _dual(
         count[kind[0], way] += 1
         return kind, piece, first + count[kind[0], way] - 1
 
-    def put(kind: str, way: int) -> None:
+    def place(kind: str, way: int) -> None:
         turns.append((key(kind, way),))
         if kind == "B":
             waiting.append(("W", *turns[-1][0][1:]))
@@ -473,29 +491,29 @@ def _dual(
 
     after = stages - 1 - stage
     for _ in range(2 * after):
-        put("F", 0)
+        place("F", 0)
     for way in (0, 1) * (stage + 1):
-        put("F", way)
+        place("F", way)
     for _ in range(after):
-        put("B", 1)
+        place("B", 1)
         weight()
-        put("F", 1)
+        place("F", 1)
     for i in range(microbatches - 2 * stages + stage + 1):
         if i == 0 and after == 0:  # not overlapped, for a smaller bubble
-            put("F", 0)
-            put("BW", 1)
+            place("F", 0)
+            place("BW", 1)
         else:
             pair(0, 1)
         pair(1, 0)
     for _ in range(after):
-        put("BW", 1)
+        place("BW", 1)
         pair(1, 0)
     # From the middle of these, weight gradients are delayed
     for i in range(2 * (stage + 1)):
-        put("B" if i > stage else "BW", 1 - i % 2)
+        place("B" if i > stage else "BW", 1 - i % 2)
     for _ in range(after):
         weight()
-        put("B", 0)
+        place("B", 0)
     while waiting:
         weight()
     return turns
@@ -522,7 +540,7 @@ class _Folded:
             return None
         return self.end.get((kind, other, leg, self.count[kind, stage, leg]), math.inf)
 
-    def put(self, kind: str, stage: int, leg: int, *, fill: bool = False) -> None:
+    def append_pass(self, kind: str, stage: int, leg: int, *, fill: bool = False) -> None:
         """Append a pass, preceded by weight gradients that fit in the gap or must free its memory.
         One more precedes a gradient on its way down if its stage would otherwise idle the longest.
         """
@@ -560,7 +578,7 @@ class _Folded:
         """Forward passes until the first input gradient: required ones and those that fill gaps."""
         count, most = self.count, self.microbatches
         for stage in range(self.stages):
-            self.put("F", stage, 0)
+            self.append_pass("F", stage, 0)
         for stage in reversed(range(self.stages)):
             arrives = self.awaited("F", stage, 1)
             while (
@@ -570,8 +588,8 @@ class _Folded:
                 and count["F", stage, 0] < most
             ):
                 for above in range(stage + 1):
-                    self.put("F", above, 0)
-            self.put("F", stage, 1)
+                    self.append_pass("F", above, 0)
+            self.append_pass("F", stage, 1)
         leg = 0
         for stage in range(1, self.stages):
 
@@ -582,7 +600,7 @@ class _Folded:
             while behind():
                 for below in reversed(range(stage, self.stages)):
                     if count["F", below, leg] < most:
-                        self.put("F", below, leg)
+                        self.append_pass("F", below, leg)
                 leg = 1 - leg
 
     def backward_turns(self) -> list[tuple[int, int]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fleetcube.grid.plan.labels import attributes, dtype_of, root_attributes
+from fleetcube.grid.plan.labels import attributes, dtype_of, origin
 from fleetcube.grid.plan.plan import Plan
 from fleetcube.grid.spec import values
 from fleetcube.grid.spec.axis import Axis
@@ -52,7 +52,7 @@ def sweep_html(plan: Plan, spec: Mapping[str, Any]) -> str:
             "Scenario", _SCENARIO, (_set(plan.graph, *entry) for entry in spec["scenario"].items())
         ),
         _section("Plan", _PLAN, _plan_rows(plan)),
-        *_lines(remarks(root_attributes(plan, spec))),
+        *_lines(remarks(origin(plan, spec))),
     ]
     return _page(parts)
 

@@ -14,24 +14,27 @@ from .tables import label
 if TYPE_CHECKING:
     import xarray
 
+    from fleetcube.grid.result import Result
+
 _SHORT = 86400.0  # seconds
 _ENDLESS = 300 * 365.25 * 86400  # seconds
 _MOST_POINTS = 1_000_000  # points
 _MEDIANS = "fleetcube_medians"
 
 
-def foot_lines(cube: "xarray.Dataset", without: Collection[str] = ()) -> list[str]:
+def foot_lines(cube: "Result | xarray.Dataset", without: Collection[str] = ()) -> list[str]:
     """Remarks on a table of results, a line each."""
     uncounted = str(cube.attrs.get("fleetcube_uncounted", "")).splitlines()
     return [*uncounted, *_lasting(cube), *_rare(cube), *remarks(cube.attrs, without)]
 
 
-def _lasting(cube: "xarray.Dataset") -> list[str]:
+def _lasting(cube: "Result | xarray.Dataset") -> list[str]:
     """Remarks on jobs longer than 300 years or shorter than a day."""
     times = cube.get(TIME)
     if times is None or times.chunks is not None or times.size > _MOST_POINTS:
         return []
-    seconds = times.values.astype("m8[s]").astype(float) if times.dtype.kind == "m" else times
+    is_duration = times.dtype.kind == "m"
+    seconds = times.values.astype("m8[s]").astype(float) if is_duration else times.values
     short = 0.0 if ENDING in str(cube.attrs.get("fleetcube_spec")) else _SHORT
     lines = []
     for odd, text in (
@@ -44,7 +47,7 @@ def _lasting(cube: "xarray.Dataset") -> list[str]:
     return lines
 
 
-def _rare(cube: "xarray.Dataset") -> list[str]:
+def _rare(cube: "Result | xarray.Dataset") -> list[str]:
     """A remark if failures are too rare for the expected number to mean much."""
     counts = cube.get(FAILURES)
     most = 1.0 if counts is None or counts.chunks is not None else float(counts.max())

@@ -14,6 +14,7 @@ import numpy as np
 
 from fleetcube.grid.errors import EXTRA, InputError, check_path, nearest
 from fleetcube.grid.plan.labels import END_OF
+from fleetcube.grid.result import Result, along, in_memory
 from fleetcube.grid.spec import values
 from fleetcube.grid.spec.axes import PHASE
 from fleetcube.grid.spec.axis import Array
@@ -107,7 +108,7 @@ def cannot_run(one: Any) -> str:
 
 def wrong_points(cube: Any, left: bool) -> list[str]:
     """A line on layouts that cannot run, and how `left` treats their values."""
-    count = int((cube[REASON] > 0).sum()) if REASON in cube.coords else 0
+    count = int((cube[REASON].values > 0).sum()) if REASON in cube.coords else 0
     given = "their values are as computed; --infeasible exclude leaves them out"
     values_note = "what depends on them is left out" if left else given
     if not count:
@@ -116,19 +117,20 @@ def wrong_points(cube: Any, left: bool) -> list[str]:
     return [f"{count:,} of {cube[REASON].size:,} layouts cannot run: {values_note}{hint}"]
 
 
-def table(cube: "xarray.Dataset") -> tuple[list[str], list[list[str]]]:
+def table(cube: "Result | xarray.Dataset") -> tuple[list[str], list[list[str]]]:
     """A small cube as text: headings with units, and one row for each point.
 
     A last column marks infeasible points, if there are any, and those within the model's error of
     the memory limit. Raises InputError for more than MOST_ROWS.
     """
     whole = cube
-    if REASON in cube.coords and (not cube.data_vars or (cube[REASON] != 0).any()):
+    if REASON in cube.coords and (not cube.data_vars or (cube[REASON].values != 0).any()):
         whole = cube.reset_coords(REASON)
-    if NEAR in cube.coords and (cube[NEAR] == 1).any():
+    if NEAR in cube.coords and (cube[NEAR].values == 1).any():
         whole = whole.reset_coords(NEAR)
     dims = _dims(whole)
     check_rows({dim: whole.sizes[dim] for dim in dims}, "cut axes (axis=value)")
+    whole = in_memory(whole)
     columns = []
     shown = [str(name) for name in whole.data_vars if END_OF not in whole[name].attrs]
     for name in [*_labelled(whole, dims), *shown]:
@@ -168,13 +170,13 @@ def estimate(shown: str, value: float, low: float, high: float) -> str:
     return f"{shown} +- {above}" if below == above else f"{shown} ({' to '.join(ends)})"
 
 
-def started(cube: "xarray.Dataset") -> tuple["date | None", dict[str, Any]]:
+def started(cube: "Result | xarray.Dataset") -> tuple["date | None", dict[str, Any]]:
     """The start date of a cube's jobs, if its spec has one; and the spec."""
     spec = json.loads(cube.attrs.get("fleetcube_spec", "{}"))
     return dates.start_of(spec.get("scenario", {})), spec
 
 
-def _days(cube: "xarray.Dataset", dims: Sequence[str]) -> list[tuple[str, list[str]]]:
+def _days(cube: Result, dims: Sequence[str]) -> list[tuple[str, list[str]]]:
     """Columns of dates, the last with its interval."""
     columns = dict(_dates(cube, dims))
     if spans := columns.pop(_SPAN, None):
@@ -183,7 +185,7 @@ def _days(cube: "xarray.Dataset", dims: Sequence[str]) -> list[tuple[str, list[s
     return list(columns.items())
 
 
-def _dates(cube: "xarray.Dataset", dims: Sequence[str]) -> list[tuple[str, list[str]]]:
+def _dates(cube: Result, dims: Sequence[str]) -> list[tuple[str, list[str]]]:
     """Columns of the jobs' end dates, if the spec has a start; for phases also start dates."""
     since, spec = started(cube)
     if since is None or str(cube.attrs.get("fleetcube_reduction", "")).startswith(_NO_TIMES):
@@ -197,9 +199,9 @@ def _dates(cube: "xarray.Dataset", dims: Sequence[str]) -> list[tuple[str, list[
     if one:
         if PHASE not in cube[TIME].dims or cube[PHASE].values.tolist() != one:
             return []  # earlier phases are missing here
-        before = times["ends on"].cumsum(PHASE, skipna=False) - times["ends on"]
+        before = times["ends on"].cumsum(PHASE) - times["ends on"]
         columns.append(("starts on", before, dates.begin))
-        times = {key: array.cumsum(PHASE, skipna=False) for key, array in times.items()}
+        times = {key: array.cumsum(PHASE) for key, array in times.items()}
     columns.append(("ends on", times.pop("ends on"), dates.end))
     columns += [(key, array, dates.end) for key, array in times.items()]
     texts = {}
@@ -212,21 +214,19 @@ def _dates(cube: "xarray.Dataset", dims: Sequence[str]) -> list[tuple[str, list[
     return list(texts.items())
 
 
-def _dims(cube: "xarray.Dataset") -> list[str]:
+def _dims(cube: "Result | xarray.Dataset") -> list[str]:
     """The axes that any variable has, in the order of the coordinates."""
     used = dict.fromkeys(str(dim) for array in cube.data_vars.values() for dim in array.dims)
     return [*(str(n) for n in cube.coords if n in used), *(n for n in used if n not in cube.coords)]
 
 
-def _labelled(cube: "xarray.Dataset", dims: Sequence[str]) -> list[str]:
+def _labelled(cube: "Result | xarray.Dataset", dims: Sequence[str]) -> list[str]:
     return [dim for dim in dims if dim in cube.coords]
 
 
-def _cells(cube: "xarray.Dataset", name: str, dims: Sequence[str]) -> Any:
+def _cells(cube: Result, name: str, dims: Sequence[str]) -> Any:
     """One value for each point of some axes, the last axis fastest."""
-    array = cube[name]
-    spread = array.expand_dims({dim: cube.sizes[dim] for dim in dims if dim not in array.dims})
-    return spread.transpose(*dims).values.reshape(-1)
+    return np.broadcast_to(along(cube[name], dims), [cube.sizes[d] for d in dims]).reshape(-1)
 
 
 def check_rows(sizes: Mapping[str, int], remedy: str) -> None:
@@ -330,7 +330,7 @@ def check_sheet(path: Path, sizes: Mapping[str, int]) -> None:
 
 
 def export(
-    cube: "xarray.Dataset", path: Path, whole: bool = False, overwrite: bool = False
+    cube: "Result | xarray.Dataset", path: Path, whole: bool = False, overwrite: bool = False
 ) -> None:
     """Write a cut of a cube as one of FORMATS, or as CSV to standard output ("-"). Of rows, those
     without a value that cannot run are left out.
@@ -342,13 +342,13 @@ def export(
     check_target(path, overwrite)
     check_sheet(path, {dim: cube.sizes[dim] for dim in _dims(cube)})
     if path == STDOUT:
-        table = _frame_for_people(cube.load(), whole).to_csv(index=False)
+        table = _frame_for_people(in_memory(cube), whole).to_csv(index=False)
         sys.stdout.write(visible(table) if sys.stdout.isatty() else table)
         sys.stdout.flush()
         return
     target = path.with_name(f"{path.stem}.{os.getpid()}{path.suffix}") if path.exists() else path
     try:
-        _write(cube.load(), target, whole)
+        _write(in_memory(cube), target, whole)
         if target != path:  # the old one stays until the new one is complete
             os.replace(target, path)
     except BaseException as error:
@@ -362,13 +362,13 @@ def export(
         raise
 
 
-def left_out(cube: "xarray.Dataset", path: Path) -> int:
+def left_out(cube: "Result | xarray.Dataset", path: Path) -> int:
     """Rows that a file of them leaves out."""
     grid = path.suffix.lower() in (".nc", ".json")
-    return 0 if grid or REASON not in cube else int(_blank(cube, _dims(cube)).sum())
+    return 0 if grid or REASON not in cube else int(_blank(in_memory(cube), _dims(cube)).sum())
 
 
-def _blank(cube: "xarray.Dataset", dims: Sequence[str]) -> Array:
+def _blank(cube: Result, dims: Sequence[str]) -> Array:
     """Which rows over some axes have no value because they cannot run."""
     size = math.prod(cube.sizes[dim] for dim in dims)
     if {*cube.data_vars} == {REASON} or REASON not in cube or {*cube[REASON].dims} - {*dims}:
@@ -381,27 +381,23 @@ def _blank(cube: "xarray.Dataset", dims: Sequence[str]) -> Array:
     return np.asarray(none)
 
 
-def _write(cube: "xarray.Dataset", path: Path, whole: bool) -> None:
+def _write(cube: Result, path: Path, whole: bool) -> None:
     ending = path.suffix.lower()
     if ending == ".nc":
-        plain = _with_counts(cube)
-        for variable in plain.variables.values():
-            variable.encoding = {}  # Zarr's chunks and codecs do not apply to netCDF
         path.write_bytes(bytes(4096))  # otherwise NetCDF reports a full disk as "Permission denied"
-        plain.to_netcdf(path)
+        _with_counts(cube.to_xarray()).to_netcdf(path)
     elif ending == ".json":
-        path.write_text(
-            json.dumps(finite(_with_counts(cube).to_dict()), default=str), encoding="utf-8"
-        )
+        rows = finite(_with_counts(cube.to_xarray()).to_dict())
+        path.write_text(json.dumps(rows, default=str), encoding="utf-8")
     elif ending == ".csv":
         _frame_for_people(cube, whole).to_csv(path, index=False)
     elif ending == ".xlsx":
         _write_sheet(_frame_for_people(cube, whole, guard=str), path)
     else:
-        _write_parquet(cube, path, whole)
+        _write_parquet(cube.to_xarray(), path, whole)
 
 
-def _coords(cube: "xarray.Dataset", dims: Sequence[str], whole: bool) -> list[str]:
+def _coords(cube: "Result | xarray.Dataset", dims: Sequence[str], whole: bool) -> list[str]:
     """Coordinates that are columns: axes, even if cut to one value, and those that explain a row.
     With `whole`, also the values that labels stand for."""
     axes = json.loads(cube.attrs.get("fleetcube_spec", "{}")).get("axes", {})
@@ -414,9 +410,7 @@ def _coords(cube: "xarray.Dataset", dims: Sequence[str], whole: bool) -> list[st
     return list(dict.fromkeys([*explaining, *_labelled(cube, dims)]))
 
 
-def _frame_for_people(
-    cube: "xarray.Dataset", whole: bool, guard: Callable[[str], str] = guarded
-) -> Any:
+def _frame_for_people(cube: Result, whole: bool, guard: Callable[[str], str] = guarded) -> Any:
     """One row for each point, with flags as words."""
     import pandas
 
@@ -484,7 +478,7 @@ def _write_parquet(cube: "xarray.Dataset", path: Path, whole: bool) -> None:
     extra = [str(name) for name in cube.coords] if whole else [*_coords(cube, dims, False), REASON]
     more = (name for name in extra if name not in dims and name in cube.coords)
     names = dict.fromkeys([*_labelled(cube, dims), *cube.data_vars, *more])
-    frame = frame[~_blank(cube, dims)]
+    frame = frame[~_blank(in_memory(cube), dims)]
     columns = {name: _whole(str(name), frame[name].to_numpy()) for name in names}
     table = pyarrow.Table.from_pandas(pandas.DataFrame(columns), preserve_index=False)
     fields = [f.with_metadata(_metadata(cube[f.name].attrs)) for f in table.schema]

@@ -622,24 +622,6 @@ def reference_table() -> Pairs:
             yield slow, row[f"slowdown_{name}"]
 
 
-@check("observed_slowdown", by="derivation", source="numerical integration over the rate")
-def rates_that_events_leave() -> Pairs:
-    """0 to 40 events in 20 to 1,000 h: the exact slowdown at each rate, by its probability"""
-    for events, hours in itertools.product((0, 0.5, 1, 3, 40), (20.0, 100.0, 1000.0)):
-        for tau, stall, recover in ((2.0, 0.02, 0.25), (0.5, 0.1, 0.0), (8.0, 1.0, 3.0)):
-            ours = checkpoint.observed_slowdown(tau, stall, recover, events, hours)
-            yield ours, _mean_over_rates(tau, stall, recover, events + 0.5, hours)
-
-
-def _mean_over_rates(tau: float, stall: float, recover: float, a: float, hours: float) -> float:
-    def part(rate: Any) -> Any:
-        lasts = mpmath.exp(rate * (recover - hours)) * mpmath.expm1(rate * (tau + stall))
-        return (hours * rate) ** (a - 1) * hours * lasts / (rate * tau)
-
-    ends = [0, a / hours, 10 * (a + 1) / hours, mpmath.inf]
-    return float(mpmath.quad(part, ends) / mpmath.gamma(a))
-
-
 @check("daly_interval", by="table", source="Daly 2006, figs 3 to 5", tolerance=6e-3)
 def dalys_figures() -> Pairs:
     """a write of 5 min, MTBF of 24 h, 6 h and 15 min: 117, 57 and 9.1 min"""

@@ -362,26 +362,6 @@ def ring_tree_crossover() -> Pairs:
         yield collectives.ring_tree_crossover_bytes(n, *link), theirs
 
 
-@check("fitted_crossover_bytes", by="derivation", source="halving between the two fitted times")
-def fitted_crossover() -> Pairs:
-    """seven pairs of laws, also one that is always faster"""
-    for late, climb, other_climb in (
-        (3e-5, 0.0, 0.0),
-        (3e-5, 1e-8, 0.0),
-        (3e-5, 0.0, 1e-8),
-        (1e-5, 2e-8, 1e-8),
-        (5e-6, 0.0, 0.0),
-        (5e-6, 3e-8, 0.0),
-        (1e-5, 0.0, 3e-8),
-    ):
-        theirs = crossing(
-            lambda m, a=late, g=climb: a + 1e-11 * m + g * math.sqrt(m),
-            lambda m, g=other_climb: 1e-5 + 2e-11 * m + g * math.sqrt(m),
-        )
-        law = collectives.fitted_crossover_bytes(late, 1e-11, climb, 1e-5, 2e-11, other_climb)
-        yield law, theirs
-
-
 @check(
     "all_to_all_time",
     by="simulator",
@@ -415,42 +395,6 @@ def two_level_all_to_all() -> Pairs:
         times = [moved / rate for moved, rate in zip(busiest, (450e9, rail), strict=True)]
         theirs = (n - 1) * 3e-6 + max(times)
         yield collectives.two_level_all_to_all_time(1e8, n, k, 3e-6, 450e9, rail), theirs
-
-
-@check(
-    "broadcast_time",
-    by="simulator",
-    source="who has the buffer sends it to one who has not, round by round",
-)
-def broadcast() -> Pairs:
-    """1 to 1,000 ranks, powers of two or not"""
-    for n, (message, latency, bandwidth) in product((1, 2, 3, 8, 9, 1000), SIZES):
-        have, clock = 1, 0.0
-        while have < n:
-            have, clock = min(2 * have, n), clock + latency + message / bandwidth
-        yield collectives.broadcast_time(message, n, latency, bandwidth), clock
-
-
-@check(
-    "pipelined_broadcast_time",
-    by="simulator",
-    source="a chain played piece by piece, the best whole number of pieces of up to 400",
-    tolerance=0.0304,
-)
-def pipelined_broadcast() -> Pairs:
-    """2 to 16 ranks, 1 kB to 10 MB, one piece best or many"""
-    for n, message in product((2, 3, 4, 8, 16), (1e3, 2.5e5, 5e5, 1e6, 1e7)):
-        best = math.inf
-        for pieces in range(1, 401):
-            each, arrived = 5e-6 + message / pieces / 50e9, [0.0] * n
-            for piece in range(pieces):
-                for r in range(1, n):
-                    ready = arrived[r - 1] if r > 1 else piece * each
-                    arrived[r] = max(ready, arrived[r]) + each
-            best = min(best, max(arrived))
-            if pieces > 8 and max(arrived) > 1.2 * best:
-                break
-        yield collectives.pipelined_broadcast_time(message, n, 5e-6, 50e9), best
 
 
 @check(

@@ -13,6 +13,10 @@ from ..check import Pairs, check
 from ..model.models import MIXTRAL
 from .pipeline import PLAYED, played
 
+SLOWEST_STAGE = (  # its time, added up
+    *("compute_time", "straggler_time", "exposed_layer_communication_time"),
+    "stage_imbalance_time",
+)
 SIZES = [(n, p) for n, p in product((1, 2, 7, 12, 31, 32, 61, 126), (1, 2, 3, 4, 8, 16)) if n >= p]
 
 
@@ -244,8 +248,7 @@ def uneven_chunks() -> Pairs:
 
 
 @check(
-    "slowest_stage_imbalance_time first_logits_share stage_imbalance mfu_logits_share "
-    "roofline_logits_share",
+    "slowest_stage_imbalance_time first_logits_share mfu_logits_share roofline_logits_share",
     "roofline_embedding_share",
     by="derivation",
     source="layers, embedding and logits of every stage added up, by roofline and by operations",
@@ -278,10 +281,7 @@ def slowest_stages() -> Pairs:
                 waits = 0.65 * extra * size / (32 / p)  # traffic in layers, then that of the ends
                 waits += extra * p * ((stage == 0) / 10 + (stage == p - 1) / 4)
                 work.append(16 * own * (1 + extra) + waits)
-            mean = sum(work) / p
-            slowest, share = computed(at, "slowest_stage_time", "stage_imbalance")
-            yield slowest, max(work)
-            yield 1 + share, max(work) / mean
+            yield sum(computed(at, *SLOWEST_STAGE)), max(work)
 
 
 @check(
@@ -319,10 +319,12 @@ def predicted_tokens() -> Pairs:
             lookup = 4096 * 4 * 4096 * 2 / (0.8 * 3.35e12)
             if p > 1:
                 yield (
-                    computed(
-                        {**predicting, **ENDS, "exposed_layer_communication_time": 0.0},
-                        "slowest_stage_time",
-                    )[0],
+                    sum(
+                        computed(
+                            {**predicting, **ENDS, "exposed_layer_communication_time": 0.0},
+                            *SLOWEST_STAGE,
+                        )
+                    ),
                     m * (layers + more - lookup),
                 )
 

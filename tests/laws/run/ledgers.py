@@ -51,7 +51,7 @@ def ledger() -> Pairs:
 
 
 @check(
-    "communication_fraction_of_shifted raw_communication_fraction_of_shifted "
+    "communication_fraction_of_shifted "
     "scaling_efficiency_of_shifted compute_inefficiency_overhead_of_shifted "
     "bubble_overhead_of_shifted straggler_overhead_of_shifted ideal_job_time_of_shifted "
     "communication_overhead utilization_efficiency",
@@ -79,7 +79,6 @@ def slower_ledger() -> Pairs:
         slow = sum(spent[n] for n in ("compute_time", "optimizer_time", "serial_time_per_step"))
         theirs = {
             "communication_fraction": traffic / steps,
-            "raw_communication_fraction": (traffic + spent["hidden"]) / steps,
             "scaling_efficiency": spent["compute_time"] / steps,
             "compute_inefficiency_overhead": (slow - 1000 * 2.0) / wall,
             "communication_overhead": traffic / wall,
@@ -147,13 +146,6 @@ def nodes_in_racks() -> Pairs:
                 need, filled, free = need - free, filled + 1, rack
             free = free - need if fed else 0.0
         yield formulas.racks(nodes, fed, node, rack), filled
-
-
-@check("cooling_class", by="table", source="Fleet Foundations table 12: air up to 30 kW a rack")
-def cooling() -> Pairs:
-    """15, 30, 30.001 and 120 kW, and an undefined one"""
-    for rack, code in ((15e3, 0), (30e3, 0), (30.001e3, 1), (120e3, 1), (math.nan, math.nan)):
-        yield formulas.cooling_class(rack), code
 
 
 @check("reserved_allocated_gpus", by="derivation", source="every GPU counted by its place")

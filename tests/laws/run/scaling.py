@@ -40,33 +40,6 @@ def gustafson() -> Pairs:
             yield scaling.gustafson_speedup(float(serial), n), float(done)
 
 
-@check("usl_speedup", by="derivation", source="waits behind each other and ordered pairs, counted")
-def usl() -> Pairs:
-    """1 to 100 workers, contention 0 to 0.5, coherency 0 to 0.01"""
-    for n in (1, 2, 7, 100):
-        for contention, coherency in ((0.0, 0.0), (0.02, 0.0005), (0.5, 0.01)):
-            others = sum(1 for _ in range(n - 1))
-            pairs = sum(1 for a in range(n) for b in range(n) if a != b)
-            each = 1 + contention * others + coherency * pairs
-            yield scaling.usl_speedup(contention, coherency, n), n / each
-
-
-@check("usl_peak", by="derivation", source="throughput maximised by Brent's search", tolerance=1e-6)
-def usl_maximum() -> Pairs:
-    """contention 0 to 0.9, coherency 1e-8 to 0.1"""
-    for contention in (0.0, 0.1, 0.9):
-        for coherency in (1e-8, 1e-4, 0.1):
-            best = minimize_scalar(
-                lambda x, s=contention, k=coherency: (
-                    math.log(1 + s * (math.exp(x) - 1) + k * math.exp(x) * (math.exp(x) - 1)) - x
-                ),
-                bounds=(-3.0, 30.0),
-                options={"xatol": 1e-12},
-            )
-            yield scaling.usl_peak(contention, coherency), math.exp(best.x)
-    yield scaling.usl_peak(0.1, 0.0), math.inf
-
-
 def slowdown(stall: float, recovery: float, mtbf: float) -> float:
     """Daly's expected wall time over useful time, minimised over intervals by search."""
     if math.isinf(mtbf):

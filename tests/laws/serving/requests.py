@@ -184,7 +184,7 @@ def tokens_of_one_gpu() -> Pairs:
 
 
 @check(
-    "request_kv_cache kv_cache_memory largest_serving_batch",
+    "request_kv_cache largest_serving_batch",
     by="simulator",
     source="requests let in until the next one does not fit",
 )
@@ -197,7 +197,6 @@ def caches() -> Pairs:
         while left >= one:
             left, batch = left - one, batch + 1
         yield formulas.largest_serving_batch(80e9, 2e9, weights / t, one, 0, t, t, t), batch
-        yield formulas.kv_cache_memory(batch, one), sum(one for _ in range(batch))
 
 
 @check(

@@ -17,7 +17,7 @@ from ..check import Pairs, check
 BANDWIDTH, PEAK, SLOW, REACHED, WIRE, START, RAIL = 3e12, 2e15, 1e15, 0.75, 4e11, 5e-6, 5e10
 OUTPUTS = (
     *("weights_bytes", "serving_weights_memory", "decode_weights_bytes", "decode_bytes"),
-    *("decode_flops", "decode_step_time", "prefill_flops", "prefill_time", "time_to_first_token"),
+    *("decode_step_time", "prefill_time", "time_to_first_token"),
     *("request_kv_cache", "largest_serving_batch", "kv_transfer_time", "decode_exchange_time"),
 )
 OF_MIXERS = (
@@ -218,8 +218,8 @@ class Server:
         one = direct_all_reduce_time(message, self.ranks, START, WIRE)
         return float(sum(one for _ in range(2 * self.of["layers"] + 1)))
 
-    def prefill(self, batch: int) -> tuple[float, float]:
-        """Operations and time of a pass over prompts, kernel by kernel."""
+    def prefill(self, batch: int) -> float:
+        """Time of a pass over prompts, kernel by kernel."""
         tokens = batch * self.tokens
         experts, logits, others, of_a_pair = self.multiplied(batch, tokens)
         scores = batch * self.pairs() * of_a_pair
@@ -231,10 +231,10 @@ class Server:
         works = experts / quick, logits / SLOW, others / quick
         for work, read in zip(works, self.read(tokens), strict=True):
             clock += max(work / (REACHED * self.ranks), read / BANDWIDTH)
-        return experts + logits + others + scores, clock
+        return clock
 
-    def decode(self, batch: int) -> tuple[float, float, float]:
-        """Bytes of a rank, operations and time of the mean step of an answer."""
+    def decode(self, batch: int) -> tuple[float, float]:
+        """Bytes of a rank and time of the mean step of an answer."""
         steps = max(self.of["output_tokens"] - 1, 1)
         here = math.ceil(batch / (self.ranks if self.apart else 1))  # on the fullest rank
         moved = seen = 0.0
@@ -255,7 +255,7 @@ class Server:
         weights = sum(self.read(batch))
         time = max(weights / BANDWIDTH, (products / quick + logits / SLOW) / rate)
         time += max(moved / BANDWIDTH, scores / SLOW / rate) + self.exchanged(batch)
-        return weights + moved, products + logits + scores, time
+        return weights + moved, time
 
     def admitted(self, room: float) -> int:
         """Requests let in, in rounds of one for each group of ranks, until a rank is full."""
@@ -276,8 +276,8 @@ EACH = 43  # servers of a kind, 2,064 in all
 
 @check(
     "serving_weights_memory read_weights_memory expert_decode_weights_bytes decode_bytes "
-    "decode_flops decode_step_time prompt_flops_per_token prompt_attention_flops_per_token "
-    "prefill_flops prefill_time time_to_first_token request_kv_cache largest_serving_batch "
+    "decode_step_time prompt_flops_per_token prompt_attention_flops_per_token "
+    "prefill_time time_to_first_token request_kv_cache largest_serving_batch "
     "disaggregated_kv_transfer_time windowed_prompt_cached_tokens recurrent_linear_state_bytes "
     "tensor_prompt_exchange_time shared_kv_head_ranks mixed_layer_matrix_share "
     "serving_weight_bytes served_matrix_bytes_precision_fp8_blockwise",
@@ -320,14 +320,11 @@ def compared(server: Server, ours: dict[str, float]) -> Pairs:
     ratio = 1.5 ** of["serving_time_error"]
     yield ours["serving_weights_memory"], server.held()
     yield ours["decode_weights_bytes"], sum(server.read(batch))
-    moved, flops, time = server.decode(batch)
+    moved, time = server.decode(batch)
     yield ours["decode_bytes"], moved
-    yield ours["decode_flops"], flops
     yield ours["decode_step_time"], time * ratio
-    flops, time = server.prefill(batch)
-    yield ours["prefill_flops"], flops
-    yield ours["prefill_time"], time * ratio
-    yield ours["time_to_first_token"], server.prefill(1)[1] * ratio
+    yield ours["prefill_time"], server.prefill(batch) * ratio
+    yield ours["time_to_first_token"], server.prefill(1) * ratio
     cache, states = server.kept(of["prompt_tokens"])
     yield ours["kv_transfer_time"], (cache + states) / RAIL
     rounds = server.ranks // server.sharing

@@ -64,8 +64,8 @@ def admitted_requests() -> Pairs:
 
 @check(
     "full_decode_context windowed_decode_context prompt_attention_span "
-    "windowed_prompt_attention_span decode_bytes decode_attention_flops decode_flops "
-    "prompt_attention_flops_per_token prompt_flops_per_token prefill_flops decode_step_time "
+    "windowed_prompt_attention_span decode_bytes decode_attention_flops "
+    "prompt_attention_flops_per_token prompt_flops_per_token decode_step_time "
     "prefill_time",
     by="simulator",
     source="every token of an answer replayed, layer by layer: what is read of each earlier one, "
@@ -110,13 +110,11 @@ def replayed_answers() -> Pairs:
             weights, kept = 2 * parameters / ranks, (layers, 2 * kv * size, 2, 0, min(ranks, kv))
             read = formulas.decode_bytes(weights, 1, context, *kept, ranks, ranks)
             some = formulas.decode_attention_flops(layers, heads, size, 1, context)
-            done = formulas.decode_flops(parameters, *table, 1, some)
-            yield done, 2 * (parameters + head) + some
             work = 1, parameters, *table, some, ranks
             step = formulas.decode_step_time(read, weights, *work, bandwidth, peak, slow, *speeds)
             some = formulas.prompt_attention_flops_per_token(layers, heads, size, span, 0, 0)
             done = formulas.prompt_flops_per_token(parameters, *table, begin, some)
-            yield formulas.prefill_flops(begin, done), products + 2 * head + attention
+            yield begin * done, products + 2 * head + attention
             work = begin, parameters, done, some, ranks, bandwidth, peak, slow
             shape = *table, 2, 1, ranks, 0, 0, 2
             prefill = formulas.prefill_time(weights, *shape, *work, *speeds)

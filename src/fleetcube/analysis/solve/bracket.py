@@ -70,6 +70,6 @@ def within(tile: Region, part: tuple[Any, ...]) -> Region:
     }
 
 
-def put(array: Array, value: Array, where: Array) -> Array:
+def replaced(array: Array, value: Array, where: Array) -> Array:
     """A copy of an array with values replaced where a condition holds."""
     return np.where(where, value, array)

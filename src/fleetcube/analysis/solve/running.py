@@ -30,11 +30,14 @@ class Nearest:
     """The feasible value that meets the target or comes nearest to it; NaN if there is none."""
 
     score: Array
-    at: Array
+    values: Array
 
     def keep(self, values: Array, score: Array, good: Array) -> None:
         better = good & (score < self.score)
-        self.at, self.score = np.where(better, values, self.at), np.where(better, score, self.score)
+        self.values, self.score = (
+            np.where(better, values, self.values),
+            np.where(better, score, self.score),
+        )
 
 
 def nothing(shape: tuple[int, ...]) -> Nearest:
@@ -114,7 +117,7 @@ def bisected(
 ) -> Array:
     """Bisect from a feasible value that meets the target toward an infeasible root, with one limit
     between them; return the last feasible value."""
-    good, bad = best.at, np.where(np.isnan(best.at), np.nan, root)
+    good, bad = best.values, np.where(np.isnan(best.values), np.nan, root)
     for _ in range(HALVES):
         middle = 0.5 * (good + bad)
         middle = np.where(good < bad, np.floor(middle), np.ceil(middle)) if whole else middle

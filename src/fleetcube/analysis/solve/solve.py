@@ -10,7 +10,7 @@ bisection, is replaced by a bisection step.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,10 +23,11 @@ from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan import memory, tiles
 from fleetcube.grid.plan.engine import JAX
 from fleetcube.grid.plan.execute import evaluate_block
-from fleetcube.grid.plan.labels import attributes, coordinates, flags, ordered, root_attributes
+from fleetcube.grid.plan.labels import attributes, coordinates, flags, ordered, origin
 from fleetcube.grid.plan.plan import Plan
 from fleetcube.grid.plan.tiles import Region, extent
 from fleetcube.grid.progress import expected
+from fleetcube.grid.result import Result
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.spec import values
 from fleetcube.grid.spec.axis import Array, Axis
@@ -38,13 +39,10 @@ from fleetcube.kernels.graph.formulas import Graph
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.roles import ALSO_REASONS, NEAR, RUN_STEPS, STEPS
 
-from .bracket import Bracket, Near, Solution, box, put, within
+from .bracket import Bracket, Near, Solution, box, replaced, within
 from .running import Counts, bisected, nothing
 from .running import nearest as nearest_of
 from .scan import scan_values
-
-if TYPE_CHECKING:
-    import xarray
 
 MOST_STEPS = 80  # of a search, and whole numbers on each side of two that break a bound
 SOON = 8  # steps before a bracket may have shrunk to two adjacent floats
@@ -73,10 +71,8 @@ def solve_spec(
     between: Sequence[Any] | None,
     whole: bool | None,
     settings: Settings,
-) -> "xarray.Dataset":
+) -> Result:
     """`Sweep.solve` for a spec."""
-    import xarray
-
     graph = graph_of(spec["scenario"])
     check_free(graph, unknown)
     problem = resolve(spec["scenario"], spec["axes"], (unknown,))
@@ -110,28 +106,31 @@ def solve_spec(
     coords = coordinates(plan, dims)
     codes = {name: variables.pop(name) for name in search.judged}
     coords |= codes if settings.infeasible != "include" else {}
-    attrs = root_attributes(plan, spec) | uncounted(plan, [unknown])
-    said = [f"not judged: whether a job runs at this {unknown}; no layout is given, see plan"]
-    said = [*remarks(problem, {unknown: answers[unknown]}), *(said if search.unjudged else [])]
-    attrs = with_remarks(attrs, said)
-    return xarray.Dataset(variables, coords, attrs)
+    attrs = origin(plan, spec) | uncounted(plan, [unknown])
+    warnings = [f"not judged: whether a job runs at this {unknown}; no layout is given, see plan"]
+    warnings = [
+        *remarks(problem, {unknown: answers[unknown]}),
+        *(warnings if search.unjudged else []),
+    ]
+    attrs = with_remarks(attrs, warnings)
+    return Result(variables, coords, attrs)
 
 
 def _about(search: "Solver") -> dict[str, dict[str, Any]]:
     """Names and attributes of the answers."""
-    unknown, of, plan = search.unknown, search.target.of, search.plan
-    input_, output = attributes(plan, unknown), attributes(plan, of)
+    unknown, aim, plan = search.unknown, search.target.of, search.plan
+    input_, output = attributes(plan, unknown), attributes(plan, aim)
     near = "where there is no such value, "
     return {
         unknown: {**input_, "long_name": f"{unknown} at which {search.target}"},
-        of: output,
+        aim: output,
         "unsolved_reason": {"long_name": "why there is no such value", **flags(REASONS)},
-        CROSSINGS: {"units": "1", "long_name": f"times that {of} was seen to cross the target"},
+        CROSSINGS: {"units": "1", "long_name": f"times that {aim} was seen to cross the target"},
         NEXT: {**input_, "long_name": f"{unknown} below the next that meets the target"},
         f"nearest_{unknown}": {**input_, "long_name": f"{near}the nearest one of those scanned"},
-        f"nearest_{of}": {
+        f"nearest_{aim}": {
             **output,
-            "long_name": f"{near}the {of} that comes nearest to the target",
+            "long_name": f"{near}the {aim} that comes nearest to the target",
         },
         **{name: attributes(plan, name) for name in search.judged},
     }
@@ -162,7 +161,7 @@ class Solver:
         problem = without(problem, unknown)
         axis = Axis(unknown, self.grid, numbers={unknown: self.grid})
         scan = Plan(replace(problem, axes=(*problem.axes, axis)), target.outputs, engine)
-        needed = {dim for of in target.outputs for dim in scan.dims[of]}
+        needed = {dim for name in target.outputs for dim in scan.dims[name]}
         if unknown not in needed:
             raise InputError(f"{target} does not depend on {unknown}; solve for another input")
         also = other_reasons(problem, scan)
@@ -173,12 +172,11 @@ class Solver:
         self.unjudged = apart and not laid
         if runs:  # what a target does not depend on may decide whether a job can run
             judged = Plan(scan.problem, [*target.outputs, *also], engine)
-            known = [n for n in (REASON, *also) if n in judged.outputs]
-            needed |= {dim for name in known for dim in judged.dims[name]}
+            reasons = [n for n in (REASON, *also) if n in judged.outputs]
+            needed |= {dim for name in reasons for dim in judged.dims[name]}
         # Axes that matter to neither would only multiply the searches
-        problem = replace(
-            problem, axes=tuple(a for a in problem.axes if a.name in needed or _sets(a))
-        )
+        axes = tuple(a for a in problem.axes if a.name in needed or _sets(a))
+        problem = replace(problem, axes=axes)
         problem, self.extrapolation = extrapolation_error(problem, scan, [unknown], target.outputs)
         scanned = replace(problem, axes=(*problem.axes, axis))
         if self.extrapolation:
@@ -186,11 +184,8 @@ class Solver:
                 scanned, tables={**problem.tables, **self.extrapolation.along(scanned.axes)}
             )
         self.scan = Plan(scanned, target.outputs, engine)
-        self.slopes = {
-            of: name_of("d", of, unknown)
-            for of in target.outputs
-            if derivative(problem.graph, of) is None
-        }
+        underived = [n for n in target.outputs if derivative(problem.graph, n) is None]
+        self.slopes = {name: name_of("d", name, unknown) for name in underived}
         steps = STEPS[unknown][1] if unknown in STEPS else None
         self.steps = steps if steps in scan.cases[0].formulas else None
         outputs = [*target.outputs, *self.slopes.values()]
@@ -209,15 +204,15 @@ class Solver:
         self.counts = Counts(problem, unknown)
 
     def evaluate(
-        self, tile: Region, at: Array, names: Sequence[str], threads: int = 1
+        self, tile: Region, values: Array, names: Sequence[str], threads: int = 1
     ) -> dict[str, Array]:
         """Outputs over a tile, at given values of the input."""
-        free = {self.unknown: at}
+        free = {self.unknown: values}
         if self.extrapolation:
             free = self.extrapolation.free(tile, free)
             names = [*names, *self.extrapolation.also(names)]
         flags = (REASON, *ALSO_REASONS)
-        outs = {name: np.empty(at.shape, np.int8 if name in flags else float) for name in names}
+        outs = {name: np.empty(values.shape, np.int8 if name in flags else float) for name in names}
         evaluate_block(self.plan, tuple(tile), tile, outs, threads, free)
         if self.extrapolation:
             self.extrapolation.complete(outs, tile, free)
@@ -225,12 +220,12 @@ class Solver:
 
     def answers(self, tile: Region, whole: bool) -> dict[str, Array]:
         """The answers of `solve` over a tile, by name."""
-        solution, of = self.roots(tile), self.target.of
+        solution, output = self.roots(tile), self.target.of
         root, nearest, met = solution.root, solution.nearest, solution.value
         reason = solution.reason
         if whole:
-            found, root = ~np.isnan(root), self._keeping(tile, self.whole(tile, root), root)
-            reason = np.where(found & np.isnan(root), 4, reason).astype(reason.dtype)
+            solved, root = ~np.isnan(root), self._keeping(tile, self.whole(tile, root), root)
+            reason = np.where(solved & np.isnan(root), 4, reason).astype(reason.dtype)
         if whole and not np.isnan(nearest).all():
             nearest = self.whole(tile, nearest)
         wanted = root
@@ -248,18 +243,18 @@ class Solver:
         self._fill(tile, nearest, near, ~np.isnan(nearest))
         return {
             self.unknown: root,
-            of: np.where(np.isnan(root), np.nan, met),
+            output: np.where(np.isnan(root), np.nan, met),
             "unsolved_reason": reason,
             CROSSINGS: np.maximum(solution.crossings, reason == 0),
             NEXT: np.where(above, solution.next_above, np.nan),
             f"nearest_{self.unknown}": nearest,
-            f"nearest_{of}": near,
+            f"nearest_{output}": near,
             **{name: np.where(np.isnan(wanted), -1, code) for name, code in judged.items()},
         }
 
-    def _rows(self, tile: Region, at: Array) -> list[Array] | None:
+    def _rows(self, tile: Region, values: Array) -> list[Array] | None:
         """Counts over a tile that can be laid out, increasing; None if unknown or many."""
-        step = self._step(tile, np.where(np.isnan(at), self.grid[-1], at))
+        step = self._step(tile, np.where(np.isnan(values), self.grid[-1], values))
         return self.counts.rows(tile, step, self.grid[0], self.grid[-1])
 
     def _first(
@@ -268,22 +263,22 @@ class Solver:
         """Of all counts that run, the first that meets an inequality; where the first of all does
         and the next comes closer to the limit, the last before the limit is crossed."""
         sign = 1.0 if self.target.relation == "<=" else -1.0
-        at, close = np.full(root.shape, np.nan), nothing(root.shape)
-        rising, seen, before = np.zeros((3, *root.shape))
+        first, close = np.full(root.shape, np.nan), nothing(root.shape)
+        rising, crossed, before = np.zeros((3, *root.shape))
         for row in rows:
             row = np.broadcast_to(row, root.shape)
             excess, runs = self._judge(tile, row)
             runs = runs & np.isfinite(excess)
             meets, worse = runs & self._meets(excess), sign * excess
             close.keep(row, np.abs(excess), runs)
-            on = np.where(seen == 1, ~np.isnan(at) & (worse > before), rising > 0) & meets
-            rising, seen = np.where(runs, on, rising), seen + runs
-            at = np.where(meets & (np.isnan(at) | on), row, at)
+            on = np.where(crossed == 1, ~np.isnan(first) & (worse > before), rising > 0) & meets
+            rising, crossed = np.where(runs, on, rising), crossed + runs
+            first = np.where(meets & (np.isnan(first) | on), row, first)
             before = np.where(runs, worse, before)
-        at[(rising > 0) & (reason == 5)] = np.nan  # no limit is crossed
-        none = np.isnan(at)
+        first[(rising > 0) & (reason == 5)] = np.nan  # no limit is crossed
+        none = np.isnan(first)
         reason = np.where(none, np.where(reason == 0, 6, reason), 0).astype(reason.dtype)
-        return at, np.where(none, close.at, np.nan), reason
+        return first, np.where(none, close.values, np.nan), reason
 
     def _running(
         self, tile: Region, root: Array, nearest: Array, reason: Array, whole: bool
@@ -295,51 +290,51 @@ class Solver:
         if not bad.any():
             return root, nearest, reason
         part = box(bad)
-        cut, at, bad, found = within(tile, part), asked[part], bad[part], solved[part]
-        rows = self._rows(cut, at) if whole else None
+        cut, values, bad, has_root = within(tile, part), asked[part], bad[part], solved[part]
+        rows = self._rows(cut, values) if whole else None
         equal = self.target.relation == "="
         if rows is None:
             tried = np.unique(np.rint(self.grid)) if whole else self.grid
-            every = [np.full(at.shape, value) for value in tried]
+            every = [np.full(values.shape, value) for value in tried]
             rows, few = [row for row in every if self._runs(cut, row).any()], True
         else:
             few = False
-        best, close = nearest_of(self._judge, cut, at, rows, self._meets, equal)
+        best, close = nearest_of(self._judge, cut, values, rows, self._meets, equal)
         if few and rows and not equal:
-            best.at = bisected(self._judge, cut, at, best, self._meets, whole)
-        none = bad & found & (np.isnan(best.at) | (equal & few))
+            best.values = bisected(self._judge, cut, values, best, self._meets, whole)
+        none = bad & has_root & (np.isnan(best.values) | (equal & few))
         root, nearest, reason = root.copy(), nearest.copy(), reason.copy()
-        root[part] = np.where(bad & found, np.where(none, np.nan, best.at), root[part])
-        nearest[part] = np.where(bad & (none | ~found), close.at, nearest[part])
-        reason[part] = np.where(none, 6, np.where(bad & found, 0, reason[part]))
+        root[part] = np.where(bad & has_root, np.where(none, np.nan, best.values), root[part])
+        nearest[part] = np.where(bad & (none | ~has_root), close.values, nearest[part])
+        reason[part] = np.where(none, 6, np.where(bad & has_root, 0, reason[part]))
         return root, nearest, reason
 
-    def _judge(self, tile: Region, at: Array) -> tuple[Array, Array]:
+    def _judge(self, tile: Region, values: Array) -> tuple[Array, Array]:
         """The excess over the target at some values, and whether these can run: NaN cannot."""
-        outs = self.evaluate(tile, np.where(np.isnan(at), 1.0, at), self.target.outputs)
+        outs = self.evaluate(tile, np.where(np.isnan(values), 1.0, values), self.target.outputs)
         level = self.target.level
         aim = outs[level] if isinstance(level, str) else level
-        return outs[self.target.of] - aim, self._runs(tile, at)
+        return outs[self.target.of] - aim, self._runs(tile, values)
 
-    def _runs(self, tile: Region, at: Array) -> Array:
-        outs = self.evaluate(tile, np.where(np.isnan(at), 1.0, at), self.reasons)
-        found = [~np.isnan(at), *(code == 0 for code in outs.values())]
-        return np.asarray(np.all(found, axis=0))
+    def _runs(self, tile: Region, inputs: Array) -> Array:
+        outs = self.evaluate(tile, np.where(np.isnan(inputs), 1.0, inputs), self.reasons)
+        runs = [~np.isnan(inputs), *(code == 0 for code in outs.values())]
+        return np.asarray(np.all(runs, axis=0))
 
-    def _step(self, tile: Region, at: Array) -> Array:
+    def _step(self, tile: Region, values: Array) -> Array:
         """The step from one whole number to the next: whole replicas, and whole nodes."""
-        step = np.ones(at.shape)
+        step = np.ones(values.shape)
         if self.steps:
-            count = self.evaluate(tile, at, [self.steps])[self.steps]
-            step = np.where(np.isfinite(count) & (count > 0), np.rint(at / count), 1.0)
+            count = self.evaluate(tile, values, [self.steps])[self.steps]
+            step = np.where(np.isfinite(count) & (count > 0), np.rint(values / count), 1.0)
         step = np.where(np.isfinite(step), step, 1.0)
         return np.lcm(step.astype(np.int64), self.unit).astype(float)
 
-    def _fill(self, tile: Region, at: Array, outs: Array, where: Array) -> None:
+    def _fill(self, tile: Region, values: Array, outs: Array, where: Array) -> None:
         """Evaluate the output into `outs` where a condition holds."""
         if where.any():
-            part, of = box(where), self.target.of
-            new = self.evaluate(within(tile, part), at[part], [of])[of]
+            part, output = box(where), self.target.of
+            new = self.evaluate(within(tile, part), values[part], [output])[output]
             np.copyto(outs[part], new, where=where[part])
 
     def roots(self, tile: Region) -> Solution:
@@ -354,8 +349,8 @@ class Solver:
         # Interpolate the inverse function, place over gap, through its last points
         place = self._place(high)
         slope = (place - self._place(low)) / (last - before)
-        at, step = self._inside(place - last * slope, low, high, open_, 0)
-        at = put(at, high, np.isnan(before))  # undefined below, on the target here
+        values, step = self._inside(place - last * slope, low, high, open_, 0)
+        values = replaced(values, high, np.isnan(before))  # undefined below, on the target here
         for count in range(MOST_STEPS):
             left = np.count_nonzero(open_)
             if left == 0:
@@ -369,27 +364,29 @@ class Solver:
                 open_, over, spread, before, last = (
                     array[part] for array in (open_, over, spread, before, last)
                 )
-                place, slope, at, step = (array[part] for array in (place, slope, at, step))
-            here = self._near(tile, at)
-            size = np.abs(here.excess)
-            scale = here.size if np.all(here.size > 0) else put(spread, here.size, here.size > 0)
+                place, slope, values, step = (array[part] for array in (place, slope, values, step))
+            near = self._near(tile, values)
+            size = np.abs(near.excess)
+            scale = (
+                near.size if np.all(near.size > 0) else replaced(spread, near.size, near.size > 0)
+            )
             met = open_ & (size <= TIGHT * scale)
-            np.copyto(root, at, where=met)
-            np.copyto(value, here.value, where=met)
+            np.copyto(root, values, where=met)
+            np.copyto(value, near.value, where=met)
             open_ = open_ & ~met
-            same = (here.excess > 0) & over | (here.excess < 0) & ~over
-            low, high = put(low, at, same), put(at, high, same)
+            same = (near.excess > 0) & over | (near.excess < 0) & ~over
+            low, high = replaced(low, values, same), replaced(values, high, same)
             if count >= SOON:
                 # No float is left between the ends: solved, or the output jumps over the target
                 stuck = open_ & (high - low <= 4 * np.spacing(np.abs(high)))
                 np.copyto(root, high, where=stuck)
                 reason[stuck & (size > LOOSE * scale)] = 4
                 open_ = open_ & ~stuck
-            was, slope = slope, (step - place) / (here.gap - last)
-            bend = (slope - was) / (here.gap - before)
-            before, last, place = last, here.gap, step
+            was, slope = slope, (step - place) / (near.gap - last)
+            bend = (slope - was) / (near.gap - before)
+            before, last, place = last, near.gap, step
             step = step - last * (slope - before * bend)
-            at, step = self._inside(step, low, high, open_, count)
+            values, step = self._inside(step, low, high, open_, count)
         np.copyto(root, high, where=open_)
         return solution
 
@@ -399,32 +396,32 @@ class Solver:
         """A step's value and place; the middle if it leaves the bracket or the bracket stays wide.
         From SLACK steps on, a bracket as wide as bisection's SLACK steps earlier is halved: the
         search takes at most SLACK + 1 steps more than bisection."""
-        at = self._value(step)
-        good = (at > low) & (at < high)
+        values = self._value(step)
+        good = (values > low) & (values < high)
         if count >= SLACK:
             width = self.cells * 0.5 ** (count - SLACK)
             good &= high <= (low * math.exp(width) if self.log else low + width)
         if (good | ~open_).all():
-            return at, step
+            return values, step
         # Product of two roots: the product of the ends may overflow
         half = np.sqrt(low) * np.sqrt(high) if self.log else 0.5 * (low + high)
         half = np.where((half > low) & (half < high), half, 0.5 * (low + high))
-        return put(half, at, good), put(self._place(half), step, good)
+        return replaced(half, values, good), replaced(self._place(half), step, good)
 
-    def _near(self, tile: Region, at: Array, exact: bool = False) -> Near:
+    def _near(self, tile: Region, inputs: Array, exact: bool = False) -> Near:
         """The output relative to its target at some input values; `exact` adds the slope."""
-        of, level = self.target.of, self.target.level
+        output, level = self.target.of, self.target.level
         slopes = list(self.slopes.values()) if exact else []
-        outs = self.evaluate(tile, at, [*self.target.outputs, *slopes])
-        value = outs[of]
+        outs = self.evaluate(tile, inputs, [*self.target.outputs, *slopes])
+        value = outs[output]
         aim = outs[level] if isinstance(level, str) else np.full((), level)
         size = np.maximum(np.abs(aim), np.abs(value)) if isinstance(level, str) else np.abs(aim)
         slope = np.full((), np.nan)
         if exact:
             drift = outs[self.slopes[level]] if isinstance(level, str) else np.zeros(())
-            rise = outs[self.slopes[of]]
+            rise = outs[self.slopes[output]]
             slope = np.where(self._logs(value, aim), rise / value - drift / aim, rise - drift)
-            slope = slope * at if self.log else slope
+            slope = slope * inputs if self.log else slope
         return Near(value, value - aim, size, self._gap(value, aim), slope)
 
     def _logs(self, value: Array, aim: Array) -> Array:
@@ -449,13 +446,13 @@ class Solver:
         """Brackets of the first crossing along the range, and the scan's other findings."""
         shape = extent(tile, tuple(tile), tuple(tile))
         above, root = np.full(shape, np.nan), np.full(shape, np.nan)
-        at = np.full(shape, -1, np.int8)  # index of the value at or after the crossing
+        upper = np.full(shape, -1, np.int8)  # index of the value at or after the crossing
         crossings = np.zeros(shape, np.int8)
         up = down = np.zeros(shape, bool)
-        seen = []
+        excesses = []
         for k in range(len(self.grid)):
             value, aim = self._scanned(tile, k)
-            seen.append((value, aim))
+            excesses.append((value, aim))
             excess = value - aim
             zero, over, under = excess == 0, excess > 0, excess < 0
             turned = (up & under) | (down & over)  # not next to NaN
@@ -463,25 +460,29 @@ class Solver:
                 again = turned & (crossings > 0) & np.isnan(above)
                 above[again & self._meets(excess)] = self.grid[k - 1]
                 crossings += turned
-            np.copyto(at, k, where=(turned | zero) & (at < 0), casting="unsafe")
+            np.copyto(upper, k, where=(turned | zero) & (upper < 0), casting="unsafe")
             # A value on the target has no side: the next one is compared with the previous one
             up, down = over | (zero & up), under | (zero & down)
         left, right = np.full(shape, np.nan), np.full(shape, np.nan)
         for k in range(len(self.grid)):
-            if (here := at == k).any():
-                ends = (seen[j] for j in (max(k - 1, 0), k))
-                left[here], right[here] = (self._gap(v[here], a[here]) for v, a in ends)
+            if (is_bracket := upper == k).any():
+                ends = (excesses[j] for j in (max(k - 1, 0), k))
+                left[is_bracket], right[is_bracket] = (
+                    self._gap(v[is_bracket], a[is_bracket]) for v, a in ends
+                )
         # A line through an end on the target would lead there, past a smaller solution
         right = np.where(right == 0, -left, right)
-        low, high = np.array(self.grid[np.maximum(at - 1, 0)]), np.array(self.grid[at])
+        low, high = np.array(self.grid[np.maximum(upper - 1, 0)]), np.array(self.grid[upper])
         bracket = Bracket(low, high, left, right)
-        best, closest, lost = at.copy(), np.zeros(shape), at < 0
+        best, closest, lost = upper.copy(), np.zeros(shape), upper < 0
         if lost.any():
-            best[lost], closest[lost] = _closest([value[lost] - aim[lost] for value, aim in seen])
+            best[lost], closest[lost] = _closest(
+                [value[lost] - aim[lost] for value, aim in excesses]
+            )
         before = np.where(up, 1.0, np.where(down, -1.0, np.nan))
         reason = np.where(closest > 0, 1, 2).astype(np.int8)
         reason[np.isinf(closest) & np.isnan(before)] = 3
-        reason[at >= 0] = 0
+        reason[upper >= 0] = 0
         dips = (reason > 0) & (reason < 3) & (best > 0) & (best < len(self.grid) - 1)
         if self.slopes and dips.any():
             again = dips & self._meets(closest)  # its ends meet the target
@@ -507,13 +508,15 @@ class Solver:
         """The output and its target over a tile, at one value of the range."""
         region = {dim: tile.get(dim, slice(k, k + 1)) for dim in self.scan.sizes}
         outs: dict[str, Array] = {}
-        for of in self.target.outputs:
-            own = self.scan.out_dims[of]
-            out = np.empty(extent(region, own, own))
-            evaluate_block(self.scan, own, {dim: region[dim] for dim in own}, {of: out}, 1)
+        for output in self.target.outputs:
+            output_dims = self.scan.out_dims[output]
+            out = np.empty(extent(region, output_dims, output_dims))
+            evaluate_block(
+                self.scan, output_dims, {dim: region[dim] for dim in output_dims}, {output: out}, 1
+            )
             dims = tuple(self.scan.sizes)
             order = [dims.index(dim) for dim in (*tile, self.unknown)]
-            outs[of] = out.reshape(extent(region, own, dims)).transpose(order)[..., 0]
+            outs[output] = out.reshape(extent(region, output_dims, dims)).transpose(order)[..., 0]
         level, shape = self.target.level, extent(tile, tuple(tile), tuple(tile))
         aim = outs[level] if isinstance(level, str) else np.full((), level)
         return np.broadcast_to(outs[self.target.of], shape), np.broadcast_to(aim, shape)
@@ -551,15 +554,21 @@ class Solver:
             share = (np.full(low.shape, 0.5), even, kink / (high - low))[step % 3]
             share = np.where((share > 0) & (share < 1), share, 0.5)
             place = low + (high - low) * share
-            at = self._value(place)
-            here = self._near(tile, at, exact=True)
-            crossed = dips & (here.gap * first <= 0)
-            bracket.replace(start, at, first, here.gap, crossed)
+            values = self._value(place)
+            near_values = self._near(tile, values, exact=True)
+            crossed = dips & (near_values.gap * first <= 0)
+            bracket.replace(start, values, first, near_values.gap, crossed)
             reason[crossed] = 0
-            before = here.slope * falls > 0
-            low, falls = put(low, place, before), put(falls, here.slope, before)
-            left, right = put(left, here.gap, before), put(right, here.gap, ~before)
-            high, rises = put(high, place, ~before), put(rises, here.slope, ~before)
+            before = near_values.slope * falls > 0
+            low, falls = replaced(low, place, before), replaced(falls, near_values.slope, before)
+            left, right = (
+                replaced(left, near_values.gap, before),
+                replaced(right, near_values.gap, ~before),
+            )
+            high, rises = (
+                replaced(high, place, ~before),
+                replaced(rises, near_values.slope, ~before),
+            )
 
     def whole(self, tile: Region, root: Array) -> Array:
         """The whole number next to a root that meets the target or comes closest; NaN if none."""
@@ -568,7 +577,7 @@ class Solver:
         high = np.ceil(root / step * (1 - ROUND)) * step
         first, last = self.grid[0], self.grid[-1]
         low, high = np.where(low < first, high, low), np.where(high > last, low, high)
-        below, above = (self._near(tile, at, exact=False).excess for at in (low, high))
+        below, above = (self._near(tile, values, exact=False).excess for values in (low, high))
         if self.target.relation == "=":
             lower = np.abs(below) <= np.abs(above)
         else:
@@ -587,10 +596,12 @@ class Solver:
         for k in (side * k for k in range(1, MOST_STEPS) for side in (-1, 1)):
             if not broken.any():
                 break
-            at = near + k * step
-            inside = broken & (at >= self.grid[0]) & (at <= self.grid[-1])
-            kept = inside & self._meets(self._near(tile, np.where(inside, at, root)).excess)
-            near, broken = np.where(kept, at, near), broken & ~kept
+            neighbour = near + k * step
+            inside = broken & (neighbour >= self.grid[0]) & (neighbour <= self.grid[-1])
+            is_better = inside & self._meets(
+                self._near(tile, np.where(inside, neighbour, root)).excess
+            )
+            near, broken = np.where(is_better, neighbour, near), broken & ~is_better
         return np.where(broken, np.nan, near)
 
 

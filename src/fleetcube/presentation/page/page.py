@@ -58,7 +58,7 @@ from fleetcube.scenario import auto, dates
 from fleetcube.tables import theme
 from fleetcube.tables.tables import check_new, counted, scale
 
-from .still import parts
+from .static_html import parts
 
 MOST_CHOICES = 128  # of labels, options and points of axes that set several inputs
 MOST_BYTES = 1_000_000  # of a page: mail programs do not open more
@@ -71,21 +71,20 @@ _DRAWN = "inputs with distributions are at their medians; intervals are not show
 
 @dataclass(frozen=True)
 class Planned:
-    """What a plan adds to a page: its goal and conditions, the sizes where it begins, what it says
-    of the search. For each choice the cluster that it is
-    a layout of, the layout's name, the arguments that give it and those that search it anew, and
-    the shortest sequence that `plan` tries it with."""
+    """What a plan adds to a page: its goal and conditions, the sizes where it begins, and a
+    summary of its search. For each choice: its cluster, the name of its layout, the arguments that
+    give the layout and those that search it anew, and the shortest sequence that `plan` tries."""
 
-    of: str
+    goal: str
     sense: str
     where: Sequence[Target]
-    at: Mapping[str, Any]
+    start: Mapping[str, Any]
     clusters: Sequence[str]
     layouts: Sequence[str]
     commands: Sequence[str]
     searches: Sequence[str]
     shortest: Sequence[float]
-    said: str
+    summary: str
 
 
 def page(
@@ -98,92 +97,85 @@ def page(
 ) -> str:
     """A page that computes a spec in the browser; see `Sweep.to_html`. `verb` is the command that
     gives its numbers of the spec `file`, with arguments `given`, which a slider may replace."""
-    scenario, graph = dict(spec["scenario"]), graph_of(spec["scenario"])
+    graph = graph_of(spec["scenario"])
     axes = list(make_axes(graph, spec["axes"]).values())
-    sliders = [axis for axis in axes if is_slider(graph, axis)]
-    several = [axis for axis in axes if not is_slider(graph, axis)]
-    scenario |= {axis.name: axis.labels[axis.size // 2].item() for axis in sliders}
-    scenario |= planned.at if planned else {}
-    points = [*itertools.product(*map(_points, several))]
-    if len(points) > MOST_CHOICES:
-        names = " and ".join(axis.name for axis in several)
-        raise InputError(
-            f"{names} make {len(points):,} choices; a page holds {MOST_CHOICES}: name fewer"
-        )
+    sliders = {axis.name: axis for axis in axes if is_slider(graph, axis)}
+    several = [axis for axis in axes if axis.name not in sliders]
+    points = _points(several)
     wanted = [name for name in spec["outputs"] if not derivative(graph, name)]
     if not wanted:
         raise InputError("all outputs are derivatives, which a page finds itself; name another")
-    stated = [
-        {**scenario, **{n: v for _, own in point for n, v in own.items()}} for point in points
-    ]
+    scenario = {**spec["scenario"]}
+    scenario |= {name: axis.labels[axis.size // 2].item() for name, axis in sliders.items()}
+    scenario |= planned.start if planned else {}
+    stated = [{**scenario, **settings} for _, settings in points]
     rows = [
-        _Choice(
-            " ".join(f"{axis.name}={name}" for axis, (name, _) in zip(several, point, strict=True)),
-            own,
-            wanted,
-        )
-        for point, own in zip(points, stated, strict=True)
+        _Choice(" ".join(words), settings, wanted)
+        for (words, _), settings in zip(points, stated, strict=True)
     ]
     chosen = {name for axis in several for name in axis.inputs}  # `run` refuses them then
     moved = [n for n in graph.inputs if n not in chosen and all(row.may_move(n) for row in rows)]
     data, programs = _programs(rows, moved)
-    first = rows[0]
-    outputs = first.plan.outputs
-    plain = [of for of in wanted if _unit(first, of) != "flag"]
-    goal = planned.of if planned else [*plain, *wanted][0]
+    commands = [shlex.join(words) for words, _ in points]
+    data["command"] = f"fleetcube {verb} {shlex.quote(file) if file else 'SPEC.toml'}"
+    data |= _arguments(planned, commands, data["choices"], given)
+    data |= _goal(planned, rows[0], wanted)
     data |= {
-        "command": f"fleetcube {verb} {shlex.quote(file) if file else 'SPEC.toml'}",
-        "commands": planned.commands
-        if planned
-        else [
-            shlex.join(f"{axis.name}={name}" for axis, (name, _) in zip(several, at, strict=True))
-            for at in points
-        ],
-        "clusters": planned.clusters if planned else data["choices"],
+        "caption": ", ".join([*labels_of(scenario), f"fleetcube {own_version()}"]),
+        "inputs": _inputs(graph, data.pop("names"), moved, rows[0], sliders),
+        "outputs": _outputs(rows[0], rows, wanted),
+        "axes": [*sliders],
+        "sizes": SIZES,
+        "share": SHARE,
+        "normal": NORMAL,
+    }
+    outputs, drawn = rows[0].plan.outputs, any(row.drawn for row in rows)
+    data["losses"] = [outputs.index(name) for name in LOSSES if name in outputs]
+    data["about"] = [planned.summary] if planned else []
+    data["about"] += [_DRAWN] if drawn else []
+    data["about"] += dict.fromkeys(remark for row in rows for remark in remarks(row.plan))
+    if planned:
+        data["outputs"][data["goal"]]["sense"] = sign_of(planned.sense)
+        names = zip(planned.clusters, planned.layouts, strict=True)
+        data["choices"] = [" ".join(filter(None, each)) for each in names]
+    text = _filled(title, data, programs, parts(spec["scenario"], stated, data, drawn))
+    if len(text) > MOST_BYTES:
+        raise InputError(
+            f"the page would have {len(text) / 1e6:.2g} MB, and {MOST_BYTES / 1e6:.0f} MB is the "
+            "most; name fewer choices or outputs"
+        )
+    return text
+
+
+def _arguments(
+    planned: Planned | None, commands: Sequence[str], choices: Sequence[str], given: Sequence[str]
+) -> dict[str, Any]:
+    """What a command's line has for each choice, and the arguments of all."""
+    return {
+        "commands": planned.commands if planned else commands,
+        "clusters": planned.clusters if planned else choices,
         "layouts": planned.layouts if planned else [],
         "searches": planned.searches if planned else [],
         "given": [[word.split("=")[0], shlex.quote(word)] for word in given],
         "shortest": planned.shortest if planned else [],
+    }
+
+
+def _goal(planned: Planned | None, first: "_Choice", wanted: Sequence[str]) -> dict[str, Any]:
+    """What the page answers first: outputs of its sentence, the goal, and conditions."""
+    outputs = first.plan.outputs
+    plain = [name for name in wanted if _unit(first, name) != "flag"]
+    goal = planned.goal if planned else [*plain, *wanted][0]
+    return {
         "told": [outputs.index(n) for n in dict.fromkeys([goal, *PLAIN]) if n in plain],
         "plain": PLAIN,
         "goal": outputs.index(goal),
         "where": [
-            [outputs.index(own.of), own.relation, own.level, str(own)]
-            for own in (planned.where if planned else ())
-            if own.of in outputs and not isinstance(own.level, str)
-        ],
-        "caption": ", ".join([*labels_of(scenario), f"fleetcube {own_version()}"]),
-        "inputs": _inputs(
-            graph,
-            data.pop("names"),
-            moved,
-            first,
-            {axis.name: axis for axis in sliders},
-        ),
-        "outputs": _outputs(first, rows, wanted),
-        "axes": [axis.name for axis in sliders],
-        "sizes": SIZES,
-        "share": SHARE,
-        "normal": NORMAL,
-        "losses": [outputs.index(name) for name in LOSSES if name in outputs],
-        "about": [
-            *([planned.said] if planned else []),
-            *([_DRAWN] if any(row.drawn for row in rows) else []),
-            *dict.fromkeys(remark for row in rows for remark in remarks(row.plan)),
+            [outputs.index(target.of), target.relation, target.level, str(target)]
+            for target in (planned.where if planned else ())
+            if target.of in outputs and not isinstance(target.level, str)
         ],
     }
-    if planned:
-        data["outputs"][data["goal"]]["sense"] = sign_of(planned.sense)
-        both = zip(planned.clusters, planned.layouts, strict=True)
-        data["choices"] = [" ".join(filter(None, each)) for each in both]
-    still = parts(spec["scenario"], stated, data, any(row.drawn for row in rows))
-    made = _filled(title, data, programs, still)
-    if len(made) > MOST_BYTES:
-        raise InputError(
-            f"the page would have {len(made) / 1e6:.2g} MB, and {MOST_BYTES / 1e6:.0f} MB is the "
-            "most; name fewer choices or outputs"
-        )
-    return made
 
 
 def check_target(path: str | PathLike[str]) -> None:
@@ -206,14 +198,16 @@ class _Choice:
     """One combination of labels and options: a one-point scenario and its formulas."""
 
     def __init__(self, name: str, scenario: Mapping[str, Any], outputs: Sequence[str]) -> None:
-        ends = [end for of in outputs if of in ENDS for end in ENDS[of]]
+        ends = [end for output in outputs if output in ENDS for end in ENDS[output]]
         losses = LOSSES if is_known(scenario, {}, LOSSES) else ()
-        beside = [n for n in (NEAR, MARGIN, CROSSING) if is_known(scenario, {}, [n])]
-        outputs = [*dict.fromkeys([*outputs, *ends, *losses, *beside])]
+        limits = [n for n in (NEAR, MARGIN, CROSSING) if is_known(scenario, {}, [n])]
+        outputs = [*dict.fromkeys([*outputs, *ends, *losses, *limits])]
         plain: Plan = Evaluation(scenario, {}, outputs)._plan("numpy")
         self.drawn = bool(plain.problem.distributions)  # intervals would lack what these add
-        self.errors = {of: [] if self.drawn else [*errors(plain, of)] for of in plain.outputs}
-        slips = dict.fromkeys((e for own in self.errors.values() for e in own), 0.0)
+        self.errors = {
+            output: [] if self.drawn else [*errors(plain, output)] for output in plain.outputs
+        }
+        slips = dict.fromkeys((e for names in self.errors.values() for e in names), 0.0)
         self.name, self.scenario, self.slips = name, {**scenario, **slips}, [*slips]
         self.plan: Plan = Evaluation(self.scenario, {}, outputs)._plan("numpy")
         problem = self.plan.problem
@@ -243,7 +237,7 @@ def _fixed(graph: Graph, choice: _Choice) -> set[str]:
             fixed |= {*row.implied_by}
     if problem.phases:
         fixed |= {*problem.phases.inputs}
-    if problem.found:
+    if problem.inferred:
         fixed |= {*auto.CELL_INPUTS}
     return fixed
 
@@ -253,9 +247,18 @@ def is_slider(graph: Graph, axis: Axis) -> bool:
     return row is not None and axis.inputs == (axis.name,) and axis.name in graph.inputs
 
 
-def _points(axis: Axis) -> list[tuple[str, dict[str, Any]]]:
-    """The points of an axis: name and settings of each."""
-    return [(f"{label}", auto.values_at(axis, k)) for k, label in enumerate(axis.labels.tolist())]
+def _points(axes: Sequence[Axis]) -> list[tuple[list[str], dict[str, Any]]]:
+    """All combinations of the points of axes: the arguments of each, and what it sets."""
+    count = math.prod(axis.size for axis in axes)
+    if count > MOST_CHOICES:
+        names = " and ".join(axis.name for axis in axes)
+        raise InputError(f"{names} make {count:,} choices; a page holds {MOST_CHOICES}: name fewer")
+    words = [[f"{axis.name}={label}" for label in axis.labels.tolist()] for axis in axes]
+    settings = [[auto.values_at(axis, k) for k in range(axis.size)] for axis in axes]
+    return [
+        ([*point], {name: value for each in sets for name, value in each.items()})
+        for point, sets in zip(itertools.product(*words), itertools.product(*settings), strict=True)
+    ]
 
 
 def _programs(rows: Sequence[_Choice], moved: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
@@ -271,21 +274,21 @@ def _programs(rows: Sequence[_Choice], moved: Sequence[str]) -> tuple[dict[str, 
     ]
     names = [*moved, *slips, *apart]
     outputs = rows[0].plan.outputs
-    known: dict[Any, int] = {}
+    positions: dict[Any, int] = {}
     sources: list[str] = []
     bases, which = [], []
     for row in rows:
         inputs = [n for n in names if n in row.values]
         key = (tuple(row.formulas.items()), tuple(inputs))
-        if key not in known:
-            known[key] = len(sources)
+        if key not in positions:
+            positions[key] = len(sources)
             given = {n: value for n, value in row.values.items() if n not in inputs}
-            flags = [of for of in outputs if _unit(row, of) == "flag"]
+            flags = [output for output in outputs if _unit(row, output) == "flag"]
             program = fold(outputs, row.formulas, given, inputs, (), flags)
-            taken = ", ".join(f"all[{names.index(n)}]" for n in inputs)
-            own = javascript.source(program, "compute")
-            sources.append(f"(all) => {{\n{own}return compute([{taken}]);\n}}")
-        which.append(known[key])
+            arguments = ", ".join(f"all[{names.index(n)}]" for n in inputs)
+            text = javascript.source(program, "compute")
+            sources.append(f"(all) => {{\n{text}return compute([{arguments}]);\n}}")
+        which.append(positions[key])
         bases.append([row.values.get(n, math.nan) for n in names])
     data = {
         "names": names,
@@ -315,15 +318,15 @@ def _inputs(
     first: _Choice,
     sliders: Mapping[str, Axis],
 ) -> list[dict[str, Any]]:
-    measured = auto.measured() if first.plan.problem.found else {}
-    made: list[dict[str, Any]] = []
+    measured = auto.measured() if first.plan.problem.inferred else {}
+    described: list[dict[str, Any]] = []
     for name in names:
         if name not in moved:
-            made.append({"name": name})
+            described.append({"name": name})
             continue
         row, value = graph.inputs[name], first.values[name]
         factor, unit = scale(row.unit, [value], name)
-        own = {
+        facts = {
             "name": name,
             "title": words(name),
             "about": row.description,
@@ -340,11 +343,11 @@ def _inputs(
             "leads": is_lever(graph, name) or name in RUN_STEPS,
         }
         if name in sliders and sliders[name].size <= MOST_STOPS:
-            own["stops"] = sorted({*sliders[name].numbers[name].tolist()})
+            facts["stops"] = sorted({*sliders[name].numbers[name].tolist()})
         if name in measured:
-            own["measured"] = measured[name]
-        made.append(own)
-    return made
+            facts["measured"] = measured[name]
+        described.append(facts)
+    return described
 
 
 def _outputs(
@@ -352,29 +355,29 @@ def _outputs(
 ) -> list[dict[str, Any]]:
     outputs = first.plan.outputs
     values = Evaluation(first.scenario, {}, outputs).evaluate(settings=Settings("numpy"))
-    masked = {of for row in rows for of in row.plan.layout_dependent}
-    made = []
+    masked = {output for row in rows for output in row.plan.layout_dependent}
+    described = []
     for name in outputs:
         about = attributes(first.plan, name)
-        own = {"name": name, "title": words(name), "about": about["long_name"]}
-        own["sense"] = -1 if name in BEST_HIGH else 1
-        own["title"] += counted(about)
-        own |= {"masked": name in masked, "hidden": name not in wanted or name == REASON}
+        facts = {"name": name, "title": words(name), "about": about["long_name"]}
+        facts["sense"] = -1 if name in BEST_HIGH else 1
+        facts["title"] += counted(about)
+        facts |= {"masked": name in masked, "hidden": name not in wanted or name == REASON}
         if "flag_values" in about:
             meanings = str(about["flag_meanings"]).split()
             codes = about["flag_values"].tolist()
-            own["words"] = {str(c): m for c, m in zip(codes, meanings, strict=True)}
+            facts["words"] = {str(c): m for c, m in zip(codes, meanings, strict=True)}
         else:
             factor, unit = scale(str(about["units"]), [values[name].item()], name)
-            own |= {"factor": factor, "unit": unit}
-            own["slips"] = any(row.errors[name] for row in rows)
-            own["counted"] = name == FAILURES
+            facts |= {"factor": factor, "unit": unit}
+            facts["slips"] = any(row.errors[name] for row in rows)
+            facts["counted"] = name == FAILURES
             if name == TIME and (since := dates.start_of(first.scenario)):
-                own["start"] = since.isoformat()
+                facts["start"] = since.isoformat()
             if name in ENDS and not first.drawn:
-                own["ends"] = [outputs.index(end) for end in ENDS[name]]
-        made.append(own)
-    return made
+                facts["ends"] = [outputs.index(end) for end in ENDS[name]]
+        described.append(facts)
+    return described
 
 
 def _filled(
@@ -383,9 +386,9 @@ def _filled(
     """One file with style and script, allowed by their hashes, and nothing from elsewhere."""
     facts = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # with NaN: JavaScript
     head = f'"use strict";\nconst DATA = {facts};\n{javascript.HEAD}'
-    made = f"const PROGRAMS = [{', '.join(programs)}];"
+    formulas = f"const PROGRAMS = [{', '.join(programs)}];"
     script = "\n".join(
-        [head, made, *map(asset, ("pictures.js", "answers.js", "charts.js", "live.js"))]
+        [head, formulas, *map(asset, ("pictures.js", "answers.js", "charts.js", "live.js"))]
     )
     style = css() + asset("live.css")
     filled = {
@@ -397,13 +400,13 @@ def _filled(
         "style_hash": _hash(style),
         "script_hash": _hash(script),
     }
-    return re.sub(r"{{(\w+)}}", lambda found: filled[found[1]], asset("live.html"))
+    return re.sub(r"{{(\w+)}}", lambda mark: filled[mark[1]], asset("live.html"))
 
 
 def policy_of(text: str) -> str:
     """The content security policy that a page states, for a server's header."""
-    found = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
-    return found[1] if found else "default-src 'none'"
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
+    return policy[1] if policy else "default-src 'none'"
 
 
 def asset(name: str) -> str:

@@ -37,16 +37,16 @@ from .page import MOST_CHOICES, Planned, is_slider, page
 if TYPE_CHECKING:
     import xarray
 
-# Sizes are moved to these multiples of what the plan says
+# Sizes are moved to these multiples of the plan's
 _MULTIPLES = 2.0 ** np.arange(-4, 5)
 # All at once; the length of sequences, which changes most layouts, in finer steps
 _TOGETHER = dict(zip(SIZES, (2.0 ** np.arange(-2, 3, step) for step in (2, 1, 2)), strict=True))
-_HARDWARE = {"gpu", "node", "fabric", "reliability"}  # of which none makes a layout invalid
+_HARDWARE = {"gpu", "node", "fabric", "reliability"}  # none makes a layout invalid
 
 
 @dataclass(frozen=True)
 class Question:
-    """What a plan searched: a sweep, its goal, what was open, and conditions."""
+    """The search of a plan: a sweep, its goal, the open inputs, and conditions."""
 
     sweep: Evaluation
     of: str
@@ -57,7 +57,7 @@ class Question:
 
 @dataclass(frozen=True)
 class _Choice:
-    """A cluster in a layout: what sets it, its names, and its arguments on the command line."""
+    """A cluster in a layout: its inputs, its names, and its arguments on the command line."""
 
     sets: Mapping[str, Any]
     cluster: Sequence[str]
@@ -65,20 +65,20 @@ class _Choice:
     arguments: Sequence[str]
 
 
-def report(asked: Question, found: "xarray.Dataset", spec: str, given: Sequence[str] = ()) -> str:
+def report(asked: Question, winners: "xarray.Dataset", spec: str, given: Sequence[str] = ()) -> str:
     """The page's HTML; `spec` is the file, and `given` its arguments besides the layout."""
-    value = found[asked.of] * sign_of(asked.sense)
+    value = winners[asked.of] * sign_of(asked.sense)
     if not value.notnull().any():
-        raise InputError("no layout can run, so that there is nothing to report")
+        raise InputError("no layout can run, so there is nothing to report")
     scenario: Any = asked.sweep.spec["scenario"]
     axes = make_axes(asked.sweep.graph, asked.sweep.spec["axes"])
-    at = {str(dim): int(place) for dim, place in value.argmin(...).items()}
+    best_place = {str(dim): int(place) for dim, place in value.argmin(...).items()}
     start = {
-        name: axes[name].labels[at[name]].item()
+        name: axes[name].labels[best_place[name]].item()
         for name in axes
         if is_slider(asked.sweep.graph, axes[name])
     }
-    rows = _choices(asked, found, at, start)
+    rows = _choices(asked, winners, best_place, start)
     goal = ["--of", f"{asked.sense} {asked.of}"] if asked.of != TIME else []
     names = asked.search if isinstance(asked.search, str) else ",".join(asked.search)
     goal += ["--search", names] if names != LAYOUT else []
@@ -87,49 +87,52 @@ def report(asked: Question, found: "xarray.Dataset", spec: str, given: Sequence[
     read = [*REPORTED, *(name for each in conditions for name in each.outputs)]
     layouts = {"labels": [f"{k}" for k in range(len(rows))]}
     layouts |= {name: [row.sets[name] for row in rows] for name in rows[0].sets}
-    made = {
+    problem = {
         "scenario": scenario,
         "axes": {**{n: _stops(axes[n], start[n]) for n in start}, "layout": layouts},
-        "outputs": [*dict.fromkeys([asked.of, *(name for name in read if name in found)])],
+        "outputs": [*dict.fromkeys([asked.of, *(name for name in read if name in winners)])],
     }
     planned = Planned(
-        of=asked.of,
+        goal=asked.of,
         sense=asked.sense,
         where=conditions,
-        at=start,
+        start=start,
         clusters=[" ".join(row.cluster) for row in rows],
         layouts=[row.layout for row in rows],
         commands=[shlex.join([*row.cluster, *row.arguments]) for row in rows],
         searches=[shlex.join([*goal, *row.cluster]) for row in rows],
         shortest=[fewest_tokens(row.sets) for row in rows],
-        said=searched(found),
+        summary=searched(winners),
     )
-    return page(made, f"Plan of {Path(spec).name}", spec, planned, given)
+    return page(problem, f"Plan of {Path(spec).name}", spec, planned, given)
 
 
 def _choices(
-    asked: Question, found: "xarray.Dataset", at: Mapping[str, int], start: Mapping[str, Any]
+    asked: Question,
+    winners: "xarray.Dataset",
+    best_place: Mapping[str, int],
+    start: Mapping[str, Any],
 ) -> list[_Choice]:
     """The layouts of each cluster, of the best first."""
     scenario: Any = asked.sweep.spec["scenario"]
     apart = [
         a for a in make_axes(PHYSICS, asked.sweep.spec["axes"]).values() if a.name not in start
     ]
-    first = tuple(at[axis.name] for axis in apart)
+    first = tuple(best_place[axis.name] for axis in apart)
     places = itertools.product(*(range(axis.size) for axis in apart))
     won = {}
     for place in sorted(places, key=lambda place: place != first):
-        here = found.isel({axis.name: k for axis, k in zip(apart, place, strict=True)})
+        cluster_winners = winners.isel({axis.name: k for axis, k in zip(apart, place, strict=True)})
         near = _nearby(asked, {**scenario, **start, **_set_by(apart, place)})
-        own = _winners(here, asked.of, {name: at[name] for name in start})
-        won[place] = [*own, *(row for row in near if row not in own)]
+        layouts = _winners(cluster_winners, asked.of, {name: best_place[name] for name in start})
+        won[place] = [*layouts, *(row for row in near if row not in layouts)]
     named = [asked.search] if isinstance(asked.search, str) else asked.search
     shared = {*named} <= {LAYOUT, *OPEN} and {axis.name for axis in apart} <= _HARDWARE
     most, stated = MOST_CHOICES // len(won), {n: scenario[n] for n in OPEN if n in scenario}
     choices = []
-    for place, own in won.items():
-        # what wins on other machines may win on these at other sizes
-        every = [*own]
+    for place, layouts in won.items():
+        # the winner on other machines may win on these at other sizes
+        every = [*layouts]
         for row in (row for rows in won.values() for row in rows if shared):
             every += [] if row in every else [row]
         cluster = [
@@ -145,7 +148,7 @@ def _choices(
 
 
 def _stops(axis: Axis, start: float) -> list[float]:
-    """The values of an axis, and multiples of where it begins where these are few."""
+    """Slider values: the axis's own, or multiples of its first value if there are few."""
     few = axis.name in SIZES and axis.size < _MULTIPLES.size
     more = [x for x in (start * _MULTIPLES).tolist() if x.is_integer()] if few else []
     return [*map(float, np.union1d(axis.numbers[axis.name], more))]
@@ -160,14 +163,14 @@ def _set_by(axes: Sequence[Any], place: Sequence[int]) -> dict[str, Any]:
 
 
 def _winners(
-    found: "xarray.Dataset", of: str, first: Mapping[str, int]
+    best: "xarray.Dataset", output: str, first: Mapping[str, int]
 ) -> list[tuple[dict[str, Any], str]]:
     """The layouts of all points, those of the first point first."""
     rows: list[tuple[dict[str, Any], str]] = []
-    places = sorted(np.ndindex(*found[WHOLE].shape), key=lambda p: p[:-1] != tuple(first.values()))
+    places = sorted(np.ndindex(*best[WHOLE].shape), key=lambda p: p[:-1] != tuple(first.values()))
     for place in places:
-        one = found.isel(dict(zip(found[WHOLE].dims, place, strict=True)))
-        if one[of].isnull():
+        one = best.isel(dict(zip(best[WHOLE].dims, place, strict=True)))
+        if one[output].isnull():
             continue
         row = inputs_of(one), str(one[WHOLE].item())
         if row not in rows:
@@ -191,11 +194,13 @@ def _nearby(asked: Question, scenario: Mapping[str, Any]) -> list[tuple[dict[str
         }
         try:
             one = asked.sweep.replace(scenario=scenario, axes=sizes)
-            found = best_layouts(
+            best = best_layouts(
                 *(one, asked.of, asked.sense, asked.search, asked.where, (), 1, Settings())
             )
         except InputError:  # such as a size that the machines cannot have
             continue
-        own = _winners(found, asked.of, {name: len(row) // 2 for name, row in sizes.items()})
-        rows += [row for row in own if row not in rows]
+        layouts = _winners(
+            best.to_xarray(), asked.of, {name: len(row) // 2 for name, row in sizes.items()}
+        )
+        rows += [row for row in layouts if row not in rows]
     return rows

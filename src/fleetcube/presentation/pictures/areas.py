@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-_GAP = 4  # least pixels beside a name
+_GAP = 4  # least pixels to the sides of a name
 
 
 def ink(colour: Any) -> str:
@@ -23,10 +23,10 @@ def label_areas(axes: Any, areas: Sequence[tuple[str, Any, Sequence[Any]]]) -> N
     for name, colour, boxes in areas:
         how: Any = {"ha": "center", "va": "center", "fontsize": 8, "color": ink(colour)}
         text = axes.text(0, 0, name, clip_on=True, **how)
-        own = text.get_window_extent()
+        extent = text.get_window_extent()
         for left, low, right, high in boxes:
             corners = axes.transData.transform([(left, low), (right, high)])
-            room = np.all(np.abs(corners[1] - corners[0]) > (own.width + _GAP, own.height))
+            room = np.all(np.abs(corners[1] - corners[0]) > (extent.width + _GAP, extent.height))
             if low < high and room:
                 text.set_position(axes.transData.inverted().transform(corners.mean(axis=0)))
                 break

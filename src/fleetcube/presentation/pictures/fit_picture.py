@@ -13,7 +13,7 @@ from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.tables.tables import scale
 from fleetcube.tables.theme import LINES
 
-from .picture import blank, check_picture, headed, labelled, plain, saved, styled, words
+from .picture import add_title, check_picture, labelled, new_figure, plain, saved, styled, words
 
 _OUT, _IN, _LINE = *LINES[:2], "black"
 
@@ -22,7 +22,7 @@ _OUT, _IN, _LINE = *LINES[:2], "black"
 def plot_fit(fit: CollectiveFit | StepFit, path: Path) -> None:
     """Draw measured and fitted values, with relative residuals below."""
     check_picture(path)
-    figure, (top, below) = blank(6.0, 2, sharex=True, height_ratios=(3, 2))
+    figure, (top, below) = new_figure(6.0, 2, sharex=True, height_ratios=(3, 2))
     in_bytes = isinstance(fit, CollectiveFit)
     draw: Callable[..., None] = _collective if in_bytes else _steps
     draw(top, below, fit)
@@ -33,7 +33,7 @@ def plot_fit(fit: CollectiveFit | StepFit, path: Path) -> None:
     plain(top.yaxis)
     if not in_bytes:
         plain(top.xaxis)
-    headed(figure, _title(fit))
+    add_title(figure, _title(fit))
     saved(figure, path)
 
 

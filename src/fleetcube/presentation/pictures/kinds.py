@@ -48,16 +48,16 @@ def losses(cube: "xarray.Dataset", x: str, path: Path | None) -> Any:
     cube = picture.cut(cube, [x])
     top = "job_time" in drawn
     ratios = [2, 3] if top else [1]
-    figure, rows = picture.blank(
+    figure, rows = picture.new_figure(
         6.4 if top else 4.8, len(ratios), sharex=True, squeeze=False, height_ratios=ratios
     )
     panels = list(rows[:, 0])
-    at = picture.positions(panels[-1], cube[x], "x")
+    points = picture.positions(panels[-1], cube[x], "x")
     if top:
-        _job_time(panels[0], cube, x, at, bad)
-    handles, areas = _stacked(panels[-1], cube[x], at, shares, bad)
+        _job_time(panels[0], cube, x, points, bad)
+    handles, areas = _stacked(panels[-1], cube[x], points, shares, bad)
     panels[-1].set_xlabel(picture.heading(cube[x]))
-    picture.headed(figure, picture.title(cube, drawn, _LOST))
+    picture.add_title(figure, picture.title(cube, drawn, _LOST))
     figure.legend(handles=handles, loc="outside lower center", fontsize=8, ncols=3)
     label_areas(panels[-1], areas)
     return picture.saved(figure, path, cube)
@@ -69,12 +69,12 @@ def losses_boxes(cube: "xarray.Dataset", x: str) -> picture.Boxes:
     ends = _ends(shares)
     rows: list[dict[str, Any]] = []
     for k, label in enumerate(picture.point_labels(drawn[x])):
-        at = {"at": label.replace("\n", " ")}
+        column = {"at": label.replace("\n", " ")}
         if bad[k]:
-            rows.append({**at, "part": picture.CANNOT, "from": 0.0, "until": 1.0})
+            rows.append({**column, "part": picture.CANNOT, "from": 0.0, "until": 1.0})
             continue
         rows += [
-            {**at, "part": name, "from": low, "until": high}
+            {**column, "part": name, "from": low, "until": high}
             for (name, _), (low, high) in zip(PARTS, itertools.pairwise(ends[:, k]), strict=True)
             if np.isfinite(high)
         ]
@@ -87,7 +87,7 @@ def losses_boxes(cube: "xarray.Dataset", x: str) -> picture.Boxes:
 
 def _shares(cube: "xarray.Dataset", x: str) -> tuple["xarray.Dataset", Any, Any]:
     """The data of `losses` along an axis, the shares, and which points are infeasible."""
-    picture.need(cube, LOSSES)
+    picture.require_variables(cube, LOSSES)
     cube = picture.cut(cube, [x])
     drawn = cube[[*LOSSES, *(["job_time"] if "job_time" in cube else [])]]
     if x not in drawn.dims:
@@ -108,62 +108,64 @@ def _ends(shares: Any) -> Any:
     return np.concatenate([ends, np.where(np.isnan(ends[-1:]), np.nan, 1.0)])
 
 
-def _stacked(axes: Any, x: "xarray.DataArray", at: Any, shares: Any, bad: Any) -> Any:
-    """Draw areas or bars; return legend entries, and what `label_areas` takes."""
+def _stacked(axes: Any, x: "xarray.DataArray", points: Any, shares: Any, bad: Any) -> Any:
+    """Draw areas or bars; return legend entries, and areas for `label_areas`."""
     from matplotlib import patches, ticker
 
     ends = _ends(shares)
-    cells = picture.edges(at, axes.get_xscale())
-    gapless = not bad.any() and at.size > 1  # areas from the first point to the last
+    cells = picture.edges(points, axes.get_xscale())
+    gapless = not bad.any() and points.size > 1  # areas from the first point to the last
     handles: list[Any] = []
     areas: list[Any] = []
     for low, high, (name, colour) in zip(ends, ends[1:], PARTS, strict=False):
         if picture.is_number(x):
             for stretch in picture.stretches(np.isfinite(high)):
-                places, rows = at[stretch], np.stack([low, high])[:, stretch]
+                places, rows = points[stretch], np.stack([low, high])[:, stretch]
                 if not gapless:  # up to the cell edges, to meet the grey of infeasible points
                     places = [cells[stretch.start], *places, cells[stretch.stop]]
                     rows = np.pad(rows, ((0, 0), (1, 1)), mode="edge")
                 edge = {"edgecolor": "white", "linewidth": 0.6}  # where areas touch
                 axes.fill_between(places, *rows, facecolor=colour, **edge)
         else:
-            axes.bar(at, high - low, 0.8, low, color=colour)
-        areas.append((name, colour, _boxes(at, low, high, picture.is_number(x))))
+            axes.bar(points, high - low, 0.8, low, color=colour)
+        areas.append((name, colour, _boxes(points, low, high, picture.is_number(x))))
         handles.append(patches.Patch(color=colour, label=name))
     for k in np.flatnonzero(bad):
         axes.axvspan(cells[k], cells[k + 1], zorder=0, **picture.INFEASIBLE)
     if bad.any():
         handles.append(picture.cannot_run())
-    axes.set_xlim((at[0], at[-1]) if picture.is_number(x) and gapless else (cells[0], cells[-1]))
+    axes.set_xlim(
+        (points[0], points[-1]) if picture.is_number(x) and gapless else (cells[0], cells[-1])
+    )
     axes.set_ylim(0, 1)
     axes.set_ylabel("share of the wall time")
     axes.yaxis.set_major_formatter(ticker.PercentFormatter(1, symbol=" %"))
     return handles, areas
 
 
-def _boxes(at: Any, low: Any, high: Any, smooth: bool) -> list[Any]:
+def _boxes(points: Any, low: Any, high: Any, smooth: bool) -> list[Any]:
     """Boxes inside an area, the highest first: between the neighbours of a point, or its bar."""
     if smooth:
-        sides = [slice(max(0, k - 1), k + 2) for k in range(at.size)]
-        inside = [(at[s][0], low[s].max(), at[s][-1], high[s].min()) for s in sides]
+        sides = [slice(max(0, k - 1), k + 2) for k in range(points.size)]
+        inside = [(points[s][0], low[s].max(), points[s][-1], high[s].min()) for s in sides]
     else:
-        inside = [*zip(at - 0.4, low, at + 0.4, high, strict=True)]
+        inside = [*zip(points - 0.4, low, points + 0.4, high, strict=True)]
     return sorted(inside, key=lambda box: box[1] - box[3])
 
 
-def _job_time(axes: Any, cube: "xarray.Dataset", x: str, at: Any, bad: Any) -> None:
+def _job_time(axes: Any, cube: "xarray.Dataset", x: str, points: Any, bad: Any) -> None:
     numbers, unit = picture.scaled(cube["job_time"])
     times = _along(numbers, x, bad)
     drawn = "-" if picture.is_number(cube[x]) else "none"
     style = {"color": "black", "linestyle": drawn, "marker": "o", "markersize": 3, "clip_on": False}
-    axes.plot(at, times, label="job time", **style)
-    known = np.flatnonzero(np.isfinite(times))
-    if x == "n_gpus" and known.size > 1:
-        span = at[known[0] : known[-1] + 1]
-        ideal = times[known[0]] * span[0] / span
+    axes.plot(points, times, label="job time", **style)
+    finite = np.flatnonzero(np.isfinite(times))
+    if x == "n_gpus" and finite.size > 1:
+        span = points[finite[0] : finite[-1] + 1]
+        ideal = times[finite[0]] * span[0] / span
         axes.plot(span, ideal, "--", color=LINES[0], label="in proportion to 1 / GPUs")
         axes.legend(fontsize=8)
-    if known.size and picture.is_wide(times[known].min(), times[known].max()):
+    if finite.size and picture.is_wide(times[finite].min(), times[finite].max()):
         axes.set_yscale("log")
     picture.plain(axes.yaxis)
     axes.set_ylabel(picture.labelled("job_time", unit))
@@ -187,19 +189,19 @@ def flips(
     return plot(with_flips(cube, of), FLIPS, x, y, path)
 
 
-def with_flips(cube: "xarray.Dataset", of: Sequence[str] = WAITS) -> "xarray.Dataset":
-    odd = [name for name in of if name not in _SHARES]
-    if odd or len(set(of)) < 2:
+def with_flips(cube: "xarray.Dataset", compared: Sequence[str] = WAITS) -> "xarray.Dataset":
+    odd = [name for name in compared if name not in _SHARES]
+    if odd or len(set(compared)) < 2:
         problem = f"{odd[0]!r} is not one of them" if odd else "one loss has no rival"
         raise InputError(f"{problem}; compare two or more of {', '.join(_SHARES)}")
-    picture.need(cube, of)
-    shares = cube[list(of)].to_array("loss")
+    picture.require_variables(cube, compared)
+    shares = cube[list(compared)].to_array("loss")
     values = shares.fillna(-np.inf).values  # argmax would choose NaN
-    codes = np.array([_SHARES.index(name) for name in of], np.int8)[values.argmax(axis=0)]
+    codes = np.array([_SHARES.index(name) for name in compared], np.int8)[values.argmax(axis=0)]
     names = [name.removesuffix("_overhead") for name in _SHARES]
     meaning = "Which loss is the largest, compute inefficiency left out"
-    if set(of) != set(WAITS):
-        listed = ", ".join(picture.words(name.removesuffix("_overhead")) for name in of)
+    if set(compared) != set(WAITS):
+        listed = ", ".join(picture.words(name.removesuffix("_overhead")) for name in compared)
         meaning = f"Which is the largest of {listed}"
     # -1, which is no code, where any of the losses is unknown
     flag = shares.isel(loss=0, drop=True).copy(data=np.where(np.isinf(values).any(0), -1, codes))
@@ -213,8 +215,8 @@ def roofline(cube: "xarray.Dataset", path: Path | None, by: str | None = None) -
     arithmetic intensity of the micro-batch and at MFU x peak, hollow if infeasible. With
     network_attainable_flops, triangles mark the ceiling set by the gradient exchange."""
     picture.check_picture(path)
-    told, rows, labels, bad = rooflines(cube, by)
-    figure, axes = picture.blank(4.8)
+    title_text, rows, labels, bad = rooflines(cube, by)
+    figure, axes = picture.new_figure(4.8)
     factor, unit = scale("FLOP/s", rows["peak"])
     shades = picture.colours(len(labels))
     for place, several, (across, heights) in roofs(rows):  # in the colours of their points
@@ -223,8 +225,9 @@ def roofline(cube: "xarray.Dataset", path: Path | None, by: str | None = None) -
     dots: list[Any] = []
     for k, (label, shade) in enumerate(zip(labels, shades, strict=True)):
         mark = {"edgecolor": shade, "s": 36, "zorder": 3}
-        face, at = "none" if bad[k] else shade, (rows["across"][k], rows["reached"][k] / factor)
-        dots.append(axes.scatter(*at, facecolor=face, label=label or "reached", **mark))
+        face = "none" if bad[k] else shade
+        position = rows["across"][k], rows["reached"][k] / factor
+        dots.append(axes.scatter(*position, facecolor=face, label=label or "reached", **mark))
     triangle: Any = {"marker": "v", "facecolor": "none", "s": 36, "zorder": 3}
     ceilings = rows.get("network", rows["reached"][:0]) / factor
     for across, ceiling, shade in zip(rows["across"], ceilings, shades, strict=False):
@@ -240,9 +243,9 @@ def roofline(cube: "xarray.Dataset", path: Path | None, by: str | None = None) -
         picture.plain(line)
     axes.set_xlabel(INTENSITY)
     axes.set_ylabel(f"rate of one GPU [{unit}]")
-    picture.headed(figure, told)
+    picture.add_title(figure, title_text)
     axes.grid(alpha=0.3)
-    picture.beside(figure, title=None if by is None else picture.heading(cube[by]))
+    picture.legend_right(figure, title=None if by is None else picture.heading(cube[by]))
     if _spread(figure, axes, dots):
         axes.set_xlabel(f"{INTENSITY}; dots side by side have that of the leftmost")
     return picture.saved(figure, path, cube)
@@ -254,23 +257,23 @@ def _spread(figure: Any, axes: Any, dots: Sequence[Any]) -> bool:
 
     figure.draw_without_rendering()  # needed for places in pixels
     size = _DOT * figure.dpi
-    taken: list[Any] = []
+    placed: list[Any] = []
     moved = False
     for dot in dots:
-        start = at = axes.transData.transform(dot.get_offsets().data[0])
-        while any(np.abs(at - other).max() < 0.9 * size for other in taken):
-            at = at + np.array((size, 0.0))
-        taken.append(at)
-        if right := (at - start)[0] / figure.dpi:
-            beside = ScaledTranslation(right, 0, figure.dpi_scale_trans)
-            dot.set_offset_transform(axes.transData + beside)
+        start = position = axes.transData.transform(dot.get_offsets().data[0])
+        while any(np.abs(position - other).max() < 0.9 * size for other in placed):
+            position = position + np.array((size, 0.0))
+        placed.append(position)
+        if right := (position - start)[0] / figure.dpi:
+            offset = ScaledTranslation(right, 0, figure.dpi_scale_trans)
+            dot.set_offset_transform(axes.transData + offset)
             moved = True
     return moved
 
 
 def rooflines(cube: "xarray.Dataset", by: str | None) -> tuple[str, dict[str, Any], list[str], Any]:
     """Data of a roofline: title, numbers and a label of each point, and which cannot run."""
-    picture.need(cube, ROOFLINE)
+    picture.require_variables(cube, ROOFLINE)
     names = [*ROOFLINE, *([NETWORK] if NETWORK in cube else [])]
     cube = picture.cut(cube, [by])
     drawn = cube[names]
@@ -320,29 +323,29 @@ def pareto(
     is on the front unless another is at least as good in both ("min" or "max") and better in one.
     Front points are coloured by the axis `by`."""
     picture.check_picture(path)
-    found = front(cube, x, y, best, by)
-    figure, axes = picture.blank(4.8)
-    others = found.others[:, :: 1 + found.others.shape[1] // MOST_DOTS]
+    points = front(cube, x, y, best, by)
+    figure, axes = picture.new_figure(4.8)
+    others = points.others[:, :: 1 + points.others.shape[1] // MOST_DOTS]
     few = others.shape[1] <= 1000
     how: dict[str, Any] = {"s": 14, "alpha": 0.9} if few else {"s": 6, "alpha": 0.4}
     axes.scatter(*others, color=REST, linewidths=0, rasterized=not few, **how)
-    axes.plot(*found.edge, color="black", linewidth=1, zorder=2, drawstyle="steps-post")
+    axes.plot(*points.edge, color="black", linewidth=1, zorder=2, drawstyle="steps-post")
     if by is None:
-        axes.scatter(*found.edge, s=24, color=LINES[3], zorder=3)
+        axes.scatter(*points.edge, s=24, color=LINES[3], zorder=3)
     else:
-        for name, shade in zip(found.names, picture.colours(len(found.names)), strict=True):
-            own = [label == name for label in found.labels]
-            if any(own):
-                axes.scatter(*found.edge[:, own], s=24, color=shade, label=name, zorder=3)
-    for side, wide, head in zip("xy", found.wide, found.heads, strict=True):
+        for name, shade in zip(points.names, picture.colours(len(points.names)), strict=True):
+            chosen = [label == name for label in points.labels]
+            if any(chosen):
+                axes.scatter(*points.edge[:, chosen], s=24, color=shade, label=name, zorder=3)
+    for side, wide, head in zip("xy", points.wide, points.heads, strict=True):
         if wide:
             getattr(axes, f"set_{side}scale")("log")
         picture.plain(getattr(axes, f"{side}axis"))
         getattr(axes, f"set_{side}label")(head)
-    picture.headed(figure, found.title)
+    picture.add_title(figure, points.title)
     axes.grid(alpha=0.3)
     if by is not None:
-        picture.beside(figure, title=picture.heading(cube[by]))
+        picture.legend_right(figure, title=picture.heading(cube[by]))
     return picture.saved(figure, path, cube)
 
 
@@ -370,7 +373,7 @@ def front(
         raise InputError(f"x and y are both {x!r}; choose two outputs")
     if isinstance(best, str) or len(best) != 2 or not set(best) <= set(SENSES):
         raise InputError(f"best = {best!r}: give 'min' or 'max' for each of {x}, {y}")
-    picture.need(cube, [x, y])
+    picture.require_variables(cube, [x, y])
     drawn = cube[[x, y]]
     dims = [str(dim) for dim in drawn.dims]
     if by is not None and by not in [*dims, *cube.coords]:
@@ -389,14 +392,16 @@ def front(
         [part.broadcast_like(template).transpose(*dims).values.reshape(-1) for part in (across, up)]
     )
     signs = np.array([[1.0 if sense == "min" else -1.0] for sense in best])
-    _, kept, edge = unbeaten(np.zeros(places.size, np.int64), places, signs * both[:, places])
-    sides = [f"{_BEST[sense]} {picture.words(of)}" for sense, of in zip(best, (x, y), strict=True)]
-    summary = f"The {sides[0]}, the {sides[1]}: {len(kept):,} of {places.size:,} points are best"
-    labels, names = [""] * len(kept), [""]
+    _, picks, edge = unbeaten(np.zeros(places.size, np.int64), places, signs * both[:, places])
+    sides = [
+        f"{_BEST[sense]} {picture.words(name)}" for sense, name in zip(best, (x, y), strict=True)
+    ]
+    summary = f"The {sides[0]}, the {sides[1]}: {len(picks):,} of {places.size:,} points are best"
+    labels, names = [""] * len(picks), [""]
     if by is not None:
         spread = cube[by].broadcast_like(template).transpose(*template.dims).values.reshape(-1)
-        known = dict(zip(cube[by].values.tolist(), picture.point_labels(cube[by]), strict=True))
-        labels, names = [known[value] for value in spread[kept].tolist()], [*known.values()]
+        texts = dict(zip(cube[by].values.tolist(), picture.point_labels(cube[by]), strict=True))
+        labels, names = [texts[value] for value in spread[picks].tolist()], [*texts.values()]
     return Front(
         picture.title(cube, drawn, summary),
         (picture.labelled(x, across_unit), picture.labelled(y, up_unit)),

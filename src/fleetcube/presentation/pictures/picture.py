@@ -81,7 +81,7 @@ _LOOK: ContextVar[Look | None] = ContextVar("look", default=None)
 
 
 @contextlib.contextmanager
-def looking(
+def picture_options(
     title: str | None = None, size: str | Sequence[float] | None = None, dpi: int = DPI
 ) -> Iterator[Look]:
     """Draw pictures with a title, a size ("8x5" or two numbers, inches) and pixels per inch."""
@@ -157,14 +157,14 @@ def styled(draw: Callable[_Arguments, Any]) -> Callable[_Arguments, Any]:
 
     @functools.wraps(draw)
     def drawn(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> Any:
-        own = looking() if _LOOK.get() is None else contextlib.nullcontext()
-        with own, imported("matplotlib.style").context(["default", _STYLE]):
+        options = picture_options() if _LOOK.get() is None else contextlib.nullcontext()
+        with options, imported("matplotlib.style").context(["default", _STYLE]):
             return draw(*args, **kwargs)
 
     return drawn
 
 
-def blank(height: float, rows: int = 1, columns: int = 1, **how: Any) -> tuple[Any, Any]:
+def new_figure(height: float, rows: int = 1, columns: int = 1, **how: Any) -> tuple[Any, Any]:
     """A figure that needs no screen, as wide as a page, and its panels as from `subplots`."""
     from .figure import Picture
 
@@ -175,35 +175,35 @@ def blank(height: float, rows: int = 1, columns: int = 1, **how: Any) -> tuple[A
 
 
 def labels_of(scenario: Mapping[str, Any]) -> list[str]:
-    """What a scenario names: its model, machines, fabric and software."""
+    """Labels in a scenario: its model, machines, fabric and software."""
     given = [str(scenario[kind]) for kind in _NAMED if isinstance(scenario.get(kind), str)]
     return ["own model" if label.startswith("{") else label[-40:] for label in given]
 
 
-def caption(of: Any) -> str:
-    """What a cube or a point of it is of: its labels, its degrees of parallelism, and the release;
-    no date, so that the same cube gives the same bytes."""
-    scenario = json.loads(of.attrs.get("fleetcube_spec", "{}")).get("scenario", {})
+def caption(cube: Any) -> str:
+    """Caption of a cube or a point of it: labels, degrees of parallelism, and the release; no
+    date, so that the same cube gives the same bytes."""
+    scenario = json.loads(cube.attrs.get("fleetcube_spec", "{}")).get("scenario", {})
     if scenario:
-        scenario |= {str(name): at.item() for name, at in of.coords.items() if at.ndim == 0}
+        scenario |= {str(name): v.item() for name, v in cube.coords.items() if v.ndim == 0}
     labels = labels_of(scenario)
-    known = {n: scenario[n] for n in SHORT if isinstance(scenario.get(n), int | float)}
-    words = [*labels, *filter(None, [layout_text(known)])]
-    return ", ".join([*words, f"fleetcube {of.attrs['fleetcube_version']}"]) if words else ""
+    degrees = {n: scenario[n] for n in SHORT if isinstance(scenario.get(n), int | float)}
+    words = [*labels, *filter(None, [layout_text(degrees)])]
+    return ", ".join([*words, f"fleetcube {cube.attrs['fleetcube_version']}"]) if words else ""
 
 
-def saved(figure: Any, path: Path | None, of: Any = None) -> Any:
-    """Return the figure, with a caption of what it is of, written to `path` if given; overlapping
+def saved(figure: Any, path: Path | None, cube: Any = None) -> Any:
+    """Return the figure with the caption of its cube, written to `path` if given; overlapping
     tick labels are rotated."""
-    if of is not None and (words := caption(of)):
+    if cube is not None and (words := caption(cube)):
         small: dict[str, Any] = {"fontsize": 7, "color": "0.3", "parse_math": False}
         wrapped = "\n".join(textwrap.wrap(words, 2 * _across()))
         if figure.legends and figure.axes[-1].get_xlabel():  # a legend may be below the panels
             last = figure.axes[-1]
             small |= {"xytext": (0, -2), "textcoords": "offset points", "ha": "center", "va": "top"}
             for text, across in ((" \n" * wrapped.count("\n") + " ", last), (wrapped, figure)):
-                at = (across.bbox if across is figure else last.xaxis.label, last.xaxis.label)
-                last.annotate(text, (0.5, 0), xycoords=at, **small).set_in_layout(across is last)
+                spot = (across.bbox if across is figure else last.xaxis.label, last.xaxis.label)
+                last.annotate(text, (0.5, 0), xycoords=spot, **small).set_in_layout(across is last)
         else:
             figure.supxlabel(wrapped, **small)
     figure.draw_without_rendering()  # labels have no extents before this
@@ -238,25 +238,25 @@ def _write(figure: Any, path: Path) -> None:
 
 def described(figure: Any) -> str:
     """Describe a picture in words: its axes, their ranges and the entries of its legend."""
-    said = []
+    parts = []
     for axes in figure.axes:
         for side, line in (("across", axes.xaxis), ("up", axes.yaxis)):
             name = line.get_label_text()
             low, high = sorted(line.get_view_interval())
             ticks = zip(line.get_ticklocs(), line.get_majorticklabels(), strict=False)
-            shown = [text.get_text() for at, text in ticks if low <= at <= high]
+            shown = [text.get_text() for position, text in ticks if low <= position <= high]
             if name and shown:
                 span = f", {shown[0]} to {shown[-1]}" if len(shown) > 1 else f", {shown[0]}"
-                said.append(f"{side}: {name}{span}")
+                parts.append(f"{side}: {name}{span}")
     for legend in [*figure.legends, *(a.get_legend() for a in figure.axes if a.get_legend())]:
         head = legend.get_title().get_text()
         names = [text.get_text() for text in legend.get_texts()]
-        said.append(f"{head or 'shown'}: {', '.join(names)}")
-    said += look().remarks
-    return " ".join("; ".join(said).replace("\N{NO-BREAK SPACE}", " ").split())
+        parts.append(f"{head or 'shown'}: {', '.join(names)}")
+    parts += look().remarks
+    return " ".join("; ".join(parts).replace("\N{NO-BREAK SPACE}", " ").split())
 
 
-def need(cube: "xarray.Dataset", names: Sequence[str]) -> None:
+def require_variables(cube: "xarray.Dataset", names: Sequence[str]) -> None:
     """Refuse a cube that lacks variables, naming the outputs to add to its spec."""
     missing = [name for name in names if name not in cube.data_vars]
     if missing:
@@ -266,16 +266,16 @@ def need(cube: "xarray.Dataset", names: Sequence[str]) -> None:
         )
 
 
-def cut(cube: "xarray.Dataset", kept: Sequence[str | None]) -> "xarray.Dataset":
+def cut(cube: "xarray.Dataset", keep: Sequence[str | None]) -> "xarray.Dataset":
     """A cube without its one-point axes, except those in `kept`."""
-    return cube.squeeze([dim for dim, size in cube.sizes.items() if size == 1 and dim not in kept])
+    return cube.squeeze([dim for dim, size in cube.sizes.items() if size == 1 and dim not in keep])
 
 
 def check_cut(
-    drawn: "xarray.Dataset | xarray.DataArray", kept: Sequence[str], spare: int = 0
+    drawn: "xarray.Dataset | xarray.DataArray", keep: Sequence[str], spare: int = 0
 ) -> list[str]:
     """Axes not in `kept`; refuse more than `spare` of them."""
-    rest = [str(dim) for dim in drawn.dims if dim not in kept]
+    rest = [str(dim) for dim in drawn.dims if dim not in keep]
     if len(rest) > spare:
         name = f"{getattr(drawn, 'name', None) or 'the cube'}"
         raise InputError(f"{name} still varies over {', '.join(rest)}; cut them with axis=value")
@@ -307,9 +307,9 @@ def is_number(axis: "xarray.DataArray") -> bool:
 def words(name: str) -> str:
     """A name as shown in a picture: n_gpus is GPUs, n_gpus__ramp is GPUs in ramp."""
     parts = without_phase(name).removeprefix("n_").split("_")
-    told = " ".join(_SPELLED.get(part, part) for part in parts)
+    text = " ".join(_SPELLED.get(part, part) for part in parts)
     phase = phase_of(name).replace("_", " ")
-    return f"{told} in {phase}" if phase else told
+    return f"{text} in {phase}" if phase else text
 
 
 def number(value: float) -> str:
@@ -377,8 +377,8 @@ def title(
     fixed, graph = [], graph_at(cube.attrs)
     for key, coordinate in drawn.coords.items():
         name = str(key)
-        known = is_known(graph, name) or not is_number(coordinate)
-        if coordinate.ndim == 0 and known and name in _axes_of(cube):
+        is_shown = is_known(graph, name) or not is_number(coordinate)
+        if coordinate.ndim == 0 and is_shown and name in _axes_of(cube):
             unit = ""
             if is_number(coordinate):
                 _, unit = scale(_unit(coordinate), coordinate.values, name)
@@ -421,23 +421,23 @@ def positions(axes: Any, coordinate: "xarray.DataArray", side: str) -> Any:
     if not is_number(coordinate):
         line.set_ticks(range(len(values)), [short(v) for v in values])
         return np.arange(len(values))
-    at, log = measured(coordinate)
+    points, log = measured(coordinate)
     if log:
         getattr(axes, f"set_{side}scale")("log")
-    plain(line, (at.min(), at.max()))
-    if _few(np.log(at) if log else at, at):
-        line.set_ticks(at)
+    plain(line, (points.min(), points.max()))
+    if _few(np.log(points) if log else points, points):
+        line.set_ticks(points)
         line.set_ticks([], minor=True)
-    return at
+    return points
 
 
-def _few(places: Any, at: Any) -> bool:
+def _few(places: Any, points: Any) -> bool:
     """Whether points are few, separated and round enough for a tick at each."""
-    if at.size > _MOST_TICKS:
+    if points.size > _MOST_TICKS:
         return False
     steps = np.diff(np.sort(places))
     apart = steps.size == 0 or steps.min() > _TICKED * (places.max() - places.min())
-    return bool(apart and all(map(_is_round, at.tolist())) and np.abs(at).max() < 1e6)
+    return bool(apart and all(map(_is_round, points.tolist())) and np.abs(points).max() < 1e6)
 
 
 def _is_round(value: float) -> bool:
@@ -466,16 +466,16 @@ def plain(line: Any, ends: tuple[float, float] | None = None) -> None:
 
 def edges(points: Any, axis_scale: str) -> Any:
     """Edges of the cells around points, halfway between them on the axis' scale."""
-    at = np.log(points) if axis_scale == "log" else np.asarray(points, dtype=float)
-    steps = np.diff(at) if len(at) > 1 else np.ones(1)
-    edges = np.concatenate([at[:1] - steps[:1] / 2, at[:-1] + steps[: len(at) - 1] / 2])
-    edges = np.append(edges, at[-1] + steps[-1] / 2)
+    mids = np.log(points) if axis_scale == "log" else np.asarray(points, dtype=float)
+    steps = np.diff(mids) if len(mids) > 1 else np.ones(1)
+    edges = np.concatenate([mids[:1] - steps[:1] / 2, mids[:-1] + steps[: len(mids) - 1] / 2])
+    edges = np.append(edges, mids[-1] + steps[-1] / 2)
     return np.exp(edges) if axis_scale == "log" else edges
 
 
-def stretches(known: Any) -> list[slice]:
+def stretches(mask: Any) -> list[slice]:
     """Runs of neighbouring known points."""
-    turns = np.flatnonzero(np.diff(np.concatenate([[False], known, [False]])))
+    turns = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]])))
     return [slice(start, stop) for start, stop in turns.reshape(-1, 2).tolist()]
 
 
@@ -491,16 +491,16 @@ def cannot_run() -> Any:
     return Patch(label=CANNOT, **INFEASIBLE)
 
 
-def headed(figure: Any, text: str) -> None:
+def add_title(figure: Any, text: str) -> None:
     """Put a title above a picture; the first line may be the user's."""
     first, *rest = text.split("\n")
     given = look().title
-    own = first if given is None else given
-    wrapped = [part for line in own.splitlines() for part in textwrap.wrap(line, _across())]
+    first_line = first if given is None else given
+    wrapped = [part for line in first_line.splitlines() for part in textwrap.wrap(line, _across())]
     # not math text: prices have dollar signs
     figure.suptitle("\n".join([*wrapped, *rest]), fontsize=10, parse_math=False)
 
 
-def beside(figure: Any, *args: Any, **kwargs: Any) -> None:
+def legend_right(figure: Any, *args: Any, **kwargs: Any) -> None:
     """Put a legend to the right of a picture, below its title."""
     figure.legend(*args, loc="outside right center", fontsize=8, **kwargs)

@@ -31,6 +31,7 @@ _HIDDEN = 0.03  # of the height: curves closer than this count as one
 _LABEL = (5.6, 12.0)  # pixels: width of a character of a contour's label, and its height
 _TRIES = 41  # positions tried for it along a contour
 _STEP = 4.0  # pixels between points along a contour
+_ADVICE = "curves hide each other; --best min or max draws their ratios to the best"
 FEASIBLE = 0  # code of more flags than there are colours
 REGIONS = tuple(PARTS[k] for k in (1, 4, 3, 6, 0, 5, 2))  # the first far apart; as in the explorer
 _HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "++++", "oo")
@@ -58,13 +59,13 @@ def plot(
     if best is not None and (best not in SENSES or y is not None):
         raise InputError(f"best = {best!r}: give 'min' or 'max', for curves")
     cube, variable, ends, family = chosen(cube, name, x, y)
-    figure, axes = picture.blank(4.8)
+    figure, axes = picture.new_figure(4.8)
     if y is None:
-        _curves(figure, axes, cube, variable, x, family, ends, best)
+        _curves(axes, cube, variable, x, family, ends, best)
     else:
         _map(figure, axes, cube, variable, x, y)
     axes.set_xlabel(picture.heading(cube[x]))
-    picture.headed(figure, picture.title(cube, variable))
+    picture.add_title(figure, picture.title(cube, variable))
     return picture.saved(figure, path, cube)
 
 
@@ -76,7 +77,7 @@ def chosen(
         raise InputError(f"x and y are both {x!r}; choose two axes, or leave y out for curves")
     if name == REASON and name in cube.coords:
         cube = cube.reset_coords(name)
-    picture.need(cube, [name])
+    picture.require_variables(cube, [name])
     cube, ends = _with_ends(picture.cut(cube, [x, y]), name, [x] if y is None else [x, y])
     variable = cube[name]
     for axis in (x, y):
@@ -88,7 +89,6 @@ def chosen(
 
 
 def _curves(
-    figure: Any,
     axes: Any,
     cube: "xarray.Dataset",
     variable: "xarray.DataArray",
@@ -97,12 +97,12 @@ def _curves(
     ends: Sequence["xarray.DataArray"] = (),
     best: str | None = None,
 ) -> None:
+    """Draw one variable over x, a curve for each point of `family`."""
     numbers, unit = picture.scaled(variable)
     dims = [family, x] if family else [x]
     flags = flags_of(variable)
     rows = numbers.transpose(*dims).values.reshape(-1, numbers.sizes[x]).astype(float)
-    if flags:
-        rows[rows < 0] = np.nan
+    rows[(rows < 0) & bool(flags)] = np.nan
     if not np.isfinite(rows).any():
         raise InputError(f"no point has {variable.name}; cut the cube elsewhere")
     bad = picture.blocked(cube, dims).reshape(rows.shape)
@@ -112,72 +112,88 @@ def _curves(
             raise InputError(f"best = {best!r} needs curves of numbers; leave one more axis uncut")
         name = f"{picture.words(str(variable.name))} / {'lowest' if best == 'min' else 'highest'}"
         rows, ends = rows / best_of(rows, bad, best, str(variable.name)), ()
-    labels = picture.point_labels(variable[family]) if family else [""]
-    at = picture.positions(axes, variable[x], "x")
-    shades = picture.colours(len(rows))
-    named = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MOST_NAMED)).astype(int))
-    few = len(rows) <= len(picture.MARKERS)
+    places = picture.positions(axes, variable[x], "x")
     if flags:  # codes that occur, evenly spaced
-        present = np.unique(rows[np.isfinite(rows)]).astype(int).tolist()
-        rows = np.where(np.isfinite(rows), np.searchsorted(present, rows), np.nan)
-        axes.set_yticks(range(len(present)), [flags[k] for k in present])
-    looks = [
-        {"color": shades[k], "marker": picture.MARKERS[k] if few else "o", "markersize": 4}
-        for k in range(len(rows))
-    ]
-    known = rows[np.isfinite(rows) & ~bad]
-    near = hollow = bad & np.isfinite(rows)
-    if known.size and known.min() > 0 and not flags:  # feasible values limit the range
-        near = hollow & (rows >= known.min() / FAR) & (rows <= known.max() * FAR)
-    known = np.concatenate([known, rows[near]])
-    style = "-" if picture.is_number(cube[x]) and not flags else ":"
-    for k, row in enumerate(rows):
-        label = labels[k] if k in named else "_"
-        axes.plot(at, np.where(bad[k], np.nan, row), linestyle=style, label=label, **looks[k])
-        axes.plot(at, np.where(near[k], row, np.nan), linestyle="", fillstyle="none", **looks[k])
-    banded = False
-    if ends and not few:
+        codes = np.unique(rows[np.isfinite(rows)]).astype(int).tolist()
+        rows = np.where(np.isfinite(rows), np.searchsorted(codes, rows), np.nan)
+        axes.set_yticks(range(len(codes)), [flags[code] for code in codes])
+    near = _near(rows, bad, bool(flags))
+    named = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MOST_NAMED)).astype(int))
+    labels = picture.point_labels(variable[family]) if family else [""]
+    labels = [label if k in named else "_" for k, label in enumerate(labels)]
+    smooth = picture.is_number(cube[x])
+    line = "-" if smooth and not flags else ":"
+    looks = _draw_rows(axes, places, rows, bad, near, labels, line)
+    if ends and len(rows) > len(picture.MARKERS):
         picture.look().remarks.append(f"{len(rows)} curves: their intervals are not drawn")
-    elif ends:
-        factor, _ = scale(
-            str(variable.attrs.get("units", "1")), variable.values, str(variable.name)
-        )
-        both = (end.transpose(*dims).values.reshape(rows.shape) / factor for end in ends)
-        low, high = (np.where(bad, np.nan, end) for end in both)
-        banded = _bands(axes, at, low, high, shades, picture.is_number(cube[x]))
+        ends = ()
+    factor, _ = scale(str(variable.attrs.get("units", "1")), variable.values, str(variable.name))
+    scaled = (end.transpose(*dims).values.reshape(rows.shape) / factor for end in ends)
+    bounds = [np.where(bad, np.nan, end) for end in scaled]
+    banded = bool(bounds) and _bands(axes, places, bounds[0], bounds[1], smooth)
     if not flags:
-        if picture.is_wide(known.min(), known.max()):
+        shown = rows[np.isfinite(rows) & (~bad | near)]
+        if picture.is_wide(shown.min(), shown.max()):
             axes.set_yscale("log")
         picture.plain(axes.yaxis)
         if best is None and _hidden(np.where(bad, np.nan, rows), axes):
-            advice = "curves hide each other; --best min or max draws their ratios to the best"
-            picture.look().advice.append(advice)
+            picture.look().advice.append(_ADVICE)
     picture.count_infeasible(bad, "hollow where they have a value")
-    _unable(axes, at, bad, hollow, near, looks)
+    _unable(axes, places, bad, bad & np.isfinite(rows), near, looks)
     if family:
         head = picture.heading(variable[family])
         head += f"\n({len(named)} of {len(rows)} named)" if len(named) < len(rows) else ""
-        picture.beside(figure, title=head)
+        picture.legend_right(axes.figure, title=head)
     elif bad.any() or banded:
         axes.legend(fontsize=8)
     axes.set_ylabel(name)
     axes.grid(alpha=0.3)
 
 
-def _unable(axes: Any, at: Any, bad: Any, hollow: Any, near: Any, looks: Sequence[Any]) -> None:
+def _near(rows: Any, bad: Any, flags: bool) -> Any:
+    """Infeasible values that are drawn: those of flags, and numbers not far from feasible ones."""
+    hollow = bad & np.isfinite(rows)
+    feasible = rows[np.isfinite(rows) & ~bad]
+    if flags or not feasible.size or feasible.min() <= 0:
+        return hollow
+    return hollow & (rows >= feasible.min() / FAR) & (rows <= feasible.max() * FAR)
+
+
+def _draw_rows(
+    axes: Any, places: Any, rows: Any, bad: Any, near: Any, labels: Sequence[str], line: str
+) -> list[dict[str, Any]]:
+    """Draw curves, hollow where they are infeasible; returns the looks of each."""
+    shades, few = picture.colours(len(rows)), len(rows) <= len(picture.MARKERS)
+    looks = [
+        {"color": shades[k], "marker": picture.MARKERS[k] if few else "o", "markersize": 4}
+        for k in range(len(rows))
+    ]
+    for k, row in enumerate(rows):
+        solid, hollow = np.where(bad[k], np.nan, row), np.where(near[k], row, np.nan)
+        axes.plot(places, solid, linestyle=line, label=labels[k], **looks[k])
+        axes.plot(places, hollow, linestyle="", fillstyle="none", **looks[k])
+    return looks
+
+
+def _unable(axes: Any, places: Any, bad: Any, hollow: Any, near: Any, looks: Sequence[Any]) -> None:
     """Say why curves stop: a band where none can run, crosses at the bottom where one cannot."""
     nowhere = bad.all(axis=0)
-    cells, foot = picture.edges(at, axes.get_xscale()), {"transform": axes.get_xaxis_transform()}
+    cells, foot = (
+        picture.edges(places, axes.get_xscale()),
+        {"transform": axes.get_xaxis_transform()},
+    )
     for k, run in enumerate(picture.stretches(nowhere)):
         label = "_" if k else picture.CANNOT
         ends = cells[run.start], cells[run.stop]
         axes.axvspan(*ends, zorder=0, label=label, **picture.INFEASIBLE)
-        axes.set_xlim(ends[0] if run.start == 0 else None, ends[1] if run.stop == at.size else None)
+        axes.set_xlim(
+            ends[0] if run.start == 0 else None, ends[1] if run.stop == places.size else None
+        )
     mark: dict[str, Any] = {"color": "black", "linestyle": "", "markersize": 4}
     crossed = bad & ~near & ~nowhere
     for k, look in enumerate(looks if crossed.any() else ()):
         height = np.full(crossed[k].sum(), 0.02 + 0.025 * (k % len(picture.MARKERS)))
-        axes.plot(at[crossed[k]], height, **foot, **mark | look | {"marker": "x"})
+        axes.plot(places[crossed[k]], height, **foot, **mark | look | {"marker": "x"})
     if crossed.any():
         axes.plot([], [], "x", label="this curve cannot run", **mark)
     if hollow.any():
@@ -189,11 +205,11 @@ def _unable(axes: Any, at: Any, bad: Any, hollow: Any, near: Any, looks: Sequenc
 def best_of(rows: Any, bad: Any, best: str, name: str) -> Any:
     """The lowest or highest feasible value at each point of curves, NaN if there is none."""
     able = np.where(bad | ~np.isfinite(rows), np.inf if best == "min" else -np.inf, rows)
-    found = able.min(axis=0) if best == "min" else able.max(axis=0)
-    found = np.where(np.isfinite(found), found, np.nan)
-    if (found <= 0).any():
+    extremes = able.min(axis=0) if best == "min" else able.max(axis=0)
+    extremes = np.where(np.isfinite(extremes), extremes, np.nan)
+    if (extremes <= 0).any():
         raise InputError(f"{name} is not positive everywhere, and has no ratios; leave best out")
-    return found
+    return extremes
 
 
 def _hidden(rows: Any, axes: Any) -> bool:
@@ -209,7 +225,7 @@ def _hidden(rows: Any, axes: Any) -> bool:
 
 
 def _with_ends(
-    cube: "xarray.Dataset", name: str, kept: Sequence[str]
+    cube: "xarray.Dataset", name: str, drawn_axes: Sequence[str]
 ) -> tuple["xarray.Dataset", list["xarray.DataArray"]]:
     """A cube as predicted, and the ends of a variable's 90 % interval; none if it has none.
 
@@ -221,36 +237,37 @@ def _with_ends(
     ):
         return cube, [cube[end] for end in ends]
     for error, _ in ERRORS.values():
-        if error not in cube[name].dims or error in kept:
+        if error not in cube[name].dims or error in drawn_axes:
             continue
         places = cube[error].values
         if {-1.0, 0.0, 1.0} <= {*places.tolist()}:
             inside = cube[name].isel({error: abs(places) <= 1})
-            found = [] if name in RATIOS_OF_PARTS else [inside.min(error), inside.max(error)]
-            return cube.sel({error: 0.0}, drop=True), found
+            bounds = [] if name in RATIOS_OF_PARTS else [inside.min(error), inside.max(error)]
+            return cube.sel({error: 0.0}, drop=True), bounds
     return cube, []
 
 
-def _bands(axes: Any, at: Any, low: Any, high: Any, shades: Sequence[Any], smooth: bool) -> bool:
+def _bands(axes: Any, x: Any, low: Any, high: Any, smooth: bool) -> bool:
     """Draw intervals as bands of few curves, or as bars; return whether there are any."""
-    known = low < high
-    if not known.any():
+    uncertain = low < high
+    if not uncertain.any():
         return False
-    low, high = np.where(known, low, np.nan), np.where(known, high, np.nan)
-    own, label = shades[0] if len(shades) == 1 else "black", "90 % interval"
-    if smooth and at.size > 1 and len(shades) <= MOST_BANDS:
+    shades = picture.colours(len(low))
+    low, high = np.where(uncertain, low, np.nan), np.where(uncertain, high, np.nan)
+    shade_in_legend, label = shades[0] if len(shades) == 1 else "black", "90 % interval"
+    if smooth and x.size > 1 and len(shades) <= MOST_BANDS:
         for k, shade in enumerate(shades):
-            axes.fill_between(at, low[k], high[k], color=shade, alpha=0.2, linewidth=0)
-        axes.fill_between([], [], [], color=own, alpha=0.2, linewidth=0, label=label)
+            axes.fill_between(x, low[k], high[k], color=shade, alpha=0.2, linewidth=0)
+        axes.fill_between([], [], [], color=shade_in_legend, alpha=0.2, linewidth=0, label=label)
         return True
     log = axes.get_xscale() == "log"
-    places = np.log(at) if log else at
-    step = _APART * (np.diff(places).min() if at.size > 1 else 1.0)
+    places = np.log(x) if log else x
+    step = _APART * (np.diff(places).min() if x.size > 1 else 1.0)
     for k, shade in enumerate(shades):  # side by side
-        beside = places + step * (k - (len(shades) - 1) / 2)
-        beside = np.exp(beside) if log else beside
-        axes.vlines(beside, low[k], high[k], color=shade, linewidth=1.2)
-    axes.vlines([], [], [], color=own, linewidth=1.2, label=label)
+        shifted = places + step * (k - (len(shades) - 1) / 2)
+        shifted = np.exp(shifted) if log else shifted
+        axes.vlines(shifted, low[k], high[k], color=shade, linewidth=1.2)
+    axes.vlines([], [], [], color=shade_in_legend, linewidth=1.2, label=label)
     return True
 
 
@@ -258,8 +275,11 @@ def flags_of(variable: "xarray.DataArray") -> list[str]:
     """Meaning of each code of a flag, empty if none; an empty list for a number."""
     meanings = str(variable.attrs.get("flag_meanings", "")).split()
     codes = np.atleast_1d(variable.attrs.get("flag_values", range(len(meanings)))).tolist()
-    known = dict(zip(codes, meanings, strict=True))
-    return [known.get(code, "").replace("_", " ") for code in range(max(codes, default=-1) + 1)]
+    meaning_by_code = dict(zip(codes, meanings, strict=True))
+    return [
+        meaning_by_code.get(code, "").replace("_", " ")
+        for code in range(max(codes, default=-1) + 1)
+    ]
 
 
 def _map(
@@ -283,13 +303,13 @@ def _map(
         shades, hatches = shades_of(flags, codes[(codes >= 0) & ~bad])
         regions(figure, axes, points, codes, bad, flags, shades, lines=lines, hatches=hatches)
         return
-    known = np.isfinite(numbers.values) & ~bad
-    handles = _absent(axes, points, bad, known)
+    valued = np.isfinite(numbers.values) & ~bad
+    handles = _absent(axes, points, bad, valued)
     if handles:
         figure.legend(handles=handles, loc="outside lower right", fontsize=8, ncols=2)
-    if not known.any():
+    if not valued.any():
         return
-    values = np.ma.masked_array(numbers.values.astype(float), ~known)
+    values = np.ma.masked_array(numbers.values.astype(float), ~valued)
     wide = picture.is_wide(values.min(), values.max())
     mesh = _cells(axes, points, values, cmap="viridis", norm="log" if wide else "linear")
     bar = figure.colorbar(mesh, ax=axes, label=picture.labelled(str(variable.name), unit))
@@ -326,12 +346,12 @@ def _cells(axes: Any, points: tuple[Any, Any], values: Any, **how: Any) -> Any:
     return axes.pcolormesh(across, up, values, rasterized=values.size > _RASTERED, **how)
 
 
-def _absent(axes: Any, points: tuple[Any, Any], bad: Any, known: Any) -> list[Any]:
+def _absent(axes: Any, points: tuple[Any, Any], bad: Any, valued: Any) -> list[Any]:
     """Hatch infeasible cells, leave those without a value white; return legend entries for both."""
     from matplotlib import patches
 
     handles = []
-    unknown = ~known & ~bad
+    unknown = ~valued & ~bad
     if bad.any():
         axes.patch.set(**picture.INFEASIBLE)
         handles.append(picture.cannot_run())
@@ -368,7 +388,7 @@ def _places(axes: Any, drawn: Any) -> list[Any]:
     ]
     whole = [np.concatenate(pieces) if pieces else np.empty((0, 2)) for pieces in lines]
     box = axes.get_window_extent()
-    found: list[Any] = []
+    chosen_places: list[Any] = []
     halves: list[float] = []
     for k, (level, pieces) in enumerate(zip(drawn.levels, lines, strict=True)):
         longest = max(pieces, key=len, default=np.empty((0, 2)))
@@ -376,25 +396,25 @@ def _places(axes: Any, drawn: Any) -> list[Any]:
         if len(longest) * _STEP < 3 * half:
             continue
         tries = np.linspace(0, len(longest) - 1, _TRIES).astype(int)[1:-1]
-        at = longest[tries]
+        candidates = longest[tries]
         others = np.concatenate([*whole[:k], *whole[k + 1 :], np.empty((0, 2))])
         room = np.minimum.reduce(
             [
-                *(at[:, 0] - box.x0 - half, box.x1 - at[:, 0] - half),
-                *(at[:, 1] - box.y0 - half, box.y1 - at[:, 1] - half),
-                _nearest(at, others) - _LABEL[1],
+                *(candidates[:, 0] - box.x0 - half, box.x1 - candidates[:, 0] - half),
+                *(candidates[:, 1] - box.y0 - half, box.y1 - candidates[:, 1] - half),
+                _nearest(candidates, others) - _LABEL[1],
                 *(
-                    np.hypot(*(at - there).T) - half - own - _LABEL[1]
-                    for there, own in zip(found, halves, strict=True)
+                    np.hypot(*(candidates - place_before).T) - half - half_before - _LABEL[1]
+                    for place_before, half_before in zip(chosen_places, halves, strict=True)
                 ),
             ]
         )
         middle = np.abs(tries / len(longest) - 0.5)
         place = int(np.argmax(np.minimum(room, 2 * half) - half * middle))
         if room[place] > 0:
-            found.append(at[place])
+            chosen_places.append(candidates[place])
             halves.append(half)
-    return list(axes.transData.inverted().transform(found)) if found else []
+    return list(axes.transData.inverted().transform(chosen_places)) if chosen_places else []
 
 
 def _even_steps(line: Any) -> Any:
@@ -439,23 +459,23 @@ def regions(
     """Colour cells by code, hatch infeasible ones; the legend has the codes present and `lines`."""
     from matplotlib import collections, colors, patches
 
-    known = (codes >= 0) & ~bad
-    present = [k for k in range(len(names)) if (codes[known] == k).any()]
+    valued = (codes >= 0) & ~bad
+    present = [k for k in range(len(names)) if (codes[valued] == k).any()]
     handles = [
         patches.Patch(fc=palette[k], ec=ink(palette[k]), lw=0, hatch=hatches.get(k), label=names[k])
         for k in present
     ]
-    handles += _absent(axes, points, bad, known)
-    picture.beside(figure, handles=[*handles, *lines], title=head)
+    handles += _absent(axes, points, bad, valued)
+    picture.legend_right(figure, handles=[*handles, *lines], title=head)
     if present:
         cmap = colors.ListedColormap([palette.get(k, "black") for k in range(len(names))])
-        shown = np.ma.masked_array(codes, ~known)
+        shown = np.ma.masked_array(codes, ~valued)
         _cells(axes, points, shown, cmap=cmap, vmin=-0.5, vmax=len(names) - 0.5)
     areas = []
     for k in present:
-        there = known & (codes == k)
+        cells = valued & (codes == k)
         if k in hatches:
-            boxes = _boxes(axes, points, there, 1)
+            boxes = _boxes(axes, points, cells, 1)
             how: Any = {"fc": "none", "ec": ink(palette[k]), "lw": 0, "hatch": hatches[k]}
             corners = [patches.Rectangle(b[:2], b[2] - b[0], b[3] - b[1]) for b in boxes]
             axes.add_collection(collections.PatchCollection(corners, **how), autolim=False)
@@ -463,20 +483,20 @@ def regions(
             every = [
                 box
                 for power in range(len(codes).bit_length())
-                for box in _boxes(axes, points, there, len(codes) >> power or 1)
+                for box in _boxes(axes, points, cells, len(codes) >> power or 1)
             ]
             areas.append((names[k].split("\n")[0], palette[k], every))
     label_areas(axes, areas)
 
 
-def _boxes(axes: Any, points: tuple[Any, Any], there: Any, height: int) -> list[Any]:
+def _boxes(axes: Any, points: tuple[Any, Any], cells: Any, height: int) -> list[Any]:
     """Boxes of cells, so many rows high, as left, low, right and high; the widest first."""
     across = picture.edges(points[0], axes.get_xscale())
     up = picture.edges(points[1], axes.get_yscale())
     runs = [
         (run.stop - run.start, run, low)
-        for low in range(0, len(there) - height + 1, -(-height // 4))
-        for run in picture.stretches(there[low : low + height].all(axis=0))
+        for low in range(0, len(cells) - height + 1, -(-height // 4))
+        for run in picture.stretches(cells[low : low + height].all(axis=0))
     ]
-    runs.sort(key=lambda found: -found[0])
+    runs.sort(key=lambda stretch: -stretch[0])
     return [(across[r.start], up[low], across[r.stop], up[low + height]) for _, r, low in runs]

@@ -1,4 +1,4 @@
-"""Picture of a played pipeline schedule: which stage computes what, and when."""
+"""Picture of a simulated pipeline schedule: the passes of each stage along time."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from fleetcube.analysis.simulated_step import SimulatedStep
 from fleetcube.tables.theme import PARTS
 
 from .areas import ink
-from .picture import Boxes, blank, check_picture, headed, labelled, plain, saved, styled
+from .picture import Boxes, add_title, check_picture, labelled, new_figure, plain, saved, styled
 
 _NAMES = {"F": "forward", "B": "backward", "W": "weight gradient"}
 _COLOURS = {"F": PARTS[5], "B": PARTS[1], "W": PARTS[6]}
@@ -18,14 +18,16 @@ _LABEL = 0.16  # inches for a micro-batch's number
 
 
 @styled
-def draw_schedule(played: SimulatedStep, path: Path | None, unit: str = "", of: Any = None) -> Any:
+def draw_schedule(
+    played: SimulatedStep, path: Path | None, unit: str = "", point: Any = None
+) -> Any:
     """Draw the passes of each stage along time; numbers are micro-batches. Later pieces of the
     model on a stage are darker; overlapping passes have a frame. `of` is the point played."""
     from matplotlib import colors, patches
 
     check_picture(path)
     count = len(played.stages)
-    figure, axes = blank(1.3 + 0.28 * count)
+    figure, axes = new_figure(1.3 + 0.28 * count)
     pieces = sorted({op.piece for op in played.stages[0]})
     later = {
         op.piece: sorted({p.piece for p in passes}).index(op.piece) / max(1, len(pieces) - 1)
@@ -61,8 +63,8 @@ def draw_schedule(played: SimulatedStep, path: Path | None, unit: str = "", of: 
     if any(op.overlaps for op in ops):
         handles.append(patches.Patch(fc="none", ec="black", linewidth=0.4, label="overlapping"))
     figure.legend(handles=handles, loc="outside lower center", fontsize=8, ncols=4)
-    headed(figure, _title(played))
-    return saved(figure, path, of)
+    add_title(figure, _title(played))
+    return saved(figure, path, point)
 
 
 def schedule_boxes(played: SimulatedStep, unit: str = "") -> Boxes:

@@ -21,44 +21,44 @@ if TYPE_CHECKING:
 _BLUE, _ORANGE = LINES[0], LINES[3]
 _SMOOTH = "inputs 10 % smaller and larger"
 _STEPPED = "whole numbers: the nearest valid ones below and above"
-_TOLD: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 8}
+_LABEL_STYLE: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 8}
 MOST_COLOURS = 7  # inputs with their own colour in a map; the others share one
 
 
 @picture.styled
-def tornado(levers: "xarray.Dataset", of: str, path: Path, most: int = 15) -> Any:
+def tornado(levers: "xarray.Dataset", output: str, path: Path, most: int = 15) -> Any:
     """Draw the swing of an output with each input of `Sweep.rank_inputs`, the largest first."""
     picture.check_picture(path)
     from matplotlib.patches import Patch
 
-    boxes = tornado_boxes(levers, of, most)
+    boxes = tornado_boxes(levers, output, most)
     names = {
         change: list(dict.fromkeys(r["input"] for r in boxes.rows if r["change"] == change))[::-1]
         for change in dict.fromkeys(row["change"] for row in boxes.rows)
     }
-    bars = [max(2, len(own)) for own in names.values()] or [4]
+    bars = [max(2, len(inputs)) for inputs in names.values()] or [4]
     height = 1.1 + 0.7 * len(bars) + 0.3 * sum(bars)
     # scales of their own: halving a cluster would dwarf 10 % of anything
-    figure, panels = picture.blank(height, len(bars), squeeze=False, height_ratios=bars)
-    for axes, (change, own) in zip(panels[:, 0], names.items(), strict=bool(names)):
+    figure, panels = picture.new_figure(height, len(bars), squeeze=False, height_ratios=bars)
+    for axes, (change, inputs) in zip(panels[:, 0], names.items(), strict=bool(names)):
         for row in (row for row in boxes.rows if row["change"] == change):
-            width, place = row["until"] - row["from"], own.index(row["input"])
+            width, place = row["until"] - row["from"], inputs.index(row["input"])
             axes.barh(place, width, left=row["from"], color=boxes.shades[row["part"]])
             axes.axvline(row["from"], color="black", linewidth=0.8)
         for (name, right), ends in _ends_of(boxes.rows, change).items():
             side = {"ha": "left" if right else "right", "xytext": (3 if right else -3, 0)}
-            said = ", ".join(row["said"] for row in ends)
-            at = max((row["until"] for row in ends), key=lambda end: abs(end - ends[0]["from"]))
-            axes.annotate(said, (at, own.index(name)), **side, **_TOLD)
+            text = ", ".join(row["said"] for row in ends)
+            tip = max((row["until"] for row in ends), key=lambda end: abs(end - ends[0]["from"]))
+            axes.annotate(text, (tip, inputs.index(name)), **side, **_LABEL_STYLE)
         axes.margins(x=0.3)
-        axes.set_yticks(range(len(own)), own)
+        axes.set_yticks(range(len(inputs)), inputs)
         axes.set_title(change, fontsize=9)
         picture.plain(axes.xaxis)
         axes.grid(alpha=0.3, axis="x")
         axes.set_axisbelow(True)
     axes = panels[-1, 0]
     axes.set_xlabel(boxes.heads["from"])
-    picture.headed(figure, boxes.title)
+    picture.add_title(figure, boxes.title)
     patches = [Patch(color=colour) for colour in boxes.shades.values()]
     figure.legend(patches, [*boxes.shades], loc="outside lower center", fontsize=8, ncols=2)
     return picture.saved(figure, path, levers)
@@ -66,32 +66,32 @@ def tornado(levers: "xarray.Dataset", of: str, path: Path, most: int = 15) -> An
 
 def _ends_of(rows: list[Any], change: str) -> dict[tuple[str, bool], list[Any]]:
     """The ends of a panel's bars, by input and by whether they are to the right."""
-    found: dict[tuple[str, bool], list[Any]] = {}
+    ends: dict[tuple[str, bool], list[Any]] = {}
     for row in rows:
         if row["change"] == change and row["until"] != row["from"]:
-            found.setdefault((row["input"], row["until"] > row["from"]), []).append(row)
-    return found
+            ends.setdefault((row["input"], row["until"] > row["from"]), []).append(row)
+    return ends
 
 
-def tornado_boxes(levers: "xarray.Dataset", of: str, most: int = 15) -> picture.Boxes:
+def tornado_boxes(levers: "xarray.Dataset", output: str, most: int = 15) -> picture.Boxes:
     """A quantity's values with each input smaller and larger, the wider bar of each first."""
-    base = float(levers[of])
-    factor, unit = scale(str(levers[of].attrs["units"]), np.array([base]), of)
-    ends = np.stack([levers[f"{of}_below"].values, levers[f"{of}_above"].values]) / factor
-    known = np.isfinite(ends)
-    ends = np.where(known, ends, base / factor)
+    base = float(levers[output])
+    factor, unit = scale(str(levers[output].attrs["units"]), np.array([base]), output)
+    ends = np.stack([levers[f"{output}_below"].values, levers[f"{output}_above"].values]) / factor
+    finite = np.isfinite(ends)
+    ends = np.where(finite, ends, base / factor)
     tried = np.stack([levers["value_below"].values, levers["value_above"].values])
     moved = np.isfinite(tried)
-    lacking = np.asarray((moved & ~known).any(axis=0))
+    lacking = np.asarray((moved & ~finite).any(axis=0))
     swing = np.abs(ends - base / factor).max(axis=0)
     order = [k for k in np.argsort(-swing, kind="stable") if swing[k] > 0 or lacking[k]][:most]
     stepped = levers["kind"].values == "difference"
-    parts, sign = ["input smaller", "input larger"], _sense(of)
+    parts, sign = ["input smaller", "input larger"], _sense(output)
     if sign:
         ways = zip(("better", "worse"), ("higher", "lower")[::sign], strict=True)
-        parts = [f"{told}: {way} {picture.words(of)}" for told, way in ways]
+        parts = [f"{effect}: {way} {picture.words(output)}" for effect, way in ways]
 
-    def said(k: int, side: int) -> str:
+    def end_text(k: int, side: int) -> str:
         change = f"at {tried[side, k]:,.6g}" if stepped[k] else ("-10 %", "+10 %")[side]
         return f"{change}: {picture.number(float(f'{ends[side, k]:.4g}'))}"
 
@@ -102,28 +102,30 @@ def tornado_boxes(levers: "xarray.Dataset", of: str, most: int = 15) -> picture.
             "part": parts[bool(ends[side, k] * sign < base / factor * sign) if sign else side],
             "from": base / factor,
             "until": ends[side, k],
-            "said": said(k, side) if moved[side, k] else "",
+            "said": end_text(k, side) if moved[side, k] else "",
         }
         for k in sorted(order, key=lambda k: bool(stepped[k]))
         for side in sorted((0, 1), key=lambda side: -abs(ends[side, k] - base / factor))
     ]
-    title = f"{picture.words(of)} = {picture.number(float(f'{base / factor:.4g}'))} {unit}".rstrip()
+    title = (
+        f"{picture.words(output)} = {picture.number(float(f'{base / factor:.4g}'))} {unit}".rstrip()
+    )
     lacks = ["a missing bar: no progress there, or no such layout"] * bool(lacking[order].any())
     lines_ = [title, *lacks, *_point_lines(levers.attrs["fleetcube_point"])]
     shades = dict(zip(parts, (_BLUE, _ORANGE), strict=True))
-    heads = {"from": picture.labelled(of, unit)}
+    heads = {"from": picture.labelled(output, unit)}
     return picture.Boxes("\n".join(lines_), rows, ("from", "until"), ("input",), heads, shades)
 
 
-def _sense(of: str) -> int:
+def _sense(output: str) -> int:
     """Whether more of an output is better (1) or less (-1); 0 if neither is known."""
-    name = without_phase(of)
+    name = without_phase(output)
     return 1 if name in BEST_HIGH else -1 if name.endswith(BEST_LOW) else 0
 
 
 @picture.styled
 def dominance_map(
-    dominance: "xarray.Dataset", of: str, x: str, y: str, point: str, path: Path
+    dominance: "xarray.Dataset", output: str, x: str, y: str, point: str, path: Path
 ) -> Any:
     """Draw which input has the largest elasticity over the two axes of `Sweep.dominant_inputs`.
 
@@ -133,7 +135,7 @@ def dominance_map(
     for axis in (x, y):
         if axis not in dominance["dominant"].dims:
             varying = ", ".join(map(str, dominance["dominant"].dims)) or "no axis"
-            raise InputError(f"no elasticity of {of} varies along {axis}, but along {varying}")
+            raise InputError(f"no elasticity of {output} varies along {axis}, but along {varying}")
     grid = dominance["dominant"].squeeze([d for d in dominance["dominant"].dims if d not in (x, y)])
     codes = grid.transpose(y, x).values
     names = str(dominance["dominant"].attrs["flag_meanings"]).split()
@@ -150,15 +152,15 @@ def dominance_map(
     labels = [_label(dominance, names[k]) for k in shown] + (
         [f"{len(rest)} others"] if rest else []
     )
-    figure, axes = picture.blank(4.8)
+    figure, axes = picture.new_figure(4.8)
     across = picture.positions(axes, dominance[x], "x")
     up = picture.positions(axes, dominance[y], "y")
     shades = dict(enumerate(REGIONS))
     regions(figure, axes, (across, up), places[codes], bad, labels, shades, "input")
     axes.set_xlabel(picture.heading(dominance[x]))
     axes.set_ylabel(picture.heading(dominance[y]))
-    title = f"Input with the largest elasticity of {picture.words(of)}"
-    picture.headed(figure, "\n".join([title, *_point_lines(point)]))
+    title = f"Input with the largest elasticity of {picture.words(output)}"
+    picture.add_title(figure, "\n".join([title, *_point_lines(point)]))
     return picture.saved(figure, path, dominance)
 
 

@@ -43,7 +43,7 @@ _COLUMNS = 3  # of the legend
 @picture.styled
 def step_picture(point: "xarray.Dataset", path: Path | None) -> Any:
     """Draw one step as rows of bars, each divided into its parts in the row below. `point` has
-    `ask.step_parts.NAMES`. The legend has the parts without further parts."""
+    `analysis.step_parts.NAMES`. The legend has the parts without further parts."""
     from matplotlib import colors, patches
 
     picture.check_picture(path)
@@ -52,7 +52,7 @@ def step_picture(point: "xarray.Dataset", path: Path | None) -> Any:
     factor, unit = scale("s", whole.seconds, STEP)
     depth = 1 + max(row for _, _, row in bars)
     leaves = [part for part, _, _ in bars if not part.parts]
-    figure, axes = picture.blank(1.4 + 0.5 * depth + 0.2 * (len(leaves) // _COLUMNS))
+    figure, axes = picture.new_figure(1.4 + 0.5 * depth + 0.2 * (len(leaves) // _COLUMNS))
     shades = _shades([part.name for part, _, _ in bars])
     names = []
     for part, start, row in bars:
@@ -76,7 +76,7 @@ def step_picture(point: "xarray.Dataset", path: Path | None) -> Any:
         )
         for leaf in leaves
     ]
-    picture.headed(figure, _title(point, whole))
+    picture.add_title(figure, _title(point, whole))
     figure.legend(handles=handles, loc="outside lower center", fontsize=8, ncols=_COLUMNS)
     figure.draw_without_rendering()  # needed for widths in pixels
     across = axes.get_window_extent().width
@@ -108,18 +108,18 @@ def step_boxes(point: "xarray.Dataset") -> picture.Boxes:
 
 
 def _title(point: "xarray.Dataset", whole: Part) -> str:
-    said = f"A step takes {duration(whole.seconds, 4)}"
+    summary = f"A step takes {duration(whole.seconds, 4)}"
     if picture.blocked(point, []).any():
-        said += ", but this point cannot be run"
+        summary += ", but this point cannot be run"
         picture.look().remarks.append("infeasible: this point cannot be run")
-    return picture.title(point, point[STEP], said)
+    return picture.title(point, point[STEP], summary)
 
 
 def _shades(names: Sequence[str]) -> dict[str, str]:
     """Colours of parts: those without a fixed one get blues, darkest first."""
-    own = [name for name in names if name not in _COLOURS]
-    blues = np.linspace(_DARKEST, _PALEST, max(1, len(own))).round().astype(np.uint8)
-    return {**_COLOURS, **{n: f"#{b.tobytes().hex()}" for n, b in zip(own, blues, strict=False)}}
+    others = [name for name in names if name not in _COLOURS]
+    blues = np.linspace(_DARKEST, _PALEST, max(1, len(others))).round().astype(np.uint8)
+    return {**_COLOURS, **{n: f"#{b.tobytes().hex()}" for n, b in zip(others, blues, strict=False)}}
 
 
 def _share(part: float) -> str:

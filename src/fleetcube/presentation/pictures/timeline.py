@@ -25,14 +25,14 @@ NAMES = ("job_time", "transition_share", *LOSSES)
 
 @picture.styled
 def timeline(cube: "xarray.Dataset", path: Path | None) -> Any:
-    """Draw when each phase of a job runs and, beside it, where its time goes. `cube` has NAMES
+    """Draw when each phase of a job runs and, to the right, where its time goes. `cube` has NAMES
     along `phase` alone. An infeasible phase is hatched."""
     from matplotlib import patches, ticker
 
     picture.check_picture(path)
     base, factor, unit, widths, bad = _lengths(cube)
     rows, starts = np.arange(widths.size), np.cumsum(widths) - widths
-    figure, (left, right) = picture.blank(1.9 + 0.4 * widths.size, 1, 2, width_ratios=[3, 5])
+    figure, (left, right) = picture.new_figure(1.9 + 0.4 * widths.size, 1, 2, width_ratios=[3, 5])
     left.barh(rows, widths, 0.8, starts, color="0.3")
     handles: list[Any] = []
     areas, ends = [], np.zeros(widths.size)
@@ -63,7 +63,7 @@ def timeline(cube: "xarray.Dataset", path: Path | None) -> Any:
     for axes in (left, right):
         axes.set_ylim(widths.size - 0.5, -0.5)
         axes.spines[["top", "right"]].set_visible(False)
-    picture.headed(figure, _title(widths, unit, until))
+    picture.add_title(figure, _title(widths, unit, until))
     figure.legend(handles=handles, loc="outside lower center", fontsize=8, ncols=3)
     label_areas(right, areas)
     return picture.saved(figure, path, cube)
@@ -96,7 +96,7 @@ def timeline_boxes(cube: "xarray.Dataset") -> picture.Boxes:
 
 def _lengths(cube: "xarray.Dataset") -> tuple[str, float, str, Any, Any]:
     """The base unit of times, a factor and unit to show, phase lengths, and infeasible phases."""
-    picture.need(cube, NAMES)
+    picture.require_variables(cube, NAMES)
     if cube["job_time"].dims != (PHASE,):
         raise InputError("a timeline needs one point, with phases; give the other axes a value")
     widths = np.asarray(cube["job_time"].values, float)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from fleetcube.analysis.traffic import Tier, crossings, duration
 from fleetcube.tables.theme import LINES, PARTS
 
-from .picture import Boxes, blank, check_picture, headed, saved, styled
+from .picture import Boxes, add_title, check_picture, new_figure, saved, styled
 
 if TYPE_CHECKING:
     import xarray
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _KINDS = ("tensor", "data", "expert", "pipeline", "context", "sites")
 _COLOURS = dict(zip(_KINDS, LINES, strict=True))
 _MOST = 12  # most boxes drawn for one tier
-_BESIDE = {"xytext": (3, 0), "textcoords": "offset points", "va": "center", "fontsize": 7.5}
+_RIGHT_LABEL = {"xytext": (3, 0), "textcoords": "offset points", "va": "center", "fontsize": 7.5}
 _GAP = 0.06  # between boxes, relative to the width of one
 
 
@@ -33,7 +33,7 @@ def topology(point: "xarray.Dataset", path: Path | None) -> Any:
     tiers, traffic = crossings(point)
     moving = [each for each in traffic if each.tier >= 0]
     height = 1.3 + max(0.72 * len(tiers), 0.34 * len(moving))
-    figure, (left, right) = blank(height, 1, 2, width_ratios=[5, 3])
+    figure, (left, right) = new_figure(height, 1, 2, width_ratios=[5, 3])
     for row, tier in enumerate(tiers):
         _boxes(left, row, tier, tiers[-1].gpus)
     left.set_xlim(0, 1)
@@ -48,13 +48,13 @@ def topology(point: "xarray.Dataset", path: Path | None) -> Any:
     left.set_xticks([])
     left.tick_params(length=0)
     for place, each in enumerate(moving):
-        at, colour = (place + 0.5) / len(moving), _COLOURS[each.kind]
+        offset, colour = (place + 0.5) / len(moving), _COLOURS[each.kind]
         rim = [withStroke(linewidth=6, foreground="white")]  # to stand out from boxes
         arrow = {"arrowstyle": "-|>", "color": colour, "linewidth": 3, "path_effects": rim}
-        left.annotate("", (at, each.tier + 0.42), (at, -0.5), arrowprops=arrow)
-        left.text(at, -0.56, each.kind, ha="center", va="top", fontsize=8, color=colour)
+        left.annotate("", (offset, each.tier + 0.42), (offset, -0.5), arrowprops=arrow)
+        left.text(offset, -0.56, each.kind, ha="center", va="top", fontsize=8, color=colour)
         right.barh(-place, each.seconds, 0.5, color=colour)
-        right.annotate(duration(each.seconds, 2), (each.seconds, -place), **_BESIDE)
+        right.annotate(duration(each.seconds, 2), (each.seconds, -place), **_RIGHT_LABEL)
     right.set_yticks([-place for place in range(len(moving))], [each.kind for each in moving])
     right.set_xticks([])
     right.tick_params(axis="both", length=0, labelsize=8)
@@ -63,7 +63,7 @@ def topology(point: "xarray.Dataset", path: Path | None) -> Any:
     for axes, head in ((left, "tiers, and how far up traffic goes"), (right, "time in a step")):
         axes.spines[["top", "right", "left", "bottom"]].set_visible(False)
         axes.set_title(head, fontsize=9)
-    headed(figure, _title(tiers[-1].gpus))
+    add_title(figure, _title(tiers[-1].gpus))
     return saved(figure, path, point)
 
 

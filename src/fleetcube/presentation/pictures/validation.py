@@ -13,7 +13,7 @@ from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.tables.tables import scale
 from fleetcube.tables.theme import GREY, LINES
 
-from .picture import blank, check_picture, labelled, plain, saved, styled, words
+from .picture import check_picture, labelled, new_figure, plain, saved, styled, words
 
 if TYPE_CHECKING:
     from fleetcube.calibration.validate import Validation
@@ -30,34 +30,34 @@ def plot_validation(validation: "Validation", path: Path) -> None:
     outputs = list(dict.fromkeys(row.of for row in validation.rows)) or ["nothing to compare"]
     across = min(len(outputs), _ACROSS)
     down = math.ceil(len(outputs) / across)
-    figure, panels = blank(4.8 * down, down, across, width=4.8 * across, squeeze=False)
-    for axes, of in itertools.zip_longest(panels.flat, outputs, fillvalue=""):
-        _panel(axes, [row for row in validation.rows if row.of == of], of)
+    figure, panels = new_figure(4.8 * down, down, across, width=4.8 * across, squeeze=False)
+    for axes, output in itertools.zip_longest(panels.flat, outputs, fillvalue=""):
+        _panel(axes, [row for row in validation.rows if row.of == output], output)
     saved(figure, path)
 
 
-def _panel(axes: Any, rows: list[Compared], of: str) -> None:
-    axes.set_title(words(of), fontsize=11)
+def _panel(axes: Any, rows: list[Compared], output: str) -> None:
+    axes.set_title(words(output), fontsize=11)
     if not rows:
         axes.set_axis_off()
         return
     both = np.array([(row.predicted, row.measured) for row in rows])
     middle = math.sqrt(both.min() * both.max())
-    factor, unit = scale("s" if of == ALL_REDUCE else unit_of(PHYSICS, of), middle, of)
+    factor, unit = scale("s" if output == ALL_REDUCE else unit_of(PHYSICS, output), middle, output)
     ends = np.array([both.min() / 1.4, both.max() * 1.4]) / factor
     axes.fill_between(ends, (1 - _BAND) * ends, (1 + _BAND) * ends, color=GREY, lw=0)
     axes.plot(ends, ends, color="black", linewidth=1)
     for k, group in enumerate(dict.fromkeys(row.group for row in rows)):
-        own = np.array([(row.predicted, row.measured) for row in rows if row.group == group])
+        points = np.array([(row.predicted, row.measured) for row in rows if row.group == group])
         axes.scatter(
-            *(own / factor).T,
+            *(points / factor).T,
             s=16,
             linewidths=0,
             alpha=0.7,
             color=LINES[k % len(LINES)],
             marker=_MARKERS[k % len(_MARKERS)],
-            label=f"{group} ({len(own)})",
-            zorder=2 + 1 / len(own),  # small groups over large ones
+            label=f"{group} ({len(points)})",
+            zorder=2 + 1 / len(points),  # small groups over large ones
         )
     axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends, aspect="equal")
     axes.set_xlabel(labelled("predicted", unit))

@@ -61,10 +61,10 @@ def vega_lite(
         )
     numbers, unit = picture.scaled(variable)
     dims = [dim for dim in (y or family, x) if dim]
-    own_columns = {_STATE, *(f"{of}_{end}" for of in (name, *dims) for end in _COLUMNS)}
-    if taken := own_columns.intersection(dims):
+    own_columns = {_STATE, *(f"{field}_{end}" for field in (name, *dims) for end in _COLUMNS)}
+    if clash := own_columns.intersection(dims):
         raise InputError(
-            f"the axis {min(taken)!r} has the name of a column that the specification makes; "
+            f"the axis {min(clash)!r} has the name of a column that the specification makes; "
             "give it another in the spec"
         )
     bad = picture.blocked(cube, dims)
@@ -79,10 +79,10 @@ def vega_lite(
     factor, _ = scale(str(variable.attrs.get("units", "1")), variable.values, name)
     for side, end in zip(("low", "high"), ends, strict=False):
         columns[f"{name}_{side}"] = end.transpose(*dims).values / factor
-    known = values[np.isfinite(values) & ~bad]
-    if not known.size:
+    feasible = values[np.isfinite(values) & ~bad]
+    if not feasible.size:
         raise InputError(f"no feasible point has {name}; cut the cube elsewhere")
-    log = picture.is_wide(known.min(), known.max())
+    log = picture.is_wide(feasible.min(), feasible.max())
     channel = _flag(columns, name, flags_of(variable)) or {
         "type": "quantitative",
         "scale": {"type": "log" if log else "linear", "zero": False},
@@ -94,8 +94,8 @@ def vega_lite(
         rest.append(f"{np.count_nonzero(bad):,} of {bad.size:,} points infeasible: {shown}")
         picture.look().remarks.append(rest[-1])
     limits = None
-    if channel["type"] == "quantitative" and known.min() > 0:
-        limits = float(known.min()) / FAR, float(known.max()) * FAR
+    if channel["type"] == "quantitative" and feasible.min() > 0:
+        limits = float(feasible.min()) / FAR, float(feasible.max()) * FAR
     layers = (
         _cells(columns, cube, x, y, channel)
         if y
@@ -108,11 +108,11 @@ def _whole(
     first: str, rest: list[str], layers: list[Any], rows: list[Any], height: int = _HEIGHT
 ) -> dict[str, Any]:
     """A specification with its titles, its size and its data."""
-    own = picture.look()
-    size = own.size or (_WIDTH / _INCH, height / _INCH)
+    options = picture.look()
+    size = options.size or (_WIDTH / _INCH, height / _INCH)
     return {
         "$schema": SCHEMA,
-        "title": {"text": own.title if own.title is not None else first, "subtitle": rest},
+        "title": {"text": options.title if options.title is not None else first, "subtitle": rest},
         "description": " ".join([first, *rest]),
         "width": round(size[0] * _INCH),
         "height": round(size[1] * _INCH),
@@ -123,26 +123,26 @@ def _whole(
 
 def roofline_spec(cube: "xarray.Dataset", by: str | None = None) -> dict[str, Any]:
     """The picture of `roofline` as a Vega-Lite specification."""
-    told, rows, labels, bad = rooflines(cube, by)
+    title_text, rows, labels, bad = rooflines(cube, by)
     factor, unit = scale("FLOP/s", rows["peak"])
     labels = [label.replace("\n", " ") for label in labels]
 
-    def row(what: str, k: int, across: float, up: float) -> dict[str, Any]:
-        own = {"what": what, "point": labels[k], "intensity": float(across)}
-        return {**own, "rate": float(up / factor), _STATE: not bad[k]}
+    def row(kind: str, k: int, across: float, up: float) -> dict[str, Any]:
+        record = {"what": kind, "point": labels[k], "intensity": float(across)}
+        return {**record, "rate": float(up / factor), _STATE: not bad[k]}
 
-    made = [row("roof", k, *point) for k, _, line in roofs(rows) for point in line.T]
+    records = [row("roof", k, *point) for k, _, line in roofs(rows) for point in line.T]
     for k in range(len(labels)):
         across = rows["across"][k]
-        made.append(row("reached", k, across, rows["reached"][k]))
+        records.append(row("reached", k, across, rows["reached"][k]))
         if "network" in rows:
-            made.append(row("network allows", k, across, rows["network"][k]))
+            records.append(row("network allows", k, across, rows["network"][k]))
     log = {"type": "quantitative", "scale": {"type": "log", "nice": False}}
     shared: dict[str, Any] = {
         "x": {"field": "intensity", "title": INTENSITY, **log},
         "y": {"field": "rate", "title": f"rate of one GPU [{unit}]", **log},
         "color": _points(cube, by, labels),
-        "tooltip": [{"field": name} for name in made[0]],
+        "tooltip": [{"field": name} for name in records[0]],
     }
     several = len([*roofs(rows)]) > 1
     roof = {**shared, "color": shared["color"] if several else {"value": "black"}}
@@ -157,7 +157,7 @@ def roofline_spec(cube: "xarray.Dataset", by: str | None = None) -> dict[str, An
             shared,
         ),
     ]
-    return _whole(*_split(told), _filtered(layers), made)
+    return _whole(*_split(title_text), _filtered(layers), records)
 
 
 def pareto_spec(
@@ -168,19 +168,19 @@ def pareto_spec(
     by: str | None = None,
 ) -> dict[str, Any]:
     """The picture of `pareto` as a Vega-Lite specification."""
-    found = front(cube, x, y, best, by)
-    others = found.others[:, :: 1 + found.others.shape[1] // MOST]
-    labels = [label.replace("\n", " ") for label in found.labels]
-    names = [name.replace("\n", " ") for name in found.names]
-    edge = zip(labels, *found.edge.tolist(), strict=True)
-    made = [{"place": -1, "point": "", x: a, y: b} for a, b in others.T.tolist()]
-    made += [{"place": k, "point": n, x: a, y: b} for k, (n, a, b) in enumerate(edge)]
+    points = front(cube, x, y, best, by)
+    others = points.others[:, :: 1 + points.others.shape[1] // MOST]
+    labels = [label.replace("\n", " ") for label in points.labels]
+    names = [name.replace("\n", " ") for name in points.names]
+    edge = zip(labels, *points.edge.tolist(), strict=True)
+    records = [{"place": -1, "point": "", x: a, y: b} for a, b in others.T.tolist()]
+    records += [{"place": k, "point": n, x: a, y: b} for k, (n, a, b) in enumerate(edge)]
     shared: dict[str, Any] = {
         side: {
-            **{"field": of, "title": head, "type": "quantitative"},
+            **{"field": output, "title": head, "type": "quantitative"},
             "scale": {"type": "log" if wide else "linear", "zero": False},
         }
-        for side, of, head, wide in zip("xy", (x, y), found.heads, found.wide, strict=True)
+        for side, output, head, wide in zip("xy", (x, y), points.heads, points.wide, strict=True)
     }
     shared["tooltip"] = [{"field": name} for name in (x, y, "point")]
     shared["order"] = {"field": "place", "type": "quantitative"}  # steps from one end to the other
@@ -195,9 +195,9 @@ def pareto_spec(
         ),
     ]
     return _whole(
-        *_split(found.title),
+        *_split(points.title),
         _filtered([(mark, which, {**shared, "color": colour}) for mark, which, colour in layers]),
-        made,
+        records,
     )
 
 
@@ -225,9 +225,9 @@ def _filtered(layers: list[tuple[Any, str, dict[str, Any]]]) -> list[dict[str, A
     ]
 
 
-def _split(told: str) -> tuple[str, list[str]]:
+def _split(text: str) -> tuple[str, list[str]]:
     """The first line of a title, and the others."""
-    first, *rest = told.replace("\N{NO-BREAK SPACE}", " ").split("\n")
+    first, *rest = text.replace("\N{NO-BREAK SPACE}", " ").split("\n")
     return first, rest
 
 
@@ -239,8 +239,8 @@ def box_spec(boxes: picture.Boxes) -> dict[str, Any]:
             "fewer"
         )
     if not boxes.rows:
-        told = boxes.title.split("\n")[0]
-        raise InputError(f"nothing is there to draw of {told!r}; choose other inputs or points")
+        subject = boxes.title.split("\n")[0]
+        raise InputError(f"{subject!r} has nothing to draw; choose other inputs or points")
     drawn = {row["part"] for row in boxes.rows}
     shades = {part: colour for part, colour in boxes.shades.items() if part in drawn}
     encoding: dict[str, Any] = {
@@ -281,18 +281,20 @@ def _flag(columns: dict[str, Any], name: str, meanings: list[str]) -> dict[str, 
     if not meanings:
         return None
     codes = np.nan_to_num(columns[name], nan=-1).astype(int)
-    known = np.where(codes < 0, "no value", np.array([*meanings, ""], object)[codes])
-    columns[name] = known
+    texts = np.where(codes < 0, "no value", np.array([*meanings, ""], object)[codes])
+    columns[name] = texts
     shades, hatched = shades_of(meanings, codes[codes >= 0])
-    present = {text: shades.get(code) for code, text in enumerate(meanings) if text in known}
+    present = {text: shades.get(code) for code, text in enumerate(meanings) if text in texts}
     many = {"scheme": "tableau20"}  # cells have no hatches here
     colours = {"domain": [*present], **(many if hatched else {"range": [*present.values()]})}
     return {"type": "nominal", "sort": [*present], "scale": colours}
 
 
-def _axis(columns: dict[str, Any], cube: "xarray.Dataset", dim: str, at: int) -> dict[str, Any]:
+def _axis(
+    columns: dict[str, Any], cube: "xarray.Dataset", dim: str, position: int
+) -> dict[str, Any]:
     """The channel of an axis, with its column; `at` is its position among the dimensions."""
-    shape = [-1 if k == at else 1 for k in range(columns[_STATE].ndim)]
+    shape = [-1 if k == position else 1 for k in range(columns[_STATE].ndim)]
     head = {"field": dim, "title": picture.heading(cube[dim])}
     if not picture.is_number(cube[dim]):
         labels = [text.replace("\n", " ") for text in picture.point_labels(cube[dim])]
@@ -346,8 +348,8 @@ def _lines(
     if low in columns:
         ends: dict[str, Any] = {"y": {**up, "field": low}, "y2": {"field": high}}
         band = {"type": "area", "opacity": 0.2}
-        there = [{"filter": f"datum.{_STATE}"}]
-        layers.insert(0, {"mark": band, "transform": there, "encoding": {**shared, **ends}})
+        feasible_only = [{"filter": f"datum.{_STATE}"}]
+        layers.insert(0, {"mark": band, "transform": feasible_only, "encoding": {**shared, **ends}})
     return layers
 
 
@@ -356,8 +358,8 @@ def _cells(
 ) -> list[dict[str, Any]]:
     """Coloured cells, grey where nothing can run."""
     shared: dict[str, Any] = {}
-    for side, dim, at in (("x", x, 1), ("y", str(y), 0)):
-        shared[side] = _axis(columns, cube, dim, at)
+    for side, dim, position in (("x", x, 1), ("y", str(y), 0)):
+        shared[side] = _axis(columns, cube, dim, position)
         if picture.is_number(cube[dim]):  # cells reach halfway to their neighbours
             numbers, log = picture.measured(cube[dim])
             ends = picture.edges(numbers, "log" if log else "linear")

@@ -1,12 +1,14 @@
-"""What is best, and what a search or a reduction leaves out, in words."""
+"""Text for the best point and for the points a search skipped."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fleetcube.commands.say import say_wrapped
-from fleetcube.commands.table import print_foot, print_table, write_table
+from fleetcube.commands.shared.say import say_wrapped
+from fleetcube.commands.shared.table import print_foot, print_table, write_table
+from fleetcube.grid.errors import InputError
+from fleetcube.kernels.graph.roles import REASON
 
 if TYPE_CHECKING:
     from fleetcube.grid.run.settings import Infeasible
@@ -16,14 +18,13 @@ _MOST_COUNTED = 10_000_000  # points whose reasons are counted
 
 
 def check_answered(answered: Any) -> None:
-    """End as for input that is refused if there is no answer at any point, once that is said."""
+    """Exit with status 2 if no point has an answer (after printing why)."""
     if not answered.any():
         raise click.exceptions.Exit(2)
 
 
 def goal(text: str) -> tuple[str, "Sense"]:
     """An output, and whether its least or its greatest value is the best."""
-    from fleetcube.grid.errors import InputError
 
     words = text.split()
     if len(words) == 1:
@@ -34,30 +35,31 @@ def goal(text: str) -> tuple[str, "Sense"]:
 
 
 def answer(
-    found: Any,
+    points: Any,
     sweep: Any,
     where: Sequence[str],
     infeasible: "Infeasible",
     output: str | None,
-    of: str | None,
+    quantity: str | None,
 ) -> None:
-    """Print or write points found, and say what was left out. `of` needs a value in one."""
-    from fleetcube.grid.errors import InputError
+    """Print or write points, and remark on those left out. One must have a value of `quantity`."""
     from fleetcube.tables.tables import table
 
     left = left_out(sweep) if infeasible == "exclude" else ""
-    if of is not None and not found[of].notnull().any():
+    if quantity is not None and not points[quantity].notnull().any():
         if where:
             left = f"none keeps to {' and '.join(where)}; {left}".rstrip("; ")
-        never = "" if where else f"{of} is finite at no point that can run; change the scenario"
-        parts = ["no point is left", left, found.attrs.get("fleetcube_nearest", "") or never]
+        never = (
+            "" if where else f"{quantity} is finite at no point that can run; change the scenario"
+        )
+        parts = ["no point is left", left, points.attrs.get("fleetcube_nearest", "") or never]
         raise InputError("; ".join(filter(None, parts)))
     if output is not None:
-        write_table(found, output)
+        write_table(points, output)
     else:
-        print_table(*table(found))
+        print_table(*table(points))
     say_wrapped(*[line for line in (left, conditions_met(sweep, where)) if line], err=True)
-    print_foot(found)
+    print_foot(points)
 
 
 def left_out(sweep: Any) -> str:
@@ -65,7 +67,6 @@ def left_out(sweep: Any) -> str:
     import numpy as np
 
     from fleetcube.grid.run.evaluation import is_known
-    from fleetcube.kernels.graph.roles import REASON
     from fleetcube.tables.tables import meanings
 
     if not is_known(sweep.spec["scenario"], sweep.spec["axes"], [REASON]):
@@ -94,5 +95,5 @@ def conditions_met(sweep: Any, where: Sequence[str]) -> str:
     if not where or sweep.points > _MOST_COUNTED:
         return ""
     (name, *_) = sweep.spec["outputs"]
-    kept = sweep.reduce("count", of=name, where=where)[name].item()
-    return f"{kept:,.0f} points keep to {' and '.join(where)}"
+    matching = sweep.reduce("count", of=name, where=where)[name].item()
+    return f"{matching:,.0f} points keep to {' and '.join(where)}"

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from fleetcube.commands.say import say, say_each
+from fleetcube.commands.shared.say import say, say_each
+from fleetcube.grid.errors import InputError
+from fleetcube.kernels.physics.roles import MEMORY
 
 
 def changed_spec(
@@ -13,7 +15,7 @@ def changed_spec(
     from fleetcube.formats.read import job_at, layout_of, read_spec
     from fleetcube.tables.selectors import narrow, pairs
 
-    given = {**dict.fromkeys(without), **pairs(selectors)}  # what is sought has no one value
+    given = {**dict.fromkeys(without), **pairs(selectors)}  # the unknown has no one value
     if (job := job_at(path, given)) is not None:
         say(layout_of(job), err=True)
     spec, notes = narrow(read_spec(path, given), selectors, without)
@@ -25,24 +27,22 @@ def traffic(path: str, selectors: Sequence[str]) -> Any:
     """Data for a picture and a table of the tiers of a spec's network, at one point of it. It
     includes step time and memory with their intervals, if everything they need is given."""
     from fleetcube.analysis.traffic import TIMES, names_of
-    from fleetcube.grid.errors import InputError
     from fleetcube.grid.run.settings import Settings
-    from fleetcube.kernels.physics.roles import MEMORY
-    from fleetcube.sweep import Sweep
+    from fleetcube.sweep import Printed
 
     def values(spec: dict[str, Any]) -> Any:
         names = names_of(spec)
         try:
-            sweep = Sweep(spec["scenario"], spec["axes"], [*names, *TIMES, *MEMORY])
+            sweep = Printed(spec["scenario"], spec["axes"], [*names, *TIMES, *MEMORY])
         except InputError:  # a network may be described without compute
-            sweep = Sweep(spec["scenario"], spec["axes"], names)
+            sweep = Printed(spec["scenario"], spec["axes"], names)
         return sweep.evaluate(settings=Settings("numpy"))
 
     return _at_one_point(path, selectors, values)
 
 
 def accounted(path: str, selectors: Sequence[str]) -> Any:
-    """What the memory of a GPU holds, at one point of a spec."""
+    """The contents of a GPU's memory, at one point of a spec."""
     from fleetcube.analysis.account import NEEDED
 
     return _at_one_point(path, selectors, lambda spec: _values(spec, NEEDED))
@@ -57,9 +57,9 @@ def step(path: str, selectors: Sequence[str]) -> Any:
 
 def _values(spec: dict[str, Any], outputs: Sequence[str]) -> Any:
     from fleetcube.grid.run.settings import Settings
-    from fleetcube.sweep import Sweep
+    from fleetcube.sweep import Printed
 
-    return Sweep(spec["scenario"], spec["axes"], outputs).evaluate(settings=Settings("numpy"))
+    return Printed(spec["scenario"], spec["axes"], outputs).evaluate(settings=Settings("numpy"))
 
 
 def _at_one_point(path: str, selectors: Sequence[str], values_of: Callable[..., Any]) -> Any:
@@ -78,7 +78,6 @@ def _at_one_point(path: str, selectors: Sequence[str], values_of: Callable[..., 
 def by_phase(path: str, selectors: Sequence[str], outputs: Sequence[str]) -> Any:
     """Values of a spec at one point, separately for each phase of the job."""
     from fleetcube.formats.read import read_spec
-    from fleetcube.grid.errors import InputError
     from fleetcube.scenario import phases
     from fleetcube.scenario.phases import EVERY
     from fleetcube.tables.selectors import pairs
@@ -96,33 +95,31 @@ def changed(
     otherwise: Sequence[str] = (),
 ) -> Any:
     """The sweep of a spec with changed values and outputs; `otherwise` are its default outputs."""
-    from fleetcube.grid.errors import InputError
-    from fleetcube.sweep import Sweep
+    from fleetcube.sweep import Printed
 
     spec = changed_spec(path, selectors)
     chosen = list(outputs) or spec["outputs"] or list(otherwise)
     if not chosen:
         raise InputError(f'{path!r} names no outputs; add to its top: outputs = ["job_time"]')
-    return Sweep(spec["scenario"], spec["axes"], chosen)
+    return Printed(spec["scenario"], spec["axes"], chosen)
 
 
 def changed_and_cut(
     path: str, selectors: Sequence[str], outputs: Sequence[str]
 ) -> tuple[Any, dict[str, Any]]:
-    """The sweep of a spec, and its point that selectors name; they change one without axes."""
+    """The sweep of a spec, and the point that selectors name; without axes they change the spec."""
     from fleetcube.formats.read import read_spec
     from fleetcube.tables.selectors import pairs
 
-    at = pairs(selectors)
-    if read_spec(path, at)["axes"]:
-        return changed(path, (), outputs), at
+    point = pairs(selectors)
+    if read_spec(path, point)["axes"]:
+        return changed(path, (), outputs), point
     return changed(path, selectors, outputs), {}
 
 
 def with_ends(cut: Any, variables: Sequence[str], *, asked: bool) -> Any:
-    """A cut of a cube with its intervals; where these were not asked for, a note says why not."""
+    """A cut of a cube with intervals; a note gives the reason for missing ones unless `asked`."""
     from fleetcube.analysis.reevaluate import with_interval
-    from fleetcube.grid.errors import InputError
 
     try:
         return with_interval(cut, variables or None)

@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from fleetcube.commands.say import say_each
+from fleetcube.commands.shared.say import say_each
+from fleetcube.grid.errors import InputError
 
 _OPTIONS = (
     click.option("--title", help="Title of the picture."),
@@ -24,22 +25,21 @@ def look(command: Any) -> Any:
 
 def looks(given: Mapping[str, Any], drawn: Mapping[str, str | None]) -> dict[str, Any]:
     """The looks given, validated before drawing; `drawn` are files by option."""
-    from fleetcube.grid.errors import InputError
-    from fleetcube.presentation.pictures.picture import looking
+    from fleetcube.presentation.pictures.picture import picture_options
 
-    said = {name: value for name, value in given.items() if value is not None}
-    if said and not any(drawn.values()):
+    look_options = {name: value for name, value in given.items() if value is not None}
+    if look_options and not any(drawn.values()):
         options = " or ".join(f"{option} FILE" for option in drawn)
-        raise InputError(f"--{next(iter(said))} is for a picture; draw one: {options}")
-    with looking(**said):
-        return said
+        raise InputError(f"--{next(iter(look_options))} is for a picture; draw one: {options}")
+    with picture_options(**look_options):
+        return look_options
 
 
 @contextlib.contextmanager
-def drawing(said: Mapping[str, Any]) -> Iterator[None]:
+def drawing(look_options: Mapping[str, Any]) -> Iterator[None]:
     """Draw with these looks, and print the picture's remarks."""
-    from fleetcube.presentation.pictures.picture import looking
+    from fleetcube.presentation.pictures.picture import picture_options
 
-    with looking(**said) as chosen:
+    with picture_options(**look_options) as chosen:
         yield
     say_each([*chosen.remarks, *chosen.advice])

@@ -1,4 +1,4 @@
-"""Files that say Megatron-LM's arguments under names of their own."""
+"""Config files whose fields are Megatron-LM's arguments under other names."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,11 +18,11 @@ def renamed_job(
     if fields.get("num-query-groups"):
         fields.setdefault("group-query-attention", True)
     on = {name: value for name, value in {**table.defaults, **fields}.items() if value is not False}
-    job = megatron_lm.made(on, path, given, table)
+    job = megatron_lm.job_from(on, path, given, table)
     job.unknown = {name: value for name, value in job.unknown.items() if name not in off}
-    for name, why in job.asked.items():
+    for name, why in job.open_inputs.items():
         first, is_, value = why.partition(" is ")
-        job.asked[name] = f"{source.get(first, first)}{is_}{value}"
+        job.open_inputs[name] = f"{source.get(first, first)}{is_}{value}"
     for row in (job.read, job.ignored, job.uncounted, job.unknown):
         shown = {source.get(name, name): row[name] for name in row if name not in table.defaults}
         row.clear()
@@ -33,24 +33,24 @@ def renamed_job(
 def arguments(
     values: Mapping[str, Any], path: str, table: Table
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Arguments by name, and the field that says each. Raises InputError."""
-    made: dict[str, Any] = {}
+    """Arguments by name, with the field each came from. Raises InputError."""
+    fields: dict[str, Any] = {}
     source: dict[str, str] = {}
     rows = [(n, value, _argument(n, table)) for n, value in values.items() if value is not None]
     for name, value, argument in sorted(rows, key=lambda row: isinstance(row[2], Mapping)):
         by_word = isinstance(argument, Mapping)
         sets = _sets(name, value, argument, path) if by_word else {argument: value}
-        made |= {key: _plain(each, key) for key, each in sets.items()}
+        fields |= {key: _plain(each, key) for key, each in sets.items()}
         source |= dict.fromkeys(sets, name)
-    return made, source
+    return fields, source
 
 
 def _argument(name: str, table: Table) -> Any:
-    """What a field is called: as it is where no quantity depends on it."""
+    """The argument of a field; the field's own name if no quantity depends on it."""
     last = name.rpartition(".")[2]
     argument = table.names.get(name)
     if argument is None and name.count(".") < 2:  # deeper ones are of something else
-        plain = None if table.why_without(name) else last.replace("_", "-")
+        plain = None if table.why_ignored(name) else last.replace("_", "-")
         argument = table.names.get(last, plain)
     return argument or name
 
@@ -65,15 +65,15 @@ def _sets(name: str, value: Any, by_words: Mapping[str, Any], path: str) -> Mapp
 
 
 def _plain(value: Any, name: str) -> Any:
-    """A value as an argument has it: words of a list in one text."""
+    """A value as an argument spells it: a list becomes one text of words."""
     if isinstance(value, list) and name != "moe-layer-freq":
         return " ".join(str(each) for each in value[:1000])
     return value
 
 
 def dotted(fields: Mapping[str, Any], table: Table, section: str) -> dict[str, Any]:
-    """Nested fields that say arguments; `section` has those that the table does not name."""
-    made: dict[str, Any] = {}
+    """Arguments as nested fields; those that the table does not name go into `section`."""
+    values: dict[str, Any] = {}
     left = dict(fields)
     for name, argument in table.names.items():
         if isinstance(argument, Mapping):
@@ -81,13 +81,13 @@ def dotted(fields: Mapping[str, Any], table: Table, section: str) -> dict[str, A
             words = next((w for w, sets in rows if sets and sets.items() <= left.items()), None)
             if words is not None:
                 word = words.split()[0]
-                made[name] = {"true": True, "false": False}.get(word, word)
+                values[name] = {"true": True, "false": False}.get(word, word)
                 left = {key: each for key, each in left.items() if key not in argument[words]}
         elif argument in left:
-            made[name] = left.pop(argument)
-    made |= {name.replace("-", "_"): value for name, value in left.items()}
+            values[name] = left.pop(argument)
+    values |= {name.replace("-", "_"): value for name, value in left.items()}
     tree: dict[str, Any] = {}
-    for name, value in made.items():
+    for name, value in values.items():
         *above, last = (name if "." in name else f"{section}{name}").split(".")
         inner = tree
         for part in above:

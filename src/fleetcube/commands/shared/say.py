@@ -31,8 +31,8 @@ def say_each(lines: Iterable[str], err: bool = True) -> None:
 
 def columns() -> int | None:
     """Columns of the terminal, or those of COLUMNS; None in a pipe without it."""
-    known = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal()
-    return shutil.get_terminal_size().columns if known else None
+    has_width = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal()
+    return shutil.get_terminal_size().columns if has_width else None
 
 
 def say_wrapped(*texts: str, err: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""A first spec: what is known of a job, and in comments what is assumed of the rest."""
+"""Write a starter spec; comments mark what is assumed."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -16,20 +16,20 @@ from fleetcube.presentation.explain import readable
 _OUTPUTS = ("step_time", "mfu", "memory_per_gpu", "goodput", "job_time")
 _ABOUT = {
     "The job": ("sequence_length", "global_batch_size", "training_tokens", "precision"),
-    "The layout: `fleetcube plan` searches what is not stated": OPEN,
+    "The layout: `fleetcube plan` searches the values that you do not state": OPEN,
     "The cluster": ("gpu_mttf", "checkpoint_write_bandwidth", "gpu_hour_price", "gpus_per_node"),
 }
 _LABELS = {"model": "llama-3-70b", "node": "dgx-h100", "fabric": "infiniband-ndr"}
 
 
-def first_spec(spec: Mapping[str, Any], name: str) -> str:
-    """The text of a commented spec that says what `spec` says. Raises InputError."""
+def starter_spec(spec: Mapping[str, Any], name: str) -> str:
+    """The text of a commented spec with the values of `spec`. Raises InputError."""
     scenario = dict(spec["scenario"])
-    resolve(scenario, spec["axes"])  # refuses what no command would take
-    known = is_known(scenario, {}, ["step_time"])
+    resolve(scenario, spec["axes"])  # refuse bad input as commands do
+    complete = is_known(scenario, {}, ["step_time"])
     names = dict.fromkeys([*(name for row in _ABOUT.values() for name in row), *DECIDING])
     inputs = [name for name in names if name in INPUTS]
-    now = layout_at(Evaluation(scenario, {}, ["step_time"]), inputs) if known else {}
+    now = layout_at(Evaluation(scenario, {}, ["step_time"]), inputs) if complete else {}
     return "\n".join([*_lines(spec, scenario, now, name), ""])
 
 
@@ -40,7 +40,7 @@ def _lines(
     yield f"outputs = {toml_value(list(spec['outputs'] or _OUTPUTS))}"
     yield ""
     yield "[scenario]"
-    yield "# Behind a # stand values that are assumed, or not known: remove it to state one"
+    yield "# Values after a # are assumed or unknown: remove the # to state one"
     for key, value in scenario.items():
         yield f"{key} = {toml_value(value)}"
     for key, example in _LABELS.items():
@@ -68,9 +68,9 @@ def _comment(key: str, now: Mapping[str, Any]) -> str:
     about = row.description.split(".")[0].split(":")[0].split("(")[0].strip()
     if value is None:
         about = f"{about} [{row.unit}]" if row.unit != "1" else about
-        said = ""
+        text = ""
     elif row.kind == "option" or row.unit == "1":
-        said = toml_value(value)
+        text = toml_value(value)
     else:
-        said = f'"{readable(float(value), values.unit_of(PHYSICS, key), key)}"'
-    return f"# {key} = {said}  # {about}"
+        text = f'"{readable(float(value), values.unit_of(PHYSICS, key), key)}"'
+    return f"# {key} = {text}  # {about}"

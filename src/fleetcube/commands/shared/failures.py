@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fleetcube.commands.say import say, say_each
-from fleetcube.commands.table import print_table
+from fleetcube.commands.shared.say import say, say_each
+from fleetcube.commands.shared.table import print_table
+from fleetcube.grid.errors import InputError, check_count
 
 if TYPE_CHECKING:
     from fleetcube.calibration.failure_times import Failures
@@ -43,26 +44,27 @@ def report(
     from fleetcube.formats.read import read_spec
 
     scenario = read_spec(spec)["scenario"] if spec is not None else {}
-    found = failure_times.failures(
+    times = failure_times.failures(
         log, scenario, _watched(log, gpus, hours), failure_times.kinds_of(kind), prior
     )
-    (_json if as_json else _show)(found, log)
-    say_each(f"note: {note}" for note in found.notes)
+    (_json if as_json else _show)(times, log)
+    say_each(f"note: {note}" for note in times.notes)
     if output is not None:
-        time = f"{found.gpu_seconds / 3600:.6g} GPU hours"
+        time = f"{times.gpu_seconds / 3600:.6g} GPU hours"
         about = {
             "title": f"Failures by {Path(path).name}",
             "source": f"fleetcube calibrate {path}",
             "date": datetime.date.today().isoformat(),
-            "note": "; ".join([f"{found.events:,} events in {time}, of {log.of}", *found.notes]),
+            "note": "; ".join(
+                [f"{times.events:,} events in {time}, of {log.source}", *times.notes]
+            ),
         }
-        write(Path(output), failure_times.text(found, about, {"watched": time}))
+        write(Path(output), failure_times.text(times, about, {"watched": time}))
         say(f"wrote {output}", err=as_json)
 
 
 def _watched(log: "Log", gpus: int | None, hours: str | None) -> tuple[int, float] | None:
     from fleetcube.catalog.units import UnitError, parse
-    from fleetcube.grid.errors import InputError, check_count
 
     if gpus is None and hours is None:
         return None
@@ -77,28 +79,28 @@ def _watched(log: "Log", gpus: int | None, hours: str | None) -> tuple[int, floa
     return check_count("--gpus", gpus), seconds
 
 
-def _show(found: "Failures", log: "Log") -> None:
+def _show(times: "Failures", log: "Log") -> None:
     from fleetcube.calibration.failure_times import quantiles
     from fleetcube.kernels.declare import HOUR
     from fleetcube.tables.tables import INTERVAL, estimate, scale
 
     rows = []
-    for rate in found.rates:
+    for rate in times.rates:
         ends = [end / HOUR for end in rate.quantiles]
         least, middle = map(_short, ends[:2])
-        told = estimate(middle, ends[1], ends[0], ends[2])
+        interval = estimate(middle, ends[1], ends[0], ends[2])
         if not rate.events:
-            told = f"{middle} (above {least}, 95 % sure)"
-        rows.append([rate.name, f"{rate.events:g}", _short(rate.seconds / HOUR), told])
+            interval = f"{middle} (above {least}, 95 % sure)"
+        rows.append([rate.name, f"{rate.events:g}", _short(rate.seconds / HOUR), interval])
     print_table(["", "events", "component hours", f"median [h] {INTERVAL}"], rows)
-    say(f"{found.events:,} events in {_short(found.gpu_seconds / HOUR)} GPU hours, {log.of}")
-    if found.gpus and found.events:
-        low, _, high = (_short(end / HOUR / found.gpus) for end in found.whole.quantiles)
-        mean = _short(found.gpu_seconds / found.gpus / found.events / HOUR)
-        say(f"{found.gpus:,} GPUs were stopped every {mean} h (90 %: {low} to {high} h)")
-    few, many = found.again
+    say(f"{times.events:,} events in {_short(times.gpu_seconds / HOUR)} GPU hours, {log.source}")
+    if times.gpus and times.events:
+        low, _, high = (_short(end / HOUR / times.gpus) for end in times.whole.quantiles)
+        mean = _short(times.gpu_seconds / times.gpus / times.events / HOUR)
+        say(f"{times.gpus:,} GPUs were stopped every {mean} h (90 %: {low} to {high} h)")
+    few, many = times.again
     say(f"as many GPU hours again: {few:,.0f} to {many:,.0f} events, 90 of 100 times")
-    for name, seconds in found.lost.items():
+    for name, seconds in times.lost.items():
         factor, unit = scale("s", seconds, name)
         low, median, high = (_short(each / factor) for each in quantiles(seconds))
         say(f"{name}: median {median} {unit}, 90 % {low} to {high} ({len(seconds)})")
@@ -108,13 +110,13 @@ def _short(number: float) -> str:
     return f"{float(f'{number:.4g}'):,.12g}"
 
 
-def _json(found: "Failures", log: "Log") -> None:
+def _json(times: "Failures", log: "Log") -> None:
     from fleetcube.calibration.failure_times import ENDS, quantiles
 
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         rate.name: {"events": rate.events, "seconds": rate.seconds, "quantiles": rate.quantiles}
-        for rate in found.rates
+        for rate in times.rates
     }
-    told |= {name: quantiles(seconds) for name, seconds in found.lost.items()}
-    told |= {"events": found.events, "gpu_seconds": found.gpu_seconds, "again": found.again}
-    say(json.dumps({"shares": ENDS, **told, "of": log.of, "notes": found.notes}, indent=2))
+    fields |= {name: quantiles(seconds) for name, seconds in times.lost.items()}
+    fields |= {"events": times.events, "gpu_seconds": times.gpu_seconds, "again": times.again}
+    say(json.dumps({"shares": ENDS, **fields, "of": log.source, "notes": times.notes}, indent=2))

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.bind import Binding, Made
+from ..graph.bind import Binding, BuiltFormula
 from ..graph.formulas import Function, parameters
 from ..graph.trace import Trace, Value
 from . import dual
 
 
 @dataclass(frozen=True, repr=False)
-class Partial(Made):
+class Partial(BuiltFormula):
     """A formula's partial derivative; `parameters` are those of the formula that it depends on."""
 
     formula: Function
@@ -48,7 +48,7 @@ class Partial(Made):
 
 
 @dataclass(frozen=True, repr=False)
-class Chain(Made):
+class Chain(BuiltFormula):
     """A sum of products, over paths of the chain rule; 0 times infinity is 0."""
 
     terms: tuple[tuple[str | float, str | float], ...]
@@ -72,7 +72,7 @@ class Chain(Made):
 
 
 @dataclass(frozen=True, repr=False)
-class Renamed(Made):
+class Renamed(BuiltFormula):
     formula: Function
     parameters: tuple[str, ...]
 
@@ -90,11 +90,11 @@ def partial(formula: Function, wrt: str) -> Partial | float:
     names = parameters(formula)
     if isinstance(formula, Renamed) and len({*names}) == len(names):  # traced once for all phases
         plain = parameters(formula.formula)
-        found = partial(formula.formula, plain[names.index(wrt)])
-        if isinstance(found, float):
-            return found
+        slope = partial(formula.formula, plain[names.index(wrt)])
+        if isinstance(slope, float):
+            return slope
         its = dict(zip(plain, names, strict=True))
-        return Partial(formula, wrt, tuple(its[name] for name in found.parameters))
+        return Partial(formula, wrt, tuple(its[name] for name in slope.parameters))
     trace = Trace()
     derivative = Partial(formula, wrt, names)
     with np.errstate(all="ignore"):

@@ -3,7 +3,8 @@
 import json
 from typing import TYPE_CHECKING, Any
 
-from fleetcube.commands.say import say
+from fleetcube.commands.shared.say import say
+from fleetcube.grid.errors import InputError
 
 if TYPE_CHECKING:
     from fleetcube.formats.routing import Routing
@@ -15,17 +16,16 @@ def show_routing(routing: "Routing", spec: str | None, ranks: int | None, as_jso
     """Print the imbalance of ranks, and the capacity that drops few tokens."""
     from fleetcube.catalog import record
     from fleetcube.formats.read import read_spec
-    from fleetcube.grid.errors import InputError
     from fleetcube.scenario.reading import stated_inputs
 
-    said: dict[str, Any] = stated_inputs(read_spec(spec)["scenario"]) if spec is not None else {}
-    said = {**(record("model", said["model"]).values if "model" in said else {}), **said}
+    stated: dict[str, Any] = stated_inputs(read_spec(spec)["scenario"]) if spec is not None else {}
+    stated = {**(record("model", stated["model"]).values if "model" in stated else {}), **stated}
     rows, experts = routing.counts.shape
-    if said.get("experts", experts) != experts:
+    if stated.get("experts", experts) != experts:
         raise InputError(
-            f"the file has {experts} experts, the spec {said['experts']:.0f}; give the spec of it"
+            f"the file has {experts} experts, the spec {stated['experts']:.0f}; give its spec"
         )
-    ranks = ranks or int(said.get("expert_parallel", experts))
+    ranks = ranks or int(stated.get("expert_parallel", experts))
     name, imbalance = "expert_load_imbalance", routing.imbalance(ranks)
     factors = {share: routing.capacity(share) for share in _DROPPED}
     if as_json:

@@ -1,5 +1,9 @@
 """Commands grouped by purpose, as listed by `fleetcube --help`."""
 
+from collections import UserDict
+from importlib import import_module
+from typing import Any
+
 import click
 
 LISTING = {
@@ -41,7 +45,7 @@ LISTING = {
 }
 
 
-MEANT = {  # words that are not commands -> commands that do what they say
+SYNONYMS = {  # words that are not commands -> commands that a user means by them
     "init": ("new", "start", "create", "template"),
     "run": ("train", "evaluate", "eval", "sweep", "predict", "estimate"),
     "plan": ("train", "layout", "recommend", "advise", "size", "tune", "search"),
@@ -70,16 +74,23 @@ MEANT = {  # words that are not commands -> commands that do what they say
 }
 
 
-def refusal(error: click.UsageError) -> str:
-    """A refused usage in one line: what is wrong, and the next action."""
-    from fleetcube.grid.errors import nearest
+_MODULES = {"dominant-inputs": "sensitivity", "global-sensitivity": "sensitivity"}
 
-    context = error.ctx
-    see = f"see `{context.command_path} --help`" if context else "see `fleetcube --help`"
-    if isinstance(error, click.NoSuchOption) and context:
-        options = [name for own in context.command.get_params(context) for name in own.opts]
-        return f"no such option {error.option_name}; {nearest(error.option_name, options, see)}"
-    return f"{' '.join(error.format_message().split()).rstrip('.')}; {see}"
+
+class Commands(UserDict[str, Any]):
+    """The commands by name; the module of one is imported when it is looked up."""
+
+    def __getitem__(self, name: str) -> click.Command:
+        command: click.Command | None = self.data[name]
+        if command is None:
+            module = _MODULES.get(name, name.replace("-", "_"))
+            values = vars(import_module(f"fleetcube.commands.{module}")).values()
+            commands = (each for each in values if isinstance(each, click.Command))
+            self.data[name] = command = next(each for each in commands if each.name == name)
+        return command
+
+
+COMMANDS = Commands({name: None for rows in LISTING.values() for name in rows})
 
 
 class Listed(click.Group):
@@ -90,12 +101,12 @@ class Listed(click.Group):
         from fleetcube.grid.errors import InputError, nearest
 
         name = args[0]
-        if name.startswith("-") or self.get_command(ctx, name):
+        if name.startswith("-") or name in self.commands:
             return super().resolve_command(ctx, args)
-        fits = [known for known, words in MEANT.items() if name.lower() in words]
+        fits = [command for command, words in SYNONYMS.items() if name.lower() in words]
         fits += {".toml": ["run"], ".zarr": ["show"]}.get(name[-5:], [])
         if fits:
-            means = " or ".join(f"`fleetcube {known}`" for known in fits)
+            means = " or ".join(f"`fleetcube {command}`" for command in fits)
             raise InputError(f"no such command {name!r}; try {means}")
         near = nearest(name, self.commands, "see `fleetcube --help`")
         raise InputError(f"no such command {name!r}; {near}")

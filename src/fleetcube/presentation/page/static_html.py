@@ -1,4 +1,4 @@
-"""Static content of a page, shown before or without its script: tables and pictures of the spec."""
+"""Static HTML of a page, shown before or without its script: tables and pictures of the spec."""
 
 import html
 import json
@@ -33,27 +33,28 @@ def parts(
     of each choice, `data` the script's input; no interval is shown if inputs are `drawn` from
     distributions."""
     outputs = data["outputs"]
-    names = [of["name"] for of in outputs]
-    seen = [k for k, of in enumerate(outputs) if not of["hidden"]]
+    names = [output["name"] for output in outputs]
+    visible = [k for k, output in enumerate(outputs) if not output["hidden"]]
     values = []
     for row in rows:
-        found = Evaluation(row, {}, names).evaluate(settings=Settings("numpy"))
-        values.append([found[name].item() for name in names])
+        evaluated = Evaluation(row, {}, names).evaluate(settings=Settings("numpy"))
+        values.append([evaluated[name].item() for name in names])
     reason = names.index(REASON) if REASON in names else None
-    bad = [0.0 if reason is None else own[reason] for own in values]
+    bad = [0.0 if reason is None else point[reason] for point in values]
     why = [_word(outputs[reason], code) if reason is not None and code else "" for code in bad]
     shown = [
-        [_cell(outputs[k], own[k], bad) for k in seen] for own, bad in zip(values, why, strict=True)
+        [_cell(outputs[k], point[k], bad) for k in visible]
+        for point, bad in zip(values, why, strict=True)
     ]
-    numeric = [k for k in seen if "words" not in outputs[k]]
+    numeric = [k for k in visible if "words" not in outputs[k]]
     given = [word for _, word in data["given"]]
     ends = {} if drawn or not numeric else _ends(rows[0], [names[k] for k in numeric])
     return {
         "sentence": _sentence(data, values[0], ends),
         "status": html.escape(f"cannot run: {why[0]}" if why[0] else "runs"),
-        "answers": _answers(outputs, seen, shown[0], ends, values[0]),
+        "answers": _answers(outputs, visible, shown[0], ends, values[0]),
         "shares": _shares(data, values[0], why[0]),
-        "choices": _choices(data["choices"], outputs, seen, shown, why),
+        "choices": _choices(data["choices"], outputs, visible, shown, why),
         "stated": _stated(scenario, data),
         "about": "".join(f"<li>{html.escape(line)}</li>" for line in data["about"]),
         "command": html.escape(
@@ -62,64 +63,64 @@ def parts(
     }
 
 
-def _cell(of: Mapping[str, Any], value: float, why: str) -> str:
-    if why and of["masked"]:
+def _cell(row: Mapping[str, Any], value: float, why: str) -> str:
+    if why and row["masked"]:
         return "—"
-    return _word(of, value) if "words" in of else _number(value, of["factor"], of["unit"])
+    return _word(row, value) if "words" in row else _number(value, row["factor"], row["unit"])
 
 
-def _word(of: Mapping[str, Any], code: float) -> str:
-    return str(of["words"].get(str(int(code)), "undefined")).replace("_", " ")
+def _word(output: Mapping[str, Any], code: float) -> str:
+    return str(output["words"].get(str(int(code)), "undefined")).replace("_", " ")
 
 
 def _number(value: float, factor: float, unit: str) -> str:
     if math.isnan(value):
         return "—"
-    told = "∞" if math.isinf(value) else numbers([value / factor])[0]
-    return f"{told} {unit}".rstrip()
+    text = "∞" if math.isinf(value) else numbers([value / factor])[0]
+    return f"{text} {unit}".rstrip()
 
 
 def _ends(row: Mapping[str, Any], names: Sequence[str]) -> dict[str, tuple[float, float]]:
-    found = interval(Evaluation(row, {}, names), None, _ONE)
-    known = [name for name in names if f"{name}_low" in found]
-    return {n: (found[f"{n}_low"].item(), found[f"{n}_high"].item()) for n in known}
+    intervals = interval(Evaluation(row, {}, names), None, _ONE)
+    bounded = [name for name in names if f"{name}_low" in intervals]
+    return {n: (intervals[f"{n}_low"].item(), intervals[f"{n}_high"].item()) for n in bounded}
 
 
 def _answers(
     outputs: Sequence[Mapping[str, Any]],
-    seen: Sequence[int],
+    visible: Sequence[int],
     cells: Sequence[str],
     ends: Mapping[str, tuple[float, float]],
     seconds: Sequence[float],
 ) -> str:
     cards = []
-    for k, cell in zip(seen, cells, strict=True):
-        of = outputs[k]
-        low, high = ends.get(of["name"], (math.nan, math.nan))
-        told = _span(of, cell, ends)
-        day = _day(of, seconds[k], low, high) if cell != "—" else ""
+    for k, cell in zip(visible, cells, strict=True):
+        output = outputs[k]
+        low, high = ends.get(output["name"], (math.nan, math.nan))
+        span = _span(output, cell, ends)
+        day = _day(output, seconds[k], low, high) if cell != "—" else ""
         cards.append(
-            f'<div title="{html.escape(of["about"])}"><dt>{html.escape(of["title"])}</dt>'
-            f'<dd data-name="{of["name"]}">{html.escape(cell)}</dd>'
-            f'<dd class="ends">{told}</dd>{day}</div>'
+            f'<div title="{html.escape(output["about"])}"><dt>{html.escape(output["title"])}</dt>'
+            f'<dd data-name="{output["name"]}">{html.escape(cell)}</dd>'
+            f'<dd class="ends">{span}</dd>{day}</div>'
         )
     return "".join(cards)
 
 
-def _span(of: Mapping[str, Any], cell: str, ends: Mapping[str, tuple[float, float]]) -> str:
-    low, high = ends.get(of["name"], (math.nan, math.nan))
+def _span(output: Mapping[str, Any], cell: str, ends: Mapping[str, tuple[float, float]]) -> str:
+    low, high = ends.get(output["name"], (math.nan, math.nan))
     if not low < high or cell == "—":
         return ""
-    return " to ".join(_number(end, of["factor"], "") for end in (low, high))
+    return " to ".join(_number(end, output["factor"], "") for end in (low, high))
 
 
 def _sentence(
     data: Mapping[str, Any], values: Sequence[float], ends: Mapping[str, tuple[float, float]]
 ) -> str:
     """The choice, its size, and its first numbers to three digits, the first with its interval."""
-    told: list[str] = []
+    texts: list[str] = []
     outputs = data["outputs"]
-    named = dict(zip((of["name"] for of in outputs), values, strict=True))
+    named = dict(zip((output["name"] for output in outputs), values, strict=True))
     for k in data["told"]:
         name, factor = outputs[k]["name"], outputs[k]["factor"]
         title = "" if name in data["plain"] else outputs[k]["title"]
@@ -128,42 +129,42 @@ def _sentence(
         cell = f"{title} {_rounded(values[k] / factor)}{most} {outputs[k]['unit']}".strip()
         low, high = ends.get(name, (math.nan, math.nan))
         span = f" ({_rounded(low / factor)} to {_rounded(high / factor)})" if low < high else ""
-        told.append(cell + span * (not told))
+        texts.append(cell + span * (not texts))
     inputs = zip(data["inputs"], data["bases"][0], strict=True)
     size = [
-        f"{_number(v, 1, '')} {own['title']}"
-        for own, v in inputs
-        if own.get("title") and own["name"] == SIZES[0]
+        f"{_number(v, 1, '')} {entry['title']}"
+        for entry, v in inputs
+        if entry.get("title") and entry["name"] == SIZES[0]
     ]
     start = ", ".join(filter(None, [data["choices"][0], *size]))
-    return html.escape(": ".join(filter(None, [start, ", ".join(told)])))
+    return html.escape(": ".join(filter(None, [start, ", ".join(texts)])))
 
 
 def _rounded(value: float) -> str:
     return _number(float(f"{value:.3g}"), 1, "")
 
 
-def _day(of: Mapping[str, Any], *seconds: float) -> str:
+def _day(output: Mapping[str, Any], *seconds: float) -> str:
     """The job's end date, if it has a start date."""
-    if "start" not in of:
+    if "start" not in output:
         return ""
-    start = dates.day(of["start"])
+    start = dates.day(output["start"])
     until, low, high = (dates.end(start, each) for each in seconds)
-    told = f", 90 %: {low} to {high}" if low < high else ""
-    return f'<dd class="ends">ends on {until}{told}</dd>'
+    span = f", 90 %: {low} to {high}" if low < high else ""
+    return f'<dd class="ends">ends on {until}{span}</dd>'
 
 
 def _shares(data: Mapping[str, Any], values: Sequence[float], why: str) -> str:
     """The losses: a bar, and its parts in words."""
     if not data["losses"] or why:
         return _BAR.format("", "", "")
-    told = [
+    shares = [
         (data["outputs"][k]["title"].replace(" overhead", ""), values[k], f"c{j}")
         for j, k in enumerate(data["losses"])
     ]
-    told.append(("model operations at peak", 1 - sum(share for _, share, _ in told), "c7"))
+    shares.append(("model operations at peak", 1 - sum(share for _, share, _ in shares), "c7"))
     bar, start, listed = [], 0.0, []
-    for name, share, colour in told:
+    for name, share, colour in shares:
         bar.append(
             f'<rect class="{colour}" x="{640 * start:.2f}" y="0" width="{max(0, 640 * share):.2f}" '
             'height="26"/>'
@@ -171,9 +172,9 @@ def _shares(data: Mapping[str, Any], values: Sequence[float], why: str) -> str:
         start += share
         if share > 0.0005:
             listed.append((f"{name} {100 * share:.3g} %", colour))
-    said = ", ".join(text for text, _ in listed)
+    description = ", ".join(text for text, _ in listed)
     keys = "".join(f'<span><i class="{colour}"></i>{text}</span>' for text, colour in listed)
-    return _BAR.format(said, "".join(bar), keys)
+    return _BAR.format(description, "".join(bar), keys)
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -187,13 +188,13 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def _choices(
     names: Sequence[str],
     outputs: Sequence[Mapping[str, Any]],
-    seen: Sequence[int],
+    visible: Sequence[int],
     shown: Sequence[Sequence[str]],
     why: Sequence[str],
 ) -> str:
     if len(names) < 2:
         return ""
-    head = ["choice", *(outputs[k]["title"] for k in seen), *(["why not"] if any(why) else [])]
+    head = ["choice", *(outputs[k]["title"] for k in visible), *(["why not"] if any(why) else [])]
     rows = [
         [name, *cells, *([bad] if any(why) else [])]
         for name, cells, bad in zip(names, shown, why, strict=True)
@@ -203,23 +204,23 @@ def _choices(
 
 def _stated(scenario: Mapping[str, Any], data: Mapping[str, Any]) -> str:
     inputs = zip(data["inputs"], data["bases"][0], strict=True)
-    known = {own["name"]: (own, value) for own, value in inputs if "title" in own}
+    inputs_by_name = {entry["name"]: (entry, value) for entry, value in inputs if "title" in entry}
     rows = []
     for name, value in scenario.items():
-        if isinstance(value, list) and all(isinstance(own, Mapping) for own in value):
-            for own in value:  # phases
+        if isinstance(value, list) and all(isinstance(entry, Mapping) for entry in value):
+            for entry in value:  # phases
                 parts = [
-                    f"{words(key)} {_told(part)}" for key, part in own.items() if key != "name"
+                    f"{words(key)} {_text(part)}" for key, part in entry.items() if key != "name"
                 ]
-                rows.append([f"{name} {own.get('name', '')}".rstrip(), ", ".join(parts)])
-        elif name in known and not isinstance(value, Mapping):
-            about, base = known[name]
+                rows.append([f"{name} {entry.get('name', '')}".rstrip(), ", ".join(parts)])
+        elif name in inputs_by_name and not isinstance(value, Mapping):
+            about, base = inputs_by_name[name]
             rows.append([words(name), _number(base, about["factor"], about["unit"])])
         else:
-            rows.append([words(name), _told(value)])
+            rows.append([words(name), _text(value)])
     return _table(["input", "value"], rows)
 
 
-def _told(value: Any) -> str:
+def _text(value: Any) -> str:
     plain = isinstance(value, str | int | float | bool)
     return label(value) if plain else json.dumps(value, default=str)

@@ -8,8 +8,6 @@ from typing import Any, TypeVar
 
 import click
 
-from fleetcube.kernels.physics.graph import PHYSICS
-
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
@@ -34,12 +32,12 @@ def engine(command: Any) -> Any:
 
 
 def infeasible(default: str) -> Callable[[_Command], _Command]:
-    """What of points that cannot run: one option of every command."""
+    """The option for points that cannot run, the same for every command."""
     return click.option(
         "--infeasible",
         type=OneOf(("exclude", "mark", "include")),
         default=default,
-        help=f"What of points that cannot run.  [{default}]",
+        help=f"How to treat points that cannot run.  [{default}]",
     )
 
 
@@ -51,6 +49,13 @@ def _names(module: str, table: str) -> Iterable[str]:
     """The names in a module's table, imported only when needed."""
     names: Iterable[str] = getattr(import_module(f"fleetcube.{module}"), table)
     return names
+
+
+def _of_physics(*tables: str) -> list[str]:
+    """Names of inputs and quantities of the physics."""
+    from fleetcube.kernels.physics.graph import PHYSICS
+
+    return [name for table in tables for name in getattr(PHYSICS, table)]
 
 
 def labels(kind: str) -> list[str]:
@@ -65,11 +70,11 @@ def labels(kind: str) -> list[str]:
 _kinds = partial(_names, "catalog", "KINDS")
 frameworks = _beginning(partial(_names, "formats.write", "WRITERS"))
 collectives = _beginning(partial(_names, "calibration.nccl", "FACTORS"))
-quantities = _beginning(lambda: PHYSICS.quantities)
-inputs = _beginning(lambda: PHYSICS.inputs)
+quantities = _beginning(partial(_of_physics, "quantities"))
+inputs = _beginning(partial(_of_physics, "inputs"))
 kinds = _beginning(_kinds)
-both = _beginning(lambda: dict.fromkeys([*PHYSICS.inputs, *PHYSICS.quantities]))
-any_name = _beginning(lambda: dict.fromkeys([*PHYSICS.inputs, *PHYSICS.quantities, *_kinds()]))
+both = _beginning(partial(_of_physics, "inputs", "quantities"))
+any_name = _beginning(lambda: [*_of_physics("inputs", "quantities"), *_kinds()])
 
 
 def labels_of_kind(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:
@@ -79,11 +84,13 @@ def labels_of_kind(ctx: click.Context, param: click.Parameter, begun: str) -> li
 
 def ranges(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:
     """Inputs as name=, to be followed by a range."""
-    return [f"{name}=" for name in PHYSICS.inputs if name.startswith(begun)]
+    return [f"{name}=" for name in inputs(ctx, param, begun)]
 
 
 def selectors(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:
     """Inputs and kinds as name=; after it the choices of an option, the labels of a kind."""
+    from fleetcube.kernels.physics.graph import PHYSICS
+
     name, equals, value = begun.partition("=")
     words = [*(ctx.params.get("selectors") or ())]
     # bash splits words at =: gpu=h1 arrives as gpu, = and h1, and h1 is completed alone
@@ -93,16 +100,18 @@ def selectors(ctx: click.Context, param: click.Parameter, begun: str) -> list[st
     elif not equals:
         return [f"{name}=" for name in [*_kinds(), *PHYSICS.inputs] if name.startswith(begun)]
     row = PHYSICS.inputs.get(name)
-    known = labels(name) or [str(choice).lower() for choice in (row and row.choices) or ()]
+    candidates = labels(name) or [str(choice).lower() for choice in (row and row.choices) or ()]
     before = "" if split else f"{name}="
-    return [f"{before}{each}" for each in known if each.startswith(value)]
+    return [f"{before}{each}" for each in candidates if each.startswith(value)]
 
 
 def spec_and_selectors(command: _Command) -> _Command:
-    """The arguments of a command that asks something of a spec."""
+    """The arguments of a command that analyses a spec."""
     after = click.argument("selectors", nargs=-1, shell_complete=selectors)(command)
     return click.argument("spec", type=click.Path())(after)
 
 
-def variables(what: str) -> Callable[[_Command], _Command]:
-    return click.option("-v", "--variable", multiple=True, shell_complete=quantities, help=what)
+def variables(help_text: str) -> Callable[[_Command], _Command]:
+    return click.option(
+        "-v", "--variable", multiple=True, shell_complete=quantities, help=help_text
+    )

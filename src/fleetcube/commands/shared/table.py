@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from fleetcube.commands.say import columns, say, say_each, say_wrapped
+from fleetcube.commands.shared.say import columns, say, say_each, say_wrapped
 
 REPLACES = "fleetcube.replaces"  # of a command's context: whether a file that exists is replaced
 _NUMERIC = re.compile(r"-|[-+]?(inf|nan|[\d,]*\.?\d+(e[-+]?\d+)?)( .*)?")  # a unit may follow
@@ -69,27 +69,27 @@ def _fitting(layouts: Iterable[list[str]], width: int) -> list[str]:
 
 
 def _in_blocks(headings: list[str], rows: list[list[str]], width: int) -> list[str]:
-    """The lines of a table in blocks of columns that fit, below what is the same in all rows."""
+    """The lines of a table in blocks of columns that fit, below the values that all rows share."""
     from fleetcube.tables.table_notes import wrapped
 
     cells = list(zip(*rows, strict=True))
-    varied = [k for k, own in enumerate(cells) if len({*own}) > 1] or [*range(len(headings))]
+    varied = [k for k, column in enumerate(cells) if len({*column}) > 1] or [*range(len(headings))]
     same = [f"{headings[k]}: {cells[k][0]}" for k in range(len(headings)) if k not in varied]
-    told = [[row[k] for k in varied] for row in (headings, *rows)]
+    grid = [[row[k] for k in varied] for row in (headings, *rows)]
     few = range(1, len(varied))
-    keys = next((k for k in few if len({tuple(row[:k]) for row in told}) == len(told)), 1)
+    keys = next((k for k in few if len({tuple(row[:k]) for row in grid}) == len(grid)), 1)
 
     def layouts(block: list[int]) -> Iterator[list[str]]:
-        head, *others = [[row[k] for k in (*range(keys), *block)] for row in told]
-        return (lines for own in (_longest, _unbroken) for lines in _upright(head, others, own))
+        head, *others = [[row[k] for k in (*range(keys), *block)] for row in grid]
+        return (lines for least in (_longest, _unbroken) for lines in _upright(head, others, least))
 
     blocks: list[list[int]] = [[]]
     for k in range(keys, len(varied)):
         if blocks[-1] and not _fitting(layouts([*blocks[-1], k]), width):
             blocks.append([])
         blocks[-1].append(k)
-    made = [_fitting(layouts(block), width) or [*layouts(block)][-1] for block in blocks]
-    return [*wrapped(same, width), *(line for lines in made for line in ("", *lines))][not same :]
+    body = [_fitting(layouts(block), width) or [*layouts(block)][-1] for block in blocks]
+    return [*wrapped(same, width), *(line for lines in body for line in ("", *lines))][not same :]
 
 
 def _layouts(headings: list[str], rows: list[list[str]]) -> Iterator[list[str]]:
@@ -124,7 +124,7 @@ def _unbroken(cells: Iterable[str]) -> int:
 def _narrowed(table: list[list[str]], right: list[bool], least: list[int]) -> Iterator[list[str]]:
     """A table in ever narrower columns, each at least as wide as its `least`."""
     for most in range(max(1, *map(_longest, table)), 0, -1):
-        limits = [max(most, own) for own in least]
+        limits = [max(most, width) for width in least]
         yield aligned([line for row in table for line in _broken(row, limits)], right)
 
 
@@ -149,11 +149,11 @@ def aligned(rows: list[list[str]], right: list[bool]) -> list[str]:
     return ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]
 
 
-def print_foot(found: Any, without: Collection[str] = (), err: bool = True) -> None:
-    """Print the basis of a table's numbers, and choices made by defaults."""
+def print_foot(result: Any, without: Collection[str] = (), err: bool = True) -> None:
+    """Print the basis of a table's numbers, and choices by default."""
     from fleetcube.tables.table_notes import foot_lines
 
-    say_wrapped(*foot_lines(found, without), err=err)
+    say_wrapped(*foot_lines(result, without), err=err)
 
 
 def with_unit(value: float, unit: str, name: str) -> str:

@@ -1,4 +1,4 @@
-"""What a layer spends beside its products: casts to few bits, and sums of gradients."""
+"""Casts of a layer to few bits, and sums of its gradients: its time outside of products."""
 
 import numpy as np
 
@@ -77,7 +77,7 @@ def expert_routed_cast_width(
     """Elements per token and layer that routed experts add to those cast for a block.
 
     2 (k w t_e - h) / t_s l_e / l: copies that they read and gradients of what they return, in place
-    of the token itself, which only shared experts read: 2 k w t_e / t_s l_e / l beside them
+    of the token itself, which only shared experts read: 2 k w t_e / t_s l_e / l with them
 
     Returns: [1] elements of one token, on one GPU
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.3; TransformerEngine,
@@ -153,8 +153,8 @@ def nvfp4_cast_time(
     Source: NVIDIA 2025 (NVFP4), arXiv:2509.25149; TransformerEngine,
         transformer_engine/pytorch/csrc/quantizer.cpp (NVFP4Quantizer::quantize_impl)
     """
-    kept = 3 * sixteen_bit_layers_share * bytes_per_element
-    moved = 2 * bytes_per_element + quantised_weight_bytes - kept
+    sixteen_bit_bytes = 3 * sixteen_bit_layers_share * bytes_per_element
+    moved = 2 * bytes_per_element + quantised_weight_bytes - sixteen_bit_bytes
     return microbatch_tokens * cast_width * moved / reached_hbm_bandwidth
 
 
@@ -239,5 +239,5 @@ def routed_gradient_sum_time(
         gemm_efficiency,
         reached_hbm_bandwidth,
     )
-    here = experts / expert_parallel * expert_parameters / expert_tensor_parallel
-    return expert_layers / layers * here * wait
+    local_parameters = experts / expert_parallel * expert_parameters / expert_tensor_parallel
+    return expert_layers / layers * local_parameters * wait

@@ -26,7 +26,7 @@ class Condition(Protocol):
         """Outputs in the condition."""
 
 
-class Kept:
+class FilteredRoom:
     """Outputs of a block, as in `stream.Room`, NaN at points excluded by conditions. If the plan
     masks, infeasible points are NaN in all outputs. Arrays are over the axes of all outputs,
     conditions and reasons. If only some are `blanked`, the others have values everywhere."""
@@ -55,14 +55,14 @@ class Kept:
         for each in self._where:
             good = good & met(each, outs)
         lost = ~np.asarray(good)
-        kept = {name: np.broadcast_to(outs[name], shape) for name in self.names}
+        values = {name: np.broadcast_to(outs[name], shape) for name in self.names}
         for name in self._blanked:
-            out = outs[name] if outs[name].shape == shape else kept[name].astype(float)
-            kept[name] = out if out.dtype == float else out.astype(float)
-            np.copyto(kept[name], np.nan, where=lost)
-        return kept
+            out = outs[name] if outs[name].shape == shape else values[name].astype(float)
+            values[name] = out if out.dtype == float else out.astype(float)
+            np.copyto(values[name], np.nan, where=lost)
+        return values
 
-    def there(self, *_: Any) -> None:
+    def on_device(self, *_: Any) -> None:
         """Nothing is left on a device."""
 
 

@@ -1,5 +1,6 @@
-"""What a script launches: it is run with stand-ins for launchers, which only write down their
-arguments. Everything else in it is run, too: a script of one's own alone."""
+"""Run a launch script with stand-ins for launchers that only write down their arguments.
+
+Everything else in the script runs, too: use it for your own scripts only."""
 
 import contextlib
 import os
@@ -51,8 +52,8 @@ def record(command: Sequence[str], seconds: float) -> tuple[str, list[str]]:
     if not launches:
         raise InputError(f"{shlex.join(command)!r} starts none of {', '.join(LAUNCHERS)}; {ended}")
     for name in _SLURM.keys() - slurm_options("\n".join(lines)).keys():
-        known = next((os.environ[each] for each in _SLURM[name] if each in os.environ), None)
-        lines += [f"#SBATCH --{name}={known}"] if known else []
+        value = next((os.environ[each] for each in _SLURM[name] if each in os.environ), None)
+        lines += [f"#SBATCH --{name}={value}"] if value else []
     head = f"# What {shlex.join(command)} starts, as fleetcube record saw it"
     text = "\n".join(["#!/bin/bash", *lines, head, *launches, ""])
     return text, [] if status == 0 else [f"note: {ended}"]
@@ -68,24 +69,24 @@ def _batch_lines(path: str) -> list[str]:
 def _environment(folder: Path, lines: Sequence[str]) -> dict[str, str]:
     """Variables that put stand-ins before programs, even where a script changes the path, and
     Slurm's variables where a job's lines determine them."""
-    made = {**slurm(slurm_options("\n".join(lines))), **os.environ}
+    environment = {**slurm(slurm_options("\n".join(lines))), **os.environ}
     for name in LAUNCHERS:
         real = shutil.which(name) or sys.executable
         program = folder / name
         text = _STAND_IN.format(name=name, real=shlex.quote(real), folder=shlex.quote(str(folder)))
         program.write_text(text)
         program.chmod(0o700)
-        made[f"BASH_FUNC_{name}%%"] = f'() {{ {shlex.quote(str(program))} "$@"; }}'
-    return made | {"PATH": f"{folder}{os.pathsep}{made.get('PATH', os.defpath)}"}
+        environment[f"BASH_FUNC_{name}%%"] = f'() {{ {shlex.quote(str(program))} "$@"; }}'
+    return environment | {"PATH": f"{folder}{os.pathsep}{environment.get('PATH', os.defpath)}"}
 
 
 def _run(command: Sequence[str], variables: dict[str, str], seconds: float) -> int | None:
-    """The exit status of a command and all that it starts; None where it took too long."""
+    """The exit status of a command and all that it starts; None if it took too long."""
     with subprocess.Popen(
         command,
         env=variables,
         stdin=subprocess.DEVNULL,
-        stdout=2,  # beside its errors: ours is the launch
+        stdout=2,  # with its errors: standard output is for the launch
         start_new_session=True,
     ) as process:
         try:

@@ -1,0 +1,78 @@
+"""`fleetcube explain`: what a name means, or what a spec's network and memory hold."""
+
+import click
+
+from fleetcube.commands.shared import complete
+from fleetcube.commands.shared.changed import accounted, traffic
+from fleetcube.commands.shared.say import say, say_each
+from fleetcube.commands.shared.table import print_foot, print_table
+from fleetcube.grid.errors import InputError, OpenError
+
+
+@click.command()
+@click.argument("name", required=False, shell_complete=complete.any_name)
+@click.argument("selectors", nargs=-1)
+def explain(name: str | None, selectors: tuple[str, ...]) -> None:
+    """Explain a name: formula, unit, default, source, what it is computed from and what it feeds.
+
+    Any other word lists the names that have it in their name or meaning. Without NAME, list all
+    inputs with their defaults, and all quantities. For a spec
+    (SPEC.toml axis=value ...), show the tiers of its network, the traffic on each, and where its
+    inputs come from; for
+    memory_per_gpu of a spec, what a GPU's memory holds. OPTION=CHOICE after a quantity shows its
+    formulas under these options.
+
+    \b
+    Example:
+      fleetcube explain goodput
+      fleetcube explain goodput goodput_model=additive
+      fleetcube explain price
+      fleetcube explain examples/h100.toml n_gpus=1024 pipeline_parallel=4
+      fleetcube explain memory_per_gpu examples/plan.toml
+    """
+    from fleetcube.formats.read import is_file
+    from fleetcube.presentation.explain import explain as text
+    from fleetcube.tables.selectors import pairs
+
+    if name is not None and is_file(name):
+        _explain_network(name, selectors)
+    elif selectors and is_file(selectors[0]):
+        if name != "memory_per_gpu":
+            raise InputError(f"{name} has no account; ask for memory_per_gpu of a spec")
+        _explain_memory(selectors[0], selectors[1:])
+    else:
+        say(text(name, **((click.get_current_context().obj or {}) | pairs(selectors))))
+
+
+def _explain_network(path: str, selectors: tuple[str, ...]) -> None:
+    """Print what a framework's file states, the network of a spec, and where inputs come from."""
+    from fleetcube.formats.read import field_report, job_at
+    from fleetcube.presentation.explain import explain_traffic, origins
+    from fleetcube.tables.selectors import narrow, pairs
+
+    if (job := job_at(path, pairs(selectors))) is not None:
+        say_each([*field_report(job), ""], err=False)
+    try:
+        point = traffic(path, selectors)
+    except OpenError as error:
+        if job is None:
+            raise
+        narrow({"scenario": {}, "axes": {}}, selectors)  # which refuses other names
+        say(f"note: of its network and step: {error}", err=True)
+        return
+    say(explain_traffic(point))
+    say_each(["", *origins(point.attrs)], err=False)
+    print_foot(point, err=False)
+
+
+def _explain_memory(path: str, selectors: tuple[str, ...]) -> None:
+    """Print what a GPU's memory holds at one point of a spec."""
+    from fleetcube.analysis import account
+    from fleetcube.tables.tables import cannot_run, memory_use
+
+    point = accounted(path, selectors)
+    print_table(*account.table(point))
+    if use := memory_use(point):
+        say_each(["", f"{use}."], err=False)
+    if reason := cannot_run(point):
+        say_each([reason])

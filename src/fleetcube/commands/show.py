@@ -1,0 +1,26 @@
+"""`fleetcube show`: describe a cube."""
+
+import click
+
+from fleetcube.commands.shared.description import describe
+from fleetcube.commands.shared.say import say
+
+
+@click.command()
+@click.argument("cube", type=click.Path())
+@click.option("--bibtex", is_flag=True, help="Print the cube's sources as BibTeX.")
+def show(cube: str, bibtex: bool) -> None:
+    """Describe a cube: axes, variables, units, sources.
+
+    \b
+    Example:
+      fleetcube show cubes/scaling.zarr
+      fleetcube show cubes/scaling.zarr --bibtex > scaling.bib
+    """
+    from fleetcube.grid.plan.citations import citations
+    from fleetcube.grid.store.cube import open_cube
+
+    if bibtex:
+        say(citations(open_cube(cube)))
+    else:
+        describe(open_cube(cube), sources=True)
