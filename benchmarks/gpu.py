@@ -43,7 +43,7 @@ RECORDS = {
     "t4": "t4",
 }
 NOTE = (
-    "Bytes written over seconds, compared with a fill of the same arrays on the device in the same rounds "
+    "Bytes written over seconds, compared with a fill of the same arrays in the same rounds "
     "and with the bandwidth of the GPU's datasheet (its record in the catalog). Results on the "
     "host cross its bus as well; of float32 half as many bytes do."
 )

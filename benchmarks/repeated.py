@@ -1,4 +1,4 @@
-"""A sweep evaluated again and again, from a thousand points to thirty million, next to JAX alone."""
+"""A sweep evaluated again and again, of a thousand to thirty million points, and JAX alone."""
 
 import itertools
 import time
@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from fleetcube.presentation.pictures.picture import blank, saved, styled
+from fleetcube.presentation.pictures.picture import new_figure, saved, styled
 from fleetcube.sweep import Sweep
 
 from . import question
@@ -97,7 +97,7 @@ def ready(sweep: Sweep) -> None:
 @styled
 def draw(rows: Sequence[Row], path: Path = PICTURE) -> None:
     """Points per second over the size."""
-    figure, axes = blank(4.2)
+    figure, axes = new_figure(4.2)
     for key, name in CONTENDERS.items():
         points = [row["points"] for row in rows]
         rates = [1e3 * row["points"] / row[key] for row in rows]

@@ -366,13 +366,6 @@ def test_no_two_rooms_have_a_module_of_one_name() -> None:
 
 
 MOST_LINES = 60  # of a function, without its docstring
-LONGER = {  # modules with functions that are still longer
-    "src/fleetcube/cli.py",
-    "src/fleetcube/commands/calibrate.py",
-    "src/fleetcube/commands/plan.py",
-    "src/fleetcube/presentation/page/page.py",
-    "src/fleetcube/presentation/pictures/plot.py",
-}
 
 
 def lines_of_functions(path: Path) -> Iterator[tuple[str, int]]:
@@ -388,10 +381,7 @@ def lines_of_functions(path: Path) -> Iterator[tuple[str, int]]:
 @each(("package", "path"), MODULES)
 def test_a_function_is_short(package: str, path: Path) -> None:
     long = {name: n for name, n in lines_of_functions(path) if n > MOST_LINES}
-    if path.relative_to(ROOT).as_posix() in LONGER:
-        assert long, "no function is longer: take the module out of LONGER"
-    else:
-        assert not long, f"split by ideas what is longer than {MOST_LINES} lines: {long}"
+    assert not long, f"split by ideas what is longer than {MOST_LINES} lines: {long}"
 
 
 # Packaging

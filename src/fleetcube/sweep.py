@@ -76,8 +76,8 @@ class Sweep(Evaluation):
 
         return sweep_html(self._plan(), self.spec)
 
-    def _answer(self, found: Result) -> "xarray.Dataset":
-        return found.to_xarray()
+    def _answer(self, result: Result) -> "xarray.Dataset":
+        return result.to_xarray()
 
     def to_zarr(
         self,

@@ -223,7 +223,7 @@ def test_a_slice_larger_than_memory_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path / "sweep.toml", SPEC)
     with (
         xarray.open_dataset(path, engine="fleetcube") as cube,
-        pytest.raises(InputError, match="take a smaller one"),
+        pytest.raises(InputError, match="take a smaller slice"),
     ):
         cube["job_time"].load()
 

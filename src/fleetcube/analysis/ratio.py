@@ -147,7 +147,7 @@ def relative(sweep: Evaluation, of: Any, values: Any, base: Mapping[str, int]) -
         ratios[label] = ratio = Variable(numerator.dims, ratio.values, about)
         if name in over_grid:
             rows = over_grid[name].isel({dim: 0 for dim in axes if dim not in numerator.dims})
-            turned = along(rows, ("", *own.dims))
+            turned = along(rows, ("", *numerator.dims))
             *pair, below = (Variable(numerator.dims, part) for part in turned)
             for k, end in enumerate(SIDES):
                 ratios[f"{label}_{end}"] = end_of(label, ratio, pair, k, end)

@@ -366,7 +366,7 @@ def _gain_ends(
     ]
     ends = [end_of(name, gains, pair, k, end) for k, end in enumerate(SIDES)]
     rows = zip(SIDES, ends, strict=True)
-    return {f"{name}_{end}": own.parts for end, own in rows}
+    return {f"{name}_{end}": variable.parts for end, variable in rows}
 
 
 def _largest(lost: Array) -> list[str]:

@@ -219,7 +219,7 @@ def _output_ranking(
     """Print a ranking, or write it."""
     output, top = asked["output"], asked["top"]
     if output is not None:
-        rows = [n for n, own in ranking.data_vars.items() if {*own.dims} <= {"input"}]
+        rows = [n for n, variable in ranking.data_vars.items() if {*variable.dims} <= {"input"}]
         write_table(ranking[rows], output)
     else:
         printed(ranking, quantity, top)
@@ -392,9 +392,11 @@ def _print_cube(ranking: Any, quantity: str, top: int) -> None:
 
 def _each(ranking: Any, top: int) -> list[dict[str, Any]]:
     """The first `top` inputs as rows, by column."""
-    columns = {n: own for n, own in ranking.variables.items() if own.dims == ("input",)}
+    columns = {
+        n: variable for n, variable in ranking.variables.items() if variable.dims == ("input",)
+    }
     first = range(ranking.sizes["input"])[:top]
-    return [{name: own.values[k].item() for name, own in columns.items()} for k in first]
+    return [{name: variable.values[k].item() for name, variable in columns.items()} for k in first]
 
 
 def _rest(ranking: Any, top: int) -> None:

@@ -121,7 +121,14 @@ def _print(spread: Any, name: str) -> None:
     }
     columns |= {"mean": spread[f"{name}_mean"], "std. dev.": spread[f"{name}_std"]}
     about = {"units": "1"}
-    scaled = {n: Variable(own.dims, own.values / factor, about) for n, own in columns.items()}
+    scaled = {
+        n: Variable(variable.dims, variable.values / factor, about)
+        for n, variable in columns.items()
+    }
     say(f"{name} [{unit}]" if unit else name)
-    judged = {n: own for n, own in spread.coords.items() if n == REASON and own.values.any()}
+    judged = {
+        n: variable
+        for n, variable in spread.coords.items()
+        if n == REASON and variable.values.any()
+    }
     print_table(*table(Result({**judged, **scaled}, spread.coords)))
