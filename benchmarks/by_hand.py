@@ -43,7 +43,7 @@ WAYS = {"again, reused arrays": True, "again, results dropped": True, "a new Swe
 
 
 def run(quick: bool = False) -> Table:
-    size = (64, 64) if quick else (512, 512)
+    size = (512, 64) if quick else (512, 512)
     try:
         rows = compare(size, rounds=3 if quick else 15)
     except RuntimeError as error:
