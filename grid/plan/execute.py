@@ -231,8 +231,8 @@ def _read_later(plan: Plan, dims: tuple[str, ...]) -> list[str]:
     if plan.engine != "numba" or len(plan.cases) > 1 or not _is_small(plan, dims):
         return []
     piece = Piece(plan, plan.cases[0], 1)
-    others = [names for own, names in plan.groups().items() if own != dims]
-    read = {name for names in others for name in piece.steps_before(names)}
+    others = {own: names for own, names in plan.groups().items() if own != dims}
+    read = {name for own, names in others.items() for name in piece.steps_before(own, names)}
     return sorted(name for name in read if plan.dims[name] == dims)
 
 
@@ -295,10 +295,9 @@ class Piece:
     def _is_given(self, name: str) -> bool:
         return name not in self.case.formulas or self.plan.is_table(name)
 
-    def steps_before(self, outputs: Sequence[str]) -> list[str]:
-        """What is evaluated before the last step to outputs, which share dimensions."""
-        needed = self._fused(self.plan.out_dims[outputs[0]], outputs)[1]
-        return [name for name in needed if not self._is_given(name)]
+    def steps_before(self, dims: tuple[str, ...], outputs: Sequence[str]) -> list[str]:
+        """What is evaluated before the last step to outputs of some dimensions."""
+        return [name for name in self._fused(dims, outputs)[1] if not self._is_given(name)]
 
     def _fused(
         self, dims: tuple[str, ...], outputs: Sequence[str]
