@@ -65,7 +65,7 @@ def compare(size: tuple[int, int], rounds: int) -> list[Row]:
 def _rows(sweep: Sweep, dtype: Any, rounds: int) -> list[Row]:
     settings, threads = Settings("numba"), default_threads()
     result = sweep.evaluate(dtype=dtype, settings=settings)
-    programs = {kept: by_hand.program(sweep, dtype, threads, kept) for kept in (True, False)}
+    programs = {again: by_hand.program(sweep, dtype, threads, again) for again in (True, False)}
     contenders: dict[str, Callable[[], object]] = {
         "C, kept": programs[True][0],
         "C": programs[False][0],
@@ -78,19 +78,21 @@ def _rows(sweep: Sweep, dtype: Any, rounds: int) -> list[Row]:
     for _, arrays in programs.values():
         _check(sweep, result, arrays)
     cpu: dict[str, list[float]] = {name: [] for name in contenders}
-    taken = interleave({name: _clocked(run, cpu[name]) for name, run in contenders.items()}, rounds)
+    seconds_by_contender = interleave(
+        {name: _clocked(run, cpu[name]) for name, run in contenders.items()}, rounds
+    )
     rows = []
-    for way, kept in WAYS.items():
-        by = "C, kept" if kept else "C"
-        slower = ratio(taken[way], taken[by])
+    for way, again in WAYS.items():
+        by = "C, kept" if again else "C"
+        slower = ratio(seconds_by_contender[way], seconds_by_contender[by])
         rows.append(
             {
                 "outputs": "job time" if len(programs[True][1]) == 1 else "all",
                 "dtype": dtype,
                 "way": way,
                 "points": sweep.points,
-                "c": sweep.points / median(taken[by]),
-                "ours": sweep.points / median(taken[way]),
+                "c": sweep.points / median(seconds_by_contender[by]),
+                "ours": sweep.points / median(seconds_by_contender[way]),
                 "slower": slower,
                 "cpu": ratio(cpu[way], cpu[by]),
                 "target": TARGET,

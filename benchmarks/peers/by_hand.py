@@ -33,7 +33,7 @@ RESULTS = (
     "step_time",
     "communication_fraction",
 )
-KEPT = ("attempted_steps", "checkpoint_interval", "goodput")  # by cluster, MTTF and storage
+INTERMEDIATE = ("attempted_steps", "checkpoint_interval", "goodput")  # by cluster, MTTF and storage
 LANES = 8  # values of storage come in multiples
 
 
@@ -44,7 +44,7 @@ class _Question(ctypes.Structure):
         ("sizes", ctypes.c_int64 * len(ORDER)),
         ("tables", ctypes.c_void_p * len(TABLES)),
         ("numbers", ctypes.c_double * len(NUMBERS)),
-        ("kept", ctypes.c_void_p * len(KEPT)),
+        ("kept", ctypes.c_void_p * len(INTERMEDIATE)),
         ("results", ctypes.c_void_p * len(RESULTS)),
         ("threads", ctypes.c_int64),
         ("next", ctypes.c_long),
@@ -52,12 +52,12 @@ class _Question(ctypes.Structure):
 
 
 def program(
-    sweep: Sweep, dtype: str, threads: int, kept: bool = False
+    sweep: Sweep, dtype: str, threads: int, again: bool = False
 ) -> tuple[Callable[[], object], Mapping[str, Any]]:
     """A function that fills arrays with the sweep's outputs, and the arrays, in memory order.
 
     What varies along one or two short axes is given to it: formulas of few points take no time. If
-    `kept`, so is what fleetcube keeps of an evaluation for the next.
+    `again`, so is what fleetcube keeps of an evaluation for the next.
     Raises RuntimeError where there is no compiler, or it cannot make AVX2.
     """
     plan = sweep._plan("numba")
@@ -74,16 +74,18 @@ def program(
         if name in plan.outputs
     }
     early: dict[str, Any] = {}
-    if kept:
-        found = sweep.with_outputs(list(KEPT)).evaluate()
-        for name in KEPT:
-            early[name] = allocate(plan.shape(whole.dims[KEPT[-1]]), np.dtype(float), threads)
-            early[name][:] = found[name].transpose(*whole.dims[KEPT[-1]])
+    if again:
+        earlier = sweep.with_outputs(list(INTERMEDIATE)).evaluate()
+        for name in INTERMEDIATE:
+            early[name] = allocate(
+                plan.shape(whole.dims[INTERMEDIATE[-1]]), np.dtype(float), threads
+            )
+            early[name][:] = earlier[name].transpose(*whole.dims[INTERMEDIATE[-1]])
     question = _Question(
         tuple(plan.sizes.values()),
         tuple(table[name].ctypes.data for name in TABLES),
         tuple(float(table[name].item()) for name in NUMBERS),
-        tuple(early[name].ctypes.data if kept else None for name in KEPT),
+        tuple(early[name].ctypes.data if again else None for name in INTERMEDIATE),
         tuple(arrays[name].ctypes.data if name in arrays else None for name in RESULTS),
         threads,
     )
@@ -105,7 +107,7 @@ def _compiled(defines: Sequence[str]) -> Any:
     library = BUILD / f"by_hand-{digest}.so"
     if not library.exists():
         BUILD.mkdir(parents=True, exist_ok=True)
-        made = library.with_suffix(".tmp")
-        command(["cc", *options, str(SOURCE), "-o", str(made), "-lm"])
-        made.replace(library)
+        temporary = library.with_suffix(".tmp")
+        command(["cc", *options, str(SOURCE), "-o", str(temporary), "-lm"])
+        temporary.replace(library)
     return ctypes.CDLL(str(library))

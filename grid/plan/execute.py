@@ -190,13 +190,13 @@ def evaluate_whole(
     outs: Mapping[str, Array],
     threads: int,
     keep: bool,
-    kept: dict[Any, Array],
+    intermediate: dict[Any, Array],
 ) -> bool:
     """Evaluate outputs that share dimensions over their whole grid; return whether a kernel ran.
 
     Values are those of `evaluate_block`. With `keep`, the plan caches what is constant between
     calls, up to MOST_KEPT bytes besides its tables: small outputs, and the last step's operands.
-    `kept` takes what larger outputs, evaluated next, will read.
+    `intermediate` takes what larger outputs, evaluated next, will read.
     """
     compiled, size = False, 0
     cached: list[tuple[Any, FusedStep]] | None = plan.notes.get(dims)
@@ -205,14 +205,14 @@ def evaluate_whole(
     more = {name: memory.allocate(shape, np.float64, threads) for name in read}
     arrays = {**outs, **more}
     steps = []
-    for cut, step in cached or _steps(plan, dims, list(arrays), threads, keep, kept):
+    for cut, step in cached or _steps(plan, dims, list(arrays), threads, keep, intermediate):
         compiled |= step.run({name: out[cut] for name, out in arrays.items()}, threads)
         if keep and cached is None:
             step = step.without(more)
             steps.append((cut, step))
             size += step.nbytes
     first = Piece(plan, plan.cases[0], 1)
-    kept.update({first.key(name): array for name, array in more.items()})
+    intermediate.update({first.key(name): array for name, array in more.items()})
     if steps and plan.notes.get("kept", 0) + size <= MOST_KEPT:
         plan.notes["kept"] = plan.notes.get("kept", 0) + size
         plan.notes[dims] = steps
@@ -231,8 +231,8 @@ def _read_later(plan: Plan, dims: tuple[str, ...]) -> list[str]:
     if plan.engine != "numba" or len(plan.cases) > 1 or not _is_small(plan, dims):
         return []
     piece = Piece(plan, plan.cases[0], 1)
-    others = {own: names for own, names in plan.groups().items() if own != dims}
-    read = {name for own, names in others.items() for name in piece.steps_before(own, names)}
+    others = {key: names for key, names in plan.groups().items() if key != dims}
+    read = {name for key, names in others.items() for name in piece.steps_before(key, names)}
     return sorted(name for name in read if plan.dims[name] == dims)
 
 
@@ -242,10 +242,10 @@ def _steps(
     names: list[str],
     threads: int,
     keep: bool,
-    kept: Mapping[Any, Array],
+    intermediate: Mapping[Any, Array],
 ) -> Iterator[tuple[Any, FusedStep]]:
     """The last step of each case, and the part of the outputs that it fills."""
-    results = dict(kept)
+    results = dict(intermediate)
     for case in plan.cases_of(dims):
         runs = {dim: case.runs.get(dim, slice(0, plan.sizes[dim])) for dim in dims}
         step = Piece(plan, case, threads, results).last(dims, seen_from(runs, runs), names)
