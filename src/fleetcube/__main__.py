@@ -6,7 +6,7 @@ import sys
 def main() -> None:
     if sys.stdout is None:
         sys.exit("fleetcube: standard output is closed; send it to a file or to /dev/null")
-    from fleetcube.stop import Terminated, end, listen
+    from fleetcube.stop import STOPPED, Terminated, end, leave, listen
 
     try:
         listen()
@@ -16,7 +16,11 @@ def main() -> None:
     except KeyboardInterrupt as stopped:  # while modules load, before cli.run handles it
         end()
         sys.stderr.write("fleetcube: stopped; nothing was kept\n")
-        sys.exit(143 if isinstance(stopped, Terminated) else 130)
+        leave(143 if isinstance(stopped, Terminated) else 130)
+    except SystemExit as ending:
+        if ending.code in STOPPED:
+            leave(int(ending.code))
+        raise
 
 
 if __name__ == "__main__":

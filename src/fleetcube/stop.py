@@ -1,10 +1,14 @@
 """Stop by Ctrl-C or SIGTERM: a single exception, even if more signals arrive during handling."""
 
+import contextlib
 import math
+import os
 import signal
+import sys
 import time
-from typing import Any
+from typing import Any, NoReturn
 
+STOPPED = (130, 143)  # exit statuses of Ctrl-C and SIGTERM
 _PATIENCE = 10.0  # seconds after which an unsuccessful stop can be repeated
 _last = -math.inf
 
@@ -37,6 +41,15 @@ def end() -> None:
     """Ignore signals: only the last line and the exit status remain."""
     for code in (signal.SIGINT, signal.SIGTERM):
         signal.signal(code, signal.SIG_IGN)
+
+
+def leave(status: int) -> NoReturn:
+    """Exit without waiting for threads: a signal while a pool starts one leaves a worker that is
+    never told to end, for which Python's exit would wait."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # closed, or a full disk
+            stream.flush()
+    os._exit(status)
 
 
 def _stop(code: int, _: Any) -> None:

@@ -66,9 +66,7 @@ def interval(sweep: Evaluation, outputs: str | Sequence[str] | None, settings: S
     unused = " ".join(sorted(set.intersection(*idle)))
     attrs = {name: text for name, text in values.attrs.items() if name != UNUSED}
     axes = [axis.name for axis in plan.problem.axes]  # of the factor alone: values lack it
-    # as xarray orders them: first those that decide what runs
     rest = {n: row for n, row in values.coords.items() if n not in axes}
-    axes = [*dict.fromkeys([*(dim for row in rest.values() for dim in row.dims), *axes])]
     coords = {n: cube[n] for n in axes for cube in cubes if n in cube.coords}
     variables = {
         f"{name}_{side}": end_of(name, values[name], pair, k, side)
@@ -76,7 +74,7 @@ def interval(sweep: Evaluation, outputs: str | Sequence[str] | None, settings: S
         for k, side in enumerate(SIDES)
     }
     attrs |= {UNUSED: unused} if unused else {}
-    return Result(values.data_vars, {**rest, **coords}, attrs).assign(variables)
+    return Result(values.data_vars, {**coords, **rest}, attrs).assign(variables)
 
 
 def chances(scenario: Mapping[str, Any], conditions: Sequence[Any]) -> dict[str, Any]:

@@ -75,4 +75,4 @@ def _explain_memory(path: str, selectors: tuple[str, ...]) -> None:
     if use := memory_use(point):
         say_each(["", f"{use}."], err=False)
     if reason := cannot_run(point):
-        say_each([reason])
+        say_each([reason], err=False)
