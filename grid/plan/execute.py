@@ -201,8 +201,7 @@ def evaluate_whole(
     compiled, size = False, 0
     cached: list[tuple[Any, FusedStep]] | None = plan.notes.get(dims)
     read = [] if cached else [name for name in _read_later(plan, dims) if name not in outs]
-    shape = plan.shape(dims)
-    more = {name: memory.allocate(shape, np.float64, threads) for name in read}
+    more = {name: memory.allocate(plan.shape(dims), np.float64, threads) for name in read}
     arrays = {**outs, **more}
     steps = []
     for cut, step in cached or _steps(plan, dims, list(arrays), threads, keep, intermediate):
