@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from . import (
+    by_hand,
     calculon,
     check,
     cluster,
@@ -38,6 +39,7 @@ PAGES: dict[str, dict[str, Callable[[bool], Table]]] = {
     "docs/benchmarks.md": {
         "features": features.run,
         "speed": speed.run,
+        "by_hand": by_hand.run,
         "startup": startup.run,
         "memory": memory.run,
         "layouts": layouts.run,

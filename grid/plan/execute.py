@@ -3,7 +3,7 @@
 import functools
 import math
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from ...kernels.engines.job import Job
 from ...kernels.graph.formulas import Function, parameters
 from ...kernels.graph.roles import REASON
 from ..spec.axis import Array
+from . import memory
 from .engine import JAX
 from .grid import Case, Grid, by_dims
 from .plan import Plan
@@ -173,27 +174,44 @@ class FusedStep:
         """Fill arrays over the region; return whether a background-compiled kernel did."""
         return bool(self.engine(self.job(outs), threads))
 
+    def without(self, names: Collection[str]) -> "FusedStep":
+        """A step of copies, for other outputs than some."""
+        operands = {name: array for name, array in self.operands.items() if name not in names}
+        return FusedStep(self.engine, self.formulas, operands)
+
     def job(self, outs: Mapping[str, Array]) -> Job:
         outs = {name: out if out.ndim else out.reshape((1,)) for name, out in outs.items()}
         return Job(self.formulas, self.operands, outs)
 
 
 def evaluate_whole(
-    plan: Plan, dims: tuple[str, ...], outs: Mapping[str, Array], threads: int, keep: bool
+    plan: Plan,
+    dims: tuple[str, ...],
+    outs: Mapping[str, Array],
+    threads: int,
+    keep: bool,
+    intermediate: dict[Any, Array],
 ) -> bool:
     """Evaluate outputs that share dimensions over their whole grid; return whether a kernel ran.
 
     Values are those of `evaluate_block`. With `keep`, the plan caches what is constant between
     calls, up to MOST_KEPT bytes besides its tables: small outputs, and the last step's operands.
+    `intermediate` takes what larger outputs, evaluated next, will read.
     """
     compiled, size = False, 0
     cached: list[tuple[Any, FusedStep]] | None = plan.notes.get(dims)
+    read = [] if cached else [name for name in _read_later(plan, dims) if name not in outs]
+    more = {name: memory.allocate(plan.shape(dims), np.float64, threads) for name in read}
+    arrays = {**outs, **more}
     steps = []
-    for cut, step in cached or _steps(plan, dims, list(outs), threads, keep):
-        compiled |= step.run({name: out[cut] for name, out in outs.items()}, threads)
+    for cut, step in cached or _steps(plan, dims, list(arrays), threads, keep, intermediate):
+        compiled |= step.run({name: out[cut] for name, out in arrays.items()}, threads)
         if keep and cached is None:
+            step = step.without(more)
             steps.append((cut, step))
             size += step.nbytes
+    first = Piece(plan, plan.cases[0], 1)
+    intermediate.update({first.key(name): array for name, array in more.items()})
     if steps and plan.notes.get("kept", 0) + size <= MOST_KEPT:
         plan.notes["kept"] = plan.notes.get("kept", 0) + size
         plan.notes[dims] = steps
@@ -202,20 +220,42 @@ def evaluate_whole(
     return compiled
 
 
+def _is_small(plan: Plan, dims: tuple[str, ...]) -> bool:
+    return math.prod(plan.shape(dims)) * REUSE <= plan.full
+
+
+def _read_later(plan: Plan, dims: tuple[str, ...]) -> list[str]:
+    """Quantities of these dimensions that outputs of more dimensions read: one kernel evaluates
+    them with the outputs here, whose formulas they share."""
+    if plan.engine != "numba" or len(plan.cases) > 1 or not _is_small(plan, dims):
+        return []
+    piece = Piece(plan, plan.cases[0], 1)
+    others = {key: names for key, names in plan.groups().items() if key != dims}
+    read = {name for key, names in others.items() for name in piece.steps_before(key, names)}
+    return sorted(name for name in read if plan.dims[name] == dims)
+
+
 def _steps(
-    plan: Plan, dims: tuple[str, ...], names: list[str], threads: int, keep: bool
+    plan: Plan,
+    dims: tuple[str, ...],
+    names: list[str],
+    threads: int,
+    keep: bool,
+    intermediate: Mapping[Any, Array],
 ) -> Iterator[tuple[Any, FusedStep]]:
     """The last step of each case, and the part of the outputs that it fills."""
-    small = math.prod(plan.shape(dims)) * REUSE <= plan.full
-    results: dict[Any, Array] = {}
+    results = dict(intermediate)
     for case in plan.cases_of(dims):
         runs = {dim: case.runs.get(dim, slice(0, plan.sizes[dim])) for dim in dims}
         step = Piece(plan, case, threads, results).last(dims, seen_from(runs, runs), names)
-        if keep and small and step.formulas:
+        if keep and _is_small(plan, dims) and step.formulas:
             arrays = {name: np.empty(extent(runs, dims, dims)) for name in names}
             step.run(arrays, threads)
+            waits = plan.engine == "numba" and not plan.compiles_in_background
             step = FusedStep(
-                RUN["numpy"], {}, {name: np.atleast_1d(array) for name, array in arrays.items()}
+                numba_engine.copy if waits else RUN["numpy"],
+                {},
+                {name: np.atleast_1d(array) for name, array in arrays.items()},
             )
         yield (*runs.values(), ...), step
 
@@ -253,6 +293,10 @@ class Piece:
 
     def _is_given(self, name: str) -> bool:
         return name not in self.case.formulas or self.plan.is_table(name)
+
+    def steps_before(self, dims: tuple[str, ...], outputs: Sequence[str]) -> list[str]:
+        """What is evaluated before the last step to outputs of some dimensions."""
+        return [name for name in self._fused(dims, outputs)[1] if not self._is_given(name)]
 
     def _fused(
         self, dims: tuple[str, ...], outputs: Sequence[str]
@@ -294,7 +338,8 @@ class Piece:
         missing = [name for name in names if self.key(name) not in self.cached]
         for own_dims, group in by_dims(missing, self.plan.dims).items():
             shadow = {dim: region[dim] for dim in own_dims}
-            arrays = {name: np.empty(extent(region, own_dims, own_dims)) for name in group}
+            shape = extent(region, own_dims, own_dims)
+            arrays = {name: memory.allocate(shape, np.float64, self.threads) for name in group}
             self.fill(own_dims, shadow, arrays)
             alone, shared = self.cached.maps
             cache = alone if self.case.runs.keys() <= {*own_dims} else shared

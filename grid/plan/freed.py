@@ -66,7 +66,8 @@ class FreedMemory:
         if size > self.most:
             return
         if size >= LAZY and self._madvise:
-            start = memory.ctypes.data
+            # not `ctypes`, which NumPy imports at each use: a result may outlive imports
+            start = memory.__array_interface__["data"][0]
             self._madvise(-(-start // PAGE) * PAGE, (start + size) // PAGE * PAGE, FREE)
         self._by_size.setdefault(size, deque()).append(memory)
         while self.nbytes > self.most:

@@ -205,10 +205,12 @@ class Evaluation:
         sizes = [math.prod(plan.shape(dims)) for dims in plan.groups()]
         large = sum(size for size in sizes if size > most)  # the others take no time
         done = expected(large, "points") if large else int
-        for dims, names in plan.groups().items():
+        intermediate: dict[Any, Array] = {}
+        groups = sorted(plan.groups().items(), key=lambda group: math.prod(plan.shape(group[0])))
+        for dims, names in groups:
             outs = {name: arrays[name] for name in names}
             if math.prod(plan.shape(dims)) <= most:
-                compiled |= evaluate_whole(plan, dims, outs, threads, keep=again)
+                compiled |= evaluate_whole(plan, dims, outs, threads, again, intermediate)
                 continue
             for region in tiles.blocks(plan.whole(dims), most):
                 cut: Any = (*region.values(), ...)

@@ -9,8 +9,8 @@ from itertools import product
 from math import prod
 
 NUMPY_TILE = 1 << 16  # points: a formula's temporaries, 0.5 MB each, stay in the second-level cache
-TILE = 512  # points of a kernel's buffers, 4 kB each: they stay in the first-level cache
-ROW = TILE  # points of the shortest row worth walking: a shorter one leaves its tile partly empty
+TILE = 256  # points of a kernel's buffers, 2 kB each, which are computed while others are stored
+ROW = 512  # points of the shortest row worth walking: a shorter one leaves its tile partly empty
 GRAIN = 1 << 13  # points that are worth a task on a thread
 
 

@@ -5,7 +5,9 @@ import importlib.util
 import json
 import mmap
 import os
+import platform
 import re
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -92,6 +94,19 @@ def test_peers_in_this_process_give_the_same_numbers(
         assert dense[name].shape == exact.shape
         assert abs(dense[name] / exact - 1).max() < 1e-13
         assert abs(labelled[name] / ours[name] - 1).max() < 1e-13
+
+
+@pytest.mark.skipif(
+    shutil.which("cc") is None or platform.machine() not in ("x86_64", "AMD64"),
+    reason="needs a compiler for AVX2",
+)
+def test_c_written_by_hand_gives_the_same_bits(load: Any) -> None:
+    by_hand = load("by_hand")
+    rows = by_hand.compare((512, 10), rounds=1)  # which compares them
+    check(rows, by_hand.COLUMNS)
+    assert len(rows) == 12
+    with pytest.raises(RuntimeError, match="written for axes"):
+        load("peers.by_hand").program(load("question").fleet(3, 2), "float64", 1)
 
 
 def test_a_peer_that_cannot_be_made_is_skipped(load: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -292,3 +292,27 @@ def test_a_pattern_of_layers_is_its_counts() -> None:
     assert float(swept["parameters"].sel(layer_pattern="M-M*-M-")) == float(spelled["parameters"])
     other = Sweep({**shape, "layer_pattern": "G-G-"}, {}, outputs).evaluate()
     assert float(swept["parameters"].sel(layer_pattern="G-G-")) == float(other["parameters"])
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_outputs_that_share_formulas_have_the_bits_that_each_has_alone(
+    dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One kernel evaluates what larger outputs read; later calls stream copies of small outputs."""
+    monkeypatch.setattr("fleetcube.kernels.engines.numpy.COPIED", 100)
+    axes = {"fabric": ["infiniband-ndr", "roce-100g"], "pipeline_parallel": [1, 2, 4, 8, 16]}
+    axes |= {"gpu_mttf": np.geomspace(1e7, 1e9, 30), "n_gpus": [512, 1024]}
+    axes |= {"checkpoint_write_bandwidth": np.geomspace(1e9, 1e12, 40)}
+    outputs = ["job_time", "goodput", "cluster_mtbf", "checkpoint_interval"]
+    sweep = Sweep({**TRAINING, "checkpoint_policy": "young"}, axes, outputs)
+    read = execute._read_later(sweep._plan("numba"), sweep._plan("numba").dims["goodput"])
+    assert read == ["attempted_steps"]
+    alone = {
+        name: sweep.with_outputs([name]).evaluate(dtype=dtype, settings=Settings("numpy"))[name]
+        for name in outputs
+    }
+    for _ in range(3):
+        result = sweep.evaluate(dtype=dtype, settings=Settings("numba", threads=2))
+        for name in outputs:
+            assert result[name].dtype == dtype
+            assert np.array_equal(result[name].values, alone[name].values), name
