@@ -503,6 +503,10 @@ FENCED = {
         ("alloca_once",),
         "numba, Low-level extension API",
     ),
+    ("src/fleetcube/stop.py", "._exit"): (
+        (),
+        "os documents it, as the way out that waits for nothing",
+    ),
     ("src/fleetcube/calibration/probe_script.py", "._scaled_mm"): (
         (),
         "PyTorch's 8-bit product, public under another name since 2.10; left out where it fails",

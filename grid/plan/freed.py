@@ -17,9 +17,7 @@ PAGE = mmap.PAGESIZE
 STEP = 1 << 16  # bytes: kept sizes are multiples, so that results of nearly one size share memory
 LAZY = 1 << 24  # bytes from which the system may take back a buffer: the call costs microseconds
 POPULATE_WRITE = 23  # MADV_POPULATE_WRITE, Linux 5.14
-FREE = (
-    8  # MADV_FREE, Linux 4.5: the system takes the pages if it needs them before they are written
-)
+FREE = 8  # MADV_FREE, Linux 4.5: the system may take pages until they are written again
 
 
 class FreedMemory:
