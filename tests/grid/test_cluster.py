@@ -159,7 +159,7 @@ def test_workers_have_few_runs_at_first(client: Any, sweep: Sweep, monkeypatch: 
         return gather(futures)
 
     with monkeypatch.context() as patch, cluster.Cluster(client, _recipe(sweep)) as found:
-        patch.setattr(cluster, "_threads", lambda client: 1000)
+        patch.setattr(cluster, "_threads", lambda *_: 1000)
         patch.setattr(client, "submit", lambda *a, **k: (sent.append(None), submit(*a, **k))[1])
         patch.setattr(client, "gather", gathered)
         assert len(list(found.map(slow_square, range(200)))) == 200
