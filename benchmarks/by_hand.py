@@ -1,4 +1,4 @@
-"""The README's question beside C that was written by hand for it alone."""
+"""The README's question, compared with C written by hand for it alone."""
 
 import time
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Points per second beside other tools, and beside simpler ways to the same numbers."""
+"""Points per second next to other tools, and to simpler ways to the same numbers."""
 
 import json
 from collections.abc import Callable

@@ -636,9 +636,9 @@ HALVES = (
     ),
 )
 HIDDEN = Difference(
-    "gathers again beside products",
+    "gathers again during products",
     "fleetcube",
-    "the repeated gather runs beside the product for the input's gradient (Korthikanti et al. "
+    "the repeated gather runs during the product for the input's gradient (Korthikanti et al. "
     "2022, section 4.2.2) and is waited for only as far as it is longer; calculon waits for all",
     lambda c: (
         sum(min(c.point.wire / INSIDE, product) for product in _input_gradients(c))
@@ -760,7 +760,7 @@ WORKING = (
     Difference(
         "buffers of gathered and reduced activations",
         "neither",
-        "beside what is kept calculon holds inputs of one layer as gathered, and those of its "
+        "besides what is kept calculon holds inputs of one layer as gathered, and those of its "
         "reductions; under attn_only its scores",
         lambda c: (_all_activations(c) - _stored_activations(c)) * (1 - _full(c)),
     ),
@@ -869,7 +869,7 @@ def _lines() -> list[Line]:
         Difference(
             "logits",
             "fleetcube",
-            "in one stage the last layer's FP32 logits stand beside the first layer's activations "
+            "in one stage the last layer's FP32 logits stand next to the first layer's activations "
             "(Korthikanti et al. 2022, section 4.3); calculon has none",
             _logits_memory,
         ),

@@ -210,8 +210,9 @@ def evaluate_whole(
             step = step.without(more)
             steps.append((cut, step))
             size += step.nbytes
-    first = Piece(plan, plan.cases[0], 1)
-    intermediate.update({first.key(name): array for name, array in more.items()})
+    if more:
+        case = Piece(plan, plan.cases[0], 1)
+        intermediate.update({case.key(name): array for name, array in more.items()})
     if steps and plan.notes.get("kept", 0) + size <= MOST_KEPT:
         plan.notes["kept"] = plan.notes.get("kept", 0) + size
         plan.notes[dims] = steps

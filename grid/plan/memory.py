@@ -39,9 +39,10 @@ def _of_machine() -> float:
 
 def check(size: float, advice: str = "reduce over more axes or shorten one") -> None:
     """Raise InputError for a result that does not fit into free memory."""
-    if size > 0.9 * available():
-        freed_memory().clear()
     free = available()
+    if size > 0.9 * free and freed_memory().nbytes:
+        freed_memory().clear()
+        free = available()
     if size > 0.9 * free:
         raise InputError(
             f"the result takes {human(size)} and {human(free)} of memory are free; {advice}"

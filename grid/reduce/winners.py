@@ -247,8 +247,8 @@ def _gather(
             cut = tiles.inside(whole, tile, scan.dims_kept) if moving else ...
             yield tile, {dim: index[cut][spread] for dim, index in indices.items()}
 
-    apart = {dim for dim in dims if dim in over} - set(moving)
-    region = {dim: slice(0, 1 if dim in apart else plan.sizes[dim]) for dim in dims}
+    folded = {dim for dim in dims if dim in over} - set(moving)
+    region = {dim: slice(0, 1 if dim in folded else plan.sizes[dim]) for dim in dims}
     shape = extent(region, dims, dims)
     if math.prod(shape) <= min(MOST, max(tiles.BLOCK, DEAR * gathered.size)):
         grid = np.empty(shape, gathered.dtype)

@@ -41,8 +41,8 @@ def difference(low: Any, high: Any, below: Any, above: Any) -> Any:
     Returns: [any] slope
     Source: by definition
     """
-    apart = high > low
-    return where(apart, (above - below) / where(apart, high - low, 1.0), 0.0)
+    differ = high > low
+    return where(differ, (above - below) / where(differ, high - low, 1.0), 0.0)
 
 
 def log_difference(low: Any, high: Any, below: Any, above: Any) -> Any:

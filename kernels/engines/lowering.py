@@ -90,7 +90,7 @@ class _Function:
         if isinstance(target, ast.Subscript):
             kind, place = self._place(target)
             number = self._as(value, kind[:-1])[1]
-            self.lines.append(f"  store {kind[:-1]} {number}, ptr {place}{_apart(kind)}")
+            self.lines.append(f"  store {kind[:-1]} {number}, ptr {place}{_alias_scope(kind)}")
         elif (name := ast.unparse(target)) in self.slots:
             self.lines.append(f"  store i64 {value[1]}, ptr %_{name}")
         else:
@@ -136,7 +136,9 @@ class _Function:
                 return self._computed(node.ops[0], self._value(left), self._value(right))
             case ast.Subscript():
                 kind, place = self._place(node)
-                return self._emitted(kind[:-1], f"load {kind[:-1]}, ptr {place}{_apart(kind)}")
+                return self._emitted(
+                    kind[:-1], f"load {kind[:-1]}, ptr {place}{_alias_scope(kind)}"
+                )
             case ast.Call(func=ast.Name(id=name), args=arguments):
                 return self._called(name, arguments)
         raise NotImplementedError(ast.unparse(node))
@@ -160,7 +162,7 @@ class _Function:
             kind, address = self._after(table, place)
             if name == "part":
                 return f"{to}&", address
-            return self._emitted(f"{to}*", f"load ptr, ptr {address}{_apart(kind)}")
+            return self._emitted(f"{to}*", f"load ptr, ptr {address}{_alias_scope(kind)}")
         values = [self._value(node) for node in nodes]
         if name in _FIRST:
             return self._first(_FIRST[name], *values)
@@ -275,7 +277,7 @@ def _type(kind: str) -> str:
     return "ptr" if kind[-1] in "*&" else kind
 
 
-def _apart(kind: str) -> str:
+def _alias_scope(kind: str) -> str:
     """The alias scope of an access: buffers lie apart from all other memory."""
     return f", !{'alias.scope' if kind[-1] == '&' else 'noalias'} !2"
 

@@ -35,9 +35,8 @@ from .lowering import LINE
 
 # Starting a row costs as much as repeating one operand at this many points, plus some per operand
 ROW_COST, OPERAND_COST = 16, 2
-MOST_KERNELS = (
-    256  # kernels in memory, 0.06 to 0.2 MB each; others are read from disk again, in 2 ms
-)
+# Kernels in memory, 0.06 to 0.2 MB each; others are read from disk again, in 2 ms
+MOST_KERNELS = 256
 _compile_lock, _request_lock = threading.RLock(), threading.Lock()
 Key = tuple[Any, ...]  # the arguments of `_compiled`
 _ready: OrderedDict[Key, Any] = OrderedDict()  # compiled kernels, the last used at the end

@@ -72,9 +72,8 @@ def compiled(source: str, scope: dict[str, Any], signature: Any) -> bytes:
             typing, target, scope["kernel"], arguments, returns, flags, {}
         )
         code = compiled_function.library.emit_native_object()
-    assert (
-        not compiled_function.environment.consts
-    )  # the code reads no Python objects: it is loaded without any
+    # the code reads no Python objects: it is loaded without any
+    assert not compiled_function.environment.consts
     names_in_code = compiled_function.fndesc
     names = [
         names_in_code.llvm_cpython_wrapper_name,

@@ -72,8 +72,8 @@ def outer_expert_fold_reason(expert_tensor_parallel, tensor_parallel, residual_r
     Source: Megatron-LM, megatron/training/arguments.py (experts with tensor parallelism need
         sequence parallelism)
     """
-    apart = (expert_tensor_parallel != tensor_parallel) & (residual_ranks < tensor_parallel)
-    return where(apart, reasons.EXPERTS_DO_NOT_FOLD_OVER_RANKS, 0.0)
+    does_not_fold = (expert_tensor_parallel != tensor_parallel) & (residual_ranks < tensor_parallel)
+    return where(does_not_fold, reasons.EXPERTS_DO_NOT_FOLD_OVER_RANKS, 0.0)
 
 
 @alternative("expert_fold_reason", rank_order="tp-cp-ep-pp-dp")

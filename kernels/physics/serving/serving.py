@@ -114,12 +114,12 @@ def serving_weights_memory(
     """
     mixers = attention_layers * attention_parameters_per_layer
     mixers = (mixers + linear_layers * linear_parameters_per_layer) * served_matrix_bytes
-    apart = mixers + vocab_size * hidden_size * bytes_per_element
+    replicated = mixers + vocab_size * hidden_size * bytes_per_element
     copied = query_latent_size * (1 - 1 / attention_ranks)
     copied = copied + kv_elements_per_layer * (1 / kv_head_ranks - 1 / attention_ranks)
     copies = attention_layers * hidden_size * copied * served_matrix_bytes
-    apart = apart * (1 / attention_ranks - 1 / tensor_parallel)
-    return weights_bytes / tensor_parallel + apart + copies
+    replicated = replicated * (1 / attention_ranks - 1 / tensor_parallel)
+    return weights_bytes / tensor_parallel + replicated + copies
 
 
 def read_weights_memory(
@@ -385,8 +385,8 @@ def decode_bytes(
     cache_bytes = (
         decode_context * layers * kv_elements_per_layer * kv_bytes_per_element / kv_head_ranks
     )
-    apart = np.ceil(serving_batch_size * (attention_ranks / tensor_parallel))
-    requests = where(attention_ranks < tensor_parallel, apart, serving_batch_size)
+    local_requests = np.ceil(serving_batch_size * (attention_ranks / tensor_parallel))
+    requests = where(attention_ranks < tensor_parallel, local_requests, serving_batch_size)
     return decode_weights_bytes + requests * (
         cache_bytes + 2 * linear_state_bytes / attention_ranks
     )

@@ -363,9 +363,9 @@ def expert_tensor_parallel_time(
     Source: Narayanan et al. 2021 (SC21), section 3.2; Megatron-LM,
         megatron/core/transformer/moe/token_dispatcher.py
     """
-    apart = where(residual_ranks < tensor_parallel, 0.0, 1.0)
+    spared = where(residual_ranks < tensor_parallel, 0.0, 1.0)
     layer_passes = expert_layers / pipeline_parallel * num_microbatches
-    left_out = where(shared_experts > 0, 0.0, apart) * (2 + expert_recompute_passes)
+    left_out = where(shared_experts > 0, 0.0, spared) * (2 + expert_recompute_passes)
     fewer = layer_passes * left_out * tensor_parallel_exchange_time
     return shared_layer_exchange_time - fewer + token_gather_time
 

@@ -110,7 +110,9 @@ def _best_on_grid(
     asked = [*names, *also]
     moved, conditions = judged(sweep, asked, where, settings, settings._answers_run)
     # no name depends on the layout, so that infeasible points are left out by their reason
-    apart = settings._mask and not {*names} & {*moved._plan(settings.engine, True).layout_dependent}
+    masks_by_reason = settings._mask and not {*names} & {
+        *moved._plan(settings.engine, True).layout_dependent
+    }
     some = narrowed(moved, over) if settings._mask else moved
     if not isinstance(outputs, str):
         if also:
@@ -126,11 +128,11 @@ def _best_on_grid(
                 senses,
                 over,
                 map_,
-                conditions if conditions or apart else None,
+                conditions if conditions or masks_by_reason else None,
                 k,
             )
     sign = sign_of(sense)
-    if k is None and not conditions and not apart and some is moved:
+    if k is None and not conditions and not masks_by_reason and some is moved:
         near = moved._with_memory_margin
         with stream.mapping(near, settings) as (plan, map_):
             winner = _winner(near, plan, outputs, str(sense), over, map_, settings)

@@ -182,16 +182,16 @@ def _values(
     pair: Sequence[Evaluation], names: Sequence[str]
 ) -> tuple[Result, tuple[str, str], tuple[Mapping[str, Any], Mapping[str, Any]]]:
     """Outputs and terms of both, why or how often each is infeasible, and attributes."""
-    apart = {name: term_names(pair, name) for name in DECOMPOSED if name in names}
+    by_quantity = {name: term_names(pair, name) for name in DECOMPOSED if name in names}
     sides: list[dict[str, Any]] = []
     attributes: list[Mapping[str, Any]] = []
     reasons: list[Any] = []
     for sweep in pair:
-        wanted = [name for name in [*names, *quantities(apart)] if name not in sweep._sizes]
+        wanted = [name for name in [*names, *quantities(by_quantity)] if name not in sweep._sizes]
         cube = sweep.with_outputs(list(dict.fromkeys(wanted)))._result(Settings("numpy"))
         attributes.append(cube.attrs)
         side = {name: cube[name] for name in names}
-        for name, row in apart.items():
+        for name, row in by_quantity.items():
             if row:
                 side[f"{name}_terms"] = terms(sweep, cube, name, row)
         sides.append(side)
@@ -202,8 +202,10 @@ def _values(
     }
     shared = {name: cube.coords[name] for name in pair[0]._sizes if name in cube.coords}
     labels: dict[str, Any] = {**dict([*shared.items()][:1]), "scenario": [*SIDES], **shared}
-    labels |= {f"{name}_term": row for name, row in apart.items() if row}
-    both = _without_zeros(Result(joined, labels), [name for name, row in apart.items() if row])
+    labels |= {f"{name}_term": row for name, row in by_quantity.items() if row}
+    both = _without_zeros(
+        Result(joined, labels), [name for name, row in by_quantity.items() if row]
+    )
     return *_runnable(both, reasons), (attributes[0], attributes[1])
 
 
@@ -232,8 +234,8 @@ def _infeasible(reason: Variable | None) -> str:
     return meanings(reason.attrs, np.atleast_1d(reason))[0] if reason else ""
 
 
-def _without_zeros(both: Result, apart: Sequence[str]) -> Result:
-    for quantity in apart:
+def _without_zeros(both: Result, decomposed: Sequence[str]) -> Result:
+    for quantity in decomposed:
         dim = f"{quantity}_term"
         sizes = abs(both[f"{quantity}_terms"]) > SMALLEST * abs(both[quantity])
         others = tuple(k for k, other in enumerate(sizes.dims) if other != dim)
@@ -244,8 +246,8 @@ def _without_zeros(both: Result, apart: Sequence[str]) -> Result:
 def _flat(sweep: Evaluation, over: Sequence[str]) -> dict[str, Any]:
     """A scenario's entries at a point, including its axes' values; numbers in base units."""
     spec: Any = sweep.spec
-    apart = (dates.NAME, user_records.NAME)  # own labels carry their records
-    stated = {name: value for name, value in spec["scenario"].items() if name not in apart}
+    omitted = (dates.NAME, user_records.NAME)  # own labels carry their records
+    stated = {name: value for name, value in spec["scenario"].items() if name not in omitted}
     entries = {name: _entry(sweep.graph, name, value) for name, value in stated.items()}
     for name in spec["axes"]:
         if name in over:

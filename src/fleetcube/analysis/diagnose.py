@@ -286,8 +286,8 @@ def _causes(scenario: Mapping[str, Any], time: float, step: float) -> tuple[Caus
             assumed = (1.0, _ASSUMED, row.high == 1) if now else (1.0, _ADDED, False)
             scale, width, is_share = widths.get(name, assumed)
             base = 0.0 if now else step if row.unit == "s" else 1.0
-            apart = _deviations((base + now) / scale, (base + needed) / scale, width, is_share)
-            causes.append(Cause(name, now, needed, apart))
+            distance = _deviations((base + now) / scale, (base + needed) / scale, width, is_share)
+            causes.append(Cause(name, now, needed, distance))
     return tuple(sorted(causes, key=lambda each: each.deviations))
 
 

@@ -94,10 +94,10 @@ def between(
         values = first.values[name][region], second.values[name]
         factors = first.by_factor[name][region], second.by_factor[name]
         moved = np.tensordot(roots[0].T, first.slopes[name][:, *region], 1)
-        apart = np.linalg.norm(moved - np.tensordot(roots[1].T, second.slopes[name], 1), axis=0)
+        distance = np.linalg.norm(moved - np.tensordot(roots[1].T, second.slopes[name], 1), axis=0)
         unknown = factors[0] * (not first.is_measured), factors[1] * (not second.is_measured)
         of_jobs = abs(np.subtract(*unknown)) if first.job == second.job else np.hypot(*unknown)
-        deviation = np.hypot(apart, of_jobs * posterior.job_spread)
+        deviation = np.hypot(distance, of_jobs * posterior.job_spread)
         noise = np.hypot(factors[0] * first.noise, factors[1] * second.noise)
         noise = np.where(same, abs(np.subtract(*factors)) * first.noise, noise) / math.sqrt(2)
         half = np.hypot(pooled.NORMAL * deviation, pooled.STUDENTS * noise)

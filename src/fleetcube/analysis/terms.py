@@ -44,9 +44,9 @@ def _expand_term(pair: Sequence[Evaluation], name: str) -> list[str]:
     return [term for part in parts for term in _expand_term(pair, _TIMES.get(part, part))]
 
 
-def quantities(apart: Mapping[str, Sequence[str]]) -> list[str]:
+def quantities(terms: Mapping[str, Sequence[str]]) -> list[str]:
     """Quantities to evaluate for the terms."""
-    listed = [term for row in apart.values() for term in row]
+    listed = [term for row in terms.values() for term in row]
     whole = ["job_goodput", "availability"] if OTHER in listed else []
     whole += [_SHIFT] if len(listed) > 1 else []
     return [name for name in [*listed, *whole] if name not in (*INPUTS, OTHER, UNAVAILABLE)]

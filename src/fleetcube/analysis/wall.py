@@ -211,8 +211,8 @@ def _sizes(
 ) -> tuple[Array, int, float]:
     """Sizes of whole replicas, each twice the previous one, the step between all, and the most."""
     phase_names = phases.names(scenario)
-    apart = {phases.NAME: phase_names} if phase_names else {}
-    replicas = Evaluation(scenario, {**axes, **apart, SIZE: [MOST]}, [_REPLICAS]).evaluate(
+    phase_axis = {phases.NAME: phase_names} if phase_names else {}
+    replicas = Evaluation(scenario, {**axes, **phase_axis, SIZE: [MOST]}, [_REPLICAS]).evaluate(
         settings=Settings("numpy")
     )
     counts = replicas[_REPLICAS].values.ravel()

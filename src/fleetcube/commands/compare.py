@@ -252,8 +252,8 @@ def _feet(comparison: Any) -> None:
 
     a, b = map(remarks, comparison.attributes)
     alike = [line for line in a if line in b]
-    apart = [f"{side}: {line}" for side, lines in (("A", a), ("B", b)) for line in lines]
-    say_wrapped(*alike, *(line for line in apart if line[3:] not in alike), err=True)
+    labelled = [f"{side}: {line}" for side, lines in (("A", a), ("B", b)) for line in lines]
+    say_wrapped(*alike, *(line for line in labelled if line[3:] not in alike), err=True)
 
 
 def _entry(graph: Any, name: str, value: Any) -> str:

@@ -49,10 +49,10 @@ def writer_of(framework: str) -> Any:
 
 def _in_base_units(scenario: Mapping[str, Any]) -> dict[str, Any]:
     """A scenario whose numbers are plain."""
-    apart = {*KINDS, *TEXTS}
+    texts = {*KINDS, *TEXTS}
     return {
         name: values.number(PHYSICS, name, value)
-        if isinstance(value, str) and name not in apart and not values.is_option(PHYSICS, name)
+        if isinstance(value, str) and name not in texts and not values.is_option(PHYSICS, name)
         else value
         for name, value in scenario.items()
     }

@@ -165,11 +165,11 @@ class Solver:
         if unknown not in needed:
             raise InputError(f"{target} does not depend on {unknown}; solve for another input")
         also = other_reasons(problem, scan)
-        apart = runs and unknown in {*STEPS, *RUN_STEPS} and REASON not in scan.outputs
-        apart = apart and judges(problem, REASON, unknown)
+        needs_layout = runs and unknown in {*STEPS, *RUN_STEPS} and REASON not in scan.outputs
+        needs_layout = needs_layout and judges(problem, REASON, unknown)
         laid = any(name in problem.numbers for name in DEGREES)
-        also = [*also, *([REASON] if apart and laid else [])]
-        self.unjudged = apart and not laid
+        also = [*also, *([REASON] if needs_layout and laid else [])]
+        self.unjudged = needs_layout and not laid
         if runs:  # what a target does not depend on may decide whether a job can run
             judged = Plan(scan.problem, [*target.outputs, *also], engine)
             reasons = [n for n in (REASON, *also) if n in judged.outputs]

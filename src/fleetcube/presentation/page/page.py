@@ -264,7 +264,7 @@ def _points(axes: Sequence[Axis]) -> list[tuple[list[str], dict[str, Any]]]:
 def _programs(rows: Sequence[_Choice], moved: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     """A program for each set of formulas; numbers that differ between choices are inputs of all."""
     slips = dict.fromkeys(e for row in rows for e in row.slips)
-    apart = [
+    differing = [
         name
         for name in dict.fromkeys(n for row in rows for n in sorted(row.read))
         if name not in slips
@@ -272,7 +272,7 @@ def _programs(rows: Sequence[_Choice], moved: Sequence[str]) -> tuple[dict[str, 
         and len({repr(row.values.get(name)) for row in rows}) > 1
         and any(name in row.values for row in rows)
     ]
-    names = [*moved, *slips, *apart]
+    names = [*moved, *slips, *differing]
     outputs = rows[0].plan.outputs
     positions: dict[Any, int] = {}
     sources: list[str] = []

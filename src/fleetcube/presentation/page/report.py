@@ -115,19 +115,21 @@ def _choices(
 ) -> list[_Choice]:
     """The layouts of each cluster, of the best first."""
     scenario: Any = asked.sweep.spec["scenario"]
-    apart = [
+    cluster_axes = [
         a for a in make_axes(PHYSICS, asked.sweep.spec["axes"]).values() if a.name not in start
     ]
-    first = tuple(best_place[axis.name] for axis in apart)
-    places = itertools.product(*(range(axis.size) for axis in apart))
+    first = tuple(best_place[axis.name] for axis in cluster_axes)
+    places = itertools.product(*(range(axis.size) for axis in cluster_axes))
     won = {}
     for place in sorted(places, key=lambda place: place != first):
-        cluster_winners = winners.isel({axis.name: k for axis, k in zip(apart, place, strict=True)})
-        near = _nearby(asked, {**scenario, **start, **_set_by(apart, place)})
+        cluster_winners = winners.isel(
+            {axis.name: k for axis, k in zip(cluster_axes, place, strict=True)}
+        )
+        near = _nearby(asked, {**scenario, **start, **_set_by(cluster_axes, place)})
         layouts = _winners(cluster_winners, asked.of, {name: best_place[name] for name in start})
         won[place] = [*layouts, *(row for row in near if row not in layouts)]
     named = [asked.search] if isinstance(asked.search, str) else asked.search
-    shared = {*named} <= {LAYOUT, *OPEN} and {axis.name for axis in apart} <= _HARDWARE
+    shared = {*named} <= {LAYOUT, *OPEN} and {axis.name for axis in cluster_axes} <= _HARDWARE
     most, stated = MOST_CHOICES // len(won), {n: scenario[n] for n in OPEN if n in scenario}
     choices = []
     for place, layouts in won.items():
@@ -137,12 +139,12 @@ def _choices(
             every += [] if row in every else [row]
         cluster = [
             f"{axis.name}={in_command(axis.labels[k].item())}"
-            for axis, k in zip(apart, place, strict=True)
+            for axis, k in zip(cluster_axes, place, strict=True)
         ]
         for searched_for, text in every[:most]:
             layout = searched_for or stated
             arguments = [f"{name}={in_command(value)}" for name, value in layout.items()]
-            sets = {**_set_by(apart, place), **layout}
+            sets = {**_set_by(cluster_axes, place), **layout}
             choices.append(_Choice(sets, cluster, text, arguments))
     return choices
 

@@ -435,8 +435,8 @@ def _few(places: Any, points: Any) -> bool:
     if points.size > _MOST_TICKS:
         return False
     steps = np.diff(np.sort(places))
-    apart = steps.size == 0 or steps.min() > _TICKED * (places.max() - places.min())
-    return bool(apart and all(map(_is_round, points.tolist())) and np.abs(points).max() < 1e6)
+    are_legible = steps.size == 0 or steps.min() > _TICKED * (places.max() - places.min())
+    return bool(are_legible and all(map(_is_round, points.tolist())) and np.abs(points).max() < 1e6)
 
 
 def _is_round(value: float) -> bool:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FEWEST = 3  # points along both axes of a map with contours
 MOST_NAMED = 12  # curves in a legend
 MOST_BANDS = 2  # curves; more get bars, and more than have markers get no intervals
-_APART = 0.06  # spacing of the curves' bars, relative to that of points
+_BAR_SPACING = 0.06  # spacing of the curves' bars, relative to that of points
 _RASTERED = 20_000  # cells above which a map is one image in a .pdf or .svg
 FAR = 20  # infeasible values beyond this multiple of the feasible ones are left out
 _HIDDEN = 0.03  # of the height: curves closer than this count as one
@@ -220,8 +220,8 @@ def _hidden(rows: Any, axes: Any) -> bool:
     low, high = axes.get_ylim()
     log = axes.get_yscale() == "log"
     shown, span = (np.log(rows), np.log(high / low)) if log else (rows, high - low)
-    apart = np.nanmax(shown[:, both], axis=0) - np.nanmin(shown[:, both], axis=0)
-    return bool(np.median(apart) < _HIDDEN * span and apart.max() > 0)
+    spread = np.nanmax(shown[:, both], axis=0) - np.nanmin(shown[:, both], axis=0)
+    return bool(np.median(spread) < _HIDDEN * span and spread.max() > 0)
 
 
 def _with_ends(
@@ -262,7 +262,7 @@ def _bands(axes: Any, x: Any, low: Any, high: Any, smooth: bool) -> bool:
         return True
     log = axes.get_xscale() == "log"
     places = np.log(x) if log else x
-    step = _APART * (np.diff(places).min() if x.size > 1 else 1.0)
+    step = _BAR_SPACING * (np.diff(places).min() if x.size > 1 else 1.0)
     for k, shade in enumerate(shades):  # side by side
         shifted = places + step * (k - (len(shades) - 1) / 2)
         shifted = np.exp(shifted) if log else shifted
