@@ -10,6 +10,7 @@ from fractions import Fraction
 from importlib.resources import files
 from typing import Any
 
+PATH = files(__package__).joinpath("units.txt")
 LONGEST = 1000  # digits of a number: Python refuses to convert a few thousand
 _DIGITS = r"[0-9]+(?:_[0-9]+)*"
 _THOUSANDS = r"[1-9][0-9]{0,2}(?:,[0-9]{3})+(?![0-9,])"  # 50,000: as numbers are printed
@@ -144,7 +145,7 @@ def _registry() -> Any:
 def _new_registry(**how: Any) -> Any:
     import pint  # slow to import: only for strings with a unit
 
-    lines = files(__package__).joinpath("units.txt").read_text("utf-8").splitlines()
+    lines = PATH.read_text("utf-8").splitlines()
     return pint.UnitRegistry(lines, autoconvert_to_preferred=False, **how)
 
 

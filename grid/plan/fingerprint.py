@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ...catalog import AUTO
+from ...catalog.units import PATH as UNITS
 from ...kernels.alternatives import source_of
 from ...kernels.engines import jax
 from ...kernels.graph.bind import BuiltFormula, definitions, dependencies
@@ -76,7 +77,8 @@ def fingerprint(
     code = [*(f"kernels.{name}" for name in kernels), *(f"grid.{name}" for name in _GRID_CODE)]
     if scenarios := application(plan.graph):
         code += scenarios.CODE
-    facts |= {f"code.{name}": _code(name) for name in code}
+    facts |= {f"code.{name}": _code(name) for name in (*code, "catalog.units")}
+    facts["units"] = _hash(UNITS.read_text(encoding="utf-8"))
     facts["numbers"] = _hash(json.dumps(plan.problem.constants, sort_keys=True))
     return dict(json.loads(json.dumps(facts)))
 

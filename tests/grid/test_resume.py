@@ -18,6 +18,8 @@ import pytest
 import xarray
 
 from fleetcube import Settings, Sweep, open_cube
+from fleetcube.catalog import units
+from fleetcube.grid.plan import fingerprint as fingerprint_module
 from fleetcube.grid.plan import plan as plan_module
 from fleetcube.grid.plan.fingerprint import difference, fingerprint
 from fleetcube.grid.spec.memo import Memo
@@ -239,6 +241,20 @@ def test_words_outside_of_formulas_are_in_the_fingerprint(
     assert told is not None
     assert told.startswith(f"formula.{quantity}")
     assert "more)" not in told
+
+
+def test_units_are_in_the_fingerprint(tmp_path: Path, monkeypatch: Patch) -> None:
+    sweep = Sweep({**SCENARIO, "n_gpus": 64}, {}, ["leaf_gpus"])
+
+    def facts() -> dict[str, Any]:
+        return fingerprint(sweep._plan("numpy"), sweep.spec, "float64", {})
+
+    before, other = facts(), tmp_path / "units.txt"
+    other.write_text(units.PATH.read_text("utf-8").replace("= 1e3 =", "= 1024 ="), "utf-8")
+    monkeypatch.setattr(fingerprint_module, "UNITS", other)
+    told = difference(before, facts())
+    assert told is not None
+    assert told.startswith("units:")
 
 
 def test_a_second_writer_is_refused(sweep: Sweep, stopped: Path) -> None:

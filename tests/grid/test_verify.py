@@ -15,6 +15,7 @@ from fleetcube.grid.store import writer
 from fleetcube.grid.store.names import SEAL
 from fleetcube.grid.store.verify import verify
 
+from ..engine import heat_pump
 from .common import Patch, cases, refused
 from .test_resume import AXES, CHUNKS, OUTPUTS, SCENARIO, contents
 
@@ -42,6 +43,17 @@ def test_sound_cubes(sweep: Sweep, tmp_path: Path, dtype: Any, engine: Any, mask
     assert found.samples == 16 * len(outputs)
     files = [file for name in outputs for file in (path / name).rglob("*")]
     assert found.chunks == sum(file.is_file() and file.name != "zarr.json" for file in files)
+
+
+@pytest.mark.slow
+@cases("dtype", "float64", "float32")
+def test_float32_arithmetic_is_not_compared_with_float64(tmp_path: Path, dtype: Any) -> None:
+    axes = {"outside_temperature": [250, 267, 281], "heating_hours": [1000, 1999]}
+    sweep = Sweep({"heat_loss": "250 W/K"}, axes, ["yearly_cost"], graph=heat_pump)
+    path = sweep.to_zarr(tmp_path / "a.zarr", dtype=dtype, settings=Settings("jax-float32"))
+    found = verify(path)
+    assert (found.problems, found.samples, len(found.notes)) == ([], 0, 1)
+    assert "docs/float32.md" in found.notes[0]
 
 
 def test_every_changed_byte_is_found(sweep: Sweep, tmp_path: Path) -> None:
