@@ -125,7 +125,8 @@ def generation(row: Row) -> str:
 
 
 def software(row: Row) -> str:
-    name = STACK_BY_GROUP.get(row.group, row.group.partition("_")[0])
+    stated = record("software", row.inputs["software"]).values if "software" in row.inputs else {}
+    name = STACK_BY_GROUP.get(row.group, stated.get("steps_as", row.group.partition("_")[0]))
     eager = str(row.inputs.get("calibration", "")).startswith(f"{name}-eager")
     return f"{name}-eager" if eager else name
 

@@ -265,7 +265,7 @@ def _labels() -> Callable[[str], bool]:
 def sets() -> dict[str, Set]:
     of: dict[str, list[Row]] = {}
     for row in _rows(_labels()):
-        if row.of == "step_time" and row.inputs.get("calibration", NONE) != NONE:
+        if row.of == "step_time" and row.inputs.get("calibration", NONE) not in (NONE, "auto"):
             of.setdefault(str(row.inputs["calibration"]), []).append(row)
     return {label: Set(label, tuple(of[label])) for label in sorted(of) if len(of[label]) > 1}
 
