@@ -265,7 +265,7 @@ def drawn(dice: random.Random, software: str) -> dict[str, Any]:
     made["precision"] = dice.choice(["bf16", "fp8", "mxfp8"])
     made["optimizer"] = dice.choice(["adam", "muon"])
     if not titan:
-        policies = ("products", "keep_none", "keep_qkv_proj", f"{MIXER}+keep_mlpwi", "keep_context")
+        policies = ("products", "full", "keep_qkv_proj", f"{MIXER}+keep_mlpwi", "keep_context")
         made["recompute"] = dice.choice(policies)
     if titan and dice.random() < 0.5:
         made["software"] = "torchtitan-eager"
@@ -328,14 +328,17 @@ MIXER = "keep_qkv_proj+keep_context+keep_out_proj"
     [
         ("remat_policy: minimal_with_context", f"{MIXER}+keep_mlpwi"),
         ("remat_policy: save_dot_with_context_except_mlp", MIXER),
-        ("remat_policy: full", "keep_none"),
-        ("remat_policy: custom", "keep_none"),
-        ("remat_policy: custom\ndecoder_layer_input: offload\nmlpwo: device", "keep_none"),
+        ("remat_policy: full", "full"),
+        ("remat_policy: custom\nmlpwo: device", "full"),
+        ("remat_policy: custom\ndecoder_layer_input: offload", "keep_none"),
         (
             "\n".join(["remat_policy: custom", *(f"{name}: device" for name in PARTS)]),
             "keep_qkv_proj+keep_out_proj",
         ),
-        ("\n".join(["remat_policy: custom", *(f"{n}: device" for n in (*PARTS, "context"))]), MIXER),
+        (
+            "\n".join(["remat_policy: custom", *(f"{n}: device" for n in (*PARTS, "context"))]),
+            MIXER,
+        ),
         ("remat_policy: custom\ncontext: $X", None),
         ("remat_policy: custom\nkey_proj: device", None),
         ("remat_policy: custom\nmla_q: device", None),
@@ -353,7 +356,7 @@ def test_policies_of_maxtext_by_tensors(policy: str, recompute: str | None, tmp_
 
 
 def test_tensors_that_a_recipe_offloads(tmp_path: Path) -> None:
-    """Llama 3.1 8B of tpu-recipes, training/trillium: all products but feed-forward's go to hosts."""
+    """Llama 3.1 8B of tpu-recipes, training/trillium: products of attention go to hosts."""
     text = "model_name: llama3.1-8b\nper_device_batch_size: 3\nici_fsdp_parallelism: 16\n"
     names = ("decoder_layer_input", *PARTS)
     text += "remat_policy: custom\n" + "".join(f"{name}: offload\n" for name in names)

@@ -222,7 +222,7 @@ def product_layer_recompute_time(
     """passes x products + norms, residuals and activation functions + passes x attention
 
     Range: a layer's second residual does not run again, but counts
-    Source: MaxText (get_remat_policy); Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (_save_list)
+    Source: MaxText (get_remat_policy); Liang et al. 2024 (TorchTitan), arXiv:2410.06511
     """
     products = matrix_recompute_passes * (attention_projection_time + ffn_time)
     return products + elementwise_time + attention_recompute_passes * attention_core_time

@@ -6,7 +6,9 @@ from ...declare import count, declared, option, share, switch
 
 _MODULES = "core_attn layernorm mla_up_proj mlp moe moe_act shared_experts"  # Megatron-LM's names
 MODULES = tuple(f"recompute_{module}" for module in _MODULES.split())
-KEPT = tuple(f"keep_{tensor}" for tensor in ("qkv_proj", "context", "out_proj", "mlpwi"))  # MaxText's
+KEPT = tuple(
+    f"keep_{tensor}" for tensor in ("qkv_proj", "context", "out_proj", "mlpwi")
+)  # MaxText's
 
 INPUTS = declared(
     "hardware",
@@ -53,6 +55,11 @@ INPUTS = declared(
     share("recompute_moe", "share of layers whose routed and shared experts run again"),
     share("recompute_moe_act", "share of layers whose routed experts' activation runs again"),
     share("recompute_shared_experts", "share of layers whose shared experts run again"),
+    switch(
+        "whole_program",
+        "a step is one compiled program (XLA): only what gradients read runs again, tensors never "
+        "there together share memory, weights are gathered matrix by matrix",
+    ),
     share("keep_qkv_proj", "share of layers that keep queries, keys and values (products)", 1.0),
     share("keep_context", "share of layers that keep attention's output (recompute = products)"),
     share("keep_out_proj", "share of layers that keep what its projection adds (products)", 1.0),

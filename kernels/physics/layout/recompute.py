@@ -63,10 +63,35 @@ row(
 )
 row(
     "matrix_recompute_passes",
-    "full_recompute_share",
+    "full_recompute_passes",
     recompute="full",
     source="Chen et al. 2016, arXiv:1604.06174, section 3",
 )
+row(
+    "full_recompute_passes",
+    "full_recompute_share",
+    summary="Forward passes of a layer's matrices that run again with recompute = full.",
+    returns="[1] passes",
+    source="Chen et al. 2016, arXiv:1604.06174, section 3",
+    whole_program=False,
+)
+
+
+@alternative("full_recompute_passes", whole_program=True)
+def compiled_full_recompute_passes(
+    full_recompute_share,
+    attention_layers,
+    attention_parameters_per_layer,
+    ffn_matrices,
+    active_matrix_parameters,
+):
+    """share x (1 - last / N_matrices): no gradient reads the last product of a feed-forward block
+
+    Source: MaxText, src/maxtext/layers/decoders.py (nn.remat); JAX, jax.checkpoint, which leaves
+        out what no gradient reads
+    """
+    blocks = active_matrix_parameters - attention_layers * attention_parameters_per_layer
+    return full_recompute_share * (1 - blocks / (ffn_matrices * active_matrix_parameters))
 
 
 @alternative("matrix_recompute_passes", recompute="modules")
@@ -122,8 +147,8 @@ def tensor_matrix_recompute_passes(
     gradient needs a layer's last product
 
     Range: a state's projections, and latents that are kept, count with those beside them
-    Source: MaxText, src/maxtext/layers/decoders.py (get_remat_policy); JAX, jax.checkpoint (what no
-        gradient reads is left out)
+    Source: MaxText, src/maxtext/layers/decoders.py (get_remat_policy); JAX, jax.checkpoint, which
+        leaves out what no gradient reads
     """
     output = hidden_size * attention_heads * value_head_size
     entering = (1 - keep_qkv_proj) * (attention_parameters_per_layer - output)

@@ -148,7 +148,8 @@ def _tensors(job: Job) -> None:
     if not unclear and not any(is_open(job.fields.get(name)) for name in where):
         for name in ("recompute", *(offload for *_, offload in _TENSORS)):
             job.open_inputs.pop(name, None)
-        job.set(_POLICY, {"recompute": "+".join(kept) or "keep_none", **moved})
+        nothing = "keep_none" if moved else "full"
+        job.set(_POLICY, {"recompute": "+".join(kept) or nothing, **moved})
 
 
 def _model(job: Job) -> None:

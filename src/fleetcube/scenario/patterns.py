@@ -47,7 +47,7 @@ ABOUT_LAYOUT = (
 )
 LAYOUT_SETS = tuple(name for part, name in SPLIT.items() if part not in ("chunks", "schedule"))
 
-# Words of `recompute`, with the inputs that they set: modules that run again, products that are kept
+# Words of `recompute` and their inputs: modules that run again, products that are kept
 _NOTHING_KEPT = "keep_none"
 RECOMPUTE_WORDS = {
     "modules": {name.removeprefix("recompute_"): {name: 1.0} for name in MODULES},
@@ -95,7 +95,10 @@ def modules(text: Any) -> dict[str, Any]:
     named = [name.strip() for name in text.split("+")] if isinstance(text, str) else []
     kept = RECOMPUTE_WORDS["products"]
     choice = "products" if any(name in kept for name in named) else "modules"
-    words, inputs = RECOMPUTE_WORDS[choice], dict.fromkeys(KEPT if choice == "products" else (), 0.0)
+    words, inputs = (
+        RECOMPUTE_WORDS[choice],
+        dict.fromkeys(KEPT if choice == "products" else (), 0.0),
+    )
     if len(named) < 2 and not {*named} & {*words}:
         return {}
     for name in named:

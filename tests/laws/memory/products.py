@@ -102,9 +102,9 @@ def products(jaxpr: Any) -> float:
 
 
 @check(
-    "tensor_activation_memory_per_layer freed_activations_per_token ffn_activation_output_per_token "
-    "activation_inputs_per_token ffn_block_input_per_token tensor_matrix_recompute_passes "
-    "tensor_attention_recompute_passes",
+    "tensor_activation_memory_per_layer freed_activations_per_token ffn_block_input_per_token "
+    "ffn_activation_output_per_token activation_inputs_per_token tensor_matrix_recompute_passes "
+    "tensor_attention_recompute_passes compiled_full_recompute_passes",
     by="peer",
     source="jax.checkpoint with MaxText's policies (src/maxtext/layers/decoders.py)",
     tolerance=1e-12,
@@ -136,6 +136,68 @@ def what_jax_keeps() -> Pairs:
         scores, each = 4 * TOKENS * TOKENS * heads * d, sum(a * b for a, b in shapes)
         matrices = got["matrix_recompute_passes"] * 2 * TOKENS * each
         yield matrices + got["attention_recompute_passes"] * scores, again[1] - again[0]
+        if not any(shares):
+            whole = values(names[1:], **job, recompute="full", whole_program=True)
+            yield whole["matrix_recompute_passes"], got["matrix_recompute_passes"]
+            yield whole["attention_recompute_passes"], got["attention_recompute_passes"]
+
+
+@check(
+    "tensor_moved_activations_per_layer tensor_expert_recompute_passes "
+    "tensor_recomputed_exchanges_per_layer",
+    by="simulator",
+    source="tensors of a layer by name, kept or not, moved or not: JAX, "
+    "save_and_offload_only_these_names",
+    tolerance=1e-12,
+)
+def tensors_moved_by_name() -> Pairs:
+    """64 drawn layers of which some tensors are kept, and some of these moved"""
+    draw = random.Random(53)
+    names = ["offloaded_activations_per_layer", "expert_recompute_passes"]
+    names.append("recomputed_exchanges_per_layer")
+    for job in drawn(64, 54):
+        heads, kv, d = (job[name] for name in ("attention_heads", "kv_heads", "head_size"))
+        h = job["hidden_size"]
+        widths = {
+            "keep_qkv_proj": ("offload_core_attn", (heads + 2 * kv) * d),
+            "keep_context": ("offload_attn_proj", heads * d),
+            "keep_out_proj": ("offload_mlp_norm", h),
+            "keep_mlpwi": ("offload_moe_act", 2 * job["ffn_hidden_size"]),
+        }
+        run = job | {"recompute": "products", "offload_attn_norm": 1.0}
+        moved, exchanges = h, 0.0
+        for keep, (offload, width) in widths.items():
+            kept, goes = draw.random() < 0.5, draw.random() < 0.5
+            run |= {keep: float(kept), offload: float(goes)}
+            moved += width * (kept and goes)
+            exchanges += 0.5 * (not kept and keep != "keep_context")  # a gather or a scatter
+        got = values(names, **run)
+        yield got["offloaded_activations_per_layer"], 2 * TOKENS * moved
+        yield got["expert_recompute_passes"], 1 - run["keep_mlpwi"]
+        yield got["recomputed_exchanges_per_layer"], exchanges
+
+
+@check(
+    "planned_transient_memory",
+    by="simulator",
+    source="tensors alive at the loss and in a layer's backward pass, product by product",
+    tolerance=1e-12,
+)
+def live_ranges() -> Pairs:
+    """24 drawn layers under ZeRO-3, with few and many logits"""
+    names = ["transient_memory", "layer_activation_memory", "layer_state_memory"]
+    for job, vocabulary in itertools.product(drawn(24, 55), (100, 20000)):
+        run = job | {"vocab_size": vocabulary, "zero_stage": 3, "recompute": "full"}
+        got = values(names, **run, whole_program=True)
+        logits = 4 * TOKENS * vocabulary
+        matrix = 2 * job["hidden_size"] * job["ffn_hidden_size"]
+        alive, sizes = {"logits": logits}, []
+        sizes.append(sum(alive.values()))
+        del alive["logits"]
+        alive["activations"] = got["layer_activation_memory"]
+        alive |= dict.fromkeys(("down", "up", "gradient of down"), matrix)  # the next is on its way
+        sizes.append(sum(alive.values()))
+        yield got["transient_memory"], max(sizes) - logits
 
 
 def op_by_op(job: dict[str, Any], t: int) -> dict[str, Any]:
