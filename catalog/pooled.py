@@ -28,7 +28,7 @@ PATH = files(__package__).joinpath("data", "pooled.json")
 NORMAL, STUDENT, STUDENTS = 1.645, 2.132, 3.107
 LEAST_WIDENING = 0.1  # of the interval's logarithm, for each decade outside the fitted sizes
 EAGER = "-eager"  # ends the name of software whose operations are launched one by one
-_KERNELS = {"standard_attention_efficiency": "standard", "flash_attention_efficiency": "flash"}
+_KERNELS = {f"{name}_attention_efficiency": name for name in ("standard", "flash", "splash")}
 
 
 def seal(content: Mapping[str, Any]) -> str:
@@ -245,6 +245,8 @@ class Posterior:
     def settings(self, cell: Cell) -> list[Setting]:
         """The settings at a cell: coefficients of its attention kernel with known scales."""
         kernel = self.kernel(cell)
+        if kernel == "flash" and self.generation(cell.gpu) == "tpu":
+            kernel = "splash"
         scales = {"": 1.0, "node_link": cell.node_link, **self.ceilings(cell)}
         return [
             Setting(place, about["input"], scales[about["of"]], about["share"])

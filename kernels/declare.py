@@ -88,5 +88,5 @@ def switch(name: str, description: str, *implied_by: str) -> Input:
     return option(name, False, (False, True), description, implied=on, implied_by=implied_by)
 
 
-def share(name: str, description: str) -> Input:
-    return real(name, "1", 0.0, description, positive=False, high=1.0)
+def share(name: str, description: str, default: float = 0.0) -> Input:
+    return real(name, "1", default, description, positive=False, high=1.0)

@@ -87,8 +87,13 @@ def _standard(inputs: Mapping[str, Any]) -> bool:
     return inputs.get("attention_kernel") == "standard"
 
 
+def _splash(inputs: Mapping[str, Any]) -> bool:
+    """The fused kernel of TPUs."""
+    return not _standard(inputs) and str(inputs.get("gpu")).startswith("tpu")
+
+
 def _flash(inputs: Mapping[str, Any]) -> bool:
-    return not _standard(inputs)
+    return not _standard(inputs) and not _splash(inputs)
 
 
 _ON_PEAK = {"peak_16": 0.5}  # deviation of the trend's factor
@@ -118,6 +123,15 @@ COEFFICIENTS = (
         _flash,
         of="attention",
         levels=("generation", "software"),
+    ),
+    Coefficient(  # nothing shares a TPU's matrix units, so that steps reach the kernel's rate
+        "splash_attention_efficiency",
+        "attention_efficiency",
+        0.95,
+        0.8,
+        _splash,
+        of="attention",
+        levels=(),
     ),
     Coefficient(
         "memory_efficiency",

@@ -230,6 +230,8 @@ NOT_FITTED = (
     "mlperf_gpt3/034",  # the same run as 024
     "bloom_prequel/045",
     "bloom_prequel/046",
+    *(f"maxtext_v6e/{name}" for name in ("8b-8", "8b-256", "70b-32", "70b-128", "70b-256")),
+    *(f"maxtext_v6e/{name}" for name in ("405b-512", "llama2-70b-256", "mixtral8x7b-256")),
     *APART,
 )
 FURTHER: list[Path] = []  # tables of others that the project does not contain
@@ -265,7 +267,7 @@ def _labels() -> Callable[[str], bool]:
 def sets() -> dict[str, Set]:
     of: dict[str, list[Row]] = {}
     for row in _rows(_labels()):
-        if row.of == "step_time" and row.inputs.get("calibration", NONE) != NONE:
+        if row.of == "step_time" and row.inputs.get("calibration", NONE) not in (NONE, "auto"):
             of.setdefault(str(row.inputs["calibration"]), []).append(row)
     return {label: Set(label, tuple(of[label])) for label in sorted(of) if len(of[label]) > 1}
 

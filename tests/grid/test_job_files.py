@@ -264,6 +264,9 @@ def drawn(dice: random.Random, software: str) -> dict[str, Any]:
     made["training_tokens"] = 100 * made["global_batch_size"] * made["sequence_length"]
     made["precision"] = dice.choice(["bf16", "fp8", "mxfp8"])
     made["optimizer"] = dice.choice(["adam", "muon"])
+    if not titan:
+        policies = ("products", "full", "keep_qkv_proj", f"{MIXER}+keep_mlpwi", "keep_context")
+        made["recompute"] = dice.choice(policies)
     if titan and dice.random() < 0.5:
         made["software"] = "torchtitan-eager"
     if titan and made["precision"] == "fp8":
@@ -317,29 +320,29 @@ def test_broken_files_are_read_or_refused_in_one_line(name: str, text: str, tmp_
 
 
 PARTS = ("query_proj", "key_proj", "value_proj", "out_proj")
+MIXER = "keep_qkv_proj+keep_context+keep_out_proj"
 
 
 @pytest.mark.parametrize(
     ("policy", "recompute"),
     [
-        ("remat_policy: save_dot_with_context_except_mlp", "layernorm+mlp+moe"),
-        ("remat_policy: custom", "full"),
-        ("remat_policy: custom\ndecoder_layer_input: device", "full"),
-        ("\n".join(["remat_policy: custom", *(f"{name}: device" for name in PARTS)]), None),
+        ("remat_policy: minimal_with_context", f"{MIXER}+keep_mlpwi"),
+        ("remat_policy: save_dot_with_context_except_mlp", MIXER),
+        ("remat_policy: full", "full"),
+        ("remat_policy: custom\nmlpwo: device", "full"),
+        ("remat_policy: custom\ndecoder_layer_input: offload", "keep_none"),
+        (
+            "\n".join(["remat_policy: custom", *(f"{name}: device" for name in PARTS)]),
+            "keep_qkv_proj+keep_out_proj",
+        ),
         (
             "\n".join(["remat_policy: custom", *(f"{n}: device" for n in (*PARTS, "context"))]),
-            "layernorm+mlp+moe",
+            MIXER,
         ),
-        (
-            "\n".join(
-                ["remat_policy: custom"]
-                + [f"{n}: device" for n in (*PARTS, "mlpwi_0", "mlpwi_1", "mlpwo")]
-            ),
-            "products",
-        ),
-        ("remat_policy: custom\ndecoder_layer_input: offload", None),
         ("remat_policy: custom\ncontext: $X", None),
-        ("remat_policy: save_qkv_proj", None),
+        ("remat_policy: custom\nkey_proj: device", None),
+        ("remat_policy: custom\nmla_q: device", None),
+        ("remat_policy: save_qkv_proj", "keep_qkv_proj"),
     ],
 )
 def test_policies_of_maxtext_by_tensors(policy: str, recompute: str | None, tmp_path: Path) -> None:
@@ -350,3 +353,17 @@ def test_policies_of_maxtext_by_tensors(policy: str, recompute: str | None, tmp_
     assert ("recompute" in found.open_inputs) == (recompute is None)
     if recompute is not None:
         assert found.scenario["recompute"] == recompute
+
+
+def test_tensors_that_a_recipe_offloads(tmp_path: Path) -> None:
+    """Llama 3.1 8B of tpu-recipes, training/trillium: products of attention go to hosts."""
+    text = "model_name: llama3.1-8b\nper_device_batch_size: 3\nici_fsdp_parallelism: 16\n"
+    names = ("decoder_layer_input", *PARTS)
+    text += "remat_policy: custom\n" + "".join(f"{name}: offload\n" for name in names)
+    said = job(text, "run.yml", tmp_path).scenario
+    assert said["recompute"] == "keep_qkv_proj+keep_out_proj"
+    moved = {name for name, value in said.items() if name.startswith("offload_") and value}
+    assert moved == {"offload_attn_norm", "offload_core_attn", "offload_mlp_norm"}
+    fields = maxtext.to_fields(said, {})
+    assert fields["remat_policy"] == "custom"
+    assert {name for name, value in fields.items() if value == "offload"} == {*names}

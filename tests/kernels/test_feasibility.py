@@ -232,7 +232,11 @@ def reason_code(scenario: dict[str, Any]) -> float:
         ({**HOST, "recompute_core_attn": 1}, "activation_offload_does_not_fit"),
         ({**HOST, "recompute": "full"}, "activation_offload_does_not_fit"),
         ({"offload_core_attn": 1, "recompute": "full"}, "activation_offload_does_not_fit"),
-        ({"offload_core_attn": 1, "recompute": "products"}, "activation_offload_does_not_fit"),
+        ({"offload_core_attn": 1, "recompute": "products"}, "feasible"),
+        (
+            {"offload_core_attn": 1, "recompute": "alternate_products"},
+            "activation_offload_does_not_fit",
+        ),
         ({"offload_core_attn": 1, "recompute_mlp": 1}, "feasible"),
         ({**SHARED, "recompute_shared_experts": 1}, "recomputed_while_overlapped"),
         ({**SHARED, "recompute_moe_act": 1}, "feasible"),

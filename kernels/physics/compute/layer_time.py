@@ -138,6 +138,30 @@ def latent_rotary_width(attention_heads, head_size, tensor_parallel, attention_l
     return 2 * attention_heads * head_size / tensor_parallel * attention_layers / layers
 
 
+@alternative("elementwise_time", whole_program=True)
+def fused_elementwise_time(
+    microbatch_tokens,
+    hidden_size,
+    mixer_and_ffn_blocks,
+    layers,
+    residual_ranks,
+    ffn_matrices,
+    active_ffn_width,
+    tensor_parallel,
+    bytes_per_element,
+    reached_hbm_bandwidth,
+):
+    """T e (2 h blocks / (l t_s) + (0 or 1) f / t) / BW: norms' sums and residuals are read, and the
+    gate; all else is fused to the products that write or read it
+
+    Source: Snider & Liang 2023, arXiv:2301.13062 (operators fused to their producer or consumer)
+    """
+    residual = 2 * hidden_size * mixer_and_ffn_blocks / (layers * residual_ranks)
+    gate = (ffn_matrices - 2) * active_ffn_width / tensor_parallel
+    return microbatch_tokens * bytes_per_element * (residual + gate) / reached_hbm_bandwidth
+
+
+@alternative("elementwise_time", whole_program=False)
 def elementwise_time(
     microbatch_tokens,
     hidden_size,
@@ -222,7 +246,7 @@ def product_layer_recompute_time(
     """passes x products + norms, residuals and activation functions + passes x attention
 
     Range: a layer's second residual does not run again, but counts
-    Source: MaxText (minimal_policy); Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (_save_list)
+    Source: MaxText (get_remat_policy); Liang et al. 2024 (TorchTitan), arXiv:2410.06511
     """
     products = matrix_recompute_passes * (attention_projection_time + ffn_time)
     return products + elementwise_time + attention_recompute_passes * attention_core_time

@@ -6,6 +6,9 @@ from ...declare import count, declared, option, share, switch
 
 _MODULES = "core_attn layernorm mla_up_proj mlp moe moe_act shared_experts"  # Megatron-LM's names
 MODULES = tuple(f"recompute_{module}" for module in _MODULES.split())
+KEPT = tuple(
+    f"keep_{tensor}" for tensor in ("qkv_proj", "context", "out_proj", "mlpwi")
+)  # MaxText's
 
 INPUTS = declared(
     "hardware",
@@ -37,8 +40,8 @@ INPUTS = declared(
         (False, "selective", "modules", "alternate_products", "products", "full"),
         "activations computed twice: attention's scores (none under flash attention), the modules "
         "named by recompute_layernorm and its like, all but every other product and attention "
-        "(torchtitan's selective_ac_option op), all but products (MaxText's remat_policy minimal), "
-        "or whole layers",
+        "(torchtitan's selective_ac_option op), all but products (MaxText's remat_policy minimal, "
+        "or others by keep_qkv_proj and its like), or whole layers",
         implied="modules",
         implied_by=MODULES,
     ),
@@ -52,6 +55,15 @@ INPUTS = declared(
     share("recompute_moe", "share of layers whose routed and shared experts run again"),
     share("recompute_moe_act", "share of layers whose routed experts' activation runs again"),
     share("recompute_shared_experts", "share of layers whose shared experts run again"),
+    switch(
+        "whole_program",
+        "a step is one compiled program (XLA): only what gradients read runs again, tensors never "
+        "there together share memory, weights are gathered matrix by matrix",
+    ),
+    share("keep_qkv_proj", "share of layers that keep queries, keys and values (products)", 1.0),
+    share("keep_context", "share of layers that keep attention's output (recompute = products)"),
+    share("keep_out_proj", "share of layers that keep what its projection adds (products)", 1.0),
+    share("keep_mlpwi", "share of layers that keep activations' inputs (products)", 1.0),
     count(
         "recomputed_layers",
         math.inf,

@@ -5,7 +5,7 @@ import numpy as np
 from ...alternatives import alternative, row
 from ...ops import where
 
-ONCE = (False, "selective", "alternate_products", "products")  # sums are kept with their products
+ONCE = (False, "selective", "alternate_products")  # sums are kept with their products
 
 
 def recomputed_piece_layers(recomputed_layers, layers, pipeline_parallel, stage_chunks):
@@ -59,14 +59,39 @@ row(
     "matrix_recompute_passes",
     0.0,
     source="Korthikanti et al. 2022, arXiv:2205.05198, section 5",
-    recompute=(False, "selective", "products"),
+    recompute=(False, "selective"),
 )
 row(
     "matrix_recompute_passes",
-    "full_recompute_share",
+    "full_recompute_passes",
     recompute="full",
     source="Chen et al. 2016, arXiv:1604.06174, section 3",
 )
+row(
+    "full_recompute_passes",
+    "full_recompute_share",
+    summary="Forward passes of a layer's matrices that run again with recompute = full.",
+    returns="[1] passes",
+    source="Chen et al. 2016, arXiv:1604.06174, section 3",
+    whole_program=False,
+)
+
+
+@alternative("full_recompute_passes", whole_program=True)
+def compiled_full_recompute_passes(
+    full_recompute_share,
+    attention_layers,
+    attention_parameters_per_layer,
+    ffn_matrices,
+    active_matrix_parameters,
+):
+    """share x (1 - last / N_matrices): no gradient reads the last product of a feed-forward block
+
+    Source: MaxText, src/maxtext/layers/decoders.py (nn.remat); JAX, jax.checkpoint, which leaves
+        out what no gradient reads
+    """
+    blocks = active_matrix_parameters - attention_layers * attention_parameters_per_layer
+    return full_recompute_share * (1 - blocks / (ffn_matrices * active_matrix_parameters))
 
 
 @alternative("matrix_recompute_passes", recompute="modules")
@@ -102,6 +127,35 @@ def alternate_matrix_recompute_passes(
     """
     again = attention_parameters_per_layer / 2 + ffn_parameters_per_layer / ffn_matrices
     return layers * again / active_matrix_parameters
+
+
+@alternative("matrix_recompute_passes", recompute="products")
+def tensor_matrix_recompute_passes(
+    layers,
+    attention_parameters_per_layer,
+    attention_layers,
+    hidden_size,
+    attention_heads,
+    value_head_size,
+    ffn_matrices,
+    active_matrix_parameters,
+    keep_qkv_proj,
+    keep_out_proj,
+    keep_mlpwi,
+):
+    """(l_a (W_qkv + W_o) + (1 / 2 or 2 / 3) feed-forward) / N_matrices, of those not kept: no
+    gradient needs a layer's last product
+
+    Range: a state's projections, and latents that are kept, count with those beside them
+    Source: MaxText, src/maxtext/layers/decoders.py (get_remat_policy); JAX, jax.checkpoint, which
+        leaves out what no gradient reads
+    """
+    output = hidden_size * attention_heads * value_head_size
+    entering = (1 - keep_qkv_proj) * (attention_parameters_per_layer - output)
+    mixers = attention_layers * (entering + (1 - keep_out_proj) * output)
+    blocks = active_matrix_parameters - attention_layers * attention_parameters_per_layer
+    again = mixers + (1 - keep_mlpwi) * blocks * (ffn_matrices - 1) / ffn_matrices
+    return again / active_matrix_parameters
 
 
 @alternative("recomputed_mixer_parameters", latent_attention=True, off=0.0)
@@ -182,6 +236,18 @@ def shared_recompute_passes(recompute_moe, recompute_shared_experts):
 
 row("expert_recompute_passes", 0.0, recompute=ONCE)
 row("expert_recompute_passes", "full_recompute_share", recompute="full")
+
+
+@alternative("expert_recompute_passes", recompute="products")
+def tensor_expert_recompute_passes(keep_mlpwi):
+    """1 - k: where the inputs of activation functions are kept, so are copies of tokens
+
+    Range: a repeated pass ends before the last product, and sends no results
+    Source: MaxText, src/maxtext/layers/moe.py (moe_mlpwi_0)
+    """
+    return 1 - keep_mlpwi
+
+
 row(
     "expert_recompute_passes",
     "recompute_moe",
@@ -197,6 +263,17 @@ row("recomputed_exchanges_per_layer", 0.0, recompute=ONCE)
 def full_recomputed_exchanges_per_layer(full_recompute_share):
     """2 per layer recomputed: attention and feed-forward"""
     return 2 * full_recompute_share
+
+
+@alternative("recomputed_exchanges_per_layer", recompute="products")
+def tensor_recomputed_exchanges_per_layer(keep_qkv_proj, keep_out_proj, keep_mlpwi):
+    """half for each product that runs again: gathers before attention and feed-forward, and the
+    scatter of attention's projection
+
+    Range: sequence parallelism, as MaxText shards what enters a layer
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
+    """
+    return (3 - keep_qkv_proj - keep_out_proj - keep_mlpwi) / 2
 
 
 row(
@@ -250,7 +327,18 @@ row(
     attention_kernel="flash",
 )
 row("attention_recompute_passes", 0.0, recompute=False)
-row("attention_recompute_passes", 1.0, source="MaxText (minimal_policy)", recompute="products")
+
+
+@alternative("attention_recompute_passes", recompute="products")
+def tensor_attention_recompute_passes(keep_context, score_recompute_passes):
+    """1 - k (1 - scores / 2), k of layers that keep its output and sums: its scores, half of its
+    products, are not kept
+
+    Source: MaxText, src/maxtext/layers/attention_op.py (residual_checkpoint_name)
+    """
+    return 1 - keep_context * (1 - score_recompute_passes / 2)
+
+
 row(
     "attention_recompute_passes",
     "score_recompute_passes",

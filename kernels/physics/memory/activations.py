@@ -451,26 +451,81 @@ def module_activation_memory_per_layer(
 
 
 @alternative("activation_memory_per_layer", recompute="products")
-def product_activation_memory_per_layer(
-    whole_layer_activation_memory,
-    microbatch_tokens,
-    mixer_norm_output_per_token,
-    attention_output_per_token,
-    ffn_norm_output_per_token,
-    operand_bytes_per_element,
-    active_ffn_width,
-    tensor_parallel,
-    score_activations_per_token,
+def tensor_activation_memory_per_layer(
+    whole_layer_activation_memory, microbatch_tokens, freed_activations_per_token
 ):
-    """all but outputs of norms, of attention with its scores, and of activation functions
+    """all but what no named tensor keeps
 
-    Range: latents' normed copies, experts' copies of tokens and a state's output count as kept
-    Source: MaxText, src/maxtext/layers/decoders.py (minimal_policy)
+    Source: MaxText, src/maxtext/layers/decoders.py (get_remat_policy)
     """
-    norms = mixer_norm_output_per_token + ffn_norm_output_per_token
-    outputs = operand_bytes_per_element * active_ffn_width / tensor_parallel
-    again = norms + attention_output_per_token + score_activations_per_token + outputs
-    return whole_layer_activation_memory - microbatch_tokens * again
+    return whole_layer_activation_memory - microbatch_tokens * freed_activations_per_token
+
+
+def freed_activations_per_token(
+    mixer_norm_output_per_token,
+    ffn_norm_output_per_token,
+    ffn_activation_output_per_token,
+    score_activations_per_token,
+    keep_qkv_proj,
+    attention_inputs_per_token,
+    latents_per_token,
+    keep_context,
+    attention_output_per_token,
+    keep_out_proj,
+    ffn_block_input_per_token,
+    keep_mlpwi,
+    activation_inputs_per_token,
+):
+    """Bytes per token and layer that run again where named tensors alone are kept.
+
+    outputs of norms and activation functions, scores; queries, keys and values, attention's
+    output, the sum after it and inputs of activation functions, unless they are kept
+
+    Returns: [B] activations of one token in one layer
+    Range: a state's output counts as kept
+    Source: MaxText, src/maxtext/layers/decoders.py (get_remat_policy)
+    """
+    always = mixer_norm_output_per_token + ffn_norm_output_per_token
+    always = always + ffn_activation_output_per_token + score_activations_per_token
+    heads = (1 - keep_qkv_proj) * (attention_inputs_per_token + latents_per_token)
+    heads = heads + (1 - keep_context) * attention_output_per_token
+    sums = (1 - keep_out_proj) * ffn_block_input_per_token
+    return always + heads + sums + (1 - keep_mlpwi) * activation_inputs_per_token
+
+
+def ffn_activation_output_per_token(operand_bytes_per_element, active_ffn_width, tensor_parallel):
+    """Bytes per token and layer of outputs of activation functions, mean over layers.
+
+    q f / t
+
+    Returns: [B] activations of one token in one layer
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.1 and 4.2.1
+    """
+    return operand_bytes_per_element * active_ffn_width / tensor_parallel
+
+
+def activation_inputs_per_token(
+    ffn_activations_per_token, ffn_norm_output_per_token, ffn_activation_output_per_token
+):
+    """Bytes per token and layer inside feed-forward blocks without outputs of activation functions.
+
+    blocks - norm - outputs: inputs of the functions, and experts' copies of tokens
+
+    Returns: [B] activations of one token in one layer
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.1 and 4.2.1
+    """
+    return ffn_activations_per_token - ffn_norm_output_per_token - ffn_activation_output_per_token
+
+
+def ffn_block_input_per_token(norm_inputs_per_token, ffn_layers, mixer_and_ffn_blocks):
+    """Bytes per token and layer of the inputs of norms before feed-forward blocks.
+
+    inputs of all norms x l_f / blocks
+
+    Returns: [B] activations of one token in one layer
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.1 and 4.2.2
+    """
+    return norm_inputs_per_token * ffn_layers / mixer_and_ffn_blocks
 
 
 @alternative("activation_memory_per_layer", recompute="alternate_products")

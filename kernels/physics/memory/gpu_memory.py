@@ -339,13 +339,50 @@ def optimizer_memory(optimizer_parameters, kept_optimizer_bytes):
     return optimizer_parameters * kept_optimizer_bytes
 
 
+row(
+    "transient_memory",
+    "working_memory",
+    "an allocator keeps the blocks of freed logits",
+    source="Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.4 (caching allocator)",
+    whole_program=False,
+)
+
+
+@alternative("transient_memory", whole_program=True)
+def planned_transient_memory(
+    working_memory,
+    layer_state_memory,
+    layer_parameters,
+    attention_parameters_per_layer,
+    ffn_matrices,
+    tensor_parallel,
+    updated_weight_bytes,
+    logits_memory,
+):
+    """Memory of the layer at work beyond states and kept activations with logits.
+
+    max(working - weights and gradients of the layer + those of three matrices - logits, 0), at most
+    as without a plan: a matrix of feed-forward at work, the next one, and a gradient; logits are
+    gone when layers run backward
+
+    Returns: [B] memory
+    Range: shared experts count as one matrix more of their size
+    Source: Xu et al. 2021 (GSPMD), arXiv:2105.04663, section 3 (operands are gathered for their
+        product); OpenXLA, xla/hlo/analysis (buffers of disjoint live ranges share memory)
+    """
+    widest = (layer_parameters - attention_parameters_per_layer / tensor_parallel) / ffn_matrices
+    matrices = np.minimum(3 * updated_weight_bytes * widest, layer_state_memory)
+    rest = working_memory - layer_state_memory + matrices - logits_memory
+    return np.maximum(rest, 0.0)
+
+
 @alternative("memory_per_gpu", multi_site=False)
 def one_site_memory_per_gpu(
     weights_memory,
     gradients_memory,
     optimizer_memory,
     activation_memory,
-    working_memory,
+    transient_memory,
     reserved_memory,
 ):
     """Memory needed by one GPU of the fullest stage, or of the `pipeline_stage` given.
@@ -362,7 +399,7 @@ def one_site_memory_per_gpu(
         pull request 6408
     """
     states = weights_memory + gradients_memory + optimizer_memory
-    return states + activation_memory + working_memory + reserved_memory
+    return states + activation_memory + transient_memory + reserved_memory
 
 
 def memory_per_gpu_low(memory_per_gpu, memory_error_factor):

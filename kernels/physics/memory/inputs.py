@@ -40,9 +40,9 @@ INPUTS = declared(
     share("offload_qkv_linear", "share of layers whose projections' inputs go to the host"),
     share("offload_core_attn", "share of layers whose queries, keys and values go to the host"),
     share("offload_attn_proj", "share of layers whose attention's output goes to the host"),
-    share("offload_mlp_norm", "share of layers of experts whose norm's input goes to the host"),
+    share("offload_mlp_norm", "share of layers whose second norm's input goes to the host"),
     share("offload_expert_fc1", "share of layers whose copies of tokens go to the host"),
-    share("offload_moe_act", "share of layers whose experts' inner activations go to the host"),
+    share("offload_moe_act", "share of layers whose inner activations go to the host"),
     real(
         "logit_bytes",
         "B",

@@ -104,12 +104,56 @@ def whole_offloaded_activations_per_layer(offloaded_layers, layers, activation_m
     return np.minimum(offloaded_layers, layers) / layers * activation_memory_per_layer
 
 
-@alternative("offloaded_activations_per_layer", activation_offload="modules")
-def module_offloaded_activations_per_layer(
+row(
+    "offloaded_activations_per_layer",
+    "moved_activations_per_layer",
+    "what modules move",
+    activation_offload="modules",
+)
+
+
+@alternative("moved_activations_per_layer", recompute="products")
+def tensor_moved_activations_per_layer(
+    offload_attn_norm,
+    layer_input_bytes,
+    microbatch_tokens,
+    offload_core_attn,
+    keep_qkv_proj,
+    attention_inputs_per_token,
+    offload_attn_proj,
+    keep_context,
+    attention_output_per_token,
+    offload_mlp_norm,
+    keep_out_proj,
+    ffn_block_input_per_token,
+    offload_moe_act,
+    keep_mlpwi,
+    activation_inputs_per_token,
+):
+    """of what is kept: a layer's input (attn_norm), queries, keys and values (core_attn),
+    attention's output (attn_proj), the sum after it (mlp_norm), inputs of activation functions
+
+    Source: JAX, save_and_offload_only_these_names; MaxText, src/maxtext/utils/maxtext_utils.py
+    """
+    heads = offload_core_attn * keep_qkv_proj * attention_inputs_per_token
+    heads = heads + offload_attn_proj * keep_context * attention_output_per_token
+    sums = offload_mlp_norm * keep_out_proj * ffn_block_input_per_token
+    inside = offload_moe_act * keep_mlpwi * activation_inputs_per_token
+    return offload_attn_norm * layer_input_bytes + microbatch_tokens * (heads + sums + inside)
+
+
+@alternative(
+    "moved_activations_per_layer",
+    recompute=(False, "selective", "modules", "alternate_products", "full"),
+)
+def module_moved_activations_per_layer(
     moved_mixer_activations, moved_ffn_activations, pipeline_parallel, stage_chunks, layers
 ):
-    """what modules move; the last layer of a piece moves nothing
+    """Activations of one layer and micro-batch that modules move to the host, mean over layers.
 
+    those of each module; the last layer of a piece moves nothing
+
+    Returns: [B] activations of one layer
     Range: pieces of equal size
     Source: Megatron-LM, megatron/core/pipeline_parallel/fine_grained_activation_offload.py (the
         last group of each name stays)
@@ -249,7 +293,7 @@ row(
     "modules keep their tensors where nothing else frees them",
     activation_offload="modules",
 )
-row("module_offload_reason", 0.0, recompute=(False, "selective", "modules"))
+row("module_offload_reason", 0.0, recompute=(False, "selective", "modules", "products"))
 row(
     "module_offload_reason",
     reasons.ACTIVATION_OFFLOAD_DOES_NOT_FIT,
@@ -258,7 +302,7 @@ row(
     returns="[flag] reason\nFlags: REASONS",
     source="Megatron-LM, docs/user-guide/features/fine_grained_activation_offloading.md (combined "
     "with recomputation of modules)",
-    recompute=("full", "products", "alternate_products"),
+    recompute=("full", "alternate_products"),
 )
 
 

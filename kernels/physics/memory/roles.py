@@ -13,7 +13,7 @@ PARTS: dict[str, tuple[str, str]] = {
     "gradients_memory": ("gradients", "zero_stage = 2, gradient_storage = bf16"),
     "optimizer_memory": ("optimizer states", "zero_stage = 1, moment_bytes = 2, offload = cpu"),
     "logits_memory": ("logits", "tensor_parallel, micro_batch_size, logit_bytes"),
-    "working_memory": ("the layer at work", "micro_batch_size, tensor_parallel"),
+    "transient_memory": ("the layer at work", "micro_batch_size, tensor_parallel"),
 }
 RESERVED = ("context, buffers, fragments", "reserved_memory")
 # Tensors of a layer that modules free or move, per token

@@ -224,14 +224,14 @@ def module_layer_activation_memory(
 
 @alternative("layer_activation_memory", recompute=("alternate_products", "products"))
 def product_layer_activation_memory(
-    ffn_gradients_memory, whole_layer_activation_memory, activation_memory_per_layer
+    ffn_gradients_memory, whole_layer_activation_memory, resident_activations_per_layer
 ):
-    """all of a layer that is not kept + gradients of its widest activations
+    """all of a layer that is not kept here + gradients of its widest activations
 
     Range: alternate_products: less sums of 1 to 3 h a token, which it keeps as well
     Source: Chen et al. 2016, arXiv:1604.06174, section 3 (one segment at a time)
     """
-    return ffn_gradients_memory + whole_layer_activation_memory - activation_memory_per_layer
+    return ffn_gradients_memory + whole_layer_activation_memory - resident_activations_per_layer
 
 
 @alternative("layer_activation_memory", recompute="full")

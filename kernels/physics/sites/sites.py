@@ -206,7 +206,7 @@ def several_site_memory_per_gpu(
     gradients_memory,
     optimizer_memory,
     activation_memory,
-    working_memory,
+    transient_memory,
     reserved_memory,
     outer_state_memory,
 ):
@@ -220,7 +220,7 @@ def several_site_memory_per_gpu(
         gradients_memory,
         optimizer_memory,
         activation_memory,
-        working_memory,
+        transient_memory,
         reserved_memory,
     )
     return inner + outer_state_memory

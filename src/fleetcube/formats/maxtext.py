@@ -63,15 +63,21 @@ _AXES = {
     **{"expert": "expert_parallel", "data": "data"},
 }
 _OF_DATA = ("data_parallel_shard", "data")
-_POLICY, _MIXER = "remat_policy", "layernorm+mlp+moe"
-_SUMS = (  # results of products, and what attention is of them
-    *("query_proj", "key_proj", "value_proj", "qkv_proj", "out_proj", "context"),
-    *("mlpwi_0", "mlpwi_1", "mlpwo"),
+_POLICY, _INPUT = "remat_policy", "decoder_layer_input"
+_QUERIES = ("query_proj", "key_proj", "value_proj")
+# Tensors that a policy may name: our input, names that are all of them, and the input that moves
+# them. No gradient reads mlpwo
+_TENSORS = (
+    ("keep_qkv_proj", (_QUERIES, ("qkv_proj",)), "offload_core_attn"),
+    ("keep_context", (("context",),), "offload_attn_proj"),
+    ("keep_out_proj", (("out_proj",),), "offload_mlp_norm"),
+    (
+        "keep_mlpwi",
+        (("mlpwi_0", "mlpwi_1"), ("mlpwi",), ("moe_mlpwi_0", "moe_mlpwi_1")),
+        "offload_moe_act",
+    ),
 )
-_OTHERS = (
-    *("decoder_layer_input", "mlpwi", "moe_mlpwi_0", "moe_mlpwi_1", "moe_mlpwo", "kv_proj"),
-    *("query_wa_proj", "kv_wa_proj", "mla_q", "mla_kv", "attention_out", "engram"),
-)
+_OTHERS = ("kv_proj", "query_wa_proj", "kv_wa_proj", "mla_q", "mla_kv", "attention_out", "engram")
 _TOPOLOGY = re.compile(r"(v4|v5p|v5e|v6e)-(\d{1,6})")
 _CORES = {"v4": 2, "v5p": 2}  # of a chip, which names count
 
@@ -124,25 +130,26 @@ def job_from(fields: Mapping[str, Any], path: str, given: Mapping[str, Any] = NO
 
 
 def _tensors(job: Job) -> None:
-    """Recomputation where a policy names tensors (get_save_and_offload_names). No input counts the
-    memory of tensors that the host keeps."""
-    if job.fields.get(_POLICY) == "<custom>":
-        where = {name: str(job.take(name, "recompute")).lower() for name in (*_SUMS, *_OTHERS)}
-        on_device = {name for name, place in where.items() if place == "device"}
-        on_device.discard("decoder_layer_input")  # of every policy
-        queries = on_device >= {"query_proj", "key_proj", "value_proj"} or "qkv_proj" in on_device
-        mixer, blocks = queries and "out_proj" in on_device, {"mlpwi_0", "mlpwi_1", "mlpwo"}
-        plain = not any(is_open(job.fields.get(name)) for name in where)
-        if plain and "offload" not in where.values() and not on_device & {*_OTHERS}:
-            ways = {"full": not on_device, "products": mixer and on_device >= blocks}
-            ways[_MIXER] = mixer and "context" in on_device and not on_device & blocks
-            if way := next((name for name, holds in ways.items() if holds), None):
-                job.open_inputs.pop("recompute", None)
-                job.set(_POLICY, {"recompute": way})
-    if job.scenario.get("recompute") == _MIXER:
-        job.remarks.append(
-            "the last product of a feed-forward block is counted as run again, though XLA does not"
-        )
+    """Products that are kept, or go to the host, where a policy names tensors
+    (get_save_and_offload_names)."""
+    if job.fields.get(_POLICY) != "<custom>":
+        return
+    names = [name for _, ways, _ in _TENSORS for way in ways for name in way]
+    names += [_INPUT, "mlpwo", "moe_mlpwo", *_OTHERS]
+    where = {name: str(job.take(name, "recompute")).lower() for name in names}
+    kept, moved = [], {"offload_attn_norm": 1} if where[_INPUT] == "offload" else {}
+    unclear = any(where[name] in ("device", "offload") for name in _OTHERS)
+    for share, ways, offload in _TENSORS:
+        places = [{where[name] for name in way} for way in ways]
+        some = {place for way in places for place in way} & {"device", "offload"}
+        unclear |= bool(some) and not (len(some) == 1 and some in places)
+        kept += [share] * bool(some)
+        moved |= {offload: 1} if "offload" in some else {}
+    if not unclear and not any(is_open(job.fields.get(name)) for name in where):
+        for name in ("recompute", *(offload for *_, offload in _TENSORS)):
+            job.open_inputs.pop(name, None)
+        nothing = "keep_none" if moved else "full"
+        job.set(_POLICY, {"recompute": "+".join(kept) or nothing, **moved})
 
 
 def _model(job: Job) -> None:
@@ -286,9 +293,20 @@ def to_fields(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str
         if tokens := scenario.get("training_tokens"):
             fields["steps"] = math.ceil(tokens / batch / scenario.get("sequence_length", 2048))
     fields |= whole_counts({f"ici_{axis}_parallelism": n for axis, n in degrees.items()})
+    fields |= _policy_fields(scenario)
     fields |= {"shard_optimizer_over_data": True} if stage == 1 else {}
     fields |= {"dtype": "float16"} if scenario.get("precision") == "fp16" else {}
     return {**fields, "dcn_data_parallelism": 1, "per_device_batch_size": each}
+
+
+def _policy_fields(scenario: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a policy that names tensors, where it keeps some of them."""
+    words, fields = str(scenario.get("recompute")).split("+"), dict[str, Any]()
+    for share, (way, *_), offload in _TENSORS:
+        place = "offload" if scenario.get(offload) else "device"
+        fields |= dict.fromkeys(way, place) if share in words else {}
+    fields |= {_INPUT: "offload"} if scenario.get("offload_attn_norm") else {}
+    return {_POLICY: "custom", **fields} if fields else {}
 
 
 def as_text(fields: Mapping[str, Any]) -> str:

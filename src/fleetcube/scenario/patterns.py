@@ -14,9 +14,11 @@ from fleetcube.grid.spec.application import Spelled
 from fleetcube.kernels.calculus.phased_formulas import without_phase
 from fleetcube.kernels.graph.formulas import Graph
 from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.kernels.physics.inputs import INPUTS
 from fleetcube.kernels.physics.roles import (
     FOLDED_SCHEDULES,
     GROUP,
+    KEPT,
     LETTER_SETS,
     LETTERS,
     MISSING_LETTER_SETS,
@@ -45,7 +47,12 @@ ABOUT_LAYOUT = (
 )
 LAYOUT_SETS = tuple(name for part, name in SPLIT.items() if part not in ("chunks", "schedule"))
 
-MODULE_WORDS = {name.removeprefix("recompute_"): name for name in MODULES}
+# Words of `recompute` and their inputs: modules that run again, products that are kept
+_NOTHING_KEPT = "keep_none"
+RECOMPUTE_WORDS = {
+    "modules": {name.removeprefix("recompute_"): {name: 1.0} for name in MODULES},
+    "products": {_NOTHING_KEPT: {}, **{name: {name: 1.0} for name in KEPT}},
+}
 
 _REPEATED = re.compile(r"(\([^()]*\)|[EtmL])\*(\d{1,4})")
 _MOST_LETTERS = 100_000
@@ -83,17 +90,25 @@ def counts(pattern: Any) -> dict[str, Any]:
 
 
 def modules(text: Any) -> dict[str, Any]:
-    """The inputs set by modules that run again, as in "moe_act+layernorm"; none for other texts."""
+    """The inputs set by modules that run again, as in "moe_act+layernorm", or by products that are
+    kept, as in "keep_qkv_proj+keep_context"; none for other texts."""
     named = [name.strip() for name in text.split("+")] if isinstance(text, str) else []
-    if len(named) < 2 and not {*named} & {*MODULE_WORDS}:
+    kept = RECOMPUTE_WORDS["products"]
+    choice = "products" if any(name in kept for name in named) else "modules"
+    words, inputs = (
+        RECOMPUTE_WORDS[choice],
+        dict.fromkeys(KEPT if choice == "products" else (), 0.0),
+    )
+    if len(named) < 2 and not {*named} & {*words}:
         return {}
     for name in named:
-        if name not in MODULE_WORDS:
+        if name not in words:
             raise InputError(
-                f"{RECOMPUTED} = {shown(text)} has {shown(name)}, which is not a module; join some "
-                f"of {', '.join(MODULE_WORDS)} by +"
+                f"{RECOMPUTED} = {shown(text)} has {shown(name)}, which is not one of its "
+                f"{choice}; join some of {', '.join(words)} by +"
             )
-    return {RECOMPUTED: "modules", **{MODULE_WORDS[name]: 1.0 for name in named}}
+        inputs |= words[name]
+    return {RECOMPUTED: choice, **inputs}
 
 
 def spelled_axis(graph: Graph, name: str, points: Any) -> Spelled | None:
@@ -114,13 +129,14 @@ def spelled_axis(graph: Graph, name: str, points: Any) -> Spelled | None:
 
 
 def spelled_rows(graph: Graph, rows: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Rows of an axis, with the inputs set by modules that run again if it names any."""
+    """Rows of an axis, with the inputs set by modules that run again or products that are kept."""
     points = rows.get(RECOMPUTED, ())
     if not any(map(modules, points)):
         return rows
     settings = [modules(p) or {RECOMPUTED: values.option(graph, RECOMPUTED, p)} for p in points]
-    named = dict.fromkeys(key for row in settings for key, value in row.items() if value)
-    return {**rows, **{key: [row.get(key, 0.0) for row in settings] for key in named}}
+    named = dict.fromkeys(key for row in settings for key in row)
+    defaults = {key: INPUTS[key].default for key in named}
+    return {**rows, **{key: [row.get(key, defaults[key]) for row in settings] for key in named}}
 
 
 def choice(name: str, value: Any) -> Any:
@@ -130,10 +146,13 @@ def choice(name: str, value: Any) -> Any:
 
 
 def policy(inputs: Mapping[str, Any]) -> Any:
-    """The choice of `recompute`; if modules run again, their names joined by +."""
-    named = [name for name, module in MODULE_WORDS.items() if inputs.get(module, 0.0) == 1.0]
+    """The choice of `recompute`; if it names modules or products, these joined by +."""
     choice = inputs.get(RECOMPUTED)
-    return "+".join(named) if choice == "modules" and named else choice
+    if choice == "products" and not any(inputs.get(name, 1.0) for name in KEPT):
+        return _NOTHING_KEPT
+    words = RECOMPUTE_WORDS.get(choice, {}) if isinstance(choice, str) else {}
+    named = [word for word, sets in words.items() if any(inputs.get(name) == 1.0 for name in sets)]
+    return "+".join(named) or choice
 
 
 def pieces_of(layout: str) -> list[str]:

@@ -24,7 +24,7 @@ from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
 from fleetcube.kernels.physics.roles import PHASED
 from fleetcube.scenario import dates, phases, user_records
-from fleetcube.scenario.patterns import ABOUT, MODULE_WORDS, NAME, RECOMPUTED
+from fleetcube.scenario.patterns import ABOUT, NAME, RECOMPUTE_WORDS, RECOMPUTED
 
 Schema = dict[str, Any]
 # Draft 7: supported by TOML editors
@@ -186,8 +186,8 @@ def _value(name: str) -> Schema:
     if is_option(PHYSICS, name):
         choices: list[Schema] = [{"const": choice} for choice in row.choices]
         if name == RECOMPUTED:
-            word = f"({'|'.join(MODULE_WORDS)})"
-            choices.append({"type": "string", "pattern": rf"^{word}(\+{word})*$"})
+            words = [f"({'|'.join(words)})" for words in RECOMPUTE_WORDS.values()]
+            choices += [{"type": "string", "pattern": rf"^{w}(\+{w})*$"} for w in words]
         return {"anyOf": choices}
     return {"anyOf": [_bounds(row), {"type": "string", "pattern": _text(row.unit)}]}
 

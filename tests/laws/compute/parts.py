@@ -43,7 +43,7 @@ def product_times() -> Pairs:
 
 
 @check(
-    "elementwise_time roofline_optimizer_time reached_hbm_bandwidth",
+    "elementwise_time fused_elementwise_time roofline_optimizer_time reached_hbm_bandwidth",
     by="simulator",
     source="every read and write of a layer's arrays and of the update listed",
 )
@@ -59,6 +59,11 @@ def moved_bytes() -> Pairs:
         turned = width * len(["read", "written"])  # queries and keys
         moved = 2 * tokens * (len(outer) * h / ranks + len(inner) * f / t + turned)
         ours = formulas.elementwise_time(tokens, h, 6, 3, ranks, matrices, f, t, width, 2, rate)
+        yield ours, moved / rate
+        # products read what enters them through norms and functions, and write sums themselves
+        left = [*(["norm's sum read", "residual read"] * 2), *(["gate read"] * (matrices - 2))]
+        moved = sum(2 * tokens * (f / t if name == "gate read" else h / ranks) for name in left)
+        ours = formulas.fused_elementwise_time(tokens, h, 6, 3, ranks, matrices, f, t, 2, rate)
         yield ours, moved / rate
     update = {"gradient read": 4, "weight written": 2, "read for the norm": 4, "set to 0": 4}
     update |= {"read to be scaled": 4, "scaled": 4}

@@ -347,7 +347,7 @@ MOVED = {  # tensors of a module's input
 
 
 @check(
-    "module_offloaded_activations_per_layer grouped_moved_mixer_activations "
+    "module_moved_activations_per_layer grouped_moved_mixer_activations "
     "latent_moved_mixer_activations expert_moved_ffn_activations expert_copies_per_token "
     "resident_activations_per_layer host_activation_memory whole_offloaded_activations_per_layer",
     by="simulator",

@@ -14,7 +14,12 @@ from ...evaluated import values
 from ..check import Pairs, check
 
 TOKENS, LAYERS = 32, 3
-KEPT = ["query_proj", "key_proj", "value_proj", "out_proj", "mlpwi_0", "mlpwi_1", "mlpwo"]
+NAMES = {
+    "keep_qkv_proj": ["query_proj", "key_proj", "value_proj"],
+    "keep_context": ["context"],
+    "keep_out_proj": ["out_proj"],
+    "keep_mlpwi": ["mlpwi_0", "mlpwi_1"],
+}
 
 
 def drawn(count: int, seed: int) -> Iterator[dict[str, Any]]:
@@ -31,7 +36,31 @@ def drawn(count: int, seed: int) -> Iterator[dict[str, Any]]:
         }  # fmt: skip
 
 
-def block(x: jax.Array, weights: list[jax.Array], heads: int, kv: int) -> jax.Array:
+def attention(queries: jax.Array, keys: jax.Array, values_: jax.Array) -> jax.Array:
+    scores = jax.nn.softmax(jnp.einsum("tkgd,skd->kgts", queries, keys), -1)
+    return checkpoint_name(jnp.einsum("kgts,skd->tkgd", scores, values_), "context")
+
+
+@jax.custom_vjp
+def fused(queries: jax.Array, keys: jax.Array, values_: jax.Array) -> jax.Array:
+    return attention(queries, keys, values_)
+
+
+def fused_forward(*heads: jax.Array) -> Any:
+    out = attention(*heads)
+    return out, (*heads, out)
+
+
+def fused_backward(kept: Any, slope: jax.Array) -> Any:
+    """Of a kernel that reads its output, too, as flash attention's does."""
+    *heads, out = kept
+    return jax.vjp(attention, *heads)[1](slope + 0 * out)
+
+
+fused.defvjp(fused_forward, fused_backward)
+
+
+def block(x: jax.Array, weights: list[jax.Array], heads: int, kv: int, flash: bool) -> jax.Array:
     """A layer of MaxText, with its names of what a policy may keep."""
     q, k, v, out, gate, up, down = weights
 
@@ -43,8 +72,7 @@ def block(x: jax.Array, weights: list[jax.Array], heads: int, kv: int) -> jax.Ar
     queries = checkpoint_name((read @ q).reshape(TOKENS, kv, heads // kv, -1), "query_proj")
     keys = checkpoint_name((read @ k).reshape(TOKENS, kv, -1), "key_proj")
     values_ = checkpoint_name((read @ v).reshape(TOKENS, kv, -1), "value_proj")
-    scores = jax.nn.softmax(jnp.einsum("tkgd,skd->kgts", queries, keys), -1)
-    read = jnp.einsum("kgts,skd->tkgd", scores, values_).reshape(TOKENS, -1)
+    read = (fused if flash else attention)(queries, keys, values_).reshape(TOKENS, -1)
     x = x + checkpoint_name(read @ out, "out_proj")
     read = norm(x)
     gates = checkpoint_name(read @ gate, "mlpwi_0")
@@ -52,8 +80,8 @@ def block(x: jax.Array, weights: list[jax.Array], heads: int, kv: int) -> jax.Ar
     return x + checkpoint_name(inner @ down, "mlpwo")
 
 
-def stacked(run: Any, heads: int, kv: int, x: jax.Array, weights: list[jax.Array]) -> jax.Array:
-    return jax.lax.scan(lambda x, layer: (run(x, layer, heads, kv), None), x, weights)[0]
+def stacked(run: Any, shape: Any, x: jax.Array, weights: list[jax.Array]) -> jax.Array:
+    return jax.lax.scan(lambda x, layer: (run(x, layer, *shape), None), x, weights)[0]
 
 
 def products(jaxpr: Any) -> float:
@@ -74,34 +102,102 @@ def products(jaxpr: Any) -> float:
 
 
 @check(
-    "product_activation_memory_per_layer matrix_recompute_passes_recompute_false "
-    "attention_recompute_passes_recompute_products",
+    "tensor_activation_memory_per_layer freed_activations_per_token ffn_block_input_per_token "
+    "ffn_activation_output_per_token activation_inputs_per_token tensor_matrix_recompute_passes "
+    "tensor_attention_recompute_passes compiled_full_recompute_passes",
     by="peer",
-    source="jax.checkpoint with MaxText's minimal_policy (src/maxtext/layers/decoders.py)",
+    source="jax.checkpoint with MaxText's policies (src/maxtext/layers/decoders.py)",
     tolerance=1e-12,
 )
 def what_jax_keeps() -> Pairs:
-    """12 drawn layers, scanned: bytes that their backward pass reads, and products done again"""
-    for job in drawn(12, 50):
+    """16 drawn layers, scanned, with each set of names that are kept: bytes that their backward
+    pass reads, and products done again"""
+    choices = [*itertools.product((0.0, 1.0), repeat=len(NAMES))]
+    for job, shares in zip(drawn(16, 50), choices, strict=True):
         h, f, d = job["hidden_size"], job["ffn_hidden_size"], job["head_size"]
         heads, kv = job["attention_heads"], job["kv_heads"]
         shapes = [(h, heads * d), (h, kv * d), (h, kv * d), (heads * d, h), (h, f), (h, f), (f, h)]
         weights = [jnp.ones((LAYERS, *shape), jnp.bfloat16) for shape in shapes]
         x = jnp.ones((TOKENS, h), jnp.bfloat16)
-        policy = jax.checkpoint_policies.save_only_these_names(*KEPT)
+        keep = dict(zip(NAMES, shares, strict=True))
+        names = [name for kept, several in NAMES.items() if keep[kept] for name in several]
+        policy = jax.checkpoint_policies.save_only_these_names("mlpwo", *names)
+        flash = job["attention_kernel"] == "flash"
         again = []
-        for run in (block, jax.checkpoint(block, policy=policy, static_argnums=(2, 3))):
-            y, backward = jax.vjp(partial(stacked, run, heads, kv), x, weights)
+        for run in (block, jax.checkpoint(block, policy=policy, static_argnums=(2, 3, 4))):
+            y, backward = jax.vjp(partial(stacked, run, (heads, kv, flash)), x, weights)
             again.append(products(jax.make_jaxpr(backward)(y).jaxpr))
         kept = [leaf for leaf in jax.tree_util.tree_leaves(backward) if leaf.ndim > 1]
         size = sum(leaf.nbytes for leaf in kept) - sum(leaf.nbytes for leaf in weights)
         names = ["activation_memory_per_layer", "matrix_recompute_passes"]
         names += ["attention_recompute_passes"]
-        got = values(names, **job, recompute="products")
+        got = values(names, **job, recompute="products", **keep)
         yield got["activation_memory_per_layer"], size / LAYERS
-        yield got["matrix_recompute_passes"], 0.0
-        attention = 4 * TOKENS * TOKENS * heads * d
-        yield got["attention_recompute_passes"], (again[1] - again[0]) / attention
+        scores, each = 4 * TOKENS * TOKENS * heads * d, sum(a * b for a, b in shapes)
+        matrices = got["matrix_recompute_passes"] * 2 * TOKENS * each
+        yield matrices + got["attention_recompute_passes"] * scores, again[1] - again[0]
+        if not any(shares):
+            whole = values(names[1:], **job, recompute="full", whole_program=True)
+            yield whole["matrix_recompute_passes"], got["matrix_recompute_passes"]
+            yield whole["attention_recompute_passes"], got["attention_recompute_passes"]
+
+
+@check(
+    "tensor_moved_activations_per_layer tensor_expert_recompute_passes "
+    "tensor_recomputed_exchanges_per_layer",
+    by="simulator",
+    source="tensors of a layer by name, kept or not, moved or not: JAX, "
+    "save_and_offload_only_these_names",
+    tolerance=1e-12,
+)
+def tensors_moved_by_name() -> Pairs:
+    """64 drawn layers of which some tensors are kept, and some of these moved"""
+    draw = random.Random(53)
+    names = ["offloaded_activations_per_layer", "expert_recompute_passes"]
+    names.append("recomputed_exchanges_per_layer")
+    for job in drawn(64, 54):
+        heads, kv, d = (job[name] for name in ("attention_heads", "kv_heads", "head_size"))
+        h = job["hidden_size"]
+        widths = {
+            "keep_qkv_proj": ("offload_core_attn", (heads + 2 * kv) * d),
+            "keep_context": ("offload_attn_proj", heads * d),
+            "keep_out_proj": ("offload_mlp_norm", h),
+            "keep_mlpwi": ("offload_moe_act", 2 * job["ffn_hidden_size"]),
+        }
+        run = job | {"recompute": "products", "offload_attn_norm": 1.0}
+        moved, exchanges = h, 0.0
+        for keep, (offload, width) in widths.items():
+            kept, goes = draw.random() < 0.5, draw.random() < 0.5
+            run |= {keep: float(kept), offload: float(goes)}
+            moved += width * (kept and goes)
+            exchanges += 0.5 * (not kept and keep != "keep_context")  # a gather or a scatter
+        got = values(names, **run)
+        yield got["offloaded_activations_per_layer"], 2 * TOKENS * moved
+        yield got["expert_recompute_passes"], 1 - run["keep_mlpwi"]
+        yield got["recomputed_exchanges_per_layer"], exchanges
+
+
+@check(
+    "planned_transient_memory",
+    by="simulator",
+    source="tensors alive at the loss and in a layer's backward pass, product by product",
+    tolerance=1e-12,
+)
+def live_ranges() -> Pairs:
+    """24 drawn layers under ZeRO-3, with few and many logits"""
+    names = ["transient_memory", "layer_activation_memory", "layer_state_memory"]
+    for job, vocabulary in itertools.product(drawn(24, 55), (100, 20000)):
+        run = job | {"vocab_size": vocabulary, "zero_stage": 3, "recompute": "full"}
+        got = values(names, **run, whole_program=True)
+        logits = 4 * TOKENS * vocabulary
+        matrix = 2 * job["hidden_size"] * job["ffn_hidden_size"]
+        alive, sizes = {"logits": logits}, []
+        sizes.append(sum(alive.values()))
+        del alive["logits"]
+        alive["activations"] = got["layer_activation_memory"]
+        alive |= dict.fromkeys(("down", "up", "gradient of down"), matrix)  # the next is on its way
+        sizes.append(sum(alive.values()))
+        yield got["transient_memory"], max(sizes) - logits
 
 
 def op_by_op(job: dict[str, Any], t: int) -> dict[str, Any]:
