@@ -127,18 +127,21 @@ def sharded_layer_state_memory(
     return gathered_parameters * whole_weight_bytes + layer_parameters * updated_weight_bytes
 
 
-row(
-    "gathered_parameters",
-    "layer_parameters",
-    summary=("Weights that ZeRO-3 holds gathered, at most: those of the layer at work."),
-    returns="[1] parameters",
-    source=(
-        "Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.1 (one unit unsharded)"
-    ),
-    holds="PyTorch keeps embedding and head gathered, too, which belong to the outermost unit: "
-    "2.1 GB of Llama 3 8B; DeepSpeed and XLA gather them for their use",
-    reshard_after_forward=True,
-)
+@alternative("gathered_parameters", reshard_after_forward=True)
+def resharded_gathered_parameters(
+    layer_parameters, gathered_tables, vocab_size, hidden_size, tensor_parallel
+):
+    """Weights that ZeRO-3 holds gathered, at most.
+
+    those of the layer at work + tables V h / t
+
+    Returns: [1] parameters
+    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.1 (one unit unsharded);
+        PyTorch, torch/distributed/fsdp/_fully_shard/_fsdp_state.py (the root does not reshard)
+    """
+    return layer_parameters + gathered_tables * vocab_size * hidden_size / tensor_parallel
+
+
 row(
     "gathered_parameters",
     "held_parameters",
