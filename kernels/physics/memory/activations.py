@@ -525,6 +525,7 @@ def alternate_activation_memory_per_layer(
     bytes_per_element,
     hidden_size,
     residual_ranks,
+    ffn_matrices,
     attention_inputs_per_token,
     attention_output_per_token,
     head_size,
@@ -541,7 +542,8 @@ def alternate_activation_memory_per_layer(
         recomputed_products_unknown. Down's output is whole, before its reduce-scatter
     Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (parallelize_llama.py: _save_list)
     """
-    shares = where(residual_ranks > 1, 3 / residual_ranks, 1.0) + unread_product_copies
+    unread = unread_product_copies * (ffn_matrices - 2)
+    shares = where(residual_ranks > 1, 3 / residual_ranks, 1.0) + unread
     keys = bytes_per_element * head_size * np.maximum(kv_heads / tensor_parallel, 1.0)
     heads = attention_inputs_per_token - keys + attention_output_per_token
     gate = activation_input_bytes * active_ffn_width / tensor_parallel
@@ -549,21 +551,16 @@ def alternate_activation_memory_per_layer(
 
 
 row("unread_product_copies", 0.0, "a compiled backward pass reads none", compile=True)
-
-
-@alternative("unread_product_copies", compile=False)
-def eager_unread_product_copies(ffn_matrices):
-    """Outputs as wide as the layer that a policy keeps though no backward pass reads them.
-
-    1 with gates, down's, the seventh product of a layer: a saved operation keeps its result
-
-    Returns: [1] copies
-    Source: PyTorch, torch/utils/checkpoint.py (CheckpointPolicy.MUST_SAVE); torchtitan,
-        torchtitan/parallelisms/parallelize_llama.py (e846b69, _save_list)
-    """
-    return ffn_matrices - 2
-
-
+row(
+    "unread_product_copies",
+    1.0,
+    "down's, the seventh product of a layer with gates: a saved operation keeps its result",
+    summary="Outputs as wide as the layer that a policy keeps though no backward pass reads them.",
+    returns="[1] copies",
+    source="PyTorch, torch/utils/checkpoint.py (CheckpointPolicy.MUST_SAVE); torchtitan, "
+    "torchtitan/parallelisms/parallelize_llama.py (e846b69, _save_list)",
+    compile=False,
+)
 row(
     "product_recompute_reason",
     "shared_recompute_reason",
