@@ -117,38 +117,43 @@ def sharded_gradient_layer_state_memory(layer_parameters, updated_weight_bytes):
 
 
 @alternative("layer_state_memory", zero_stage=3)
-def sharded_layer_state_memory(
-    gathered_parameters, whole_weight_bytes, layer_parameters, updated_weight_bytes
-):
+def sharded_layer_state_memory(gathered_weights_memory, layer_parameters, updated_weight_bytes):
     """whole weights as they are gathered, and e per parameter of the layer for unreduced gradients
 
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.1 (one unit unsharded)
     """
-    return gathered_parameters * whole_weight_bytes + layer_parameters * updated_weight_bytes
+    return gathered_weights_memory + layer_parameters * updated_weight_bytes
 
 
-@alternative("gathered_parameters", reshard_after_forward=True)
-def resharded_gathered_parameters(
-    layer_parameters, gathered_tables, vocab_size, hidden_size, tensor_parallel
+@alternative("gathered_weights_memory", reshard_after_forward=True)
+def resharded_gathered_weights_memory(
+    layer_parameters,
+    whole_weight_bytes,
+    gathered_tables,
+    vocab_size,
+    hidden_size,
+    bytes_per_element,
+    tensor_parallel,
 ):
     """Weights that ZeRO-3 holds gathered, at most.
 
-    those of the layer at work + tables V h / t
+    bytes x those of the layer at work + tables V h e / t
 
-    Returns: [1] parameters
+    Returns: [B] weights
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.1 (one unit unsharded);
         PyTorch, torch/distributed/fsdp/_fully_shard/_fsdp_state.py (the root does not reshard)
     """
-    return layer_parameters + gathered_tables * vocab_size * hidden_size / tensor_parallel
+    tables = gathered_tables * vocab_size * hidden_size * bytes_per_element / tensor_parallel
+    return layer_parameters * whole_weight_bytes + tables
 
 
-row(
-    "gathered_parameters",
-    "held_parameters",
-    "all that the GPU computes with, next to its share",
-    source=("PyTorch fully_shard (reshard_after_forward=False; set_reshard_after_backward)"),
-    reshard_after_forward=False,
-)
+@alternative("gathered_weights_memory", reshard_after_forward=False)
+def held_gathered_weights_memory(held_parameters, whole_weight_bytes):
+    """bytes x all that the GPU computes with, next to its share
+
+    Source: PyTorch fully_shard (reshard_after_forward=False; set_reshard_after_backward)
+    """
+    return held_parameters * whole_weight_bytes
 
 
 def ffn_gradients_memory(

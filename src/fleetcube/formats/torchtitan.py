@@ -196,7 +196,7 @@ def _precision(job: Job) -> None:
         gathered = any(value for name, value in job.fields.items() if _GATHERED.fullmatch(name))
         weights = {"master_weight_bytes": 3} if gathered else {"quantised_parameters": False}
         recipes = [job.take(name, "fp8_scaling") for name in job.fields if _RECIPE.fullmatch(name)]
-        row = any(str(each).startswith("rowwise") for each in recipes)
+        row = "rowwise" in recipes
         job.add_inputs({"precision": "fp8", "fp8_weight_bytes": 1, **weights})
         job.add_inputs({"fp8_scaling": "row"} if row else {})
     elif kind:
