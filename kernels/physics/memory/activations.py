@@ -117,7 +117,7 @@ def eager_norm_inputs_per_token(
     what it scales by its weights
 
     Range: models without gates have LayerNorm, one operation; F.rms_norm is one since PyTorch 2.9
-    Source: torchtitan, torchtitan/models/norms.py (e846b69, RMSNorm); torchtune,
+    Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (models/norms.py at e846b69); torchtune,
         torchtune/modules/rms_norm.py; transformers, modeling_llama.py (LlamaRMSNorm)
     """
     copies = bytes_per_element + dropout_mask_bytes + 4 * (ffn_matrices - 2)
@@ -304,8 +304,8 @@ def eager_ffn_bytes_per_width(
 ):
     """(u (1 or 2) + e with gates + q) / t: silu(w1(x)) is kept, too, which w3(x) is multiplied by
 
-    Source: torchtitan, torchtitan/models/llama/model.py (e846b69, FeedForward.forward); torchtune,
-        torchtune/modules/feed_forward.py; transformers, modeling_llama.py (LlamaMLP)
+    Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (torchtitan/models/llama/model.py at
+        e846b69: FeedForward); torchtune, torchtune/modules/feed_forward.py; transformers, LlamaMLP
     """
     inputs = activation_input_bytes * (ffn_matrices - 1)
     gates = bytes_per_element * (ffn_matrices - 2)
@@ -557,8 +557,8 @@ row(
     "down's, the seventh product of a layer with gates: a saved operation keeps its result",
     summary="Outputs as wide as the layer that a policy keeps though no backward pass reads them.",
     returns="[1] copies",
-    source="PyTorch, torch/utils/checkpoint.py (CheckpointPolicy.MUST_SAVE); torchtitan, "
-    "torchtitan/parallelisms/parallelize_llama.py (e846b69, _save_list)",
+    source="Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (parallelize_llama.py at e846b69: "
+    "_save_list); PyTorch, torch/utils/checkpoint.py (CheckpointPolicy.MUST_SAVE)",
     compile=False,
 )
 row(
@@ -776,8 +776,8 @@ row(
     "logit_bytes",
     12.0,
     "FP32: log-probabilities, gradients of these and of logits; copies in 16 bits are gone",
-    source="PyTorch, torch/nn/functional.py (cross_entropy: log_softmax, then nll_loss); "
-    "torchtitan, train.py (e846b69, pred.float(), del pred)",
+    source="Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (train.py at e846b69: pred.float(), "
+    "cross_entropy, del pred); PyTorch, tools/autograd/derivatives.yaml (_log_softmax, nll_loss)",
     compile=False,
 )
 

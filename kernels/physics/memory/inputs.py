@@ -61,8 +61,8 @@ INPUTS = declared(
         "expert_output_bytes",
         "B",
         0.0,
-        "kept of an element of routed experts' outputs, which their scores multiply (4: torchtitan, "
-        "in FP32; 2: transformers; 0: Megatron-Core, whose scores multiply inside)",
+        "kept of an element of routed experts' outputs, which scores multiply (4: torchtitan; 2: "
+        "transformers; 0: Megatron-Core, whose scores multiply inside)",
         positive=False,
     ),
     option("offload", False, (False, "cpu", "nvme"), "where optimizer states live, if not here"),

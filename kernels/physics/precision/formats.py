@@ -27,7 +27,8 @@ def row_scaled_peak_flops(peak_flops_fp8):
 
     Returns: [FLOP/s] peak
     Range: from three pairs of steps of Llama 3 8B: 0.66 on B200, 0.75 on H100, 0.91 on MI300X
-    Source: torchao, docs/source/workflows/training.md (2210df8: rowwise, tensorwise)
+    Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511, section 2.2; torchao,
+        docs/source/workflows/training.md (2210df8: rowwise and tensorwise scaling in torchtitan)
     """
     return 0.77 * peak_flops_fp8
 

@@ -21,7 +21,7 @@ class Tensor:
 
 @dataclass
 class Tape:
-    """What the backward passes of PyTorch's operations read, each tensor once (derivatives.yaml)."""
+    """What backward passes of PyTorch's operations read, each once (derivatives.yaml)."""
 
     saved: set[Tensor] = field(default_factory=set)
 
@@ -94,7 +94,7 @@ def layer(job: dict[str, Any], fused: bool, scores: float) -> float:
     tolerance=1e-12,
 )
 def layers_op_by_op() -> Pairs:
-    """dense layers and experts, fused and op by op, with outputs that scores multiply and without"""
+    """dense layers and experts, fused and op by op, with scores that multiply outputs or not"""
     dense = {"ffn_hidden_size": 352, "gated_ffn": True, "vocab_size": 100, "layers": LAYERS}
     experts = {"experts": 8, "experts_per_token": 3, "expert_ffn_hidden_size": 48}
     for fused, shared, scores in itertools.product((True, False), (None, 0, 2), (0, 2, 4)):
@@ -138,8 +138,8 @@ def losses_op_by_op() -> Pairs:
 @check(
     "resharded_gathered_weights_memory held_gathered_weights_memory",
     by="derivation",
-    source="matrices of Llama 3 8B, and torchtitan/parallelisms/parallelize_llama.py at e846b69 (the "
-    "outermost unit has embedding and head)",
+    source="matrices of Llama 3 8B, and torchtitan/parallelisms/parallelize_llama.py at e846b69 "
+    "(the outermost unit has embedding and head)",
     tolerance=1e-9,
 )
 def tables_gathered() -> Pairs:
@@ -161,8 +161,8 @@ def tables_gathered() -> Pairs:
 @check(
     "row_scaled_peak_flops",
     by="table",
-    source="torchao, docs/source/workflows/training.md (2210df8): steps of Llama 3 8B on 8 GPUs with "
-    "a scale a row over those with a scale a tensor, on H100, B200 and MI300X",
+    source="torchao, docs/source/workflows/training.md (2210df8): steps of Llama 3 8B on 8 GPUs "
+    "with a scale a row over those with a scale a tensor, on H100, B200 and MI300X",
     tolerance=0.1,
 )
 def scales_of_rows() -> Pairs:

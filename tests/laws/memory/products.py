@@ -135,7 +135,8 @@ def op_by_op(job: dict[str, Any], t: int, fused: bool) -> dict[str, Any]:
 
 @check(
     "alternate_activation_memory_per_layer alternate_matrix_recompute_passes "
-    "unread_product_copies_compile_false product_layer_activation_memory attention_recompute_passes_recompute_selective",
+    "unread_product_copies_compile_false product_layer_activation_memory "
+    "attention_recompute_passes_recompute_selective",
     by="simulator",
     source="ops of a Llama block as torchtitan's parallelize_llama.py (_save_list) counts them",
     tolerance=1e-12,
