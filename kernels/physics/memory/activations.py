@@ -117,8 +117,8 @@ def eager_norm_inputs_per_token(
     what it scales by its weights
 
     Range: models without gates have LayerNorm, one operation; F.rms_norm is one since PyTorch 2.9
-    Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (models/norms.py at e846b69); torchtune,
-        torchtune/modules/rms_norm.py; transformers, modeling_llama.py (LlamaRMSNorm)
+    Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (models/norms.py at e846b69);
+        torchtune, torchtune/modules/rms_norm.py; transformers, modeling_llama.py (LlamaRMSNorm)
     """
     copies = bytes_per_element + dropout_mask_bytes + 4 * (ffn_matrices - 2)
     return copies * mixer_and_ffn_blocks / layers * hidden_size / residual_ranks
