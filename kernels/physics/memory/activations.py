@@ -307,9 +307,8 @@ def eager_ffn_bytes_per_width(
     Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (torchtitan/models/llama/model.py at
         e846b69: FeedForward); torchtune, torchtune/modules/feed_forward.py; transformers, LlamaMLP
     """
-    inputs = activation_input_bytes * (ffn_matrices - 1)
-    gates = bytes_per_element * (ffn_matrices - 2)
-    return (inputs + gates + operand_bytes_per_element) / tensor_parallel
+    inputs = activation_input_bytes * (ffn_matrices - 1) + bytes_per_element * (ffn_matrices - 2)
+    return (inputs + operand_bytes_per_element) / tensor_parallel
 
 
 @alternative("dense_ffn_activations_per_token", mixture_of_experts=False)

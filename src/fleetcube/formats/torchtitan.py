@@ -103,9 +103,10 @@ def job_from(fields: Mapping[str, Any], path: str, given: Mapping[str, Any] = NO
 
 def _compile(job: Job) -> None:
     """Software, by what is compiled: the model, the loss alone, or nothing."""
-    parts = job.take("compile.components", "software logit_bytes") or _COMPILED
-    is_on = bool(job.take("compile.enable", "software"))
-    compiled = [each for each in _COMPILED if is_on and each in parts]
+    named = job.take("compile.components", "software logit_bytes") or _COMPILED
+    parts = [each for each in _COMPILED if each in named]
+    is_on = job.take("compile.enable", "software" + " logit_bytes" * (len(parts) < 2))
+    compiled = parts if is_on else []
     job.add_inputs({"software": NAME if "model" in compiled else f"{NAME}-eager"})
     if len(compiled) == 1:
         job.add_inputs({"logit_bytes": 4 if "loss" in compiled else 12})
