@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fleetcube import InputError, Sweep
+from fleetcube import InputError, Sweep, evaluate
 from fleetcube.catalog import record
 from fleetcube.formats import maxtext, torchtitan
 from fleetcube.formats.read import read_job, read_spec, spec_of
@@ -102,10 +102,30 @@ def test_older_names_and_what_is_left_of_the_gpus(tmp_path: Path) -> None:
     said = read_spec(path, {"n_gpus": "64", "recompute": "full"})["scenario"]
     assert (said["global_batch_size"], said["micro_batch_size"]) == (64, 2)
     assert (said["software"], said["model"]) == ("torchtitan-eager", "llama-2-7b")
+    assert "logit_bytes" not in said
     with pytest.raises(
         InputError, match="leaves n_gpus open: the launcher states it; give n_gpus="
     ):
         spec_of(read_job(str(path)))
+
+
+def test_parts_that_torchtitan_compiles_and_scales_of_its_fp8(tmp_path: Path) -> None:
+    """The loss alone, as its DeepSeek 16B until 2026: eager layers, and logits of 16 bits."""
+    text = TITAN.replace(
+        "enable = true\n[metrics]", 'enable = true\ncomponents = ["loss"]\n[metrics]'
+    )
+    said = job(text, "job.toml", tmp_path).scenario
+    assert (said["software"], said["logit_bytes"]) == ("torchtitan-eager", 4)
+    said = job(text.replace('"loss"', '"model"'), "job.toml", tmp_path).scenario
+    assert (said["software"], said["logit_bytes"]) == ("torchtitan", 12)
+    for recipe, scaling in (("rowwise", "row"), ("tensorwise", None)):
+        rows = f'{TITAN}[quantize.linear.float8]\nrecipe_name = "{recipe}"\n'
+        said = job(rows, "job.toml", tmp_path).scenario
+        assert (said["precision"], said.get("fp8_scaling")) == ("fp8", scaling)
+    eager = {"software": "torchtitan", "compile": False, "n_gpus": 8, "model": "llama-3-8b"}
+    assert "enable = false" in export(eager, "torchtitan")
+    assert float(evaluate("logit_bytes", software="torchtitan-eager")) == 12
+    assert float(evaluate("logit_bytes", software="torchtitan")) == 4
 
 
 def test_flags_of_torchtitan(tmp_path: Path) -> None:

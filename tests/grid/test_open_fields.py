@@ -79,6 +79,7 @@ TITAN: Mapping[str, list[Any]] = {
     "activation_checkpoint.mode": ["none", "full", "selective"],
     "activation_checkpoint.selective_ac_option": ["2", "op"],
     "compile.enable": [True, False],
+    "compile.components": [["loss"], ["model"], ["model", "loss"]],
 }
 MAXTEXT: Mapping[str, list[Any]] = {
     "base_emb_dim": [2048, 4096],

@@ -73,6 +73,7 @@ PRINTED: Mapping[str, tuple[str, str, Callable[[float, Inputs], float]]] = {
     "busbw_default_GBps": (":default", "all_reduce_time", lambda x, i: ring_bytes(i) / x / 1e9),
     "busbw_ring_GBps": (":ring", "all_reduce_time", lambda x, i: ring_bytes(i) / x / 1e9),
     "mem_gib": ("", "memory_per_gpu", lambda x, _: x * GIB),
+    "mem_share": ("", "memory_per_gpu", lambda x, _: x * 178.35 * GIB),  # of a B200
     "mem_alloc_gib": ("", "memory_per_gpu", lambda x, _: x * GIB),
     "tau_opt_min": ("", "exact_interval", lambda x, _: x * 60),
     "ckpt_1T_TB": ("", "checkpoint_size", lambda x, _: x * 1e12),

@@ -83,6 +83,7 @@ def expert_router_input_bytes(bytes_per_element, norm_output_bytes, expert_layer
     return (bytes_per_element - norm_output_bytes) * expert_layers / layers
 
 
+@alternative("norm_inputs_per_token", compile=True)
 def norm_inputs_per_token(
     bytes_per_element,
     dropout_mask_bytes,
@@ -100,6 +101,27 @@ def norm_inputs_per_token(
     """
     blocks = mixer_and_ffn_blocks / layers
     return (bytes_per_element + dropout_mask_bytes) * blocks * hidden_size / residual_ranks
+
+
+@alternative("norm_inputs_per_token", compile=False)
+def eager_norm_inputs_per_token(
+    bytes_per_element,
+    dropout_mask_bytes,
+    ffn_matrices,
+    mixer_and_ffn_blocks,
+    layers,
+    hidden_size,
+    residual_ranks,
+):
+    """(e + m + 4 with gates) h blocks / (l t_s): RMSNorm, op by op, keeps its input in FP32, and
+    what it scales by its weights
+
+    Range: models without gates have LayerNorm, one operation; F.rms_norm is one since PyTorch 2.9
+    Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (models/norms.py at e846b69);
+        torchtune, torchtune/modules/rms_norm.py; transformers, modeling_llama.py (LlamaRMSNorm)
+    """
+    copies = bytes_per_element + dropout_mask_bytes + 4 * (ffn_matrices - 2)
+    return copies * mixer_and_ffn_blocks / layers * hidden_size / residual_ranks
 
 
 def mixer_norm_output_per_token(
@@ -257,6 +279,7 @@ def activation_input_bytes(bytes_per_element):
     return 1.0 * bytes_per_element
 
 
+@alternative("ffn_bytes_per_width", compile=True)
 def ffn_bytes_per_width(
     activation_input_bytes, ffn_matrices, operand_bytes_per_element, tensor_parallel
 ):
@@ -268,6 +291,23 @@ def ffn_bytes_per_width(
     Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.1 and 4.2.1; Shazeer 2020 (gates)
     """
     inputs = activation_input_bytes * (ffn_matrices - 1)
+    return (inputs + operand_bytes_per_element) / tensor_parallel
+
+
+@alternative("ffn_bytes_per_width", compile=False)
+def eager_ffn_bytes_per_width(
+    activation_input_bytes,
+    bytes_per_element,
+    ffn_matrices,
+    operand_bytes_per_element,
+    tensor_parallel,
+):
+    """(u (1 or 2) + e with gates + q) / t: silu(w1(x)) is kept, too, which w3(x) is multiplied by
+
+    Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (torchtitan/models/llama/model.py at
+        e846b69: FeedForward); torchtune, torchtune/modules/feed_forward.py; transformers, LlamaMLP
+    """
+    inputs = activation_input_bytes * (ffn_matrices - 1) + bytes_per_element * (ffn_matrices - 2)
     return (inputs + operand_bytes_per_element) / tensor_parallel
 
 
@@ -316,21 +356,26 @@ def expert_copies_per_token(
 @alternative("routed_ffn_activations_per_token", mixture_of_experts=True, off=0.0)
 def expert_routed_ffn_activations_per_token(
     expert_copies_per_token,
+    expert_output_bytes,
+    operand_bytes_per_element,
     ffn_bytes_per_width,
     expert_ffn_hidden_size,
     routed_visits_per_token,
     expert_layers,
     layers,
 ):
-    """Bytes per token and layer of routed experts: copies of tokens, and inside; mean over layers.
+    """Bytes per token and layer of routed experts: copies of tokens, inside, outputs; mean.
 
-    copies + k b f_e l_e / l
+    copies (1 + o / q) + k b f_e l_e / l: of o bytes outputs that scores multiply, as wide as copies
 
     Returns: [B] activations of one token in one layer
-    Source: Megatron-LM, megatron/core/transformer/moe/experts.py
+    Range: each expert's tokens filled up to a multiple of 8 (BF16) to 32 (MXFP8): below 1 %
+    Source: Megatron-LM, megatron/core/transformer/moe/experts.py; torchtitan,
+        torchtitan/models/moe/moe.py (bb308da, MoE.forward: outputs in FP32 times scores)
     """
+    copies = expert_copies_per_token * (1 + expert_output_bytes / operand_bytes_per_element)
     inside = routed_visits_per_token * ffn_bytes_per_width * expert_ffn_hidden_size
-    return expert_copies_per_token + inside * expert_layers / layers
+    return copies + inside * expert_layers / layers
 
 
 @alternative("shared_ffn_activations_per_token", mixture_of_experts=True, off=0.0)
@@ -542,22 +587,34 @@ def alternate_activation_memory_per_layer(
     tensor_parallel,
     activation_input_bytes,
     active_ffn_width,
+    unread_product_copies,
 ):
-    """T (e h (1 or 3) / t_s + e h with gates + queries, values, output of attention + u f / t):
-    input, sums of reduce-scatters, output of down, and of gate
+    """T (e h ((1 or 3) / t_s + unread) + queries, values, output of attention + u f / t): input,
+    sums of reduce-scatters, output of down, and of gate
 
     Range: other layers than dense ones with grouped attention are refused, 38
-        recomputed_products_unknown. Down's output is whole, before its reduce-scatter; a compiled
-        layer does not keep it, 5 % less of 77 GiB in torchtitan's Llama 3 8B
+        recomputed_products_unknown. Down's output is whole, before its reduce-scatter
     Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (parallelize_llama.py: _save_list)
     """
-    shares = where(residual_ranks > 1, 3 / residual_ranks, 1.0) + ffn_matrices - 2
+    unread = unread_product_copies * (ffn_matrices - 2)
+    shares = where(residual_ranks > 1, 3 / residual_ranks, 1.0) + unread
     keys = bytes_per_element * head_size * np.maximum(kv_heads / tensor_parallel, 1.0)
     heads = attention_inputs_per_token - keys + attention_output_per_token
     gate = activation_input_bytes * active_ffn_width / tensor_parallel
     return microbatch_tokens * (bytes_per_element * hidden_size * shares + heads + gate)
 
 
+row("unread_product_copies", 0.0, "a compiled backward pass reads none", compile=True)
+row(
+    "unread_product_copies",
+    1.0,
+    "down's, the seventh product of a layer with gates: a saved operation keeps its result",
+    summary="Outputs as wide as the layer that a policy keeps though no backward pass reads them.",
+    returns="[1] copies",
+    source="Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (parallelize_llama.py at e846b69: "
+    "_save_list); PyTorch, torch/utils/checkpoint.py (CheckpointPolicy.MUST_SAVE)",
+    compile=False,
+)
 row(
     "product_recompute_reason",
     "shared_recompute_reason",
@@ -757,6 +814,26 @@ def stage_microbatches_in_flight(
     Returns: [1] micro-batches
     Source: Narayanan et al. 2021 (SC21), section 2.2; Korthikanti et al. 2022, section 4.2.3
     """
+
+
+row(
+    "logit_bytes",
+    4.0,
+    "logits and gradients of 16 bits, from one kernel, or FP32 in one buffer",
+    summary="Bytes that a loss keeps of a logit, with its gradient.",
+    returns="[B] size",
+    holds="16 in loss_parallel of PyTorch; near 0 in a loss by chunks",
+    source="Korthikanti et al. 2022, arXiv:2205.05198, section 4.3 (4 s b v / t in FP32)",
+    compile=True,
+)
+row(
+    "logit_bytes",
+    12.0,
+    "FP32: log-probabilities, gradients of these and of logits; copies in 16 bits are gone",
+    source="Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (train.py at e846b69: pred.float(), "
+    "cross_entropy, del pred); PyTorch, tools/autograd/derivatives.yaml (_log_softmax, nll_loss)",
+    compile=False,
+)
 
 
 @alternative("microbatch_logits", multi_token_prediction=False)

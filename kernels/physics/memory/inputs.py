@@ -43,12 +43,27 @@ INPUTS = declared(
     share("offload_mlp_norm", "share of layers whose second norm's input goes to the host"),
     share("offload_expert_fc1", "share of layers whose copies of tokens go to the host"),
     share("offload_moe_act", "share of layers whose inner activations go to the host"),
+    option(
+        "compile",
+        True,
+        (True, False),
+        "norms, gates and loss are kernels that keep no copies: torch.compile, XLA, or fused by "
+        "hand (false: op by op, and autograd keeps what each reads)",
+    ),
+    count(
+        "gathered_tables",
+        0,
+        "of embedding and head, those that ZeRO-3 keeps gathered besides the layer at work (2 in "
+        "the outermost unit of PyTorch's FSDP; 1: torchtitan since 2025-07)",
+        low=0,
+    ),
     real(
-        "logit_bytes",
+        "expert_output_bytes",
         "B",
-        4,
-        "kept of a logit, with its gradient: FP32 in one buffer (2: fused with the loss; 12: "
-        "PyTorch's cross_entropy; 16: its loss_parallel)",
+        0.0,
+        "kept of an element of routed experts' outputs, which scores multiply (4: torchtitan; 2: "
+        "transformers; 0: Megatron-Core, whose scores multiply inside)",
+        positive=False,
     ),
     option("offload", False, (False, "cpu", "nvme"), "where optimizer states live, if not here"),
     share("optimizer_offload_overlap", "of transfers and update on the host, the largest hides"),

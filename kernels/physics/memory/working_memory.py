@@ -117,35 +117,43 @@ def sharded_gradient_layer_state_memory(layer_parameters, updated_weight_bytes):
 
 
 @alternative("layer_state_memory", zero_stage=3)
-def sharded_layer_state_memory(
-    gathered_parameters, whole_weight_bytes, layer_parameters, updated_weight_bytes
-):
+def sharded_layer_state_memory(gathered_weights_memory, layer_parameters, updated_weight_bytes):
     """whole weights as they are gathered, and e per parameter of the layer for unreduced gradients
 
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.1 (one unit unsharded)
     """
-    return gathered_parameters * whole_weight_bytes + layer_parameters * updated_weight_bytes
+    return gathered_weights_memory + layer_parameters * updated_weight_bytes
 
 
-row(
-    "gathered_parameters",
-    "layer_parameters",
-    summary=("Weights that ZeRO-3 holds gathered, at most: those of the layer at work."),
-    returns="[1] parameters",
-    source=(
-        "Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.1 (one unit unsharded)"
-    ),
-    holds="PyTorch keeps embedding and head gathered, too, which belong to the outermost unit: "
-    "2.1 GB of Llama 3 8B; DeepSpeed and XLA gather them for their use",
-    reshard_after_forward=True,
-)
-row(
-    "gathered_parameters",
-    "held_parameters",
-    "all that the GPU computes with, next to its share",
-    source=("PyTorch fully_shard (reshard_after_forward=False; set_reshard_after_backward)"),
-    reshard_after_forward=False,
-)
+@alternative("gathered_weights_memory", reshard_after_forward=True)
+def resharded_gathered_weights_memory(
+    layer_parameters,
+    whole_weight_bytes,
+    gathered_tables,
+    vocab_size,
+    hidden_size,
+    bytes_per_element,
+    tensor_parallel,
+):
+    """Weights that ZeRO-3 holds gathered, at most.
+
+    bytes x those of the layer at work + tables V h e / t
+
+    Returns: [B] weights
+    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.1 (one unit unsharded);
+        PyTorch, torch/distributed/fsdp/_fully_shard/_fsdp_state.py (the root does not reshard)
+    """
+    tables = gathered_tables * vocab_size * hidden_size * bytes_per_element / tensor_parallel
+    return layer_parameters * whole_weight_bytes + tables
+
+
+@alternative("gathered_weights_memory", reshard_after_forward=False)
+def held_gathered_weights_memory(held_parameters, whole_weight_bytes):
+    """bytes x all that the GPU computes with, next to its share
+
+    Source: PyTorch fully_shard (reshard_after_forward=False; set_reshard_after_backward)
+    """
+    return held_parameters * whole_weight_bytes
 
 
 def ffn_gradients_memory(

@@ -33,6 +33,12 @@ INPUTS = declared(
         "stay in 16 bits",
     ),
     option(
+        "fp8_scaling",
+        "tensor",
+        ("tensor", "row"),
+        "what shares a scale with precision = fp8: a tensor, or a row of it (torchao's rowwise)",
+    ),
+    option(
         "gradient_storage",
         "bf16",
         (False, "bf16", "fp32", "bf16_and_fp32"),

@@ -44,6 +44,8 @@ _FLOAT8 = (
     *(f"training.{name}" for name in ("enable_float8_linear", "enable_fp8_linear", "fp8_linear")),
 )
 _CONVERTERS = {"fp8": "quantize.linear.float8", "mxfp8": "quantize.linear.mx"}
+_COMPILED = ("model", "loss")
+_RECIPE = re.compile(r"(quantize\.linear\.)?float8\.recipe_name")
 _SHARD, _REPLICATE = (f"parallelism.data_parallel_{each}_degree" for each in ("shard", "replicate"))
 _RESHARD = "parallelism.fsdp_reshard_after_forward"
 _MICROBATCH = "parallelism.pipeline_parallel_microbatch_size"
@@ -86,8 +88,7 @@ def job_from(fields: Mapping[str, Any], path: str, given: Mapping[str, Any] = NO
         model = "llama2" if flavor in ("7B", "13B", "70B") else "llama3"
     named["model.flavor"] = f"{model} {flavor}"
     job = job_of(format_table(), with_open_words(format_table(), named), path, given)
-    compiled = bool(job.take("compile.enable", "software"))
-    job.add_inputs({"software": NAME if compiled else f"{NAME}-eager"})
+    _compile(job)
     for name in REPLICA:
         job.scenario.setdefault(name, 1)
     _pipeline(job)
@@ -98,6 +99,17 @@ def job_from(fields: Mapping[str, Any], path: str, given: Mapping[str, Any] = NO
     if shapes := [name for name in job.unknown if name.startswith("model.")]:
         job.ask(f"{shapes[0]} may change its shape", "model")
     return job
+
+
+def _compile(job: Job) -> None:
+    """Software, by what is compiled: the model, the loss alone, or nothing."""
+    named = job.take("compile.components", "software logit_bytes") or _COMPILED
+    parts = [each for each in _COMPILED if each in named]
+    is_on = job.take("compile.enable", "software" + " logit_bytes" * (len(parts) < 2))
+    compiled = parts if is_on else []
+    job.add_inputs({"software": NAME if "model" in compiled else f"{NAME}-eager"})
+    if len(compiled) == 1:
+        job.add_inputs({"logit_bytes": 4 if "loss" in compiled else 12})
 
 
 def _pipeline(job: Job) -> None:
@@ -184,7 +196,10 @@ def _precision(job: Job) -> None:
     if kind == "fp8":
         gathered = any(value for name, value in job.fields.items() if _GATHERED.fullmatch(name))
         weights = {"master_weight_bytes": 3} if gathered else {"quantised_parameters": False}
+        recipes = [job.take(name, "fp8_scaling") for name in job.fields if _RECIPE.fullmatch(name)]
+        row = "rowwise" in recipes
         job.add_inputs({"precision": "fp8", "fp8_weight_bytes": 1, **weights})
+        job.add_inputs({"fp8_scaling": "row"} if row else {})
     elif kind:
         job.add_inputs({"precision": kind})
 
@@ -223,7 +238,10 @@ def to_fields(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str
     fields |= {"model.converters": [_CONVERTERS[kind]]} if kind in _CONVERTERS else {}
     if kind == "fp8" and scenario.get("quantised_parameters", True):
         fields[f"{_CONVERTERS[kind]}.enable_fsdp_float8_all_gather"] = True
-    return {**fields, "compile.enable": scenario.get("software", NAME) == NAME}
+    if kind == "fp8" and scenario.get("fp8_scaling") == "row":
+        fields[f"{_CONVERTERS[kind]}.recipe_name"] = "rowwise"
+    compiled = scenario.get("software", NAME) == NAME and scenario.get("compile", True)
+    return {**fields, "compile.enable": compiled}
 
 
 def _batch_fields(scenario: Mapping[str, Any]) -> dict[str, Any]:
