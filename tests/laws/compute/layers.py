@@ -200,7 +200,7 @@ def operations_with_weights() -> Pairs:
 
 
 @check(
-    "layer_time layer_launch_time step_error_factor step_time_high",
+    "layer_time roofline_step_error_factor step_time_high",
     by="simulator",
     source="kernels in a queue: each starts when it is launched, and the one before it has ended",
 )
