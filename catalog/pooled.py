@@ -28,6 +28,7 @@ PATH = files(__package__).joinpath("data", "pooled.json")
 NORMAL, STUDENT, STUDENTS = 1.645, 2.132, 3.107
 LEAST_WIDENING = 0.1  # of the interval's logarithm, for each decade outside the fitted sizes
 EAGER = "-eager"  # ends the name of software whose operations are launched one by one
+_HOST = "layer_host_time"
 _KERNELS = {f"{name}_attention_efficiency": name for name in ("standard", "flash", "splash")}
 
 
@@ -248,10 +249,13 @@ class Posterior:
         if kernel == "flash" and self.generation(cell.gpu) == "tpu":
             kernel = "splash"
         scales = {"": 1.0, "node_link": cell.node_link, **self.ceilings(cell)}
+        # XLA compiles whole steps, which no host launches kernel by kernel
+        whole = self.generation(cell.gpu) == "tpu" or cell.software == "maxtext"
         return [
             Setting(place, about["input"], scales[about["of"]], about["share"])
             for place, (name, about) in enumerate(self.coefficients.items())
             if _KERNELS.get(name, kernel) == kernel and scales[about["of"]]
+            if not (whole and name == _HOST)
         ]
 
     def noise(self, software: str = "") -> float:

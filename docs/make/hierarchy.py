@@ -147,6 +147,8 @@ COEFFICIENTS = (
         1.0,
         levels=("layers", "precision", "generation", "software", "experts"),
     ),
+    # 3.4 to 3.5 ms in vTrain's table of one node, 3.25 ms of GPT-2 XL on an H100
+    Coefficient("layer_host_time", "layer_host_time", 3.4e-3, 0.1, levels=("software",)),
     Coefficient(
         "intra_node_efficiency",
         "intra_node_bandwidth",

@@ -195,10 +195,12 @@ DECIDED: Mapping[str, str] = {
 RULES: Mapping[str, str] = {"training_tokens": "20 a parameter"}
 # Inputs that decide an answer, which say so if nobody stated them
 DECIDING = ("training_tokens", "sequence_length", *RUN_STEPS, "checkpoint_write_bandwidth")
-# Intervals and times that they should exceed, with the remark where one is a share of it, up to 1
+# Times, and those that they should exceed, with the remark where one is a share of it, up to 1
 EXCEEDED = {
     ("checkpoint_interval", "step_time"): "is down to {:.3g} steps: a run writes after whole ones",
     ("checkpoint_interval", "minimum_checkpoint_interval"): "lasts a write: storage never pauses",
+    ("layer_gpu_time", "layer_launch_time"): "is {:.2g} of layer_launch_time: bound by launches of "
+    "the host, at any micro-batch below (cuda_graphs, or fewer and larger micro-batches)",
 }
 EFFICIENCIES = ("flops_efficiency", "gemm_efficiency", "attention_efficiency", "memory_efficiency")
 

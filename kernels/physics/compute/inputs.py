@@ -2,7 +2,7 @@
 
 import math
 
-from ...declare import declared, option, real
+from ...declare import declared, option, real, switch
 
 INPUTS = declared(
     "software",
@@ -24,9 +24,19 @@ INPUTS = declared(
         "layer_overhead_time",
         "s",
         0.0,
-        "launches and waits of all passes of a micro-batch through a layer (roofline)",
+        "waits between kernels, and small ones that no formula counts, of all passes of a "
+        "micro-batch through a layer (roofline)",
         positive=False,
     ),
+    real(
+        "layer_host_time",
+        "s",
+        0.0,
+        "launches by the host, of all passes of a micro-batch through a layer: the GPU waits where "
+        "it is faster (roofline; eager Megatron: 3.3 to 3.5 ms)",
+        positive=False,
+    ),
+    switch("cuda_graphs", "layers are replayed as graphs, which the host launches at once"),
     "model",
     real(
         "attention_window",

@@ -457,7 +457,7 @@ def lora_layer_passes_time(layer_matrix_time, elementwise_time, adapter_time):
     return 2 * layer_matrix_time + elementwise_time + 3 * adapter_time
 
 
-def layer_time(
+def layer_gpu_time(
     layer_passes_time,
     attention_core_time,
     attention_backward_ratio,
@@ -468,7 +468,7 @@ def layer_time(
     routing_time,
     expert_recompute_passes,
 ):
-    """Time of a layer for one micro-batch: forward, backward and recomputation.
+    """Time of a layer on the GPU for one micro-batch: forward, backward and recomputation.
 
     matrices + (1 + r) x attention + recompute + states again + overhead + casts + (2 + passes) x
     routing and sorting tokens, whose backward pass moves as much as a forward pass
@@ -482,6 +482,38 @@ def layer_time(
     computing = layer_passes_time + attention + (layer_recompute_time + state_recompute_time)
     overheads = layer_overhead_time + cast_time + (2 + expert_recompute_passes) * routing_time
     return computing + overheads
+
+
+row(
+    "layer_launch_time",
+    "layer_host_time",
+    summary="Time in which the host launches the kernels of a layer, for one micro-batch.",
+    returns="[s] time for one micro-batch: forward, backward and recomputation",
+    source="Bang et al. 2024 (vTrain), arXiv:2312.12391, its 960 steps on one node",
+    cuda_graphs=False,
+)
+row(
+    "layer_launch_time",
+    0.0,
+    "a replayed graph of the layers is one launch",
+    holds="graphs of whole layers: of those of some modules, the others' launches stay",
+    source="Megatron-LM, --cuda-graph-impl (megatron/core/transformer/cuda_graphs.py)",
+    cuda_graphs=True,
+)
+
+
+def layer_time(layer_gpu_time, layer_launch_time):
+    """Time of a layer for one micro-batch: the GPU's, or the host's where that is longer.
+
+    max(GPU, host): the host launches kernels ahead of the GPU, which waits where it has none
+
+    Returns: [s] time for one micro-batch
+    Range: a lower bound, by up to a sixth, where the GPU is late in one of both passes only: of one
+        micro-batch, as a host ahead in one saves the next one waits
+    Source: Bang et al. 2024 (vTrain), arXiv:2312.12391, its 960 steps on one node: flat in batch
+        and width up to 3.5 ms a layer
+    """
+    return np.maximum(layer_gpu_time, layer_launch_time)
 
 
 def logits_time(

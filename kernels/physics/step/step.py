@@ -4,6 +4,7 @@ import numpy as np
 
 from ...alternatives import alternative, row, same_as
 from ...laws.statistics import expected_maximum, expected_maximum_gumbel
+from ...ops import where
 
 
 def offload_time(optimizer_offload_time, activation_offload_wait):
@@ -250,7 +251,32 @@ def step_time(
     return (working + optimizer_time + serial_time_per_step) * (1 + slow_node_stops)
 
 
-def step_time_ratio(step_time_factor, step_time_error, error_factor):
+row(
+    "step_error_factor",
+    "error_factor",
+    summary="Factor by which predicted and measured step times differ at most, in 90 of 100.",
+    returns="[1] factor",
+    source="Vovk et al. 2005, Algorithmic Learning in a Random World, section 2.2",
+    compute_model="mfu",
+)
+
+
+@alternative("step_error_factor", compute_model="roofline")
+def roofline_step_error_factor(error_factor, layer_gpu_time, layer_launch_time):
+    """1 + sqrt((f - 1)^2 + (h - 1)^2), h = max(GPU, 1.6 host) / max(GPU, host): hosts of one
+    software differ by 1.6 either way, whatever else differs
+
+    Range: the same both ways; an upper bound as far as a step is more than its layers
+    Source: TransformerEngine, issue 2053: a Xeon launches a product of PyTorch in 13.5 us, Grace in
+        33 to 37; Bang et al. 2024 (vTrain), arXiv:2312.12391
+    """
+    now = np.maximum(layer_gpu_time, layer_launch_time)
+    late = np.maximum(layer_gpu_time, 1.6 * layer_launch_time) / now - 1
+    both = 1 + np.sqrt((error_factor - 1) * (error_factor - 1) + late * late)
+    return where(late > 0, both, error_factor)
+
+
+def step_time_ratio(step_time_factor, step_time_error, step_error_factor):
     """Step time over the computed one: measured elsewhere, or at a position in the error interval.
 
     c f^e
@@ -259,7 +285,7 @@ def step_time_ratio(step_time_factor, step_time_error, error_factor):
     Source: by definition; interval: Vovk et al. 2005, Algorithmic Learning in a Random World,
         section 2.2 (conformal prediction), of logarithms
     """
-    return step_time_factor * np.exp(step_time_error * np.log(error_factor))
+    return step_time_factor * np.exp(step_time_error * np.log(step_error_factor))
 
 
 @alternative("step_time", shifted_step_time=True)
@@ -286,7 +312,7 @@ def step_time_in_interval(
 
 
 @alternative("step_time_low", shifted_step_time=False)
-def step_time_low(step_time, error_factor):
+def step_time_low(step_time, step_error_factor):
     """Lower end of the interval that contains 90 of 100 measured step times.
 
     t / f
@@ -295,17 +321,17 @@ def step_time_low(step_time, error_factor):
     Source: Vovk et al. 2005, Algorithmic Learning in a Random World, section 2.2 (conformal
         prediction), of logarithms
     """
-    return step_time / error_factor
+    return step_time / step_error_factor
 
 
 @alternative("step_time_low", shifted_step_time=True)
-def step_time_low_of_shifted(step_time, step_time_error, error_factor):
+def step_time_low_of_shifted(step_time, step_time_error, step_error_factor):
     """t / f^(e + 1): relative to the prediction, not to the shifted step time"""
-    return step_time * np.exp(-(step_time_error + 1) * np.log(error_factor))
+    return step_time * np.exp(-(step_time_error + 1) * np.log(step_error_factor))
 
 
 @alternative("step_time_high", shifted_step_time=False)
-def step_time_high(step_time, error_factor):
+def step_time_high(step_time, step_error_factor):
     """Upper end of the interval that contains 90 of 100 measured step times.
 
     t f
@@ -314,13 +340,13 @@ def step_time_high(step_time, error_factor):
     Source: Vovk et al. 2005, Algorithmic Learning in a Random World, section 2.2 (conformal
         prediction), of logarithms
     """
-    return step_time * error_factor
+    return step_time * step_error_factor
 
 
 @alternative("step_time_high", shifted_step_time=True)
-def step_time_high_of_shifted(step_time, step_time_error, error_factor):
+def step_time_high_of_shifted(step_time, step_time_error, step_error_factor):
     """t f^(1 - e): relative to the prediction, not to the shifted step time"""
-    return step_time * np.exp((1 - step_time_error) * np.log(error_factor))
+    return step_time * np.exp((1 - step_time_error) * np.log(step_error_factor))
 
 
 def tokens_per_second(tokens_per_step, step_time):

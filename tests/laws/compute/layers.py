@@ -1,5 +1,6 @@
 """A micro-batch through its layers: every matrix product and array transfer on one clock."""
 
+import math
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -111,7 +112,7 @@ def passes(recompute: str, kernel: str) -> tuple[float, float]:
     "attention_projection_time dense_ffn_time plain_expert_ffn_time routed_ffn_time "
     "shared_ffn_time expert_model_ffn_time flash_attention_core_time "
     "standard_attention_core_time attention_score_flops elementwise_time layer_recompute_time "
-    "layer_time logits_time grouped_rotary_width router_time expert_routing_time",
+    "layer_gpu_time logits_time grouped_rotary_width router_time expert_routing_time",
     "roofline_compute_time",
     by="simulator",
     source="products, attention head by head and arrays moved of every layer, on one clock",
@@ -130,7 +131,7 @@ def microbatches_through_layers() -> Pairs:
             ("standard", "full"),
             ("flash", "full"),
         ):
-            names = ["layer_time", "logits_time", "compute_time", "attention_projection_time"]
+            names = ["layer_gpu_time", "logits_time", "compute_time", "attention_projection_time"]
             names += ["attention_core_time", "ffn_time", "elementwise_time"]
             given = {**shape, "n_gpus": 8, "tensor_parallel": t}
             given |= {"pipeline_parallel": p, "expert_parallel": e, "expert_tensor_parallel": apart}
@@ -151,7 +152,7 @@ def microbatches_through_layers() -> Pairs:
                 busy += gpu.clock + matrices * (gpu.clock - core) + attention * core + launches
                 for kind, seconds in gpu.seconds.items():
                     parts[kind] += seconds / 6
-            yield got["layer_time"], busy / 6
+            yield got["layer_gpu_time"], busy / 6
             last = Gpu()
             last.move("embedding", *[tokens * 2048] * 4)  # read, written, gradients added
             last.multiply("logits", (tokens, 32000 / t, 2048), True)
@@ -196,3 +197,37 @@ def operations_with_weights() -> Pairs:
                 done += (2 + 4) * 2 * (64 * 64 / 2) * size
         run = {"sequence_length": 64, "global_batch_size": 3, "attention_kernel": "flash"}
         yield value("kernel_flops_per_step", **shape, **run), done
+
+
+@check(
+    "layer_time roofline_step_error_factor step_time_high",
+    by="simulator",
+    source="kernels in a queue: each starts when it is launched, and the one before it has ended",
+)
+def launches_ahead() -> Pairs:
+    """a host faster, slower, and 1.2 times faster than its GPU, with and without graphs"""
+    shape = {**DENSE, "n_gpus": 1, "sequence_length": 1024, "num_microbatches": 1}
+    shape |= {"compute_model": "roofline", "peak_flops": 989e12, "hbm_bandwidth": 3.35e12}
+    shape |= {"attention_peak_flops": 989e12, "attention_kernel": "flash", "error_factor": 1.2}
+    shape |= {"intra_node_bandwidth": 450e9}
+    gpu = value("layer_gpu_time", **shape)
+    kernels = 50
+
+    def played(host: float) -> float:
+        """Time between the ends of two equal layers, long after the first."""
+        ends, clock = [], 0.0
+        for number in range(10 * kernels):
+            clock = max(clock, (number + 1) * host / kernels) + gpu / kernels
+            ends.append(clock)
+        return ends[-1] - ends[-1 - kernels]
+
+    for share in (0.1, 1 / 1.2, 1.0, 3.0):
+        host = share * gpu
+        given = {**shape, "layer_host_time": host}
+        yield value("layer_time", **given), played(host)
+        yield value("layer_time", **given, cuda_graphs=True), played(0.0)
+        late = played(1.6 * host) / played(host)
+        wider = math.hypot(1.2 - 1, late - 1) + 1
+        yield value("step_error_factor", **given), wider
+        step, high = values(["step_time", "step_time_high"], **given).values()
+        yield high / step, wider
