@@ -52,6 +52,7 @@ class Cell:
     peak_16: float
     peak: float
     node_link: float = 0.0
+    products: str | None = None  # those of experts, if fused
 
     @property
     def name(self) -> str:
@@ -193,7 +194,7 @@ class Posterior:
             "gpu": cell.gpu,
             "software": cell.software,
             "experts": experts,
-            "release": None,
+            "products": cell.products,
             "cell": cell.name,
         }
         content = self.content

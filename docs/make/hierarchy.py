@@ -41,14 +41,14 @@ SPREADS = {
     "gpu": 0.1,
     "software": 0.3,
     "experts": 0.3,
-    "release": 0.2,
+    "products": 0.3,
     "table": 0.15,
     "cell": 0.15,
 }
 JOB = "job"
 _JOB, _JOB_WEIGHT = 0.08, 8.0  # expected deviation of a job's factor, and its weight in jobs
 # For times and sizes, which depend on software: launches one by one or as a graph, fused or not
-CHOSEN = {"software": 0.75, "experts": 0.75}
+CHOSEN = {"software": 0.75, "experts": 0.75, "products": 0.75}
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ COEFFICIENTS = (
         120.0,
         1.0,
         trends={"peak": 0.5},
-        levels=("layers", "precision", "generation", "software", "experts", "release"),
+        levels=("layers", "precision", "generation", "software", "experts", "products"),
     ),
     Coefficient(
         "standard_attention_efficiency",
