@@ -53,6 +53,7 @@ class Cell:
     peak: float
     node_link: float = 0.0
     products: str | None = None  # those of experts, if fused
+    hides_experts: bool = True  # their traffic, behind other passes
 
     @property
     def name(self) -> str:
@@ -251,6 +252,7 @@ class Posterior:
             Setting(place, about["input"], scales[about["of"]], about["share"])
             for place, (name, about) in enumerate(self.coefficients.items())
             if _KERNELS.get(name, kernel) == kernel and scales[about["of"]]
+            if cell.hides_experts or about["input"] != "expert_parallel_overlap"
         ]
 
     def noise(self, software: str = "") -> float:

@@ -25,6 +25,7 @@ from fleetcube.grid.spec import values
 from fleetcube.grid.spec.axis import Array
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
+from fleetcube.kernels.physics.roles import PAIRED_SCHEDULES
 
 ROUNDS = 30
 _INNER = 2  # steps per set of derivatives
@@ -91,6 +92,12 @@ def _flash(inputs: Mapping[str, Any]) -> bool:
     return not _standard(inputs)
 
 
+def _pairs(inputs: Mapping[str, Any]) -> bool:
+    """Whether the traffic of experts is hidden: behind another pass, or by XLA on TPUs."""
+    on_tpu = str(inputs.get("gpu", "")).startswith("tpu")
+    return on_tpu or inputs.get("pipeline_schedule") in PAIRED_SCHEDULES
+
+
 _ON_PEAK = {"peak_16": 0.5}  # deviation of the trend's factor
 COEFFICIENTS = (
     Coefficient("gemm_efficiency", "gemm_efficiency", 0.8, 0.7, of="gemm", trends=_ON_PEAK),
@@ -146,7 +153,12 @@ COEFFICIENTS = (
     ),
     Coefficient("data_parallel_overlap", "data_parallel_overlap", 0.5, 1.5, levels=("software",)),
     Coefficient(
-        "expert_parallel_overlap", "expert_parallel_overlap", 0.3, 1.5, levels=("software",)
+        "expert_parallel_overlap",
+        "expert_parallel_overlap",
+        0.3,
+        1.5,
+        _pairs,
+        levels=("software",),
     ),
     Coefficient(STEP, "", 1.0, 0.0, levels=(JOB,)),
 )
@@ -181,6 +193,9 @@ class Steps:
         ones = np.ones(len(rows))
         self._scale = np.array([facts[c.of] if c.of else ones for c in coefficients])
         self._stated = np.full((len(inputs), len(rows)), np.nan)
+        for j, name in enumerate(inputs):  # where none of its coefficients applies: the default
+            on = self._on[[k for k, c in enumerate(coefficients) if c.input == name]].any(axis=0)
+            self._stated[j, ~on] = INPUTS[name].default
         scaled = {c.input for c in coefficients if c.of == "node_link"}
         for j, name in enumerate(inputs):
             for k, row in enumerate(rows):

@@ -23,15 +23,15 @@ from fleetcube.grid.spec.axis import Array, Axis, phase_keys
 from fleetcube.kernels import elementary
 from fleetcube.kernels.calculus.phased_formulas import in_phase
 from fleetcube.kernels.physics.inputs import INPUTS
-from fleetcube.kernels.physics.roles import OF_JOB
+from fleetcube.kernels.physics.roles import OF_JOB, PAIRED_SCHEDULES
 from fleetcube.scenario import patterns
 
 _PEAKS = {"16 bits": "peak_flops_bf16", "8 bits": "peak_flops_fp8", "4 bits": "peak_flops_fp4"}
 _LAYERS = ("experts", "mixture_of_experts", "linear_layers", "linear_attention")
-_GROUPED = "grouped_products"
+_GROUPED, _SCHEDULE = "grouped_products", "pipeline_schedule"
 CELL_INPUTS = (
     *("gpu", "node", "model", "software", "precision", "attention_kernel", "peak_flops_fp16"),
-    _GROUPED,
+    *(_GROUPED, _SCHEDULE),
     *(*_PEAKS.values(), *_LAYERS),
 )
 JOB_INPUTS = ("model", *CLUSTER, *SHAPE)
@@ -315,6 +315,9 @@ def posterior_cell(stated: Mapping[str, Any]) -> pooled.Cell:
         peak=float(value(_PEAKS[precision]) or peak_16),
         node_link=float(value("intra_node_bandwidth") or 0.0),
         products="fused" if stated.get(_GROUPED) == "fused" else None,
+        hides_experts=not experts
+        or str(label).startswith("tpu")
+        or stated.get(_SCHEDULE) in PAIRED_SCHEDULES,
     )
 
 
@@ -540,7 +543,7 @@ def _with_gpu(kind: str, label: str) -> Mapping[str, Any]:
 
 
 def _label(cell: pooled.Cell) -> str:
-    sheet = f"{cell.peak:g}, {cell.node_link:g}, {cell.products}"
+    sheet = f"{cell.peak:g}, {cell.node_link:g}, {cell.products}, {cell.hides_experts}"
     return f"{AUTO} ({cell.name}, {cell.kernel}, {sheet})"
 
 
