@@ -4,6 +4,7 @@ import numpy as np
 
 from ...alternatives import alternative, row
 from ...laws.layer import gemm_time
+from ...ops import where
 
 
 def attention_projection_time(
@@ -120,18 +121,20 @@ row("attention_backward_time_ratio", "attention_backward_ratio", attention_preci
 
 
 @alternative("attention_backward_time_ratio", attention_precision="fp8")
-def fp8_attention_backward_time_ratio(attention_backward_ratio):
+def fp8_attention_backward_time_ratio(attention_backward_ratio, head_size, value_head_size):
     """Time of attention's backward pass over that of a forward pass in FP8.
 
-    1.45 r: a backward pass takes as long as in 16 bits, a forward pass 1 / 1.45
+    1.45 r: a backward pass takes as long as in 16 bits, a forward pass 1 / 1.45; 1.6 / 1.7 r with
+    keys wider than values (MLA)
 
     Returns: [1] backward over forward
-    Range: a backward pass is faster by 1.09 on GB200 and 1.24 on GB300, 0.79 on H200 (causal, heads
-        of 128, 8,192 tokens); by 1.6 and 1.8 with latent attention's heads; in MXFP8 by 0.97
+    Range: a backward pass is faster by 1.09 on GB200, 1.24 on GB300 and 0.79 on H200 (causal, heads
+        of 128, 8,192 tokens); by 1.64 and 1.79 on the first two (keys of 192, values of 128); in
+        MXFP8 by 0.97 and 1.3; windowed layers in FP8 are several times slower than in 16 bits
     Source: NVIDIA, cudnn-frontend, benchmark/sdpa_benchmark_training/results (cuDNN 9.22; H200:
         9.19), time in BF16 over that in FP8
     """
-    return 1.45 * attention_backward_ratio
+    return where(value_head_size < head_size, 1.6 / 1.7, 1.45) * attention_backward_ratio
 
 
 @alternative("rotary_width", latent_attention=False)

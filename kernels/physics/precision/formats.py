@@ -3,6 +3,7 @@
 import numpy as np
 
 from ...alternatives import alternative, row
+from ...ops import where
 from ..model.layer_kinds import KINDS
 
 row("peak_flops", "peak_flops_bf16", precision="bf16")
@@ -77,18 +78,19 @@ row("kernel_attention_peak_flops", "attention_peak_flops", attention_precision=F
 
 
 @alternative("kernel_attention_peak_flops", attention_precision="fp8")
-def fp8_kernel_attention_peak_flops(attention_peak_flops):
+def fp8_kernel_attention_peak_flops(attention_peak_flops, head_size, value_head_size):
     """Peak of one GPU in the attention kernel's products, of a forward pass.
 
-    1.45 P_attention: softmax, which stays in FP32, leaves less than the 2 of the matrix units
+    1.45 P_attention, 1.6 with keys wider than values (MLA): softmax stays in FP32, so that less is
+    left of the 2 of the matrix units
 
     Returns: [FLOP/s] peak
-    Range: 1.30 on GB200, 1.50 on H200, 1.56 on GB300 (causal, heads of 128, 8,192 tokens); 1.5 and
-        1.7 with latent attention's wider heads; in MXFP8 1.2 and 1.4
+    Range: means of 1.30 on GB200, 1.50 on H200, 1.56 on GB300 (causal, heads of 128, 8,192 tokens),
+        and of 1.51 on GB200, 1.71 on GB300 (keys of 192, values of 128); in MXFP8 1.2 to 1.5
     Source: NVIDIA, cudnn-frontend, benchmark/sdpa_benchmark_training/results (cuDNN 9.22; H200:
         9.19), time in BF16 over that in FP8
     """
-    return 1.45 * attention_peak_flops
+    return where(value_head_size < head_size, 1.6, 1.45) * attention_peak_flops
 
 
 row("attention_operand_bytes", "bytes_per_element", attention_precision=False)
