@@ -131,8 +131,8 @@ def fp8_attention_backward_time_ratio(attention_backward_ratio, head_size, value
     Range: a backward pass is faster by 1.09 on GB200, 1.24 on GB300 and 0.79 on H200 (causal, heads
         of 128, 8,192 tokens); by 1.64 and 1.79 on the first two (keys of 192, values of 128); in
         MXFP8 by 0.97 and 1.3; windowed layers in FP8 are several times slower than in 16 bits
-    Source: NVIDIA, cudnn-frontend, benchmark/sdpa_benchmark_training/results (cuDNN 9.22; H200:
-        9.19), time in BF16 over that in FP8
+    Source: cudnn-frontend, benchmark/sdpa_benchmark_training/results (cuDNN 9.22;
+        H200: 9.19), time in BF16 over that in FP8
     """
     return where(value_head_size < head_size, 1.6 / 1.7, 1.45) * attention_backward_ratio
 

@@ -73,7 +73,7 @@ def attention_lora_parameters(lora_rank, attention_layers, attention_adapter_wid
 
     Range: activations as with query_value. One product for queries, keys and values (Megatron-LM)
         has one adapter, whose input counts once: 2 r h fewer
-    Source: MLCommons, training_results_v5.1, NVIDIA/benchmarks/llama2_70b_lora (train.py:
+    Source: MLPerf Training, training_results_v5.1, NVIDIA/benchmarks/llama2_70b_lora (train.py:
         target_modules)
     """
     return lora_rank * attention_layers * attention_adapter_width

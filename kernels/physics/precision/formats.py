@@ -87,8 +87,8 @@ def fp8_kernel_attention_peak_flops(attention_peak_flops, head_size, value_head_
     Returns: [FLOP/s] peak
     Range: means of 1.30 on GB200, 1.50 on H200, 1.56 on GB300 (causal, heads of 128, 8,192 tokens),
         and of 1.51 on GB200, 1.71 on GB300 (keys of 192, values of 128); in MXFP8 1.2 to 1.5
-    Source: NVIDIA, cudnn-frontend, benchmark/sdpa_benchmark_training/results (cuDNN 9.22; H200:
-        9.19), time in BF16 over that in FP8
+    Source: cudnn-frontend, benchmark/sdpa_benchmark_training/results (cuDNN 9.22;
+        H200: 9.19), time in BF16 over that in FP8
     """
     return where(value_head_size < head_size, 1.6, 1.45) * attention_peak_flops
 
@@ -382,7 +382,7 @@ def fp8_frozen_weight_bytes(bytes_per_element, layer_matrix_share):
     Range: a scale for each tensor or block is not counted, nor a transposed copy, which products
         on Hopper read
     Source: TransformerEngine, transformer_engine/pytorch/quantization.py (quantized_model_init);
-        MLCommons, training_results_v5.1, NVIDIA/benchmarks/llama2_70b_lora (custom_llama.py)
+        MLPerf Training, training_results_v5.1, NVIDIA/benchmarks/llama2_70b_lora (custom_llama.py)
     """
     return bytes_per_element - (bytes_per_element - 1.0) * layer_matrix_share
 
