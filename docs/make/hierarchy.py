@@ -42,7 +42,6 @@ SPREADS = {
     "gpu": 0.1,
     "software": 0.3,
     "experts": 0.3,
-    "products": 0.3,
     "table": 0.15,
     "cell": 0.15,
 }
