@@ -53,6 +53,8 @@ class Cell:
     peak_16: float
     peak: float
     node_link: float = 0.0
+    products: str | None = None  # those of experts, if fused
+    hides_experts: bool = True  # their traffic, behind other passes
 
     @property
     def name(self) -> str:
@@ -194,7 +196,7 @@ class Posterior:
             "gpu": cell.gpu,
             "software": cell.software,
             "experts": experts,
-            "release": None,
+            "products": cell.products,
             "cell": cell.name,
         }
         content = self.content
@@ -256,6 +258,7 @@ class Posterior:
             for place, (name, about) in enumerate(self.coefficients.items())
             if _KERNELS.get(name, kernel) == kernel and scales[about["of"]]
             if not (whole and name == _HOST)
+            and (cell.hides_experts or about["input"] != "expert_parallel_overlap")
         ]
 
     def noise(self, software: str = "") -> float:

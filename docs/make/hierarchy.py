@@ -25,6 +25,7 @@ from fleetcube.grid.spec import values
 from fleetcube.grid.spec.axis import Array
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
+from fleetcube.kernels.physics.roles import PAIRED_SCHEDULES
 
 ROUNDS = 30
 _INNER = 2  # steps per set of derivatives
@@ -41,14 +42,13 @@ SPREADS = {
     "gpu": 0.1,
     "software": 0.3,
     "experts": 0.3,
-    "release": 0.2,
     "table": 0.15,
     "cell": 0.15,
 }
 JOB = "job"
 _JOB, _JOB_WEIGHT = 0.08, 8.0  # expected deviation of a job's factor, and its weight in jobs
 # For times and sizes, which depend on software: launches one by one or as a graph, fused or not
-CHOSEN = {"software": 0.75, "experts": 0.75}
+CHOSEN = {"software": 0.75, "experts": 0.75, "products": 0.75}
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,12 @@ def _flash(inputs: Mapping[str, Any]) -> bool:
     return not _standard(inputs) and not _splash(inputs)
 
 
+def _pairs(inputs: Mapping[str, Any]) -> bool:
+    """Whether the traffic of experts is hidden: behind another pass, or by XLA on TPUs."""
+    on_tpu = str(inputs.get("gpu", "")).startswith("tpu")
+    return on_tpu or inputs.get("pipeline_schedule") in PAIRED_SCHEDULES
+
+
 _ON_PEAK = {"peak_16": 0.5}  # deviation of the trend's factor
 COEFFICIENTS = (
     Coefficient("gemm_efficiency", "gemm_efficiency", 0.8, 0.7, of="gemm", trends=_ON_PEAK),
@@ -105,7 +111,7 @@ COEFFICIENTS = (
         120.0,
         1.0,
         trends={"peak": 0.5},
-        levels=("layers", "precision", "generation", "software", "experts", "release"),
+        levels=("layers", "precision", "generation", "software", "experts", "products"),
     ),
     Coefficient(
         "standard_attention_efficiency",
@@ -162,7 +168,12 @@ COEFFICIENTS = (
     ),
     Coefficient("data_parallel_overlap", "data_parallel_overlap", 0.5, 1.5, levels=("software",)),
     Coefficient(
-        "expert_parallel_overlap", "expert_parallel_overlap", 0.3, 1.5, levels=("software",)
+        "expert_parallel_overlap",
+        "expert_parallel_overlap",
+        0.3,
+        1.5,
+        _pairs,
+        levels=("software",),
     ),
     Coefficient(STEP, "", 1.0, 0.0, levels=(JOB,)),
 )
@@ -197,6 +208,9 @@ class Steps:
         ones = np.ones(len(rows))
         self._scale = np.array([facts[c.of] if c.of else ones for c in coefficients])
         self._stated = np.full((len(inputs), len(rows)), np.nan)
+        for j, name in enumerate(inputs):  # where none of its coefficients applies: the default
+            on = self._on[[k for k, c in enumerate(coefficients) if c.input == name]].any(axis=0)
+            self._stated[j, ~on] = INPUTS[name].default
         scaled = {c.input for c in coefficients if c.of == "node_link"}
         for j, name in enumerate(inputs):
             for k, row in enumerate(rows):

@@ -34,7 +34,7 @@ CONTAINER = re.compile(r"\b(\d\d)\.(\d\d)(?:\.\d\d)? NeMo Container")
 
 def calibration_for(row: Row, known: Callable[[str], bool]) -> str:
     """The label of the most specific known calibration; NONE without any. Labels are
-    "stack-generation[-precision][-release]", as in "bridge-moe-gb200-mxfp8-26-04"; a run without
+    "stack-generation[-precision][-fused]", as in "bridge-moe-gb200-mxfp8-fused"; a run without
     its own takes that of a wider set, and lastly Megatron's on its generation."""
     return next((label for label in candidates(row) if known(label)), NONE)
 
@@ -44,13 +44,10 @@ def candidates(row: Row) -> Iterator[str]:
     stack, generation = STACK_BY_GROUP.get(row.group), _generation(row)
     if stack is None or generation is None:
         return
-    container = CONTAINER.search(row.where)
     precision = str(row.inputs.get("precision", ""))
     ends = [word for word in (precision, _ALIKE.get(precision)) if word]
-    # The kernels of experts changed after 26.04; 26.02 and 26.04 have the same recipes
-    if container and _has_experts(row):
-        release = "26-04" if container.groups() <= ("26", "04") else "26-06"
-        ends = [end for word in ends for end in (f"{word}-{release}", word)] or [release]
+    if row.inputs.get("grouped_products") == "fused":
+        ends = [end for word in ends for end in (f"{word}-fused", word)]
     for name in _variants(stack, row):
         for end in ends:
             yield f"{name}-{generation}-{end}"

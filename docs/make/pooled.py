@@ -146,9 +146,9 @@ def precision(row: Row) -> str:
     return _BITS.get(str(row.inputs["precision"]), "8 bits")
 
 
-def release(row: Row) -> str | None:
-    """The release of the kernels of experts, where two are known."""
-    return "26-06" if str(row.inputs.get("calibration", "")).endswith("26-06") else None
+def products(row: Row) -> str | None:
+    """Products of experts in one kernel with what is between them; else None."""
+    return "fused" if row.inputs.get("grouped_products") == "fused" else None
 
 
 def experts(row: Row) -> str | None:
@@ -181,8 +181,7 @@ def table(row: Row) -> str:
 
 def cell(row: Row) -> str:
     """The cell: all of these together."""
-    parts = (software(row), layers(row), gpu(row), precision(row), release(row))
-    return ", ".join(part for part in parts if part)
+    return ", ".join((software(row), layers(row), gpu(row), precision(row)))
 
 
 def _sheet(row: Row, name: str) -> float | None:
@@ -228,7 +227,7 @@ LEVELS: Mapping[str, Callable[[Row], str | None]] = {
     "gpu": gpu,
     "software": software,
     "experts": experts,
-    "release": release,
+    "products": products,
     "table": table,
     "cell": cell,
     JOB: job,
@@ -266,8 +265,7 @@ def splits(of: Sequence[Row], fitted: Array) -> Iterator[tuple[str, list[tuple[A
         "more than 256 GPUs; at least 1,024",
         [(fitted & (sizes <= 256), fitted & (sizes >= 1024))],
     )
-    # of all releases
-    yield A_CELL, without(lambda r: ", ".join((software(r), layers(r), gpu(r), precision(r))))
+    yield A_CELL, without(cell)
     jobs = [*dict.fromkeys(job_anywhere(row) for row in of)]
     part = np.array([jobs.index(job_anywhere(row)) % _PARTS for row in of])
     yield A_JOB, [(fitted & (part != k), fitted & (part == k)) for k in range(_PARTS)]

@@ -386,6 +386,5 @@ def _gpus(rows: Sequence[Row]) -> str:
 
 
 def _ends(own: Set) -> str:
-    precision, _, release = own.label.rpartition(own.generation)[2].strip("-").partition("-")
-    releases = {"26-04": ", containers 26.02 and 26.04", "26-06": ", containers from 26.06"}
-    return (f" in {precision.upper()}" if precision else "") + releases.get(release, "")
+    precision, _, fused = own.label.rpartition(own.generation)[2].strip("-").partition("-")
+    return (f" in {precision.upper()}" if precision else "") + ", products fused" * bool(fused)

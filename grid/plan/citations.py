@@ -19,7 +19,9 @@ ATTRIBUTE = "fleetcube_citations"
 SELF_EVIDENT = ("by definition", "stated by the scenario")  # prefixes of lines without citations
 # Documents cited by name, without author and year
 _DOCUMENTS = {
+    "cudnn-frontend": "cudnnfrontend",
     "Fleet Foundations": "fleetfoundations",
+    "MLPerf Training": "mlperftraining",
     "MaxText": "maxtext",
     "Megatron-LM": "megatronlm",
     "Primus-Turbo": "primusturbo",

@@ -18,7 +18,7 @@ LINKS = {name: f"{name}-sxm" for name in ("h100", "h200", "b200", "b300")}
 LINKS |= {"a100": "a100-sxm-80gb"}
 NODES = {"a100-nvlink-node": "a100", "b200-nvlink-node": "b200", "gb200-nvl72-rack": "gb200"}
 QUICK = ["bridge-h100-fp8", "megatron-a100-fp16", "megatron-h100-fp8"]
-QUICK += ["bridge-moe-b300-mxfp8-26-06"]  # all that experts send is hidden at the fit
+QUICK += ["bridge-moe-b300-mxfp8"]  # all that experts send is hidden at the fit
 
 
 def test_every_set_of_rows_has_its_calibration() -> None:

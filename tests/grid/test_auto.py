@@ -64,9 +64,10 @@ def test_every_measured_cell_has_the_coefficients_of_the_fit() -> None:
             row.inputs.get("attention_kernel", "flash"),
             *(own.content["peak"] * np.exp(facts[name]) for name in ("peak_16", "peak")),
             facts["node_link"],
+            made.products(row),
         )
         groups = {level: group(row) for level, group in made.LEVELS.items()}
-        groups |= {"cell": cell.name, "release": None, "table": ""}
+        groups |= {"cell": cell.name, "table": ""}
         means, covariance = at(found, groups, facts)
         x, root = own.coefficients_of(cell)
         assert np.allclose(x, means, atol=1e-12)
@@ -253,6 +254,47 @@ def test_attention_is_flash_whatever_older_software_was_measured_with() -> None:
     assert plain == steps(attention_kernel="flash")
     assert plain[0] < older[0]
     assert plain[2] / plain[1] > older[2] / older[1]
+
+
+MIXTURE = {
+    "model": "qwen-3-30b-a3b", "node": "gb200-nvl72", "n_gpus": 8, "expert_parallel": 8,
+    "software": "megatron-bridge", "precision": "mxfp8", "micro_batch_size": 4,
+    "global_batch_size": 512, "recompute": False,
+}  # fmt: skip
+
+
+@cases(
+    "changed, asks",
+    ({}, True),
+    ({"grouped_products": "fused"}, False),
+    ({"grouped_products": "separate"}, False),
+    ({"precision": "bf16"}, False),
+    ({"node": "dgx-h100"}, False),
+    ({"software": "torchtitan"}, False),
+    ({"model": "llama-3-8b", "expert_parallel": 1}, False),
+)
+def test_an_answer_says_that_products_of_experts_may_be_fused(
+    changed: dict[str, Any], asks: bool
+) -> None:
+    cube = Sweep({**MIXTURE, **changed}, {}, ["step_time"]).evaluate()
+    assert ("grouped_products" in cube.attrs["fleetcube_remarks"]) == asks
+
+
+def test_fused_products_are_faster_along_an_axis_too() -> None:
+    both = ["separate", "fused"]
+    cube = Sweep(MIXTURE, {"grouped_products": both}, ["step_time"]).evaluate()
+    apart = [float(fleetcube.evaluate("step_time", **MIXTURE, grouped_products=n)) for n in both]
+    assert cube.step_time.values.tolist() == apart
+    assert apart[1] < 0.95 * apart[0]
+
+
+def test_passes_in_turn_hide_no_traffic_of_experts() -> None:
+    for schedule, hides in (("1f1b", False), ("combined_1f1b", True)):
+        job = {**MIXTURE, "pipeline_schedule": schedule}
+        names = ["exposed_expert_parallel_time", "expert_parallel_time"]
+        found = Sweep(job, {}, names).evaluate()
+        exposed = float(found[names[0]] / found[names[1]])
+        assert exposed < 1 if hides else exposed >= 1
 
 
 def test_an_edited_posterior_is_refused(tmp_path: Path) -> None:

@@ -46,10 +46,7 @@ def test_no_argument_is_of_two_kinds() -> None:
     ("--empty-unused-memory-level 2", ["empty-unused-memory-level"]),
     ("--moe-flex-dispatcher-backend deepep", []),
     ("--moe-flex-dispatcher-backend hybridep", ["moe-flex-dispatcher-backend"]),
-    (
-        "--fp8-dot-product-attention --tp-comm-overlap",
-        ["fp8-dot-product-attention", "tp-comm-overlap"],
-    ),
+    ("--fp8-output-proj --tp-comm-overlap", ["fp8-output-proj", "tp-comm-overlap"]),
     (
         "--no-masked-softmax-fusion --cross-entropy-loss-fusion",
         ["cross-entropy-loss-fusion", "no-masked-softmax-fusion"],
@@ -77,6 +74,7 @@ def test_values_say_whether_a_field_changes_what_is_not_counted(
     "flags, inputs",
     ("--attention-backend unfused", {"attention_kernel": "standard"}),
     ("--transformer-impl local", {"attention_kernel": "standard"}),
+    ("--fp8-dot-product-attention", {"attention_precision": "fp8"}),
     ("--fp8-format hybrid", {"quantised_parameters": False}),
     ("--fp8-format hybrid --fp8-param-gather", {"quantised_parameters": True}),
     ("--use-torch-fsdp2 --torch-fsdp2-no-reshard-after-forward", {"zero_stage": 2}),

@@ -305,14 +305,14 @@ def run(
 
 def test_the_most_specific_calibration_comes_first() -> None:
     experts = list(labels.candidates(run({**GB200, "model": "deepseek-v3"})))
-    moe = [f"bridge-moe-gb200{end}" for end in ("-fp8-26-04", "-fp8", "")]
+    moe = [f"bridge-moe-gb200{end}" for end in ("-fp8", "")]
     dense = [name.replace("-moe", "") for name in moe]
-    nearby = [name.replace("gb200", "b200") for name in (*moe[:2], *dense[:2])]
+    nearby = [name.replace("gb200", "b200") for name in (moe[0], dense[0])]
     assert experts == [*moe, *dense, *nearby, "megatron-gb200"]
     scales = list(labels.candidates(run({**GB200, "precision": "mxfp8"})))
     assert scales[:3] == ["bridge-gb200-mxfp8", "bridge-gb200-fp8", "bridge-gb200"]
-    later = run({**GB200, "model": "llama-3-70b"}, where="26.08 NeMo Container")
-    assert next(labels.candidates(later)) == "bridge-gb200-fp8"  # releases matter only with experts
+    fused = run({**GB200, "precision": "mxfp8", "grouped_products": "fused"})
+    assert next(labels.candidates(fused)) == "bridge-gb200-mxfp8-fused"
     eager = run({"node": "dgx-h100"}, "torchtitan", "", "eager: PyTorch without its compiler")
     assert next(labels.candidates(eager)) == "torchtitan-eager-h100"
     assert not list(labels.candidates(run(GB200, "meta_rsc")))

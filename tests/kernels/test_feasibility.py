@@ -366,6 +366,24 @@ def test_memory_may_be_full_to_the_last_byte() -> None:
     assert list(got) == [10, 0]
 
 
+@pytest.mark.parametrize(
+    "ran",
+    [
+        {"node": "gb300-nvl72", "precision": "nvfp4", "attention_precision": "fp8"},
+        {"node": "dgx-b200", "precision": "fp8", "activation_input_bytes": 1},
+        {"node": "dgx-b200", "precision": "nvfp4", "activation_input_bytes": 1},
+        {"node": "dgx-h200", "precision": "fp8", "context_parallel": 2},
+    ],
+    ids=["gb300", "b200", "b200 nvfp4", "h200"],
+)
+def test_adapters_of_mlperf_fit_where_they_ran(ran: dict[str, Any]) -> None:
+    # MLPerf Training 5.1, llama2_70b_lora, on eight GPUs
+    job = {"model": "llama-2-70b", "n_gpus": 8, "sequence_length": 8192, "global_batch_size": 8}
+    job |= {"recompute": False, "lora_rank": 16, "lora_matrices": "attention", **ran}
+    in_few_bits = fleetcube.evaluate("infeasible_reason", **job, frozen_weights="fp8")
+    assert int(in_few_bits) == 0
+
+
 def test_a_flagship_layout_has_more_replicas_than_sequences() -> None:
     # 100,000 GPUs as TP 8, PP 16: 781 replicas on 99,968 GPUs, and 512 sequences.
     flagship = {

@@ -97,7 +97,7 @@ def cast_width(
     state_cast_width,
     routed_cast_width,
     ffn_matrices,
-    active_ffn_width,
+    separate_ffn_width,
     tensor_parallel,
 ):
     """Elements per token and layer that are cast for products of both passes.
@@ -112,7 +112,7 @@ def cast_width(
     """
     residual = 2 * hidden_size * mixer_and_ffn_blocks / layers / residual_ranks
     inside = attention_cast_width + state_cast_width + routed_cast_width
-    return residual + inside + ffn_matrices * active_ffn_width / tensor_parallel
+    return residual + inside + ffn_matrices * separate_ffn_width / tensor_parallel
 
 
 row("cast_time", 0.0, "nothing is cast", precision=("bf16", "fp16"))

@@ -4,6 +4,7 @@ import numpy as np
 
 from ...alternatives import alternative, row
 from ...laws.layer import gemm_time
+from ...ops import where
 
 
 def attention_projection_time(
@@ -60,7 +61,7 @@ def attention_score_flops(
 @alternative("attention_core_time", attention_kernel="standard")
 def standard_attention_core_time(
     attention_score_flops,
-    attention_peak_flops,
+    kernel_attention_peak_flops,
     attention_efficiency,
     microbatch_tokens,
     sequence_length,
@@ -76,12 +77,14 @@ def standard_attention_core_time(
     Source: Dao et al. 2022 (FlashAttention), arXiv:2205.14135, algorithm 0
     """
     scores = microbatch_tokens * sequence_length * attention_heads / tensor_parallel
-    compute = attention_score_flops / (attention_efficiency * attention_peak_flops)
+    compute = attention_score_flops / (attention_efficiency * kernel_attention_peak_flops)
     return compute + 4 * bytes_per_element * scores / reached_hbm_bandwidth
 
 
 @alternative("attention_core_time", attention_kernel="flash")
-def flash_attention_core_time(attention_score_flops, attention_peak_flops, attention_efficiency):
+def flash_attention_core_time(
+    attention_score_flops, kernel_attention_peak_flops, attention_efficiency
+):
     """Time of a layer's attention products and softmax in a fused kernel that skips masked blocks.
 
     4 T x keys x a d / (t share P): a causal mask leaves half of the scores, windows fewer
@@ -89,7 +92,7 @@ def flash_attention_core_time(attention_score_flops, attention_peak_flops, atten
     Returns: [s] time of one forward pass
     Source: Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 3.1
     """
-    return attention_score_flops / (attention_efficiency * attention_peak_flops)
+    return attention_score_flops / (attention_efficiency * kernel_attention_peak_flops)
 
 
 row(
@@ -112,6 +115,26 @@ def flash_attention_backward_ratio(head_size, value_head_size):
     Source: Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 3.1.2 (algorithm 2) and 4.1
     """
     return 3 - value_head_size / (2 * head_size)
+
+
+row("attention_backward_time_ratio", "attention_backward_ratio", attention_precision=False)
+
+
+@alternative("attention_backward_time_ratio", attention_precision="fp8")
+def fp8_attention_backward_time_ratio(attention_backward_ratio, head_size, value_head_size):
+    """Time of attention's backward pass over that of a forward pass in FP8.
+
+    1.45 r: a backward pass takes as long as in 16 bits, a forward pass 1 / 1.45; 1.6 / 1.7 r with
+    keys wider than values (MLA)
+
+    Returns: [1] backward over forward
+    Range: a backward pass is faster by 1.09 on GB200, 1.24 on GB300 and 0.79 on H200 (causal, heads
+        of 128, 8,192 tokens); by 1.64 and 1.79 on the first two (keys of 192, values of 128); in
+        MXFP8 by 0.97 and 1.3; windowed layers in FP8 are several times slower than in 16 bits
+    Source: cudnn-frontend, benchmark/sdpa_benchmark_training/results (cuDNN 9.22;
+        H200: 9.19), time in BF16 over that in FP8
+    """
+    return where(value_head_size < head_size, 1.6 / 1.7, 1.45) * attention_backward_ratio
 
 
 @alternative("rotary_width", latent_attention=False)
@@ -169,7 +192,7 @@ def elementwise_time(
     layers,
     residual_ranks,
     ffn_matrices,
-    active_ffn_width,
+    separate_ffn_width,
     tensor_parallel,
     rotary_width,
     bytes_per_element,
@@ -185,7 +208,7 @@ def elementwise_time(
     Source: Ivanov et al. 2021, arXiv:2007.00072, section 4 (data movement of a layer)
     """
     residual = 5 * hidden_size * mixer_and_ffn_blocks / (layers * residual_ranks)
-    activation = ffn_matrices * active_ffn_width / tensor_parallel
+    activation = ffn_matrices * separate_ffn_width / tensor_parallel
     moved = microbatch_tokens * bytes_per_element * (residual + activation + 2 * rotary_width)
     return moved / reached_hbm_bandwidth
 
@@ -460,7 +483,7 @@ def lora_layer_passes_time(layer_matrix_time, elementwise_time, adapter_time):
 def layer_gpu_time(
     layer_passes_time,
     attention_core_time,
-    attention_backward_ratio,
+    attention_backward_time_ratio,
     layer_recompute_time,
     state_recompute_time,
     layer_overhead_time,
@@ -478,7 +501,7 @@ def layer_gpu_time(
         (start-up time); SimuMax, simumax/core/transformer/moe_module.py (backward moves as many
         bytes)
     """
-    attention = (1 + attention_backward_ratio) * attention_core_time
+    attention = (1 + attention_backward_time_ratio) * attention_core_time
     computing = layer_passes_time + attention + (layer_recompute_time + state_recompute_time)
     overheads = layer_overhead_time + cast_time + (2 + expert_recompute_passes) * routing_time
     return computing + overheads
@@ -557,10 +580,10 @@ def logits_time(
 def mfu_attention_time(
     attention_flops_per_token,
     attention_recompute_passes,
-    attention_backward_ratio,
+    attention_backward_time_ratio,
     tokens_per_step,
     n_gpus,
-    attention_peak_flops,
+    kernel_attention_peak_flops,
     flops_efficiency,
 ):
     """Compute time per step of the attention products.
@@ -571,9 +594,9 @@ def mfu_attention_time(
     Source: Narayanan et al. 2021 (SC21), section 5.1; Dao 2023 (FlashAttention-2),
         arXiv:2307.08691, section 4.1
     """
-    passes = (1 + attention_backward_ratio + attention_recompute_passes) / 3
+    passes = (1 + attention_backward_time_ratio + attention_recompute_passes) / 3
     done = attention_flops_per_token * passes * tokens_per_step
-    return done / (n_gpus * attention_peak_flops * flops_efficiency)
+    return done / (n_gpus * kernel_attention_peak_flops * flops_efficiency)
 
 
 @alternative("attention_time", compute_model="roofline")
@@ -582,12 +605,12 @@ def roofline_attention_time(
     layers,
     pipeline_parallel,
     attention_core_time,
-    attention_backward_ratio,
+    attention_backward_time_ratio,
     attention_recompute_passes,
 ):
     """m l / p x (1 + r + recomputed passes) x attention
 
     Source: Narayanan et al. 2021 (SC21), appendix, on the roofline of Williams et al. 2009
     """
-    passes = 1 + attention_backward_ratio + attention_recompute_passes
+    passes = 1 + attention_backward_time_ratio + attention_recompute_passes
     return num_microbatches * layers / pipeline_parallel * passes * attention_core_time

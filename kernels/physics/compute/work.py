@@ -15,10 +15,10 @@ def quantised_kernel_peak_flops(
     matrix_passes,
     attention_flops_per_token,
     attention_recompute_passes,
-    attention_backward_ratio,
+    attention_backward_time_ratio,
     logits_flops_per_token,
     peak_flops,
-    attention_peak_flops,
+    kernel_attention_peak_flops,
     logits_peak_flops,
 ):
     """Dense peak of one GPU over all operations of a step, each kind at its own peak.
@@ -29,10 +29,10 @@ def quantised_kernel_peak_flops(
     Source: Amdahl 1967, AFIPS 30 (each part at its own rate); DeepSeek-AI 2024, arXiv:2412.19437,
         section 3.3.1 (which part is in few bits)
     """
-    passes = (1 + attention_backward_ratio + attention_recompute_passes) / 3
+    passes = (1 + attention_backward_time_ratio + attention_recompute_passes) / 3
     matrices = layer_matrix_flops_per_token * (1 + matrix_recompute_passes / matrix_passes)
     attention = attention_flops_per_token * passes
-    least = matrices / peak_flops + attention / attention_peak_flops
+    least = matrices / peak_flops + attention / kernel_attention_peak_flops
     least = least + logits_flops_per_token / logits_peak_flops
     return (matrices + attention + logits_flops_per_token) / least
 

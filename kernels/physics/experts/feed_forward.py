@@ -381,6 +381,25 @@ def expert_active_ffn_width(
     return (dense_layers * ffn_hidden_size + expert_layers * visited) / layers
 
 
+row("separate_ffn_width", "active_ffn_width", grouped_products="separate")
+
+
+@alternative("separate_ffn_width", grouped_products="fused")
+def fused_separate_ffn_width(
+    active_ffn_width, routed_visits_per_token, expert_ffn_hidden_size, expert_layers, layers
+):
+    """Feed-forward width per token and layer that passes through memory between products.
+
+    active width - l_e k f_e / l: routed experts' are part of the product before them
+
+    Returns: [1] width
+    Source: TransformerEngine, transformer_engine/pytorch/ops/fused/forward_grouped_mlp.py (grouped
+        product, SwiGLU and cast to MXFP8 in one kernel, likewise backward)
+    """
+    routed = expert_layers * routed_visits_per_token * expert_ffn_hidden_size
+    return active_ffn_width - routed / layers
+
+
 @alternative("expert_message", linear_attention=KINDS)
 def latent_expert_message(
     activation_message,

@@ -15,6 +15,13 @@ INPUTS = declared(
         implied="per_node",
         implied_by=("routing_nodes",),
     ),
+    option(
+        "grouped_products",
+        "separate",
+        ("separate", "fused"),
+        "products of routed experts, and what is between them: kernels of their own, or parts of "
+        "one kernel for all experts of a GPU (TransformerEngine's fused grouped MLP, in MXFP8)",
+    ),
     switch(
         "shared_expert_overlap",
         "shared experts compute during the traffic of routed ones, and hide it",

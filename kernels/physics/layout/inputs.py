@@ -35,6 +35,12 @@ INPUTS = declared(
     switch("sequence_parallel", "shard norms and residuals over tensor ranks"),
     option("attention_kernel", "flash", ("standard", "flash"), "how attention is computed"),
     option(
+        "attention_precision",
+        False,
+        (False, "fp8"),
+        "precision of attention's products, if not 16 bits (Megatron: fp8-dot-product-attention)",
+    ),
+    option(
         "recompute",
         "selective",
         (False, "selective", "modules", "alternate_products", "products", "full"),

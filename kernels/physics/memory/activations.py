@@ -157,7 +157,7 @@ def ffn_norm_output_per_token(
 
 @alternative("attention_inputs_per_token", latent_attention=False)
 def grouped_attention_inputs_per_token(
-    bytes_per_element,
+    attention_operand_bytes,
     head_size,
     attention_heads,
     kv_heads,
@@ -175,12 +175,12 @@ def grouped_attention_inputs_per_token(
     """
     kv_here = np.maximum(kv_heads / tensor_parallel, 1.0)
     heads = attention_heads / tensor_parallel + 2 * kv_here
-    return bytes_per_element * head_size * heads * attention_layers / layers
+    return attention_operand_bytes * head_size * heads * attention_layers / layers
 
 
 @alternative("attention_inputs_per_token", latent_attention=True)
 def latent_attention_inputs_per_token(
-    bytes_per_element,
+    attention_operand_bytes,
     head_size,
     value_head_size,
     attention_heads,
@@ -198,7 +198,7 @@ def latent_attention_inputs_per_token(
     Source: Megatron-LM, megatron/core/transformer/multi_latent_attention.py (the norm of a latent
         is fused to its projection)
     """
-    heads = bytes_per_element * (4 * head_size - value_head_size) * attention_heads
+    heads = attention_operand_bytes * (4 * head_size - value_head_size) * attention_heads
     latents = norm_output_bytes * (query_latent_size + kv_latent_size)
     return (heads / tensor_parallel + latents / residual_ranks) * attention_layers / layers
 

@@ -67,6 +67,18 @@ def all_lora_parameters(lora_rank, attention_layers, attention_adapter_width, ff
     return lora_rank * (attention_layers * attention_adapter_width + ffn_adapter_width)
 
 
+@alternative("lora_parameters", lora_matrices="attention")
+def attention_lora_parameters(lora_rank, attention_layers, attention_adapter_width):
+    """r l_a x inputs and outputs of attention's projections
+
+    Range: activations as with query_value. One product for queries, keys and values (Megatron-LM)
+        has one adapter, whose input counts once: 2 r h fewer
+    Source: MLPerf Training, training_results_v5.1, NVIDIA/benchmarks/llama2_70b_lora (train.py:
+        target_modules)
+    """
+    return lora_rank * attention_layers * attention_adapter_width
+
+
 @alternative("lora_parameters", lora_matrices="query_value")
 def query_value_lora_parameters(
     lora_rank, attention_layers, hidden_size, attention_heads, kv_heads, head_size

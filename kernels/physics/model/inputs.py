@@ -5,11 +5,21 @@ from ...declare import count, declared, option, switch
 INPUTS = declared(
     "software",
     count("linear_chunk_size", 128, "tokens that a layer with a state works on at a time"),
-    option("frozen_weights", False, (False, "nf4"), "their format (QLoRA), if not that of others"),
+    option(
+        "frozen_weights",
+        False,
+        (False, "fp8", "nf4"),
+        "their format, if not that of others: FP8 without a copy in 16 bits, or NF4 (QLoRA)",
+    ),
     "job",
     switch("lora", "adapters of low rank are trained, all other weights frozen", "lora_rank"),
     count("lora_rank", 16, "rank of an adapter"),
-    option("lora_matrices", "all", ("all", "query_value"), "matrices that have an adapter"),
+    option(
+        "lora_matrices",
+        "all",
+        ("all", "attention", "query_value"),
+        "matrices that have an adapter: all, or attention's four, or two of them",
+    ),
     count("sequence_length", 4096, "tokens of one sequence"),
     switch(
         "document_mask",

@@ -19,7 +19,7 @@ row(
 )
 
 
-@alternative("microbatches_in_flight", pipeline_schedule=("1f1b", "interleaved"))
+@alternative("microbatches_in_flight", pipeline_schedule=("1f1b", "interleaved", "combined_1f1b"))
 def one_forward_one_backward_microbatches_in_flight(
     pipeline_parallel, num_microbatches, virtual_stages, microbatch_group_size
 ):
@@ -28,6 +28,8 @@ def one_forward_one_backward_microbatches_in_flight(
     min(m, p); min(m, ((v - 1) N + 2 (p - 1) + 1) / v) with v > 1 chunks on a stage
 
     Returns: [1] micro-batches
+    Range: passes of combined_1f1b that overlap count as one: the first fills while the other
+        empties, layer by layer, one more of which is not counted
     Source: Narayanan et al. 2021 (SC21), section 2.2; Korthikanti et al. 2022, section 4.2.3 (N =
         p); Megatron-LM, megatron/core/pipeline_parallel/schedules.py (warm-up of groups of N)
     """
@@ -60,7 +62,7 @@ row(
 )
 
 
-@alternative("schedule_depth", pipeline_schedule=("1f1b", "interleaved"))
+@alternative("schedule_depth", pipeline_schedule=("1f1b", "interleaved", "combined_1f1b"))
 def one_forward_one_backward_schedule_depth(
     pipeline_parallel, virtual_stages, microbatch_group_size
 ):
@@ -101,18 +103,6 @@ def dual_microbatches_in_flight(pipeline_parallel, stage_chunks):
     return pipeline_parallel + 1 / stage_chunks
 
 
-@alternative("microbatches_in_flight", pipeline_schedule="combined_1f1b")
-def combined_microbatches_in_flight(
-    pipeline_parallel, num_microbatches, stage_chunks, microbatch_group_size
-):
-    """min(m, ((v - 1) N + 2 p) / v): one forward pass further ahead than interleaved 1F1B
-
-    Source: Megatron-LM, megatron/core/pipeline_parallel/schedules.py (get_pp_rank_microbatches)
-    """
-    chunks = (stage_chunks - 1) * microbatch_group_size + 2 * pipeline_parallel
-    return np.minimum(num_microbatches, chunks / stage_chunks)
-
-
 @alternative("asynchronous_pipeline_sends", pipeline_schedule="combined_1f1b")
 def combined_asynchronous_pipeline_sends(pipeline_parallel, num_microbatches, stage_chunks):
     """v (m + p) + p - 4: each pair of passes waits for neighbours' latest sends
@@ -138,17 +128,6 @@ def dual_asynchronous_pipeline_sends(pipeline_parallel, num_microbatches, stage_
     ends = np.maximum(1.5 * stage_chunks * pipeline_parallel - stage_chunks - 5, -1.0)
     sends = 2 * stage_chunks * (num_microbatches - rounds) + ends
     return where(pipeline_parallel > 1, sends, 0.0)
-
-
-@alternative("schedule_depth", pipeline_schedule="combined_1f1b")
-def combined_schedule_depth(pipeline_parallel, stage_chunks, microbatch_group_size):
-    """((v - 1) N + 2 p) / v
-
-    Source: Megatron-LM, megatron/core/pipeline_parallel/schedules.py (get_pp_rank_microbatches)
-    """
-    return combined_microbatches_in_flight(
-        pipeline_parallel, np.inf, stage_chunks, microbatch_group_size
-    )
 
 
 row(

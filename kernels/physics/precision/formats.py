@@ -3,6 +3,7 @@
 import numpy as np
 
 from ...alternatives import alternative, row
+from ...ops import where
 from ..model.layer_kinds import KINDS
 
 row("peak_flops", "peak_flops_bf16", precision="bf16")
@@ -86,6 +87,37 @@ def attention_peak_flops(logits_peak_flops, head_size, matrix_unit_size):
     return logits_peak_flops * np.minimum(head_size / matrix_unit_size, 1.0)
 
 
+row("kernel_attention_peak_flops", "attention_peak_flops", attention_precision=False)
+
+
+@alternative("kernel_attention_peak_flops", attention_precision="fp8")
+def fp8_kernel_attention_peak_flops(attention_peak_flops, head_size, value_head_size):
+    """Peak of one GPU in the attention kernel's products, of a forward pass.
+
+    1.45 P_attention, 1.6 with keys wider than values (MLA): softmax stays in FP32, so that less is
+    left of the 2 of the matrix units
+
+    Returns: [FLOP/s] peak
+    Range: means of 1.30 on GB200, 1.50 on H200, 1.56 on GB300 (causal, heads of 128, 8,192 tokens),
+        and of 1.51 on GB200, 1.71 on GB300 (keys of 192, values of 128); in MXFP8 1.2 to 1.5
+    Source: cudnn-frontend, benchmark/sdpa_benchmark_training/results (cuDNN 9.22;
+        H200: 9.19), time in BF16 over that in FP8
+    """
+    return where(value_head_size < head_size, 1.6, 1.45) * attention_peak_flops
+
+
+row("attention_operand_bytes", "bytes_per_element", attention_precision=False)
+row(
+    "attention_operand_bytes",
+    1.0,
+    "queries, keys and values as the kernel read them",
+    summary="Bytes per element of what attention's products read, as it is kept.",
+    returns="[B] size",
+    holds="the output is kept in 16 bits for the projection",
+    source="TransformerEngine, transformer_engine/pytorch/attention/dot_product_attention/"
+    "backends.py (FusedAttnFunc saves the FP8 tensors; NVTE_FP8_DPA_BWD)",
+    attention_precision="fp8",
+)
 row("operand_bytes_per_element", "bytes_per_element", precision=("bf16", "fp16"))
 row(
     "operand_bytes_per_element",
@@ -354,6 +386,18 @@ def whole_weight_bytes(primary_weight_bytes, cached_weight_bytes):
 
 
 row("frozen_weight_bytes", "whole_weight_bytes", frozen_weights=False)
+
+
+@alternative("frozen_weight_bytes", frozen_weights="fp8")
+def fp8_frozen_weight_bytes(bytes_per_element, layer_matrix_share):
+    """e - (e - 1) x share of parameters in the layers' matrices
+
+    Range: a scale for each tensor or block is not counted, nor a transposed copy, which products
+        on Hopper read
+    Source: TransformerEngine, transformer_engine/pytorch/quantization.py (quantized_model_init);
+        MLPerf Training, training_results_v5.1, NVIDIA/benchmarks/llama2_70b_lora (custom_llama.py)
+    """
+    return bytes_per_element - (bytes_per_element - 1.0) * layer_matrix_share
 
 
 @alternative("frozen_weight_bytes", frozen_weights="nf4")

@@ -268,6 +268,8 @@ def _experts(job: Job) -> None:
     if frequency is not None:
         config["moe_layer_freq"] = _pattern(str(frequency), job.path)
     if config.get("num_experts"):
+        if job.take("use-transformer-engine-op-fuser", "grouped_products"):
+            job.add_inputs({"grouped_products": "fused"})
         config.setdefault("num_experts_per_tok", 2)
         config.setdefault("moe_intermediate_size", config.get("intermediate_size"))
         return
@@ -380,7 +382,7 @@ def _layout(job: Job) -> None:
         if (count := job.number(field, 1, layers)) is not None:
             job.set(field, {layers: count})
     together = job.take("overlap-moe-expert-parallel-comm", "pipeline_schedule")
-    if job.scenario.get("virtual_stages", 1) > 1:
+    if together or job.scenario.get("virtual_stages", 1) > 1:
         job.add_inputs({"pipeline_schedule": "combined_1f1b" if together else "interleaved"})
     if job.take("transformer-impl", "attention_kernel") == "local":
         job.add_inputs({"attention_kernel": "standard"})
@@ -553,6 +555,8 @@ def to_fields(
         fields.pop("num-virtual-stages-per-pipeline-rank", None)
     if scenario.get("pipeline_schedule") == "combined_1f1b":
         fields["overlap-moe-expert-parallel-comm"] = True
+    if scenario.get("grouped_products") == "fused":
+        fields["use-transformer-engine-op-fuser"] = True
     if scenario.get("prediction_layers"):
         fields["mtp-num-layers"] = int(scenario["prediction_layers"])
     return fields

@@ -13,6 +13,7 @@ from fleetcube.grid.spec.values import is_known
 from fleetcube.grid.store.cube import spec_of
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
+from fleetcube.kernels.physics.roles import PAIRED_SCHEDULES
 
 from .schedule import PlayedSchedule, simulate_schedule
 
@@ -29,7 +30,6 @@ _STATED = (
     *("pipeline_schedule", "pipeline_parallel", "virtual_stages"),
     *("pipeline_scheduler", "pipeline_sends", "pipeline_flush", "expert_parallel_overlap"),
 )
-_PAIRS = ("combined_1f1b", "dualpipe", "dualpipev")  # whose passes hide each other's traffic
 
 
 def job_schedule(scenario: Mapping[str, Any]) -> PlayedSchedule:
@@ -48,7 +48,7 @@ def job_schedule(scenario: Mapping[str, Any]) -> PlayedSchedule:
     third = passes / (3 * step_values["recompute_flops_factor"])
     traffic = step_values["expert_parallel_time"] / microbatches
     late = max(0.0, traffic - stated.pop("expert_parallel_overlap") * passes)
-    overlapping = traffic if stated["pipeline_schedule"] in _PAIRS else late
+    overlapping = traffic if stated["pipeline_schedule"] in PAIRED_SCHEDULES else late
     all_to_all = overlapping * 2 / step_values["expert_all_to_alls_per_layer"]
     whole = chosen["stage_split"] == "whole_layers" and stated["pipeline_parallel"] > 1
     return simulate_schedule(

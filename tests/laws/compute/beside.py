@@ -72,6 +72,26 @@ def tensors_cast() -> Pairs:
 
 
 @check(
+    "fused_separate_ffn_width",
+    by="derivation",
+    source="TransformerEngine, pytorch/ops/fused/forward_grouped_mlp.py, backward_grouped_mlp.py: "
+    "tensors between two grouped products, whose kernels write them in FP8",
+)
+def tensors_between_fused_products() -> Pairs:
+    """mixed layers with and without shared experts, casts and activation functions"""
+    for shape in (MIXED, NONE_SHARED):
+        given = {**shape, "n_gpus": 1, "sequence_length": TOKENS, "hbm_bandwidth": 3.35e12}
+        given |= {"precision": "mxfp8", "memory_efficiency": 1.0}
+        kinds = ("separate", "fused")
+        names = ("cast_time", "elementwise_time")
+        alone, fused = (values(names, **given, grouped_products=kind) for kind in kinds)
+        between = TOKENS * 3 * 3 * 1024 * 4 / 6  # of four in six layers, mean
+        moved = {"cast_time": 2 + 2 * 33 / 32, "elementwise_time": 2}
+        for name in names:
+            yield alone[name] - fused[name], between * moved[name] / 3.35e12
+
+
+@check(
     "latent_rotary_width mixed_state_cast_width",
     by="derivation",
     source="Megatron-LM, multi_latent_attention.py: queries and keys of all heads, put together; "

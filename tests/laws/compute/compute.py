@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ... import formulas
-from ...evaluated import computed, value
+from ...evaluated import computed, value, values
 from ..check import Pairs, check
 
 
@@ -441,6 +441,44 @@ def latent_backward_over_forward() -> Pairs:
         job |= {"layer_matrix_flops_per_token": 0.0, "logits_flops_per_token": 0.0}
         job |= {"attention_heads": 4, "sequence_length": 64}
         yield value("recompute_flops_factor", **job), (1 + ratio) / 3
+
+
+# ms of a layer's attention, forward and backward, in BF16 and in FP8, on GB200 and GB300; H200
+CUDNN = {
+    "llama-3-70b": (
+        ((1.397, 4.127), (1.074, 3.781)),
+        ((1.185, 3.832), (0.759, 3.087)),
+        ((1.708, 5.083), (1.141, 6.392)),
+    ),
+    "deepseek-v3": (
+        ((3.470, 11.984), (2.294, 7.296)),
+        ((3.013, 11.074), (1.758, 6.188)),
+    ),
+}
+
+
+@check(
+    "fp8_kernel_attention_peak_flops fp8_attention_backward_time_ratio "
+    "attention_operand_bytes_attention_precision_fp8",
+    by="table",
+    source="NVIDIA, cudnn-frontend, benchmark/sdpa_benchmark_training/results, llama3.1, dsv3 (64 "
+    "and 128 heads, 8,192 tokens, causal; cuDNN 9.22, 9.19); bytes: queries, keys, values counted",
+    tolerance=0.03,
+)
+def attention_in_fp8() -> Pairs:
+    """geometric means of GPUs: forward and backward, Llama 3.1 and DeepSeek-V3; bytes that stay"""
+    for model, times in CUDNN.items():
+        job = {"model": model, "gpu": "gb200", "n_gpus": 8, "sequence_length": 8192}
+        job |= {"compute_model": "roofline", "precision": "fp8", "attention_efficiency": 0.5}
+        names = ("attention_core_time", "attention_backward_time_ratio")
+        sixteen, eight = (values(names, **job, attention_precision=p) for p in (False, "fp8"))
+        forward, backward = (
+            math.prod(bf16[k] / fp8[k] for bf16, fp8 in times) ** (1 / len(times)) for k in (0, 1)
+        )
+        yield sixteen[names[0]] / eight[names[0]], forward
+        yield math.prod(sixteen.values()) / math.prod(eight.values()), backward
+    job |= {"model": "llama-3-70b", "attention_precision": "fp8"}
+    yield value("attention_inputs_per_token", **job), np.zeros((64 + 8 + 8, 128), np.int8).nbytes
 
 
 @check(

@@ -15,6 +15,7 @@ SMALL = {  # two layers
 }  # fmt: skip
 ADAPTED = {
     "all": ("q", "k", "v", "o", "gate", "up", "down"),
+    "attention": ("q", "k", "v", "o"),
     "query_value": ("q", "v"),
 }
 
@@ -66,7 +67,7 @@ def published_adapters() -> Pairs:
 
 
 @check(
-    "all_lora_parameters query_value_lora_parameters "
+    "all_lora_parameters attention_lora_parameters query_value_lora_parameters "
     "expert_ffn_adapter_width dense_ffn_adapter_width attention_adapter_width",
     by="derivation",
     source="two arrays made for each matrix, and their elements counted",
@@ -100,7 +101,8 @@ def tensors(rank: int, kind: str) -> list[tuple[str, int]]:
 
 
 @check(
-    "lora_kept_weight_bytes nf4_frozen_weight_bytes lora_updated_weight_bytes "
+    "lora_kept_weight_bytes fp8_frozen_weight_bytes nf4_frozen_weight_bytes "
+    "lora_updated_weight_bytes "
     "state_bytes_per_parameter lora_kept_gradient_bytes lora_updated_state_bytes "
     "lora_gradient_wire_bytes lora_weight_wire_bytes gradient_message weight_message "
     "lora_host_gradient_bytes lora_host_state_bytes "
@@ -110,17 +112,18 @@ def tensors(rank: int, kind: str) -> list[tuple[str, int]]:
     source="every tensor of the model and of its adapters: bytes that stay, move and are updated",
 )
 def bytes_of_tensors() -> Pairs:
-    """ranks of 4 and 64, all ZeRO stages, frozen weights in 16 bits and in NF4"""
+    """ranks of 4 and 64, all ZeRO stages, frozen weights in 16 bits, FP8 and NF4"""
     names = ["weights_memory", "gradients_memory", "optimizer_memory", "gradient_message"]
     names += ["weight_message", "optimizer_time", "layer_state_memory"]
     for rank, kind in ((4, "query_value"), (64, "all")):
         found = tensors(rank, kind)
         adapted = sum(size for what, size in found if what == "adapter")
-        for frozen in (False, "nf4"):
+        for frozen in (False, "fp8", "nf4"):
             kept = 0.0
             for what, size in found:
                 four = size / 2 + size / 64 + 4 * size / 64 / 256  # codes, scales, scales of scales
-                kept += four if frozen and what == "matrix" else 2 * size
+                few = {False: 2 * size, "fp8": size, "nf4": four}[frozen]
+                kept += few if what == "matrix" else 2 * size
             base = kept - 2 * adapted
             for stage in (0, 1, 2, 3):
                 shards = 4 if stage else 1

@@ -77,14 +77,16 @@ def table_of_deepseek() -> Pairs:
         yield formulas.dual_microbatches_in_flight(p, 1), p + 1
 
 
-@against_schedules("flushed_bubble_ratio combined_microbatches_in_flight")
+@against_schedules("flushed_bubble_ratio one_forward_one_backward_microbatches_in_flight")
 def combined_bubbles() -> Pairs:
     """1 to 7 stages, 1 to 3 chunks, groups of p micro-batches to all of them"""
     for layout, p, m, v, group in combined():
         theirs = played(**layout)
         yield 1 + formulas.flushed_bubble_ratio(p, m, v), 1 + theirs.bubble_ratio
-        law = formulas.combined_microbatches_in_flight(p, m, v, group)
-        yield law, theirs.microbatches_in_flight[0]
+        if v > 1 or p == 1:  # of two passes that overlap one fills what the other empties
+            law = formulas.one_forward_one_backward_microbatches_in_flight(p, m, v, group)
+            more = played(**{**layout, "num_microbatches": 8 * group * p})
+            yield law, min(m, more.microbatches_in_flight[0] - 1 / v)
 
 
 def with_traffic(

@@ -135,7 +135,7 @@ def parameters_on_stages() -> Pairs:
 
 @check(
     "fullest_stage stage_memory microbatches_of_stage one_forward_one_backward_schedule_depth "
-    "combined_schedule_depth one_forward_one_backward_schedule_slope staged_activation_memory "
+    "one_forward_one_backward_schedule_slope staged_activation_memory "
     "staged_logits_memory plain_microbatch_logits shared_state_bytes routed_state_bytes "
     "replicated_held_state_bytes gradients_held_state_bytes",
     "sharded_state_bytes",
@@ -172,18 +172,16 @@ def memory_of_stages() -> Pairs:
         fullest = int(computed(point, "fullest_stage")[0])
         yield needed[fullest - 1], max(needed)
     alone = formulas.one_forward_one_backward_microbatches_in_flight
-    pairs = formulas.combined_microbatches_in_flight
     for p, m, v in ((4, 8, 1), (4, 2, 1), (4, 8, 2), (8, 16, 3), (2, 8, -2), (8, 16, -3)):
         layout = {"pipeline_parallel": p, "num_microbatches": m, "virtual_stages": abs(v)}
         layout["pipeline_schedule"] = "1f1b" if v > 0 else "combined_1f1b"
         seen = played(**layout).microbatches_in_flight
-        first = alone(p, m, v, p) if v > 0 else pairs(p, m, -v, p)
-        depth = formulas.one_forward_one_backward_schedule_depth(p, v, p)
-        depth = depth if v > 0 else formulas.combined_schedule_depth(p, -v, p)
+        first = alone(p, m, abs(v), p)
+        depth = formulas.one_forward_one_backward_schedule_depth(p, abs(v), p)
         slope = formulas.one_forward_one_backward_schedule_slope(abs(v))
         for stage in range(1, p + 1):
             ours = laws.microbatches_of_stage(first, depth, slope, stage)
-            yield ours, seen[stage - 1]
+            yield ours, seen[stage - 1] - (v < 0) / abs(v)  # overlapping passes count as one
 
 
 def uneven(p: int, v: int) -> Iterator[list[float]]:
