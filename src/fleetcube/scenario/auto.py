@@ -17,6 +17,7 @@ import numpy as np
 from fleetcube.catalog import AUTO, CatalogError, Record, is_path, pooled, record
 from fleetcube.catalog import kind as catalog_kind
 from fleetcube.catalog.entry import CLUSTER, SHAPE
+from fleetcube.catalog.vendors import vendor
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.spec.axes import PHASE
 from fleetcube.grid.spec.axis import Array, Axis, phase_keys
@@ -283,7 +284,8 @@ def posterior_cell(stated: Mapping[str, Any]) -> pooled.Cell:
             f'calibration = "auto" needs a GPU and has none; give gpu, node or {_PEAKS["16 bits"]}'
         )
     experts = value("mixture_of_experts") or (value("experts") or 0) > 1
-    states = bool(value("linear_layers")) and value("linear_attention") is not False
+    linear = value("linear_attention")
+    states = bool(value("linear_layers")) and linear is not False
     software = (
         record("software", stated["software"]).values["steps_as"] if "software" in stated else ""
     )
@@ -296,6 +298,8 @@ def posterior_cell(stated: Mapping[str, Any]) -> pooled.Cell:
         peak_16=float(peak_16),
         peak=float(value(_PEAKS[precision]) or peak_16),
         node_link=float(value("intra_node_bandwidth") or 0.0),
+        vendor=vendor(record("gpu", label)) if label else "",
+        states=str(linear or INPUTS["linear_attention"].implied) if states else "",
     )
 
 
@@ -521,7 +525,8 @@ def _with_gpu(kind: str, label: str) -> Mapping[str, Any]:
 
 
 def _label(cell: pooled.Cell) -> str:
-    return f"{AUTO} ({cell.name}, {cell.kernel}, {cell.peak:g}, {cell.node_link:g})"
+    states = f", {cell.states}" * bool(cell.states)
+    return f"{AUTO} ({cell.name}, {cell.kernel}, {cell.peak:g}, {cell.node_link:g}{states})"
 
 
 @functools.lru_cache(MOST)
