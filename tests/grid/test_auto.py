@@ -171,6 +171,15 @@ def test_rows_of_vendors_that_no_fit_has_are_inside() -> None:
         assert low < row.measured < high
 
 
+def test_a_wait_that_rests_on_an_inferred_overlap_is_named() -> None:
+    job = {"software": "fsdp", "zero_stage": 3, "tensor_parallel": 1, "pipeline_parallel": 1}
+    slow = job | {"model": "llama-2-70b", "inter_node_bandwidth": "6 GB/s"}
+    said = answer(**slow).attrs["fleetcube_remarks"]
+    assert "of a step waits for data-parallel traffic: data_parallel_overlap is inferred" in said
+    for changed in ({"data_parallel_overlap": 0.4}, {"inter_node_bandwidth": "600 GB/s"}):
+        assert "waits" not in answer(**(slow | changed)).attrs["fleetcube_remarks"]
+
+
 def test_every_chip_has_a_vendor_and_software_is_named_where_it_does_not_run() -> None:
     assert {*of_software()} == {*kind("software")}
     assert all(vendor(entry) for entry in kind("gpu").values())
