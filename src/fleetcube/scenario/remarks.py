@@ -143,8 +143,8 @@ def _waits(plan: Plan) -> Iterator[str]:
                 most = float(np.fmax.reduce(share, axis=None, initial=most))
     if most > _WAITING:
         yield (
-            f"{most:.0%} of a step waits for data-parallel traffic: {_OVERLAP} is inferred from few "
-            "steps that depend on it, more uncertain than the interval says; give it if you know it"
+            f"{most:.0%} of a step waits for data-parallel traffic: {_OVERLAP} is inferred, from "
+            "few steps that depend on it; give it if you know it"
         )
 
 
