@@ -214,7 +214,7 @@ def test_rows_near_the_capacity_may_not_fit(
     measured = "".join(f"{name},{8 * ONCE},{size}\n" for name, size in (("a", 20), ("b", 21)))
     rows.write_text(f"id,step_time,hbm_capacity [GB]\n{measured}c,{8 * ONCE},19\nd,{8 * ONCE},22\n")
     said = " ".join(told("--records", str(rows), "--spec", str(spec), "--rows").split())
-    assert "may not fit here, as the capacity is within the error of the memory model: " in said
+    assert "may not fit here, within the error of the memory model: " in said
     assert "a (20.4 of 20.0 GB), b (20.4 of 21.0 GB)" in said
     assert "cannot run here, out_of_memory: c (20.4 of 19.0 GB)" in said
     assert "d (" not in said

@@ -180,7 +180,7 @@ def _verdict(
     why = meanings[int(reason)] if reason else ""
     sizes = f" ({need / 1e9:.1f} of {need / (1 - margin) / 1e9:.1f} GB)"
     if near == 1 and not reason:
-        return "may not fit here, as the capacity is within the error of the memory model", sizes
+        return "may not fit here, within the error of the memory model", sizes
     return why and f"cannot run here, {why}", sizes * (why == "out_of_memory")
 
 
