@@ -20,6 +20,7 @@ import numpy as np
 from ..kernels import elementary
 from .entry import CatalogError
 from .records import kind
+from .vendors import of_software
 
 Array = np.ndarray[Any, Any]
 STEP = "step_time"
@@ -42,7 +43,8 @@ def seal(content: Mapping[str, Any]) -> str:
 class Cell:
     """Key of the posterior: software and GPU are "" where unknown, peaks in FLOP/s.
 
-    `node_link` is the data sheet's bandwidth inside a node, 0 if unknown.
+    `node_link` is the data sheet's bandwidth inside a node, 0 if unknown. `vendor` is the GPU's,
+    "" if unknown; `states` the kind of its layers with a state, "" without such.
     """
 
     software: str
@@ -55,6 +57,8 @@ class Cell:
     node_link: float = 0.0
     products: str | None = None  # those of experts, if fused
     hides_experts: bool = True  # their traffic, behind other passes
+    vendor: str = ""
+    states: str = ""
 
     @property
     def name(self) -> str:
@@ -128,6 +132,28 @@ class Posterior:
     def job_spread(self) -> float:
         """Standard deviation of the logarithm of the factor that all steps of a job share."""
         return float(self._spreads[STEP, "job"])
+
+    def step_spread(self, cell: Cell) -> float:
+        """Standard deviation of the logarithm of the factor that all steps of a cell's job share:
+        the job's own, and those of groups that no fitted step is of."""
+        return math.hypot(self.job_spread, *self.unmeasured(cell).values())
+
+    def unmeasured(self, cell: Cell) -> dict[tuple[str, str], float]:
+        """A cell's groups that no fitted step is of, by kind, and the standard deviation of the
+        logarithm of the step time that leaving out such groups shows."""
+        named = {"states": cell.states} if cell.states else {}
+        if cell.gpu and self.generation(cell.gpu) not in self._generations:
+            named["vendor"] = cell.vendor
+        about = self.content["unmeasured"]
+        return {
+            (kind, group): float(about[kind]["spread"])
+            for kind, group in named.items()
+            if group not in about[kind]["fitted"]
+        }
+
+    @functools.cached_property
+    def _generations(self) -> set[str]:
+        return {self.generation(gpu) for gpu in self.content["gpus"]}
 
     @functools.cached_property
     def cells(self) -> Mapping[str, tuple[int, str]]:
@@ -240,7 +266,7 @@ class Posterior:
         }
         for setting in self.settings(cell):
             inputs[setting.input] = float(setting.value(means[setting.place])[0])
-        width = self.width(cell, root, self.job_spread, self.noise(cell.software))
+        width = self.width(cell, root, self.step_spread(cell), self.noise(cell.software))
         further = 1 + self.widening * self.beyond_peaks(cell)
         inputs["error_factor"] = elementary.exp(width * self.factor(cell) * further)
         return inputs
@@ -267,12 +293,12 @@ class Posterior:
         every = math.sqrt(np.mean(np.square(list(noise.values()))))
         return float(noise.get(software, every))
 
-    def width(self, cell: Cell, root: Array, job_spread: float, noise: float) -> float:
+    def width(self, cell: Cell, root: Array, step_spread: float, noise: float) -> float:
         """Half the 90 % interval of a step's logarithm; `root` is a root of the covariance."""
         slopes = self.content["slopes"]
         kind = f"{cell.layers}, {self.kernel(cell)}"
         moments = np.array(slopes.get(kind, slopes["dense, flash"]))
-        variance = float(np.einsum("ke,kl,le->", root, moments, root)) + job_spread**2
+        variance = float(np.einsum("ke,kl,le->", root, moments, root)) + step_spread**2
         return math.hypot(NORMAL * math.sqrt(variance), STUDENT * noise)
 
     def factor(self, cell: Cell) -> float:
@@ -287,8 +313,7 @@ class Posterior:
             return ("a job", "never fitted")
         reasons = []
         if cell.gpu not in self.content["gpus"]:
-            generations = {self.generation(gpu) for gpu in self.content["gpus"]}
-            near = self.generation(cell.gpu) in generations
+            near = self.generation(cell.gpu) in self._generations
             reasons.append("a GPU" if near else "a generation")
         if cell.software not in self.content["software"]:
             reasons.append("one software" + ", experts" * (cell.layers == "experts"))
@@ -336,12 +361,34 @@ class Posterior:
             )
             source = f"from {published} published steps" if published else "with no published step"
             mean = f"the mean of all software, {source} on {gpu} ({layers}), {_percent(factor)}"
-            return mean + self._narrower(cell, factor)
+            return mean + self._narrower(cell, factor) + self._never_measured(cell)
         steps = f"published {label_of(cell.software)} steps"
         where = f"on {gpu} ({layers}, {cell.precision})"
         if rows:
-            return f"from {rows} {steps if rows > 1 else steps[:-1]} {where}, {_percent(factor)}"
-        return f"no {steps} {where}; estimated from similar ones, {_percent(factor)}"
+            text = f"from {rows} {steps if rows > 1 else steps[:-1]} {where}, {_percent(factor)}"
+        else:
+            text = f"no {steps} {where}; estimated from similar ones, {_percent(factor)}"
+        return text + self._other_kernel(cell) + self._never_measured(cell)
+
+    def _other_kernel(self, cell: Cell) -> str:
+        """The attention kernel of a cell's steps, where it is another; else empty."""
+        fitted, own = self.cells.get(cell.name, (0, ""))[1], self.kernel(cell)
+        if fitted in ("", own):
+            return ""
+        return (
+            f"; those steps ran attention_kernel = {fitted}, here it is {own}: give {fitted} for "
+            "software as old as theirs"
+        )
+
+    def _never_measured(self, cell: Cell) -> str:
+        """What of a cell no step tells, and where its software does not run; empty if neither."""
+        parts = {"vendor": f"a chip of {cell.vendor or 'its vendor'}", "states": cell.states}
+        text = "".join(f"; no step of {parts[kind]} is fitted" for kind, _ in self.unmeasured(cell))
+        label = label_of(cell.software)
+        runs_on = of_software().get(label, ())
+        if not runs_on or not cell.vendor or cell.vendor in runs_on:
+            return text
+        return f"{text}; {label} runs on {', '.join(runs_on)}, not on {cell.vendor}"
 
     def _narrower(self, cell: Cell, factor: float) -> str:
         """Advice to name the software, where that more than halves the interval; else empty."""

@@ -11,16 +11,18 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Any
 
 import numpy as np
+from scipy.special import stdtrit
 
 from fleetcube.calibration.predict import evaluate
 from fleetcube.calibration.row import Row
 from fleetcube.catalog import kind, record
 from fleetcube.catalog.pooled import NORMAL, STEP, STUDENT, seal
+from fleetcube.catalog.vendors import vendor as vendor_of
 from fleetcube.grid.spec import values
 from fleetcube.kernels.physics.graph import PHYSICS
 
@@ -112,6 +114,10 @@ _KERNELS = (
     "of attention, too",
 )
 A_CELL, A_JOB, _PARTS = "a cell", "a job", 10
+A_VENDOR, LAYERS = "a vendor", "a kind of layers"
+# Logarithm of predicted over measured of published steps that are no rows: Qwen3-Next, whose layers
+# are gated delta networks (docs/frozen.md)
+_FROZEN_LAYERS = (math.log(2.745 / 5.8),)
 
 
 def gpu(row: Row) -> str:
@@ -123,6 +129,12 @@ def gpu(row: Row) -> str:
 
 def generation(row: Row) -> str:
     return _GENERATIONS.get(gpu(row), gpu(row).partition("-")[0])
+
+
+def vendor(row: Row) -> str:
+    """The GPU's vendor: NVIDIA, Google."""
+    node = record("node", row.inputs["node"]).values if "node" in row.inputs else {}
+    return vendor_of(record("gpu", str(row.inputs.get("gpu", node.get("gpu")))))
 
 
 def software(row: Row) -> str:
@@ -139,6 +151,12 @@ def layers(row: Row) -> str:
     if not (known.get("mixture_of_experts") or known.get("experts")):
         return "dense"
     return "hybrid" if known.get("linear_layers") else "experts"
+
+
+def states(row: Row) -> str:
+    """Kind of layers with a state; empty without such."""
+    model = kind("model").get(str(row.inputs.get("model")))
+    return str((model.values if model else row.inputs).get("linear_attention", ""))
 
 
 def precision(row: Row) -> str:
@@ -256,6 +274,15 @@ def splits(of: Sequence[Row], fitted: Array) -> Iterator[tuple[str, list[tuple[A
         parts = dict.fromkeys(labels[fitted])
         return [(fitted & (labels != part), fitted & (labels == part)) for part in parts]
 
+    def groups(label: Callable[[Row], str]) -> list[tuple[Array, Array]]:
+        """Groups of at most half of the rows, those of which none is fitted, too."""
+        labels = np.array([label(row) for row in of])
+        own = [labels == part for part in dict.fromkeys(labels)]
+        own = [part for part in own if 2 * (fitted & part).sum() <= fitted.sum()]
+        return [(fitted & ~part, fitted & part if (fitted & part).any() else part) for part in own]
+
+    yield A_VENDOR, groups(vendor)
+    yield LAYERS, groups(layers)
     yield "a generation", without(generation)
     yield "a GPU", without(gpu)
     yield "software on a GPU", without(lambda row: f"{software(row)} on {gpu(row)}")
@@ -322,6 +349,21 @@ class Unseen:
     def covered(self) -> float:
         """Share of rows inside the factor that follows from the other parts, or other rows."""
         return float(np.mean(self.ratios <= self._from_others(self.ratios)))
+
+    def spread(self, further: Sequence[float] = ()) -> float:
+        """Standard deviation around 0 of the parts' errors, each part's the median of its rows,
+        and of `further` ones; of the normal with the 90 % interval of Student's t that so few
+        give."""
+        medians = [np.median(self.errors[self.parts == part]) for part in {*self.parts.tolist()}]
+        errors = [*medians, *further]
+        few = float(stdtrit(len(errors), 0.95)) / NORMAL
+        return few * math.sqrt(np.mean(np.square(errors)))
+
+    def widened(self, spread: float) -> "Unseen":
+        """The same with the spread of such parts in the deviations."""
+        half = NORMAL * spread
+        wider = (np.hypot(each, half) for each in (self.deviations, self.typical))
+        return replace(self, **dict(zip(("deviations", "typical"), wider, strict=True)))
 
     def by_like_rows(self) -> tuple[float, float]:
         """The same for calibration "auto" (never narrower), and its interval's median half."""
@@ -504,9 +546,12 @@ def posterior_text(
     of: Sequence[Row],
     moments: Mapping[str, Array],
     splits: Mapping[str, Unseen],
+    spreads: Mapping[str, float],
 ) -> str:
     """The posterior as a catalog file.
 
+    `unmeasured`: of a vendor and of a kind of layers with a state, the groups that are fitted, and
+    the deviation that leaving out such groups shows, `spreads` of the splits.
     `factor`: the widths of the posterior that covered 90 of 100 held-out rows. `slopes`: see
     moments_of. `cholesky` [effect][effect]: L of the effects' correlations L L'. `ceilings`: shares
     of peak that coefficients multiply.
@@ -535,6 +580,13 @@ def posterior_text(
                 "typical": short(_conformal(np.abs(found.errors) / found.typical)),
             }
             for name, found in splits.items()
+        },
+        "unmeasured": {
+            kind: {"fitted": sorted({group(row) for row in of} - {""}), "spread": short(spread)}
+            for kind, group, spread in (
+                ("vendor", vendor, spreads[A_VENDOR]),
+                ("states", states, spreads[LAYERS]),
+            )
         },
         "ceilings": CEILINGS,
         "coefficients": {
@@ -657,6 +709,8 @@ def main() -> None:
     pooled = model(of)
     posterior, seen, found, folds = unseen(pooled, of, fitted)
     own_rows, of_two = with_own_rows(of, folds)
+    spreads = {A_VENDOR: found[A_VENDOR].spread(), LAYERS: found[LAYERS].spread(_FROZEN_LAYERS)}
+    found |= {name: found[name].widened(spread) for name, spread in spreads.items()}
     kinds = np.array([layers(row) for row in of])
     whole = [HEADING, f"| nothing, in sample | {described(seen.errors[fitted])} | | | | |"]
     whole += [line for name, part in found.items() for line in lines(name, part, kinds)]
@@ -678,7 +732,7 @@ def main() -> None:
         print(text)
     used = [row for row, is_fitted in zip(of, fitted, strict=True) if is_fitted]
     moments = moments_of(of, seen.slopes, fitted)
-    text = posterior_text(pooled, posterior, used, moments, in_intervals)
+    text = posterior_text(pooled, posterior, used, moments, in_intervals, spreads)
     CATALOG.write_text(text, encoding="utf-8")
     print(f"{CATALOG} in {time.monotonic() - begun:.0f} s")
 

@@ -189,17 +189,35 @@ def test_rows_are_beside_their_predictions_with_their_sources(
     lines = told("--records", str(rows), "--spec", str(spec), "--rows").splitlines()
     assert max(map(len, lines)) <= 80
     found = [line.split() for line in lines]
-    assert [(row[:2], row[-4:]) for row in found if len(row) > 7] == [
+    assert [(row[:2], row[-4:]) for row in found if row[-2:-1] == ["to"]] == [
         (["a", "step_time"], ["0.80", "(0.64", "to", "1.00)"]),
         (["a", "tokens_per_second"], ["1.25", "(1.00", "to", "1.56)"]),
         (["b", "step_time"], ["1.00", "(0.80", "to", "1.25)"]),
     ]
     assert lines[-4:] == [
-        "cannot run here, out_of_memory: b",
+        "cannot run here, out_of_memory: b (20.4 of 1.0 GB)",
         "a: a report; a middle",
         "b: no source",
         "3 measurements compared, 0 records left out",
     ]
+
+
+def test_rows_near_the_capacity_may_not_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    spec, rows = tmp_path / "job.toml", tmp_path / "near.csv"
+    stated = "".join(f"{name} = {json.dumps(value)}\n" for name, value in JOB.items())
+    more = "flops_efficiency = 0.5\nglobal_batch_size = 8\n"
+    spec.write_text(f"outputs = ['step_time']\n[scenario]\n{stated}{more}")
+    # 20.4 GB are needed, within a factor of 1.07
+    measured = "".join(f"{name},{8 * ONCE},{size}\n" for name, size in (("a", 20), ("b", 21)))
+    rows.write_text(f"id,step_time,hbm_capacity [GB]\n{measured}c,{8 * ONCE},19\nd,{8 * ONCE},22\n")
+    said = " ".join(told("--records", str(rows), "--spec", str(spec), "--rows").split())
+    assert "may not fit here, within the error of the memory model: " in said
+    assert "a (20.4 of 20.0 GB), b (20.4 of 21.0 GB)" in said
+    assert "cannot run here, out_of_memory: c (20.4 of 19.0 GB)" in said
+    assert "d (" not in said
 
 
 def test_a_file_that_holds_no_records_is_refused(

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -16,11 +17,12 @@ from docs.make import pooled as made
 from docs.make import training
 from docs.make.hierarchy import at
 from fleetcube import InputError, Settings, Sweep
-from fleetcube.analysis import traffic
+from fleetcube.analysis import ratio, traffic
 from fleetcube.analysis.calibrations import calibrations
 from fleetcube.analysis.optimize import Range, Search
 from fleetcube.calibration.predict import evaluate
 from fleetcube.catalog import CatalogError, kind, pooled
+from fleetcube.catalog.vendors import of_software, vendor
 from fleetcube.cli import cli
 from fleetcube.grid.plan.written import result_scenario
 from fleetcube.grid.spec.problem import resolve
@@ -144,10 +146,73 @@ def test_an_interval_widens_with_what_is_not_known() -> None:
     assert width(layers=960) > far[0]
 
 
+def test_a_vendor_or_a_kind_of_layers_without_steps_widens_the_interval() -> None:
+    found = pooled.posterior()
+    spreads = {kind: about["spread"] for kind, about in found.content["unmeasured"].items()}
+    assert 0.2 < spreads["vendor"] < 0.6
+    known = width(gpu="rubin", peak_flops_bf16=2.4e15)  # of a vendor with steps
+    assert known < 0.3
+    for gpu in ("mi300x", "gaudi-3", "trainium-2"):
+        alone = width(gpu=gpu)
+        assert alone > pooled.NORMAL * spreads["vendor"]
+        assert alone < math.hypot(known, pooled.NORMAL * spreads["vendor"]) * 1.05
+    layers = {"model": "qwen-3-next-80b-a3b", "tensor_parallel": 1, "pipeline_parallel": 1}
+    hybrid = layers | {"model": "nemotron-3-nano"}
+    assert width(**layers) > pooled.NORMAL * spreads["states"] > 2 * width(**hybrid)
+    assert "no step of gated_deltanet is fitted" in answer(**layers).attrs["fleetcube_remarks"]
+
+
+def test_rows_of_vendors_that_no_fit_has_are_inside() -> None:
+    of, fitted = made.rows()
+    rows = [r for r, seen in zip(of, fitted, strict=True) if not seen and made.vendor(r) == "AMD"]
+    own = {"calibration": "auto", "software": "torchtitan"}
+    times = evaluate([(TIMES, {**row.inputs, **own}) for row in rows])
+    assert len(rows) == 4
+    for row, (_, low, high) in zip(rows, times, strict=True):
+        assert low < row.measured < high
+
+
+def test_a_wait_that_rests_on_an_inferred_overlap_is_named() -> None:
+    job = {"software": "fsdp", "zero_stage": 3, "tensor_parallel": 1, "pipeline_parallel": 1}
+    slow = job | {"model": "llama-2-70b", "inter_node_bandwidth": "6 GB/s"}
+    said = answer(**slow).attrs["fleetcube_remarks"]
+    assert "of a step waits for data-parallel traffic: data_parallel_overlap is inferred" in said
+    hidden: dict[str, Any] = {"global_batch_size": 8192, "micro_batch_size": 8}
+    hidden |= {"inter_node_bandwidth": "600 GB/s"}
+    for changed in ({"data_parallel_overlap": 0.4}, hidden):
+        assert "waits" not in answer(**(slow | changed)).attrs["fleetcube_remarks"]
+
+
+def test_every_chip_has_a_vendor_and_software_is_named_where_it_does_not_run() -> None:
+    assert {*of_software()} == {*kind("software")}
+    assert all(vendor(entry) for entry in kind("gpu").values())
+    assert vendor(replace(kind("gpu")["h100-sxm"], title="A chip of ours")) == ""
+    said = answer(gpu="tpu-v5p").attrs["fleetcube_remarks"]
+    assert "megatron-lm runs on NVIDIA, AMD, Intel, not on Google" in said
+    for software, gpu in (("maxtext", "h100-sxm"), ("maxtext", "tpu-v5p"), ("nemo", "h100-sxm")):
+        assert "runs on" not in answer(software=software, gpu=gpu).attrs["fleetcube_remarks"]
+
+
+def test_what_two_jobs_on_chips_of_one_vendor_share_cancels_in_their_ratio() -> None:
+    job = {name: value for name, value in JOB.items() if name != "software"}
+    sides = {
+        gpu: ratio.side({**job, "gpu": gpu}, ["step_time"])
+        for gpu in ("mi300x", "mi325x", "h200-sxm")
+    }
+
+    def half(a: str, b: str) -> float:
+        found = ratio.between(sides[a], sides[b])["step_time"]
+        return float(np.log(found.high / found.low)) / 2
+
+    assert half("mi300x", "mi325x") < 0.4 < half("mi300x", "h200-sxm")
+
+
 @cases(
     "changed, said",
     ({"precision": "fp8"}, f"from {ROWS} published megatron-lm steps on h100"),
     ({"gpu": "mi300x"}, "no published megatron-lm steps on mi300x"),
+    ({"gpu": "mi300x"}, "no step of a chip of AMD is fitted"),
+    ({"node": "dgx-a100"}, "ran attention_kernel = standard, here it is flash: give standard for"),
     ({"n_gpus": 65536}, "n_gpus = 65,536 is outside the published steps"),
     ({"calibration": "megatron-a100-fp16"}, "was fitted to other steps (GPU a100 instead of h100)"),
     ({"calibration": "megatron-h100-fp8"}, "to other steps (precision 8 bits instead of 16 bits)"),

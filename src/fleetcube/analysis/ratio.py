@@ -88,6 +88,7 @@ def between(
     roots = [root for _, root in posterior.together([first.cell, second.cell])]
     if first.source != AUTO:
         roots = [_root(first.source)] * 2
+    groups = [posterior.unmeasured(each.cell) for each in (first, second)]
     same = (first.step[region] == second.step) & (first.job == second.job)  # one step, one noise
     ratios = {}
     for name in first.values:
@@ -98,6 +99,11 @@ def between(
         unknown = factors[0] * (not first.is_measured), factors[1] * (not second.is_measured)
         of_jobs = abs(np.subtract(*unknown)) if first.job == second.job else np.hypot(*unknown)
         deviation = np.hypot(distance, of_jobs * posterior.job_spread)
+        for group in {**groups[0], **groups[1]}:  # what both are of cancels
+            spreads = (
+                own.get(group, 0.0) * factor for own, factor in zip(groups, unknown, strict=True)
+            )
+            deviation = np.hypot(deviation, np.subtract(*spreads))
         noise = np.hypot(factors[0] * first.noise, factors[1] * second.noise)
         noise = np.where(same, abs(np.subtract(*factors)) * first.noise, noise) / math.sqrt(2)
         half = np.hypot(pooled.NORMAL * deviation, pooled.STUDENTS * noise)

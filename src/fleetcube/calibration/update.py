@@ -89,16 +89,16 @@ def update_steps(table: Table, scenario: Mapping[str, Any], of: str = STEP) -> U
     places = [one.place for one in settings]
     choices = {"compute_model": "roofline", "attention_kernel": posterior.kernel(cell)}
     steps = _Steps(table, scenario, choices, settings, means[places], of, job_of)
-    expected, job_spread = posterior.noise(cell.software), posterior.job_spread
+    expected, step_spread = posterior.noise(cell.software), posterior.step_spread(cell)
     start = np.append(means[places], np.zeros(len(jobs)))
     before = steps.evaluate(start)[0]
-    x, spread, noise = most_likely(steps.evaluate, start, root[places], expected, job_spread)
+    x, spread, noise = most_likely(steps.evaluate, start, root[places], expected, step_spread)
     residuals, slopes = steps.evaluate(x)
     fit, count = [one.input for one in settings], len(settings)
     noise_width = half_of_noise(residuals, slopes @ spread, expected)
     by_inputs = np.zeros_like(slopes)
     by_inputs[:, :count] = steps.sign * slopes[:, :count]
-    auto_width = posterior.width(cell, root, job_spread, expected)
+    auto_width = posterior.width(cell, root, step_spread, expected)
     job_errors = [
         _error_factor(by_inputs, spread, noise_width, count + k) for k in range(len(jobs))
     ]
@@ -120,7 +120,7 @@ def update_steps(table: Table, scenario: Mapping[str, Any], of: str = STEP) -> U
         fitted=fitted,
         lines=steps.model.lines,
         idle=tuple(n for n, column in zip(fit, slopes.T, strict=False) if not column.any()),
-        error_factor=_error_factor(by_inputs, spread, noise_width, None, job_spread),
+        error_factor=_error_factor(by_inputs, spread, noise_width, None, step_spread),
         cell=cell,
         choices=choices,
         carried={name: value for name, value in network.items() if name not in fit},

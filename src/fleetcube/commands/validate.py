@@ -4,7 +4,7 @@ import dataclasses
 import json
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from fleetcube.commands.shared.say import say, say_each, say_wrapped
 from fleetcube.commands.shared.table import print_table, with_unit
 from fleetcube.grid.errors import InputError, nearest
 from fleetcube.kernels.graph.roles import REASON
+from fleetcube.kernels.physics.roles import NEAR
 
 if TYPE_CHECKING:
     from fleetcube.calibration.predict import Compared
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from fleetcube.formats.training_log import TrainingLog
 
 _HEADINGS = ["group", "n", "mean", "median", "max", "bias", "rank", "dummy", "covered"]
+_MEMORY = ("memory_per_gpu", "memory_margin")
 _EACH = ["record", "output", "measured", "predicted", "ratio (90 %)"]
 
 
@@ -148,26 +150,38 @@ def _print_rows(compared: Sequence["Compared"], rows: Sequence["Row"]) -> None:
 
     named = {(row.id, row.of): row for row in rows}
     stated = [named[row.id, row.of] for row in compared]
-    reasons = evaluate([((REASON,), row.inputs) for row in stated])
+    answers = evaluate([((REASON, NEAR, *_MEMORY), row.inputs) for row in stated])
     meanings = PHYSICS.quantities[REASON].doc.flags
     cells: list[list[str]] = []
-    failed: dict[str, dict[str, None]] = {}
+    verdicts: dict[str, dict[str, None]] = {}
     sources: dict[str, dict[str, None]] = {}
-    for row, measurement, reason in zip(compared, stated, reasons, strict=True):
+    for row, measurement, answer in zip(compared, stated, answers, strict=True):
         unit = PHYSICS.quantities[row.of].unit if row.of in PHYSICS.quantities else "s"
         values = [with_unit(value, unit, row.of) for value in (row.measured, row.predicted)]
         ends = (end / row.measured for end in _ends(row, measurement))
         ratio = estimate(f"{1 + row.error:.2f}", 1 + row.error, *ends)
         cells.append([row.id, row.of, *values, ratio])
-        if not isinstance(reason, str) and reason[0]:  # a text: an all-reduce is not a job
-            failed.setdefault(meanings[int(reason[0])], {})[row.id] = None
+        if not isinstance(answer, str):  # a text: an all-reduce is not a job
+            verdict, sizes = _verdict(*map(float, answer), meanings)
+            verdicts.setdefault(verdict, {})[row.id + sizes] = None
         source = "; ".join(filter(None, (measurement.source, *measurement.notes))) or "no source"
         sources.setdefault(source, {})[row.id] = None
     print_table(_EACH, cells)
     say()
-    lines = [f"cannot run here, {why}: {', '.join(ids)}" for why, ids in failed.items()]
+    lines = [f"{verdict}: {', '.join(ids)}" for verdict, ids in verdicts.items() if verdict]
     lines += [f"{', '.join(ids)}: {source}" for source, ids in sources.items()]
     say_wrapped(*lines)
+
+
+def _verdict(
+    reason: float, near: float, need: float, margin: float, meanings: Mapping[float, str]
+) -> tuple[str, str]:
+    """Whether a row can run here, empty if surely, and the memory that decides it."""
+    why = meanings[int(reason)] if reason else ""
+    sizes = f" ({need / 1e9:.1f} of {need / (1 - margin) / 1e9:.1f} GB)"
+    if near == 1 and not reason:
+        return "may not fit here, within the error of the memory model", sizes
+    return why and f"cannot run here, {why}", sizes * (why == "out_of_memory")
 
 
 def _ends(row: "Compared", measurement: "Row") -> tuple[float, float]:

@@ -17,6 +17,7 @@ import numpy as np
 from fleetcube.catalog import AUTO, CatalogError, Record, is_path, pooled, record
 from fleetcube.catalog import kind as catalog_kind
 from fleetcube.catalog.entry import CLUSTER, SHAPE
+from fleetcube.catalog.vendors import vendor
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.spec.axes import PHASE
 from fleetcube.grid.spec.axis import Array, Axis, phase_keys
@@ -301,7 +302,8 @@ def posterior_cell(stated: Mapping[str, Any]) -> pooled.Cell:
             f'calibration = "auto" needs a GPU and has none; give gpu, node or {_PEAKS["16 bits"]}'
         )
     experts = value("mixture_of_experts") or (value("experts") or 0) > 1
-    states = bool(value("linear_layers")) and value("linear_attention") is not False
+    linear = value("linear_attention")
+    states = bool(value("linear_layers")) and linear is not False
     software = (
         record("software", stated["software"]).values["steps_as"] if "software" in stated else ""
     )
@@ -318,6 +320,8 @@ def posterior_cell(stated: Mapping[str, Any]) -> pooled.Cell:
         hides_experts=not experts
         or str(label).startswith("tpu")
         or stated.get(_SCHEDULE) in PAIRED_SCHEDULES,
+        vendor=vendor(record("gpu", label)) if label else "",
+        states=str(linear or INPUTS["linear_attention"].implied) if states else "",
     )
 
 
@@ -544,7 +548,7 @@ def _with_gpu(kind: str, label: str) -> Mapping[str, Any]:
 
 def _label(cell: pooled.Cell) -> str:
     sheet = f"{cell.peak:g}, {cell.node_link:g}, {cell.products}, {cell.hides_experts}"
-    return f"{AUTO} ({cell.name}, {cell.kernel}, {sheet})"
+    return f"{AUTO} ({cell.name}, {cell.kernel}, {sheet}{f', {cell.states}' * bool(cell.states)})"
 
 
 @functools.lru_cache(MOST)

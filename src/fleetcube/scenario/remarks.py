@@ -21,6 +21,7 @@ _REST, _NODES_PER_RACK = "node_overhead_power", "nodes_per_rack"
 _OF_GPUS_ALONE = (
     f"power is of GPUs alone, without the rest of their nodes; give node_power or {_REST}"
 )
+_OVERLAP, _WAITING = "data_parallel_overlap", 0.1  # the share of a step from which it is named
 _OVERSIZED = (
     "nodes_per_rack is 0: a node needs more than rack_power, and takes several racks alone; "
     "give the rack_power that it has"
@@ -38,7 +39,7 @@ def remarks(plan: Plan) -> tuple[str, ...]:
         for name, formulas, omission in LEFT_OUT
         if used & formulas and problem.most_together({name}) > 0
     ]
-    lines += [*_added(plan, used), *_short_intervals(plan)]
+    lines += [*_added(plan, used), *_short_intervals(plan), *_waits(plan)]
     lines += [note for name, note in problem.notes.items() if name in used]
     if _REST in used and not {_REST, "node_power"} & problem.numbers:
         lines.append(_OF_GPUS_ALONE)
@@ -127,6 +128,24 @@ def _short_intervals(plan: Plan) -> Iterator[str]:
                     least = float(np.fmin.reduce(share, axis=None, initial=least))
         if least <= 1:
             yield f"{interval} {line.format(least)}"
+
+
+def _waits(plan: Plan) -> Iterator[str]:
+    """The share of a step that waits for traffic whose overlap is inferred, from few steps."""
+    if _OVERLAP not in plan.problem.inferred:
+        return
+    most = 0.0
+    for name, other in _in_same_phase(plan.structure, "step_time", "exposed_data_parallel_time"):
+        for case in (c for c in plan.cases if {name, other} <= c.formulas.keys()):
+            if plan.is_table(name) and plan.is_table(other):
+                with np.errstate(all="ignore"):
+                    share = plan.table(case, other) / plan.table(case, name)
+                most = float(np.fmax.reduce(share, axis=None, initial=most))
+    if most > _WAITING:
+        yield (
+            f"{most:.0%} of a step waits for data-parallel traffic: {_OVERLAP} is inferred, from "
+            "few steps that depend on it; give it if you know it"
+        )
 
 
 @functools.lru_cache(256)
