@@ -39,9 +39,9 @@ def describe(cube: "xarray.Dataset", sources: bool = False) -> None:
 
 def print_remarks(values: "xarray.Dataset", err: bool = False) -> None:
     """Print unused inputs, the basis of the numbers, and choices made by defaults."""
-    from fleetcube.presentation.explain import unused
-
     if "fleetcube_unused" in values.attrs:
+        from fleetcube.presentation.explain import unused
+
         say_wrapped(unused(values.attrs), err=err)
     print_foot(values, err=err)
 
