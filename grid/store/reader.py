@@ -95,7 +95,7 @@ class Reader:
             inside = [row[at] % n for row, at, n in zip(wide, here, stored.chunk, strict=True)]
             values[np.ix_(*here)] = data[np.ix_(*inside)]
 
-        chunks = list(itertools.product(*(np.unique(row).tolist() for row in numbers)))
+        chunks = list(itertools.product(*(sorted({*row.tolist()}) for row in numbers)))
         list(pool(READERS).map(read, chunks) if len(chunks) > 1 else map(read, chunks))
         return values.reshape([place.size for place in places if np.ndim(place)])
 
