@@ -120,8 +120,9 @@ class Stored:
         if meta["chunk_key_encoding"] != KEYS or meta.get("storage_transformers"):
             raise ValueError("its chunks have names that fleetcube does not give")
         items = math.prod(chunk)
-        order = "><"[meta["codecs"][0].get("configuration", {}).get("endian") != "big"]
-        dtype = np.dtype(object if texts else meta["data_type"]).newbyteorder(order)
+        dtype = np.dtype(object if texts else meta["data_type"])
+        if meta["codecs"][0].get("configuration", {}).get("endian") == "big":
+            dtype = dtype.newbyteorder(">")
         size = MOST_TEXT if texts else items * dtype.itemsize
         closed = len(names) > 2
         return cls(tuple(shape), tuple(chunk), dtype, counts, size, items, texts, names[1], closed)

@@ -11,7 +11,7 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ...kernels import log
 from ...kernels.graph.roles import REASON
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     import xarray
 
     from ..run.cluster import Cluster
+
+
+Cube = TypeVar("Cube", bound=Any)  # a Dataset or a Result
 
 
 class Mode(NamedTuple):
@@ -384,7 +387,7 @@ def stored_cube(path: str) -> Result:
         return _checked(stored(contents))
 
 
-def _checked(cube: Any) -> Any:
+def _checked(cube: Cube) -> Cube:
     """A cube in order. Raises ValueError for contents that fleetcube never writes."""
     spec = spec_of(cube.attrs)
     try:
@@ -412,7 +415,9 @@ def _unverified(place: Place, chunks: Any) -> "xarray.Dataset":
         if isinstance(place, Folder) and place.path.is_file():
             return in_order(xarray.open_dataset(place.path, chunks=chunks))
         consolidated = None if contents.names is None else False
-        return in_order(xarray.open_zarr(place.source(), chunks=chunks, consolidated=consolidated))
+        options: Any = {"chunks": chunks, "consolidated": consolidated}
+        cube: xarray.Dataset = xarray.open_zarr(place.source(), **options)
+        return in_order(cube)
 
 
 def _check_attributes(name: str, attrs: Mapping[Any, Any]) -> None:
@@ -451,7 +456,7 @@ def spec_of(attrs: Mapping[Any, Any]) -> dict[str, Any]:
     return spec
 
 
-def in_order(cube: Any) -> Any:
+def in_order(cube: Cube) -> Cube:
     """Outputs and axes in the spec's order, the rest by name: arrays arrive in any order."""
     spec = spec_of(cube.attrs)
     outputs, axes = (
@@ -461,4 +466,5 @@ def in_order(cube: Any) -> Any:
         }
         for group, order in ((cube.data_vars, spec["outputs"]), (cube.coords, spec["axes"]))
     )
-    return type(cube)(outputs, axes, cube.attrs)
+    ordered: Cube = type(cube)(outputs, axes, cube.attrs)
+    return ordered

@@ -43,7 +43,7 @@ class SealedStore(WrapperStore[Store]):
         value: Buffer | None = None
         with contextlib.suppress(FileNotFoundError), reader.place.wrapping_errors():
             value = await self.inner.get(key, prototype)
-        reader.sound(key, value and value.to_bytes())
+        reader.sound(key, None if value is None else value.to_bytes())
         return value
 
     async def exists(self, key: str) -> bool:

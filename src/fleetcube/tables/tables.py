@@ -57,7 +57,7 @@ SCALES = {
 }
 
 
-def variables(cube: "xarray.Dataset", names: Sequence[str]) -> "xarray.Dataset":
+def variables(cube: Any, names: Sequence[str]) -> Any:
     """The named variables of a cube with the ends of their intervals; by default all."""
     check_variables(names, [str(key) for key in cube.data_vars])
     ends = [str(n) for n, array in cube.data_vars.items() if array.attrs.get(END_OF) in names]

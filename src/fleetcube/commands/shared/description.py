@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _MOST_COUNTED = 10_000_000  # points whose reasons are counted
 
 
-def describe(cube: "xarray.Dataset", sources: bool = False) -> None:
+def describe(cube: Any, sources: bool = False) -> None:
     """Print the axes, variables and remarks of a cube."""
     from fleetcube.analysis.reevaluate import predicted
     from fleetcube.tables.tables import counted
