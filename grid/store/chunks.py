@@ -1,6 +1,7 @@
 """The bytes of a chunk as Zarr itself would write them, in a fraction of the time."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -99,6 +100,8 @@ class Stored:
     shape: tuple[int, ...]
     chunk: tuple[int, ...]  # the shape of one
     dtype: Any
+    dims: tuple[str, ...]
+    attrs: Mapping[str, Any]
     counts: tuple[int, ...]  # number of chunks along each dimension
     size: int  # bytes of one, expanded; for texts the maximum
     items: int  # values in one
@@ -124,8 +127,12 @@ class Stored:
         if meta["codecs"][0].get("configuration", {}).get("endian") == "big":
             dtype = dtype.newbyteorder(">")
         size = MOST_TEXT if texts else items * dtype.itemsize
-        closed = len(names) > 2
-        return cls(tuple(shape), tuple(chunk), dtype, counts, size, items, texts, names[1], closed)
+        dims, closed = tuple(meta.get("dimension_names") or ()), len(names) > 2
+        attrs = {
+            key: value for key, value in meta.get("attributes", {}).items() if key != "_FillValue"
+        }
+        array = tuple(shape), tuple(chunk), dtype, dims, attrs
+        return cls(*array, counts, size, items, texts, names[1], closed)
 
     def wrong(self, data: Any) -> str:
         """Why a chunk must not be expanded, else empty: few bytes can claim to be gigabytes."""

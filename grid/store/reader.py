@@ -3,6 +3,7 @@ to load than a slice to read."""
 
 import itertools
 import json
+import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -15,7 +16,7 @@ from ..result import Result, Variable
 from ..spec.axis import Array
 from .chunks import Stored, decode, is_sound
 from .examine import Contents
-from .journal import READERS, blocks_of
+from .journal import READERS, attempt, blocks_of
 from .names import GROUP, JOURNAL, ROOT
 
 
@@ -50,15 +51,10 @@ class Reader:
         if (data := self.files.get(key)) is not None:
             self.check(key, data)
             return data
-        try:
-            return self.sound(key, self.place.read(key, self.sums[key][0]))
-        except (ChangedError, ConnectionError):
-            raise
-        except FileNotFoundError:
-            return self.sound(key, None)
-        except OSError as error:
-            wrong = f"cannot be read ({error.strerror or error})"
-            raise self._foreign(key, wrong) from None
+        data = attempt(self.place, key, self.sums[key][0])
+        if isinstance(data, OSError) and not isinstance(data, FileNotFoundError):
+            raise self._foreign(key, f"cannot be read ({data.strerror or data})")
+        return self.sound(key, data if isinstance(data, bytes) else None)
 
     def sound(self, key: str, data: bytes | None) -> bytes:
         """The bytes of a chunk, if they are the cube's. Raises ChangedError."""
@@ -104,11 +100,10 @@ class Unread(Variable):
     """An array of a cube, cut along its dimensions; its chunks are read with its values."""
 
     def __init__(self, reader: Reader, name: str, places: Mapping[str, Any], attrs: Any) -> None:
-        self._reader, self._name, self._places, self.attrs = reader, name, places, dict(attrs)
+        self._reader, self._name, self._places, self.attrs = reader, name, places, attrs
         self.dims = tuple(dim for dim, place in places.items() if np.ndim(place))
-        self.shape = tuple(self._places[dim].size for dim in self.dims)
-        self.size, self.ndim = int(np.prod(self.shape)), len(self.shape)
-        self.dtype = reader.arrays[name].dtype
+        self.shape = tuple(places[dim].size for dim in self.dims)
+        self.size = math.prod(self.shape)
 
     @cached_property
     def values(self) -> Array:  # type: ignore[override]
@@ -122,20 +117,14 @@ class Unread(Variable):
 def stored(contents: Contents) -> Result:
     """A complete cube, whose chunks are read where values are asked for. Raises ValueError,
     KeyError or TypeError for what fleetcube never writes."""
-    reader = Reader(contents.place, contents.file_bytes)
-    rows = {name: _unread(reader, name) for name in reader.arrays}
-    attrs = dict(contents.attributes or {})
-    plain = str(attrs.pop("coordinates", "")).split()
+    reader, rows = Reader(contents.place, contents.file_bytes), {}
     sizes: dict[str, int] = {}
-    for name, row in rows.items():
-        if any(sizes.setdefault(dim, n) != n for dim, n in zip(row.dims, row.shape, strict=True)):
-            raise ValueError(f"{name} has another size than the other arrays")
-    return Result(rows, [name for name in rows if name in sizes or name in plain], attrs)
-
-
-def _unread(reader: Reader, name: str) -> Unread:
-    meta, array = json.loads(reader.files[f"{name}/{ROOT}"]), reader.arrays[name]
-    dims = meta.get("dimension_names") or ()
-    places = {dim: np.arange(n) for dim, n in zip(dims, array.shape, strict=True)}
-    attrs = {key: value for key, value in meta["attributes"].items() if key != "_FillValue"}
-    return Unread(reader, name, places, attrs)
+    for name, array in reader.arrays.items():
+        dims = zip(array.dims, array.shape, strict=True)
+        places = {dim: np.arange(n) for dim, n in dims if sizes.setdefault(dim, n) == n}
+        if len(places) < len(array.shape):
+            raise ValueError(f"{name} has other sizes than the other arrays")
+        rows[name] = Unread(reader, name, places, array.attrs)
+    attrs = dict(contents.attributes or {})
+    plain = {*sizes, *str(attrs.pop("coordinates", "")).split()}
+    return Result(rows, [name for name in rows if name in plain], attrs)

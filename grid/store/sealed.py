@@ -25,7 +25,7 @@ class SealedStore(WrapperStore[Store]):
         return SealedStore(self.inner.with_read_only(read_only), self.reader)
 
     def __reduce__(self) -> Any:
-        return SealedStore, (self.inner, self.reader)
+        return SealedStore, (self.inner, Reader(self.reader.place, self.reader.files))
 
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
