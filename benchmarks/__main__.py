@@ -29,6 +29,7 @@ from . import (
     tables,
     threads,
     virtual,
+    waits,
 )
 from .measure import ROOT, machine, preamble, say
 from .tables import Table
@@ -39,7 +40,6 @@ PAGES: dict[str, dict[str, Callable[[bool], Table]]] = {
     "docs/benchmarks.md": {
         "features": features.run,
         "speed": speed.run,
-        "by_hand": by_hand.run,
         "startup": startup.run,
         "memory": memory.run,
         "layouts": layouts.run,
@@ -52,6 +52,8 @@ PAGES: dict[str, dict[str, Callable[[bool], Table]]] = {
         "virtual": virtual.run,
         "chunks": storage.run_chunks,
     },
+    "docs/benchmarks.md#waits": {"waits": waits.run, "calls": waits.run_calls},
+    "docs/benchmarks.md#by_hand": {"by_hand": by_hand.run},
     "docs/benchmarks.md#check": {"check": check.run},
     "docs/benchmarks.md#threads": {"threads": threads.run},
     "docs/benchmarks.md#dask": {"dask": dask.run},

@@ -103,7 +103,7 @@ over = ["tensor_parallel", "pipeline_parallel", "micro_batch_size", "virtual_sta
         + '["job_time"])',
         's.rank_inputs("job_time")',
     ),
-    "a function of one point": (
+    "200 calls of a function": (
         GRID
         + 'import fleetcube; f = fleetcube.function("job_time", {"model": "llama-3-70b", '
         + '"node": "dgx-h100", "n_gpus": 4096}, ["gpu_mttf"])',

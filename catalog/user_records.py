@@ -5,7 +5,6 @@ They are data: no package is imported for them, and files are read within limits
 
 import re
 from collections.abc import Iterator
-from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -68,6 +67,8 @@ def opened(path: str, package: str = "") -> CatalogFile:
 
 def packaged() -> Iterator[CatalogFile]:
     """Files of installed packages, each in the package's own folder; it is not imported."""
+    from importlib.metadata import entry_points
+
     for point in entry_points(group=GROUP):
         match = _POINT.fullmatch(point.value)
         spec = find_spec(match[1]) if match else None  # imports nothing: it has no parent

@@ -205,7 +205,12 @@ class Result:
         for name, (dims, labels, attrs) in coords.items():
             if dims == (name,) and labels.dtype.kind in "iuf":
                 coords[name] = dims, pandas.Index(labels), attrs
-        return xarray.Dataset(data, coords, self.attrs)
+        return xarray.Dataset(data, coords, called(self.attrs))
+
+
+def called(attrs: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Attributes with values: of those that take long and tables lack there is a function."""
+    return {name: value() if callable(value) else value for name, value in attrs.items()}
 
 
 def in_memory(cube: Any) -> Result:

@@ -3,7 +3,6 @@
 import functools
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from ...kernels.graph.bind import definitions
 from ...kernels.graph.docstrings import read
 from ...kernels.graph.formulas import Graph, parameters
 from ...kernels.graph.roles import REASON
-from ..result import Result
+from ..result import Result, called
 from ..spec import graphs
 from ..spec.application import application
 from ..spec.axis import Array, Axis
@@ -155,8 +154,8 @@ def origin(
     stored_axes: Collection[str] | None = None,
     varied: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Attributes that record a result's origin and allow recomputing it. `kept` is as in `written`;
-    `varied` are inputs set outside the plan."""
+    """Attributes that record a result's origin and allow recomputing it, as `called` takes them.
+    `stored_axes` is as in `written`; `varied` are inputs set outside the plan."""
     module = application(plan.graph)
     defaults, partly = module.defaults(plan, varied) if module else ({}, [])
     unused, lines = plan.unused(), remarks(plan)
@@ -164,11 +163,11 @@ def origin(
     medians = {n: value for n, value in plan.problem.constants.items() if n in medians_used}
     return {
         "Conventions": "CF-1.11",
-        "fleetcube_version": own_version(),
+        "fleetcube_version": own_version,
         "fleetcube_engine": plan.engine,
         "fleetcube_spec": json.dumps(written(plan, spec, stored_axes), default=plain),
         "fleetcube_catalog": f"[{', '.join(entry.json for entry in plan.problem.records)}]",
-        ATTRIBUTE: _citations(plan),
+        ATTRIBUTE: functools.partial(_citations, plan),
         **({UNUSED: " ".join(unused)} if unused else {}),
         **({REMARKS: "\n".join(lines)} if lines else {}),
         **({DEFAULTS: json.dumps(defaults)} if defaults else {}),
@@ -193,6 +192,8 @@ def _citations(plan: Plan) -> str:
 
 @functools.cache
 def own_version() -> str:
+    from importlib.metadata import version  # here: it loads what reads e-mails
+
     return version("fleetcube")
 
 
@@ -217,7 +218,7 @@ def dataset(
         plan.notes["template"] = _shared(plan)
     template, rows = plan.notes["template"]
     if plan.notes.get("spec") is not spec:
-        plan.notes["attributes"] = origin(plan, spec)
+        plan.notes["attributes"] = called(origin(plan, spec))
         plan.notes["spec"] = spec
     result: xarray.Dataset = template.copy()  # a fifth of the time of creating one
     variables = result.variables

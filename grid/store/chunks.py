@@ -1,6 +1,7 @@
 """The bytes of a chunk as Zarr itself would write them, in a fraction of the time."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -79,6 +80,16 @@ def is_sound(data: bytes, size: int, crc: int) -> bool:
     return len(data) == size and actual == crc and data[-4:] == crc.to_bytes(4, "little")
 
 
+def decode(data: bytes, stored: "Stored") -> Array:
+    """The values of a whole chunk, from bytes that are sound and not `wrong`."""
+    from numcodecs import Blosc, VLenUTF8, Zstd
+
+    codec = Blosc() if stored.compressor == "blosc" else Zstd()
+    values = codec.decode(data[:-4] if stored.closed else data)
+    values = VLenUTF8().decode(values) if stored.texts else np.frombuffer(values, stored.dtype)
+    return values.reshape(stored.chunk)
+
+
 KEYS = {"name": "default", "configuration": {"separator": "/"}}  # names of chunk files
 
 
@@ -86,6 +97,11 @@ KEYS = {"name": "default", "configuration": {"separator": "/"}}  # names of chun
 class Stored:
     """An array's metadata about its chunks."""
 
+    shape: tuple[int, ...]
+    chunk: tuple[int, ...]  # the shape of one
+    dtype: Any
+    dims: tuple[str, ...]
+    attrs: Mapping[str, Any]
     counts: tuple[int, ...]  # number of chunks along each dimension
     size: int  # bytes of one, expanded; for texts the maximum
     items: int  # values in one
@@ -107,8 +123,16 @@ class Stored:
         if meta["chunk_key_encoding"] != KEYS or meta.get("storage_transformers"):
             raise ValueError("its chunks have names that fleetcube does not give")
         items = math.prod(chunk)
-        size = MOST_TEXT if texts else items * np.dtype(meta["data_type"]).itemsize
-        return cls(counts, size, items, texts, names[1], len(names) > 2)
+        dtype = np.dtype(object if texts else meta["data_type"])
+        if meta["codecs"][0].get("configuration", {}).get("endian") == "big":
+            dtype = dtype.newbyteorder(">")
+        size = MOST_TEXT if texts else items * dtype.itemsize
+        dims, closed = tuple(meta.get("dimension_names") or ()), len(names) > 2
+        attrs = {
+            key: value for key, value in meta.get("attributes", {}).items() if key != "_FillValue"
+        }
+        array = tuple(shape), tuple(chunk), dtype, dims, attrs
+        return cls(*array, counts, size, items, texts, names[1], closed)
 
     def wrong(self, data: Any) -> str:
         """Why a chunk must not be expanded, else empty: few bytes can claim to be gigabytes."""

@@ -11,7 +11,7 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ...kernels import log
 from ...kernels.graph.roles import REASON
@@ -20,6 +20,7 @@ from ..errors import InputError, check_count, shown
 from ..plan import memory
 from ..plan.fingerprint import difference
 from ..plan.plan import Plan
+from ..result import Result
 from ..spec.graphs import graph_of
 from . import journal
 from .append import check_grows, fitting, stored_plan
@@ -30,12 +31,16 @@ from .names import LOCK, PLAN, RECORD, ROOT, SEAL
 from .places.address import place_of
 from .places.durable import REPLACED
 from .places.place import Folder, Place
+from .reader import Reader, stored
 from .writer import Writer, in_units
 
 if TYPE_CHECKING:
     import xarray
 
     from ..run.cluster import Cluster
+
+
+Cube = TypeVar("Cube", bound=Any)  # a Dataset or a Result
 
 
 class Mode(NamedTuple):
@@ -368,22 +373,35 @@ def opened(contents: Contents, chunks: Any = None) -> "xarray.Dataset":
 
     load_accessor()  # so that the cube has `.fleetcube`
     with reading(contents.place):
-        source = SealedStore(contents.place.source(), contents.place, contents.file_bytes)
-        _ = source.arrays
+        reader = Reader(contents.place, contents.file_bytes)
+        _ = reader.arrays
+        source = SealedStore(contents.place.source(), reader)
         cube: xarray.Dataset = xarray.open_zarr(source, consolidated=False, chunks=chunks)
-        spec = spec_of(cube.attrs)
-        try:
-            graph_of(spec["scenario"])
-        except InputError as error:
-            warnings.warn(f"what is stored can be read, and not computed: {error}", stacklevel=2)
-        foreign = set(map(str, cube.dims)) - set(spec["axes"])
-        if foreign:
-            raise ValueError(f"its spec has no axis {min(foreign)!r}")
-        for key in ("fleetcube_medians", "fleetcube_defaults"):
-            dict(json.loads(cube.attrs.get(key, "{}")))
-        for name, variable in cube.variables.items():
-            _check_attributes(str(name), variable.attrs)
-        return in_order(cube)
+        return _checked(cube)
+
+
+def stored_cube(path: str) -> Result:
+    """The same for tables, without Zarr and xarray."""
+    contents = as_sealed(examine(place_of(path)))
+    with reading(contents.place):
+        return _checked(stored(contents))
+
+
+def _checked(cube: Cube) -> Cube:
+    """A cube in order. Raises ValueError for contents that fleetcube never writes."""
+    spec = spec_of(cube.attrs)
+    try:
+        graph_of(spec["scenario"])
+    except InputError as error:
+        warnings.warn(f"what is stored can be read, and not computed: {error}", stacklevel=3)
+    foreign = set(map(str, cube.dims)) - set(spec["axes"])
+    if foreign:
+        raise ValueError(f"its spec has no axis {min(foreign)!r}")
+    for key in ("fleetcube_medians", "fleetcube_defaults"):
+        dict(json.loads(cube.attrs.get(key, "{}")))
+    for name, variable in cube.variables.items():
+        _check_attributes(str(name), variable.attrs)
+    return in_order(cube)
 
 
 def _unverified(place: Place, chunks: Any) -> "xarray.Dataset":
@@ -397,7 +415,9 @@ def _unverified(place: Place, chunks: Any) -> "xarray.Dataset":
         if isinstance(place, Folder) and place.path.is_file():
             return in_order(xarray.open_dataset(place.path, chunks=chunks))
         consolidated = None if contents.names is None else False
-        return in_order(xarray.open_zarr(place.source(), chunks=chunks, consolidated=consolidated))
+        options: Any = {"chunks": chunks, "consolidated": consolidated}
+        cube: xarray.Dataset = xarray.open_zarr(place.source(), **options)
+        return in_order(cube)
 
 
 def _check_attributes(name: str, attrs: Mapping[Any, Any]) -> None:
@@ -436,16 +456,15 @@ def spec_of(attrs: Mapping[Any, Any]) -> dict[str, Any]:
     return spec
 
 
-def in_order(cube: "xarray.Dataset") -> "xarray.Dataset":
+def in_order(cube: Cube) -> Cube:
     """Outputs and axes in the spec's order, the rest by name: arrays arrive in any order."""
-    import xarray
-
     spec = spec_of(cube.attrs)
     outputs, axes = (
         {
-            name: group.variables[name]
+            name: cube.variables[name]
             for name in (*filter(group.__contains__, order), *sorted(map(str, group)))
         }
         for group, order in ((cube.data_vars, spec["outputs"]), (cube.coords, spec["axes"]))
     )
-    return xarray.Dataset(outputs, axes, cube.attrs)
+    ordered: Cube = type(cube)(outputs, axes, cube.attrs)
+    return ordered

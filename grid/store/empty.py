@@ -11,6 +11,7 @@ import numpy as np
 from ...kernels.graph.roles import REASON
 from ..plan.labels import attributes, dtype_of, origin
 from ..plan.plan import Plan
+from ..result import called
 from ..spec.axis import Array
 from .chunks import KEYS, ZSTD, codecs, encode_labels, fill_value, numbers, small_codecs
 from .layout_version import KEY, LAYOUT, consolidated
@@ -39,7 +40,7 @@ def empty_cube(
         for name in chunks
     }
     arrays = dict(sorted(arrays.items()))
-    attributes = {KEY: LAYOUT, **origin(plan, spec, coords)}
+    attributes = {KEY: LAYOUT, **called(origin(plan, spec, coords))}
     plain = [name for name in coords if name not in plan.sizes]
     plain += [REASON] if REASON in plan.outputs else []
     if plain:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import zarr
 
 from ..errors import InputError
 from ..plan.execute import evaluate_block
@@ -20,7 +19,7 @@ from .examine import Contents, check_sealed, examine
 from .layout_version import LAYOUT, repeats
 from .names import ROOT
 from .places.address import place_of
-from .sealed import SealedStore
+from .reader import Reader
 from .writer import Writer
 
 if TYPE_CHECKING:
@@ -151,25 +150,22 @@ def _compare_samples(
     contents: Contents, plan: Plan, samples: int, seed: int, report: Report
 ) -> None:
     """Compare values at random points of every variable with those computed by NumPy."""
-    store = SealedStore(contents.place.source(), contents.place, contents.file_bytes)
-    with reading(contents.place):
-        group = zarr.open_group(store, mode="r", use_consolidated=False)
+    reader = Reader(contents.place, contents.file_bytes)
     random = np.random.default_rng(seed)
     plan = plan.with_engine("numpy")
     for name in plan.outputs:
         dims = plan.out_dims[name]
         with reading(contents.place):
-            array: Any = group[name]
-            tolerance = TOLERANCE[str(array.dtype)]
+            dtype = reader.arrays[name].dtype
+            tolerance = TOLERANCE[str(dtype)]
         for _ in range(samples if dims else 1):
             point = {dim: int(random.integers(plan.sizes[dim])) for dim in dims}
             out = np.empty((1,) * len(dims), np.int8 if tolerance == 0 else np.float64)
             region = {dim: slice(k, k + 1) for dim, k in point.items()}
             evaluate_block(plan, dims, region, {name: out}, 1)
-            computed = out.reshape(-1)[0].astype(array.dtype)
+            computed = out.reshape(-1)[0].astype(dtype)
             with reading(contents.place):
-                cell = array[tuple(point[dim] for dim in plan.user_dims(name)) or ...]
-                value = np.asarray(cell, float).item()
+                value = float(reader.values(name, [point[dim] for dim in plan.user_dims(name)]))
             report.samples += 1
             if not np.isclose(value, computed, rtol=tolerance, atol=0, equal_nan=True):
                 where = ", ".join(f"{dim} {k}" for dim, k in point.items()) or "the one point"

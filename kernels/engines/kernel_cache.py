@@ -8,7 +8,6 @@ import stat
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 
@@ -60,6 +59,8 @@ def _warned_once() -> Iterator[None]:
 
 def path_of(text: str) -> Path:
     """The file of a kernel, named by a hash of all that machine code depends on."""
+    from importlib.metadata import version
+
     from platformdirs import user_cache_path
 
     from . import machine_code

@@ -11,7 +11,6 @@ import inspect
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from importlib.metadata import entry_points
 from types import ModuleType
 from typing import Any
 
@@ -104,6 +103,8 @@ def loaded(name: str) -> FormulaModule:
 @functools.cache
 def _module(name: str) -> str:
     """The module of a graph: that of an entry point, else of this name."""
+    from importlib.metadata import entry_points
+
     points = {point.value for point in entry_points(group=GROUP, name=name)} or {name}
     if len(points) > 1 or not all(part.isidentifier() for part in min(points).split(".")):
         raise GraphError(f"{name!r} is no module and no graph of one package; name one of them")

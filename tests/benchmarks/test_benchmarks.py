@@ -269,7 +269,7 @@ def test_questions_are_asked_of_a_release_in_its_own_files(load: Any) -> None:
         where = "import fleetcube; assert 'check/test/path' in fleetcube.__file__"
         assert release.seconds((where, "assert folder")) > 0
         assert release.seconds(("", "1 / 0")).startswith("ZeroDivisionError")
-        assert release.seconds(check.QUESTIONS["a function of one point"]) > 0
+        assert release.seconds(check.QUESTIONS["200 calls of a function"]) > 0
         assert release.process(["-c", where]) > 0
         assert release.process(["-c", "1 / 0"]) == "ZeroDivisionError: division by zero"
     finally:
@@ -516,3 +516,13 @@ def test_an_object_store_on_paper(load: Any, monkeypatch: pytest.MonkeyPatch) ->
     assert [row[key] for key in ("terabytes", "seconds", "requests", "month")] == pytest.approx(
         [2.0, 363.64, 5.8, 46.0], rel=1e-4
     )
+
+
+def test_waits_of_the_shell_and_of_python(load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = load("waits")
+    few = {what: waits.COMMANDS[what] for what in (waits.NUMPY, "--help", "slice of a cube")}
+    monkeypatch.setattr(waits, "COMMANDS", few)
+    table = waits.run(quick=True)
+    check(table.rows, waits.COLUMNS, "target", "met")
+    assert [row["what"] for row in table.rows] == [*few]
+    check(waits.run_calls(quick=True).rows, waits.CALL_COLUMNS)

@@ -3,8 +3,11 @@ table to compute."""
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from fleetcube import Sweep
 
 HEAVY = {"xarray", "pandas", "dask", "scipy", "pint", "pyarrow", "zarr", "asyncio", "numpy.f2py"}
 POINT = "example:llama-3-405b"
@@ -19,6 +22,14 @@ COMMANDS = [
     ["compare", POINT, "n_gpus=8192,16384"],
     ["sensitivity", POINT, "--of", "job_time"],
 ]
+CUBE = {"n_gpus": [8192, 16384], "fabric": ["infiniband-ndr", "infiniband-xdr"]}
+OF_CUBES = [
+    ["slice", "cube.zarr", "n_gpus=8192"],
+    ["slice", "cube.zarr", "fabric=infiniband-ndr", "-v", "job_time", "--no-interval"],
+    ["show", "cube.zarr"],
+    ["show", "cube.zarr", "--bibtex"],
+    ["run", POINT, "n_gpus=8192,16384", "-o", "other.zarr", "--overwrite"],
+]
 SCRIPT = """
 import atexit, sys
 from fleetcube.__main__ import main
@@ -29,6 +40,30 @@ main()
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_commands_load_no_library_that_tables_do_not_need(command: list[str]) -> None:
+    assert HEAVY.isdisjoint(loaded(command))
+
+
+@pytest.mark.parametrize("command", COMMANDS[:2], ids=" ".join)
+def test_a_point_loads_no_reader_of_other_files(command: list[str]) -> None:
+    others = {"yaml", "email", "importlib.metadata", "numpy.ma", "numcodecs", "llvmlite", "jax"}
+    assert others.isdisjoint(loaded(command))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cubes")
+    scenario = {"model": "llama-3-405b", "node": "dgx-h100"}
+    Sweep(scenario, CUBE, ["job_time"]).to_zarr(folder / "cube.zarr")
+    return folder
+
+
+@pytest.mark.parametrize("command", OF_CUBES, ids=" ".join)
+def test_cubes_are_printed_without_zarr_and_xarray(command: list[str], folder: Path) -> None:
+    assert HEAVY.isdisjoint(loaded(command, folder))
+
+
+def loaded(command: list[str], folder: Path | None = None) -> set[str]:
+    """The modules of a command's process."""
     asked = [sys.executable, "-c", SCRIPT, *command]
-    done = subprocess.run(asked, capture_output=True, text=True, check=True)
-    assert HEAVY.isdisjoint(done.stderr.splitlines()[-1].split())
+    done = subprocess.run(asked, capture_output=True, text=True, check=True, cwd=folder)
+    return {*done.stderr.splitlines()[-1].split()}

@@ -136,7 +136,7 @@ def _run_to_cube(
 ) -> None:
     """Write a cube, and describe it."""
     from fleetcube.analysis.targets import near_memory
-    from fleetcube.grid.store.cube import open_cube, parse_chunks, size_of
+    from fleetcube.grid.store.cube import parse_chunks, size_of, stored_cube
     from fleetcube.grid.store.places.address import place_of
 
     started = time.perf_counter()
@@ -148,7 +148,7 @@ def _run_to_cube(
     say(f"{sweep.points:,} points in {seconds:.1f} s with {engine}")
     say(f"wrote {path} ({size / 1e6:.1f} MB)")
     try:
-        describe(open_cube(path))
+        describe(stored_cube(str(path)))
         for near in near_memory(sweep, _MOST_JUDGED).values():
             if count := int((near == 1).sum()):
                 say(f"{count} of {near.size} layouts need about all memory: possibly out of memory")

@@ -18,9 +18,9 @@ def show(cube: str, bibtex: bool) -> None:
       fleetcube show cubes/scaling.zarr --bibtex > scaling.bib
     """
     from fleetcube.grid.plan.citations import citations
-    from fleetcube.grid.store.cube import open_cube
+    from fleetcube.grid.store.cube import stored_cube
 
     if bibtex:
-        say(citations(open_cube(cube)))
+        say(citations(stored_cube(cube)))
     else:
-        describe(open_cube(cube), sources=True)
+        describe(stored_cube(cube), sources=True)

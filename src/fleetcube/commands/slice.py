@@ -44,11 +44,11 @@ def slice_cube(
           fabric=infiniband-ndr checkpoint_write_bandwidth=100GB/s \\
           gpu_mttf=50000h -v goodput -v job_time
     """
-    from fleetcube.grid.store.cube import open_cube
+    from fleetcube.grid.store.cube import stored_cube
     from fleetcube.tables.selectors import select
     from fleetcube.tables.tables import table, variables
 
-    whole = open_cube(cube)
+    whole = stored_cube(cube)
     variables(whole, variable)  # names first
     cut, notes = select(whole, selectors)
     say_each(notes)

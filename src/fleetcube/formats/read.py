@@ -24,13 +24,8 @@ from fleetcube.kernels.physics.inputs import INPUTS
 from fleetcube.scenario import patterns, spec_file
 from fleetcube.scenario.auto import values_at
 
-from . import deepspeed, maxtext, megatron_bridge, megatron_lm, nemo, primus, torchtitan
 from .field_table import NOTHING, REPLICA, Job, listed, values_of, whole
 
-# Tried in this order
-FORMATS: tuple[Any, ...] = (
-    *(primus, megatron_bridge, nemo, torchtitan, maxtext, deepspeed, megatron_lm),
-)
 OUTPUTS = ("step_time", "mfu", "memory_per_gpu", "job_time")  # of a file that names none
 _LARGEST = 1 << 20  # bytes of a file
 _GIVE = "a spec, a config.json, or a framework's file"
@@ -96,18 +91,27 @@ def read_job(path: str, given: Mapping[str, Any] = NOTHING) -> Job:
 
 def _is_spec(text: str, path: str) -> bool:
     """Whether a text is a spec: by its tables, or by its name if it is no framework's."""
-    return spec_file.has_tables(text) or (
-        Path(path).suffix == ".toml" and not torchtitan.recognizes(text)
-    )
+    if spec_file.has_tables(text) or Path(path).suffix != ".toml":
+        return spec_file.has_tables(text)
+    from . import torchtitan
+
+    return not torchtitan.recognizes(text)
+
+
+def _readers() -> tuple[Any, ...]:
+    """Of each framework's files, in the order in which they are tried; a spec needs none."""
+    from . import deepspeed, maxtext, megatron_bridge, megatron_lm, nemo, primus, torchtitan
+
+    return (primus, megatron_bridge, nemo, torchtitan, maxtext, deepspeed, megatron_lm)
 
 
 def _job_of(text: str, path: str, given: Mapping[str, Any]) -> Job:
     if len(text) > _LARGEST:
         raise InputError(f"{path!r} has more than {_LARGEST:,} letters; give one job's file")
-    for reader in FORMATS:
+    for reader in _readers():
         if reader.recognizes(text):
             return _joined(partial(reader.read, text, path), given, path)
-    frameworks = ", ".join(reader.format_table().framework for reader in FORMATS)
+    frameworks = ", ".join(reader.format_table().framework for reader in _readers())
     raise InputError(
         f"{path!r} is no file that fleetcube reads; give a spec, or a file of {frameworks}"
     )

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,9 +15,6 @@ from fleetcube.kernels.graph.formulas import Graph
 from fleetcube.scenario import dates, patterns, phases, user_records
 
 from .tables import label, scale
-
-if TYPE_CHECKING:
-    import xarray
 
 
 def pairs(selectors: Sequence[str]) -> dict[str, str]:
@@ -33,7 +30,7 @@ def pairs(selectors: Sequence[str]) -> dict[str, str]:
     return text_by_name
 
 
-def select(cube: "xarray.Dataset", selectors: Sequence[str]) -> tuple["xarray.Dataset", list[str]]:
+def select(cube: Any, selectors: Sequence[str]) -> tuple[Any, list[str]]:
     """Cut a cube by "axis=value", "axis=first:last" or "axis=value,value"; numbers may have units.
     Returns the cut at the nearest points of numeric axes, and notes on values off their axes."""
     notes: list[str] = []

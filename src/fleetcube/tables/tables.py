@@ -57,7 +57,7 @@ SCALES = {
 }
 
 
-def variables(cube: "xarray.Dataset", names: Sequence[str]) -> "xarray.Dataset":
+def variables(cube: Any, names: Sequence[str]) -> Any:
     """The named variables of a cube with the ends of their intervals; by default all."""
     check_variables(names, [str(key) for key in cube.data_vars])
     ends = [str(n) for n, array in cube.data_vars.items() if array.attrs.get(END_OF) in names]
@@ -76,10 +76,11 @@ def scale(unit: str, numbers: Any, name: str = "") -> tuple[float, str]:
     if unit == "s" and name.endswith(IN_HOURS):
         return 3600.0, "h"
     sizes = np.abs(np.asarray(numbers, dtype=float))
-    sizes = sizes[np.isfinite(sizes) & (sizes > 0)]
+    sizes = np.sort(sizes[np.isfinite(sizes) & (sizes > 0)])
     if unit not in SCALES:
         return 1.0, "" if unit == "1" else unit
-    typical = float(np.median(sizes)) if sizes.size else 1.0
+    # the median, for which NumPy would load masked arrays
+    typical = float(sizes[[(sizes.size - 1) // 2, sizes.size // 2]].mean()) if sizes.size else 1.0
     return next((s for s in SCALES[unit] if typical >= s[0]), SCALES[unit][-1])
 
 

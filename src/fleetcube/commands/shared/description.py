@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _MOST_COUNTED = 10_000_000  # points whose reasons are counted
 
 
-def describe(cube: "xarray.Dataset", sources: bool = False) -> None:
+def describe(cube: Any, sources: bool = False) -> None:
     """Print the axes, variables and remarks of a cube."""
     from fleetcube.analysis.reevaluate import predicted
     from fleetcube.tables.tables import counted
@@ -39,9 +39,9 @@ def describe(cube: "xarray.Dataset", sources: bool = False) -> None:
 
 def print_remarks(values: "xarray.Dataset", err: bool = False) -> None:
     """Print unused inputs, the basis of the numbers, and choices made by defaults."""
-    from fleetcube.presentation.explain import unused
-
     if "fleetcube_unused" in values.attrs:
+        from fleetcube.presentation.explain import unused
+
         say_wrapped(unused(values.attrs), err=err)
     print_foot(values, err=err)
 

@@ -18,7 +18,7 @@ import numpy as np
 from fleetcube.analysis.layouts import SHORT
 from fleetcube.analysis.layouts import text as layout_text
 from fleetcube.grid.errors import InputError, check_path, imported
-from fleetcube.grid.result import along
+from fleetcube.grid.result import along, called
 from fleetcube.grid.spec.graphs import graph_at
 from fleetcube.grid.spec.values import is_known
 from fleetcube.kernels.calculus.phased_formulas import phase_of, without_phase
@@ -190,7 +190,8 @@ def caption(cube: Any) -> str:
     labels = labels_of(scenario)
     degrees = {n: scenario[n] for n in SHORT if isinstance(scenario.get(n), int | float)}
     words = [*labels, *filter(None, [layout_text(degrees)])]
-    return ", ".join([*words, f"fleetcube {cube.attrs['fleetcube_version']}"]) if words else ""
+    version = called(cube.attrs)["fleetcube_version"] if words else ""
+    return ", ".join([*words, f"fleetcube {version}"]) if words else ""
 
 
 def saved(figure: Any, path: Path | None, cube: Any = None) -> Any:
