@@ -35,8 +35,8 @@ _ASKED = Settings("numpy", "include", threads=1)
 
 @dataclass(frozen=True)
 class Assumed:
-    """An input that nobody stated: its value, where it comes from, and what each other value, by its
-    text, gives for `output` in place of the `answer`. `effect`: the largest logarithm of their
+    """An input that nobody stated: its value, where it comes from, and what each other value, by
+    its text, gives for `output` in place of the `answer`. `effect`: the largest logarithm of their
     ratios; `decides`: it is more than a tenth of the output's interval."""
 
     name: str
@@ -125,10 +125,9 @@ def lines(
     chosen = [each for each in found if assumptions()[each.name].always]
     chosen += [each for each in found if each.decides and each not in chosen][: MOST - len(chosen)]
     axes = make_axes(sweep.graph, sweep.spec["axes"])
-    at = [
-        f"{n} {_shown(n, axes[n].labels[k].item())}" for n, k in place.items() if axes[n].size > 1
-    ]
-    where = f" at {', '.join(at)}" if at else ""
+    swept = {name: axes[name].labels[k].item() for name, k in place.items() if axes[name].size > 1}
+    where = ", ".join(f"{name} {_shown(name, value)}" for name, value in swept.items())
+    where = where and f" at {where}"
     heading = f"assumed{where}, what moves the answer most first:"
     return [heading, *(f"  {each}" for each in found if each in chosen)] if chosen else []
 
