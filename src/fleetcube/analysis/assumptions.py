@@ -3,6 +3,7 @@
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -109,24 +110,24 @@ def at_last(sweep: Evaluation) -> list[str]:
         return []
     axes = make_axes(sweep.graph, sweep.spec["axes"])
     place = {name: axis.size - 1 for name, axis in axes.items()}
-    return lines(sweep, place, point(sweep, place), sweep._outputs)
+    return lines(point(sweep, place), sweep._outputs, swept=axes)
 
 
 def lines(
-    sweep: Evaluation,
-    place: Mapping[str, int],
     scenario: Mapping[str, Any],
     outputs: Sequence[str],
     layout: Collection[str] = (),
+    swept: Mapping[str, Axis] = MappingProxyType({}),
 ) -> list[str]:
-    """What decides an answer at a point of a sweep and nobody stated, and what is always named: a
-    heading, and a line each."""
+    """What decides an answer at a point and nobody stated, and what is always named: a heading that
+    names the point by its inputs along the axes `swept`, and a line each."""
     found = assumed(scenario, outputs, layout)
     chosen = [each for each in found if assumptions()[each.name].always]
     chosen += [each for each in found if each.decides and each not in chosen][: MOST - len(chosen)]
-    axes = make_axes(sweep.graph, sweep.spec["axes"])
-    swept = {name: axes[name].labels[k].item() for name, k in place.items() if axes[name].size > 1}
-    where = ", ".join(f"{name} {_shown(name, value)}" for name, value in swept.items())
+    names = [name for axis in swept.values() if axis.size > 1 for name in axis.inputs]
+    where = ", ".join(
+        f"{name} {_shown(name, scenario[name])}" for name in names if name in scenario
+    )
     where = where and f" at {where}"
     heading = f"assumed{where}, what moves the answer most first:"
     return [heading, *(f"  {each}" for each in found if each in chosen)] if chosen else []

@@ -167,7 +167,7 @@ def _assumed(whole: Result, sweep: Evaluation, of: str) -> str:
     best = best.isel(place)
     where = {name: place[name] for name in axes if name in place}
     scenario = point(sweep, where) | inputs_of(best)
-    return "\n".join(lines(sweep, where, scenario, [of, MEMORY[0]], OPEN))
+    return "\n".join(lines(scenario, [of, MEMORY[0]], OPEN, axes))
 
 
 def _together(
@@ -295,7 +295,7 @@ def stated_and_free(
     outputs = dict.fromkeys([*_outputs(sweep, of), *(n for c in conditions for n in c.outputs)])
     stated = Evaluation(scenario, {}, [*outputs])
     values = interval(stated, None, Settings("numpy")).assign(chances(scenario, conditions))
-    values.attrs[ASSUMED] = "\n".join(lines(sweep, {}, scenario, [of, MEMORY[0]], OPEN))
+    values.attrs[ASSUMED] = "\n".join(lines(scenario, [of, MEMORY[0]], OPEN))
     best = best_layouts(freed(scenario, of), of, sense, LAYOUT, where, (), 1, Settings())
     return layout_at(stated), values, best
 
