@@ -125,10 +125,8 @@ def lines(
     chosen = [each for each in found if assumptions()[each.name].always]
     chosen += [each for each in found if each.decides and each not in chosen][: MOST - len(chosen)]
     names = [name for axis in swept.values() if axis.size > 1 for name in axis.inputs]
-    where = ", ".join(
-        f"{name} {_shown(name, scenario[name])}" for name in names if name in scenario
-    )
-    where = where and f" at {where}"
+    at = [f"{name} {_shown(name, scenario[name])}" for name in names if name in scenario]
+    where = f" at {', '.join(at)}" if at else ""
     heading = f"assumed{where}, what moves the answer most first:"
     return [heading, *(f"  {each}" for each in found if each in chosen)] if chosen else []
 
