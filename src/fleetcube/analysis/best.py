@@ -17,8 +17,9 @@ from fleetcube.grid.run.settings import Settings
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.roles import NEAR
 from fleetcube.scenario import phases
+from fleetcube.scenario.along_axes import point
 
-from .layouts import ALWAYS, best_layouts, by_phase, point
+from .layouts import ALWAYS, best_layouts, by_phase
 from .nearest import NEAREST, nearest, nearest_of_grid, nearest_of_ranges
 from .optimize import NONE_RUNS, optimize
 from .targets import Kind, Names, judged, narrowed, with_headroom

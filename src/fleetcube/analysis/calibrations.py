@@ -11,6 +11,7 @@ from fleetcube.grid.spec.axes import make_axes
 from fleetcube.grid.spec.problem import resolve
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.scenario import auto
+from fleetcube.scenario.along_axes import values_at
 from fleetcube.scenario.reading import stated_inputs
 
 _KIND = "calibration"
@@ -41,7 +42,7 @@ def calibrations(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> list[C
     for axis in make_axes(
         PHYSICS, {name: row for name, row in axes.items() if name != _KIND}
     ).values():
-        stated |= auto.values_at(axis, axis.size // 2)
+        stated |= values_at(axis, axis.size // 2)
     stated.pop(_KIND, None)
     job = auto.posterior_cell(stated_inputs(stated))
     fitted = {label: cell for label in kind(_KIND) if (cell := auto.fitted_to(label))}

@@ -19,6 +19,7 @@ from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
 from fleetcube.scenario import auto
+from fleetcube.scenario.along_axes import point
 from fleetcube.scenario.reading import stated_inputs
 from fleetcube.tables.html import record_html
 from fleetcube.tables.tables import meanings
@@ -32,7 +33,6 @@ from .layouts import (
     freed,
     in_command,
     inputs_of,
-    point,
     unsearched,
 )
 from .sensitivity import frozen

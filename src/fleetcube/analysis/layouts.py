@@ -9,7 +9,6 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -33,11 +32,21 @@ from fleetcube.kernels.graph.formulas import Graph
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
-from fleetcube.kernels.physics.roles import HEADROOM, LARGEST, LOSSES, MEANS, MONEY, NEAR, SUMS
-from fleetcube.scenario import auto, framework, patterns, phases
+from fleetcube.kernels.physics.roles import (
+    HEADROOM,
+    LARGEST,
+    LOSSES,
+    MEANS,
+    MEMORY,
+    MONEY,
+    NEAR,
+    SUMS,
+)
+from fleetcube.scenario import framework, patterns, phases
+from fleetcube.scenario.along_axes import point, values_along
 from fleetcube.tables.tables import label, meanings, numbers, scale
 
-from .assumed import ASSUMED, assumed
+from .assumptions import ASSUMED, lines
 from .gradient import check_quantity, is_held, uncounted
 from .interval import chances, interval
 from .sensitivity import Kind, frozen, is_built, kind_of, rank_inputs
@@ -131,7 +140,7 @@ def best_layouts(
     plain_axes = {name: spec["axes"][name] for name in plain}
     parts = [
         sweep.replace(
-            scenario={**spec["scenario"], **_axis_values(labelled, place)}, axes=plain_axes
+            scenario={**spec["scenario"], **values_along(labelled, place)}, axes=plain_axes
         )
         for place in itertools.product(*(range(axis.size) for axis in labelled.values()))
     ]
@@ -143,8 +152,22 @@ def best_layouts(
         one = _answers(part, of, also, conditions, plain, tried, names, best, reasons)
         answers.append(one.assign(limits))
     whole = _together(answers, labelled, sweep, of) if labelled else answers[0]
-    whole.attrs[ASSUMED] = assumed(sweep, of, OPEN)
+    whole.attrs[ASSUMED] = _assumed(whole, sweep, of)
     return _with_front(whole) if points > 1 else whole
+
+
+def _assumed(whole: Result, sweep: Evaluation, of: str) -> str:
+    """What the best layout rests on at the last point that has one, a line each."""
+    best = whole.isel({RANK: 0})
+    axes = make_axes(sweep.graph, sweep.spec["axes"])
+    places = np.argwhere(best[of].notnull().values)
+    if not len(places):
+        return ""
+    place = dict(zip(best[of].dims, places[-1].tolist(), strict=True))
+    best = best.isel(place)
+    where = {name: place[name] for name in axes if name in place}
+    scenario = point(sweep, where) | inputs_of(best)
+    return "\n".join(lines(scenario, [of, MEMORY[0]], OPEN, axes))
 
 
 def _together(
@@ -272,7 +295,7 @@ def stated_and_free(
     outputs = dict.fromkeys([*_outputs(sweep, of), *(n for c in conditions for n in c.outputs)])
     stated = Evaluation(scenario, {}, [*outputs])
     values = interval(stated, None, Settings("numpy")).assign(chances(scenario, conditions))
-    values.attrs[ASSUMED] = assumed(stated, of, OPEN)
+    values.attrs[ASSUMED] = "\n".join(lines(scenario, [of, MEMORY[0]], OPEN))
     best = best_layouts(freed(scenario, of), of, sense, LAYOUT, where, (), 1, Settings())
     return layout_at(stated), values, best
 
@@ -290,12 +313,6 @@ def without_layout(scenario: Mapping[str, Any]) -> dict[str, Any]:
 def unsearched(scenario: Mapping[str, Any], of: str) -> dict[str, Any]:
     """What a scenario states of the layout, at what it is where `freed` leaves it one value."""
     return layout_at(freed(scenario, of), [name for name in OPEN if name in scenario])
-
-
-def point(sweep: Evaluation, at: Mapping[str, int] = MappingProxyType({})) -> dict[str, Any]:
-    """The scenario of a sweep at the first point of its axes, but for those at another place."""
-    axes = make_axes(sweep.graph, sweep.spec["axes"])
-    return {**sweep.spec["scenario"], **_axis_values(axes, [at.get(name, 0) for name in axes])}
 
 
 def _stated(spec: Mapping[str, Any]) -> set[str]:
@@ -510,7 +527,7 @@ def _answers(
     layouts = [*itertools.product(*tried.values())]
     answers = {}
     for k, cell in enumerate(itertools.product(*map(range, sizes))):
-        scenario = {**spec["scenario"], **_axis_values(axes, cell)}
+        scenario = {**spec["scenario"], **values_along(axes, cell)}
         for rank, index in enumerate(best[k].tolist()):
             if index >= 0:
                 searched = dict(zip(tried, layouts[index], strict=True))
@@ -589,14 +606,6 @@ def _counted(reasons: Array, about: Mapping[str, Any]) -> list[str]:
     codes, counts = np.unique(reasons[reasons != 0], return_counts=True)
     words = meanings(about, codes)
     return [f"{counts[k]:,} {words[k]}" for k in np.argsort(-counts, kind="stable")]
-
-
-def _axis_values(axes: Mapping[str, Axis], place: Sequence[int]) -> dict[str, Any]:
-    """Values that all axes set at a point."""
-    axis_values: dict[str, Any] = {}
-    for axis, k in zip(axes.values(), place, strict=True):
-        axis_values |= auto.values_at(axis, k)
-    return axis_values
 
 
 def searched(layouts: Any) -> str:

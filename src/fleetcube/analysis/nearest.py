@@ -15,9 +15,10 @@ from fleetcube.grid.spec.axes import make_axes
 from fleetcube.grid.spec.axis import Array
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.roles import HEADROOM, RUN_STEPS, STEPS
+from fleetcube.scenario.along_axes import point
 from fleetcube.tables.tables import meanings
 
-from .layouts import LAYOUT, WHOLE, best_layouts, candidates, freed, in_command, point
+from .layouts import LAYOUT, WHOLE, best_layouts, candidates, freed, in_command
 from .sensitivity import frozen
 from .targets import whole_unit
 

@@ -25,7 +25,8 @@ from fleetcube.grid.spec.problem import resolve
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.roles import HEADROOM, NEAR
-from fleetcube.scenario import auto, phases
+from fleetcube.scenario import phases
+from fleetcube.scenario.along_axes import values_at
 from fleetcube.tables.tables import meanings, numbers, scale
 
 from .gradient import uncounted
@@ -349,7 +350,7 @@ def _gain_ends(
     """Ends of the 90 % interval of what each doubling brought, where the ratio's is known."""
     stated = dict(scenario)
     for axis in make_axes(PHYSICS, axes).values():
-        stated |= auto.values_at(axis, 0)
+        stated |= values_at(axis, 0)
     name = "doubling_gain"
     gains = Variable(curve[name].dims, curve[name].values, curve[name].attrs)
     runs = np.isfinite(curve[TIME].values)

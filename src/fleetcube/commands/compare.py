@@ -10,8 +10,9 @@ import click
 from fleetcube.commands.shared import complete
 from fleetcube.commands.shared.changed import changed
 from fleetcube.commands.shared.say import say, say_json, say_wrapped
-from fleetcube.commands.shared.table import print_table, with_unit
+from fleetcube.commands.shared.table import print_table
 from fleetcube.grid.errors import InputError
+from fleetcube.tables.tables import with_unit
 
 _BEST = "best"  # in place of a second spec
 
@@ -111,7 +112,7 @@ def _two_values(
 ) -> tuple[tuple[Any, Any], tuple[str, str], tuple[str, ...]]:
     """One spec with each of two values: the sweeps, their names, and the other selectors."""
     from fleetcube.grid.spec.axes import make_axes
-    from fleetcube.scenario.auto import values_at
+    from fleetcube.scenario.along_axes import values_at
     from fleetcube.scenario.patterns import LAYOUT
 
     pairs = [text for text in selectors if text.count(",") == 1 and not text.startswith(LAYOUT)]

@@ -11,8 +11,9 @@ from fleetcube.commands.shared import complete
 from fleetcube.commands.shared.changed import changed
 from fleetcube.commands.shared.progress import progress
 from fleetcube.commands.shared.say import say, say_each, say_wrapped
-from fleetcube.commands.shared.table import print_foot, print_table, with_unit
+from fleetcube.commands.shared.table import print_foot, print_table
 from fleetcube.grid.errors import InputError
+from fleetcube.tables.tables import with_unit
 
 if TYPE_CHECKING:
     from fleetcube.formats.field_table import Job
@@ -64,8 +65,8 @@ def diagnose(spec: str, selectors: tuple[str, ...], as_json: bool) -> None:
 
 def _logged(paths: Sequence[str], sweep: Any) -> dict[str, float]:
     """The step of a training log; print what the log left out."""
-    from fleetcube.analysis.layouts import point
     from fleetcube.calibration.logged import step_of, training_logs
+    from fleetcube.scenario.along_axes import point
 
     logs = training_logs(paths)
     if len(paths) > 1 or (paths and not logs and not paths[0].endswith(".toml")):

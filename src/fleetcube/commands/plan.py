@@ -12,9 +12,10 @@ from fleetcube.commands.shared.changed import changed_spec
 from fleetcube.commands.shared.points import check_answered, goal
 from fleetcube.commands.shared.progress import progress
 from fleetcube.commands.shared.say import say, say_each, say_json, say_wrapped
-from fleetcube.commands.shared.table import print_foot, print_table, with_unit
+from fleetcube.commands.shared.table import print_foot, print_table
 from fleetcube.grid.errors import InputError
 from fleetcube.kernels.physics.roles import LOSSES
+from fleetcube.tables.tables import with_unit
 
 if TYPE_CHECKING:
     from fleetcube.formats.field_table import Job
@@ -237,7 +238,7 @@ def _check_reached(question: "Question") -> None:
 def _plan_stated(question: "Question", spec: str, framework: str | None) -> None:
     """Print what a layout that leaves nothing open gives, and what the best one would."""
     from fleetcube.analysis import layouts as planning
-    from fleetcube.analysis.assumed import ASSUMED
+    from fleetcube.analysis.assumptions import ASSUMED
     from fleetcube.tables.tables import meanings
 
     sweep, goal = question.sweep, question.of
@@ -246,7 +247,7 @@ def _plan_stated(question: "Question", spec: str, framework: str | None) -> None
         layout, values, best = planning.stated_and_free(sweep, goal, question.sense, question.where)
     say(f"stated layout: {planning.text(layout)}")
     _print_values(values, scenario)
-    say_wrapped(values.attrs[ASSUMED])
+    say_wrapped(*values.attrs[ASSUMED].splitlines())
     reason = values["infeasible_reason"]
     if reason.item():
         say(f"cannot run: {meanings(reason.attrs, reason.values.reshape(1))[0]}")
@@ -261,8 +262,10 @@ def _plan_stated(question: "Question", spec: str, framework: str | None) -> None
     print_foot(values)
     check_answered((reason == 0) | best[goal].notnull())
     if framework is not None:
+        from fleetcube.scenario.along_axes import point
+
         free = sweep.replace(scenario=planning.without_layout(scenario))
-        stated = {**scenario, **planning.unsearched(planning.point(sweep), goal)}
+        stated = {**scenario, **planning.unsearched(point(sweep), goal)}
         _print_written(dataclasses.replace(question, sweep=free), stated, best, spec, framework)
 
 
@@ -330,7 +333,7 @@ def _open(layouts: Any) -> list[str]:
 
 def _print_one(question: "Question", layouts: Any) -> None:
     """Print the best layout of one point with its intervals, the next ones, losses and levers."""
-    from fleetcube.analysis.assumed import ASSUMED
+    from fleetcube.analysis.assumptions import ASSUMED
     from fleetcube.analysis.layouts import WHOLE
 
     sweep, goal = question.sweep, question.of
@@ -344,7 +347,7 @@ def _print_one(question: "Question", layouts: Any) -> None:
     best = ranked[outputs].isel(rank=0)
     say(f"best layout: {ranked[WHOLE].values[0]}")
     _print_values(best, sweep.spec["scenario"])
-    say_wrapped(layouts.attrs[ASSUMED])
+    say_wrapped(*layouts.attrs[ASSUMED].splitlines())
     if ranked.sizes["rank"] > 1:
         _print_next(question, ranked)
     say("")
@@ -392,8 +395,9 @@ def _print_without_memory(free: float, best: Any, goal: str) -> None:
 
 def _chances(question: "Question", ranked: Any) -> list[str]:
     """How likely each of the next layouts is better than the first; empty where one is unknown."""
-    from fleetcube.analysis.layouts import inputs_of, point
+    from fleetcube.analysis.layouts import inputs_of
     from fleetcube.analysis.ratio import between, side
+    from fleetcube.scenario.along_axes import point
     from fleetcube.tables.tables import chance
 
     scenario, goal = point(question.sweep), question.of
@@ -459,7 +463,7 @@ def _print_several(question: "Question", layouts: Any) -> None:
     """Print the best at each point, the best first, or why there is none, in one table."""
     import numpy as np
 
-    from fleetcube.analysis.assumed import ASSUMED
+    from fleetcube.analysis.assumptions import ASSUMED
     from fleetcube.analysis.layouts import FRONT, WHOLE
     from fleetcube.tables.tables import meanings, table
 
@@ -486,7 +490,8 @@ def _print_several(question: "Question", layouts: Any) -> None:
     print_table(*table(rows[names]))
     if not none.all():
         say_wrapped(f"*: {best[FRONT].attrs['long_name']}")
-    say_wrapped(layouts.attrs[ASSUMED], layouts.attrs.get("fleetcube_nearest", ""))
+    assumed: str = layouts.attrs[ASSUMED]
+    say_wrapped(*assumed.splitlines(), layouts.attrs.get("fleetcube_nearest", ""))
     if f"{goal}_low" in names:
         say("rows share model errors: differences between them are surer than the intervals")
 

@@ -8,10 +8,11 @@ from fleetcube.commands.shared import complete
 from fleetcube.commands.shared.changed import changed_spec
 from fleetcube.commands.shared.points import check_answered
 from fleetcube.commands.shared.progress import progress
-from fleetcube.commands.shared.say import say, say_each
-from fleetcube.commands.shared.table import print_foot, print_table, to_file, with_unit, write_table
+from fleetcube.commands.shared.say import say, say_each, say_wrapped
+from fleetcube.commands.shared.table import print_foot, print_table, to_file, write_table
 from fleetcube.grid.errors import InputError
 from fleetcube.kernels.physics.roles import ALSO_REASONS
+from fleetcube.tables.tables import with_unit
 
 if TYPE_CHECKING:
     from fleetcube.grid.run.settings import Engine, Infeasible
@@ -80,8 +81,20 @@ def solve(
     say_each(_remarks(solutions, unknown, condition, aim.of), err=False)
     if condition != target:
         say(f"{target.strip()}, started on {since}: {condition}")
+    say_wrapped(*_assumed(problem, unknown, solutions[unknown].values.flat[-1], aim.of))
     print_foot(solutions, [unknown])
     _check_solved(solutions, unknown)
+
+
+def _assumed(problem: dict[str, Any], unknown: str, value: float, output: str) -> list[str]:
+    """What the last solution rests on."""
+    from fleetcube.analysis.assumptions import at_last
+    from fleetcube.grid.run.evaluation import Evaluation
+
+    if value != value:
+        return []
+    axes = {name: axis for name, axis in problem["axes"].items() if name != unknown}
+    return at_last(Evaluation({**problem["scenario"], unknown: value}, axes, [output]))
 
 
 def _check_solved(solutions: Any, unknown: str) -> None:

@@ -22,7 +22,7 @@ from fleetcube.grid.spec.distributions import is_distribution
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
 from fleetcube.scenario import patterns, spec_file
-from fleetcube.scenario.auto import values_at
+from fleetcube.scenario.along_axes import values_at
 
 from .field_table import NOTHING, REPLICA, Job, listed, values_of, whole
 

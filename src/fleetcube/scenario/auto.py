@@ -7,7 +7,7 @@ import contextlib
 import functools
 import itertools
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -26,6 +26,7 @@ from fleetcube.kernels.calculus.phased_formulas import in_phase
 from fleetcube.kernels.physics.inputs import INPUTS
 from fleetcube.kernels.physics.roles import OF_JOB, PAIRED_SCHEDULES
 from fleetcube.scenario import patterns
+from fleetcube.scenario.along_axes import values_at
 
 _PEAKS = {"16 bits": "peak_flops_bf16", "8 bits": "peak_flops_fp8", "4 bits": "peak_flops_fp4"}
 _LAYERS = ("experts", "mixture_of_experts", "linear_layers", "linear_attention")
@@ -430,14 +431,6 @@ def _posterior() -> pooled.Posterior:
         return pooled.posterior()
     except CatalogError as error:
         raise InputError(str(error)) from None
-
-
-def values_at(axis: Axis, k: int) -> dict[str, Any]:
-    """Values of an axis at one of its points, without NaN and None, which other sources fill."""
-    rows: Iterator[tuple[str, Any]] = itertools.chain(
-        axis.numbers.items(), axis.options.items(), axis.records.items()
-    )
-    return {name: row[k] for name, row in rows if row[k] is not None and row[k] == row[k]}
 
 
 def _values(kind: str, stated: Mapping[str, Any]) -> Mapping[str, Any]:

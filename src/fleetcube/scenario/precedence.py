@@ -17,6 +17,7 @@ from fleetcube.grid.spec.problem import choose
 from fleetcube.kernels.graph.formulas import Graph
 from fleetcube.kernels.physics.roles import BESIDE_GPUS, HEADS, WHOLES
 from fleetcube.scenario import auto, framework, patterns, phases
+from fleetcube.scenario.along_axes import values_at
 
 _CALIBRATION = "calibration"
 _PLAIN = ", as of plain attention"  # latent attention differs
@@ -160,7 +161,7 @@ def _with_points(
         remarks.append(remark)
     auto.check_jobs_alone(axis, others)
     for k, label in enumerate(labels):
-        point, explicit = {**state.single, **auto.values_at(axis, k)}, request.explicit
+        point, explicit = {**state.single, **values_at(axis, k)}, request.explicit
         doubt = label != AUTO and auto.mismatch(label, others, point, explicit - {_CALIBRATION})
         remarks += [doubt] if doubt else []
         rows, _ = auto.factors_of_job(label, [], point, explicit, request.free)

@@ -84,5 +84,10 @@ def _decided(attrs: Mapping[Any, Any], without: Collection[str]) -> list[str]:
 
 def wrapped(lines: Iterable[str], width: int | None = None) -> list[str]:
     """Lines wrapped at a width, by default at 80 columns, continuations indented."""
-    how: Any = {"subsequent_indent": "  ", "break_long_words": False, "break_on_hyphens": False}
-    return [part for line in lines for part in textwrap.wrap(line, width or WIDTH.get(), **how)]
+    how: Any = {"break_long_words": False, "break_on_hyphens": False}
+    return [
+        part
+        for line in lines
+        for indent in [" " * (len(line) - len(line.lstrip()) + 2)]
+        for part in textwrap.wrap(line, width or WIDTH.get(), subsequent_indent=indent, **how)
+    ]

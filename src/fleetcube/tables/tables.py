@@ -84,6 +84,12 @@ def scale(unit: str, numbers: Any, name: str = "") -> tuple[float, str]:
     return next((s for s in SCALES[unit] if typical >= s[0]), SCALES[unit][-1])
 
 
+def with_unit(value: float, unit: str, name: str) -> str:
+    """One number as people read it, with its unit."""
+    factor, shown = scale(unit, [value], name)
+    return f"{numbers([value / factor])[0]} {shown}".rstrip()
+
+
 def label(value: Any) -> str:
     value = value.item() if isinstance(value, np.generic) else value
     return written(value)

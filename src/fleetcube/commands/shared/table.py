@@ -156,13 +156,6 @@ def print_foot(result: Any, without: Collection[str] = (), err: bool = True) -> 
     say_wrapped(*foot_lines(result, without), err=err)
 
 
-def with_unit(value: float, unit: str, name: str) -> str:
-    from fleetcube.tables.tables import numbers, scale
-
-    factor, shown = scale(unit, [value], name)
-    return f"{numbers([value / factor])[0]} {shown}".rstrip()
-
-
 def write_table(dataset: Any, output: str, every: bool = False) -> None:
     """Export a Dataset and report it; to standard output ("-") nothing else is printed."""
     from fleetcube.tables.tables import export, left_out

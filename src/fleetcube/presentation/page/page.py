@@ -55,6 +55,7 @@ from fleetcube.kernels.physics.roles import (
 )
 from fleetcube.presentation.pictures.picture import labels_of, words
 from fleetcube.scenario import auto, dates
+from fleetcube.scenario.along_axes import values_at
 from fleetcube.tables import theme
 from fleetcube.tables.tables import check_new, counted, scale
 
@@ -254,7 +255,7 @@ def _points(axes: Sequence[Axis]) -> list[tuple[list[str], dict[str, Any]]]:
         names = " and ".join(axis.name for axis in axes)
         raise InputError(f"{names} make {count:,} choices; a page holds {MOST_CHOICES}: name fewer")
     words = [[f"{axis.name}={label}" for label in axis.labels.tolist()] for axis in axes]
-    settings = [[auto.values_at(axis, k) for k in range(axis.size)] for axis in axes]
+    settings = [[values_at(axis, k) for k in range(axis.size)] for axis in axes]
     return [
         ([*point], {name: value for each in sets for name, value in each.items()})
         for point, sets in zip(itertools.product(*words), itertools.product(*settings), strict=True)

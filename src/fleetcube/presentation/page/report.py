@@ -30,7 +30,7 @@ from fleetcube.grid.spec.axes import make_axes, make_axis
 from fleetcube.grid.spec.axis import Axis
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.roles import SIZES, TIME
-from fleetcube.scenario import auto
+from fleetcube.scenario.along_axes import values_at
 
 from .page import MOST_CHOICES, Planned, is_slider, page
 
@@ -158,9 +158,7 @@ def _stops(axis: Axis, start: float) -> list[float]:
 
 def _set_by(axes: Sequence[Any], place: Sequence[int]) -> dict[str, Any]:
     return {
-        n: v
-        for axis, k in zip(axes, place, strict=True)
-        for n, v in auto.values_at(axis, k).items()
+        n: v for axis, k in zip(axes, place, strict=True) for n, v in values_at(axis, k).items()
     }
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fleetcube.analysis.assumptions import lines
 from fleetcube.analysis.interval import interval
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
@@ -49,7 +50,11 @@ def parts(
     numeric = [k for k in visible if "words" not in outputs[k]]
     given = [word for _, word in data["given"]]
     ends = {} if drawn or not numeric else _ends(rows[0], [names[k] for k in numeric])
+    goal = names[data["goal"]]
+    heading, *assumed = lines(rows[0], [goal, *(n for n in (_NEEDED,) if n in names)]) or [""]
     return {
+        "heading": html.escape(f"A{heading[1:]}".rstrip(":")),
+        "assumed": "".join(f"<li>{html.escape(line.strip())}</li>" for line in assumed),
         "sentence": _sentence(data, values[0], ends),
         "status": html.escape(f"cannot run: {why[0]}" if why[0] else "runs"),
         "answers": _answers(outputs, visible, shown[0], ends, values[0]),

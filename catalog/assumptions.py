@@ -1,0 +1,43 @@
+"""Other values that a job may have where an input is not stated."""
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+from .files import parse_toml
+
+PATH = files(__package__).joinpath("data", "assumptions.toml")
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """Other values of an input: their texts (if any) with the inputs that change, factors of the
+    value; `always`: named wherever it is read."""
+
+    source: str
+    values: Sequence[tuple[str, Mapping[str, Any]]]
+    factors: tuple[float, ...]
+    always: bool
+
+
+@functools.cache
+def assumptions() -> Mapping[str, Assumption]:
+    """The assumptions by input."""
+    return {
+        name: Assumption(
+            row["source"],
+            tuple(_choice(name, value) for value in row.get("values", ())),
+            tuple(row.get("factors", ())),
+            row.get("always", False),
+        )
+        for name, row in parse_toml(PATH.read_text(encoding="utf-8")).items()
+    }
+
+
+def _choice(name: str, value: Any) -> tuple[str, dict[str, Any]]:
+    """The text of another value, if it is not the value's own, and the inputs that it changes."""
+    if isinstance(value, dict):
+        return value["text"], {key: each for key, each in value.items() if key != "text"}
+    return "", {name: value}

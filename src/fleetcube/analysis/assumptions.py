@@ -1,0 +1,221 @@
+"""Inputs that nobody stated and that decide an answer, with what other values would give."""
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fleetcube.catalog.assumptions import assumptions
+from fleetcube.grid.errors import InputError
+from fleetcube.grid.result import Result
+from fleetcube.grid.run.evaluation import Evaluation
+from fleetcube.grid.run.settings import Settings
+from fleetcube.grid.spec import values
+from fleetcube.grid.spec.axes import make_axes
+from fleetcube.grid.spec.axis import Axis
+from fleetcube.grid.spec.problem import Problem
+from fleetcube.kernels.calculus.phased_formulas import without_phase
+from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.scenario import framework
+from fleetcube.scenario.along_axes import point
+from fleetcube.tables.tables import label, with_unit
+
+from .interval import interval
+
+ASSUMED = "fleetcube_assumed"  # the attribute that holds the lines
+_NEVER = 1000.0  # times the answer, beyond which a number says nothing
+MOST = 5  # lines
+_CHOICE = "assumption"
+_LEAST = 0.01  # relative change of an output without an interval that decides it
+_SHARE = 0.1  # of an output's interval, likewise
+_ASKED = Settings("numpy", "include", threads=1)
+
+
+@dataclass(frozen=True)
+class Assumed:
+    """An input that nobody stated: its value, where it comes from, and what each other value, by
+    its text, gives for `output` in place of the `answer`. `effect`: the largest logarithm of their
+    ratios; `decides`: it is more than a tenth of the output's interval."""
+
+    name: str
+    value: str
+    source: str
+    output: str
+    others: Mapping[str, float]
+    answer: float
+    effect: float
+    decides: bool
+
+    def __str__(self) -> str:
+        text = f"{self.name} {self.value} ({self.source})"
+        if not self.decides:
+            return f"{text}: other values change little here"
+        rows = sorted(self.others.items(), key=lambda row: row[1])
+        ifs = (f"{self._given(value)} if {other}" for other, value in rows)
+        return f"{text}: {self.output} {'; '.join(ifs)}"
+
+    def _given(self, value: float) -> str:
+        if value > _NEVER * self.answer:
+            return f"over {_NEVER:,.0f} times as much"
+        return with_unit(value, values.unit_of(PHYSICS, self.output), self.output)
+
+
+class _Other(NamedTuple):
+    """One row of an axis of assumptions: an input, another value as text, and what it changes."""
+
+    name: str
+    text: str
+    changes: Mapping[str, Any]
+
+
+def assumed(
+    scenario: Mapping[str, Any], outputs: Sequence[str], layout: Collection[str] = ()
+) -> list[Assumed]:
+    """The inputs of a scenario of one point that nobody stated, the one that moves the outputs most
+    first; without those in `layout`."""
+    sweep = Evaluation(scenario, {}, outputs, settings=_ASKED)
+    answer = interval(sweep, None, _ASKED)
+    before = {
+        name: row.values.item()
+        for name, row in answer.data_vars.items()
+        if name in outputs and row.values.dtype.kind == "f"
+    }
+    least = {name: _least(answer, name) for name, value in before.items() if value > 0}
+    used = dict(_used(sweep, layout))
+    rows = [other for name, (_, value) in used.items() for other in _others(name, value)]
+    rows = [row for row in rows if all(_is_open(sweep._problem, name) for name in row.changes)]
+    given = _given(sweep, [*least], {name: value for name, (_, value) in used.items()}, rows)
+    found = []
+    for name, (source, value) in used.items():
+        others = {other.text: row for other, row in given if other.name == name}
+        effects = {
+            output: max(abs(math.log(row[output] / before[output])) for row in others.values())
+            for output in least
+            if others and all(row[output] > 0 for row in others.values())
+        }
+        deciding = [output for output, effect in effects.items() if effect > least[output]]
+        for output in (deciding or [*effects])[:1]:
+            shown = {text: row[output] for text, row in others.items()}
+            about = (name, _shown(name, value), source, output, shown)
+            found.append(Assumed(*about, before[output], effects[output], bool(deciding)))
+    return sorted(found, key=lambda each: -each.effect)
+
+
+def at_last(sweep: Evaluation) -> list[str]:
+    """The lines of a sweep at the last point of its axes; none where a graph has no records."""
+    if not sweep.graph.application:
+        return []
+    axes = make_axes(sweep.graph, sweep.spec["axes"])
+    place = {name: axis.size - 1 for name, axis in axes.items()}
+    return lines(point(sweep, place), sweep._outputs, swept=axes)
+
+
+def lines(
+    scenario: Mapping[str, Any],
+    outputs: Sequence[str],
+    layout: Collection[str] = (),
+    swept: Mapping[str, Axis] = MappingProxyType({}),
+) -> list[str]:
+    """What decides an answer at a point and nobody stated, and what is always named: a heading that
+    names the point by its inputs along the axes `swept`, and a line each."""
+    found = assumed(scenario, outputs, layout)
+    chosen = [each for each in found if assumptions()[each.name].always]
+    chosen += [each for each in found if each.decides and each not in chosen][: MOST - len(chosen)]
+    names = [name for axis in swept.values() if axis.size > 1 for name in axis.inputs]
+    at = [f"{name} {_shown(name, scenario[name])}" for name in names if name in scenario]
+    where = f" at {', '.join(at)}" if at else ""
+    heading = f"assumed{where}, what moves the answer most first:"
+    return [heading, *(f"  {each}" for each in found if each in chosen)] if chosen else []
+
+
+def _least(answer: Result, name: str) -> float:
+    """The change of an output's logarithm above which an assumption decides it."""
+    if f"{name}_low" not in answer:
+        return math.log1p(_LEAST)
+    low, high = (float(answer[f"{name}_{side}"].values.item()) for side in ("low", "high"))
+    return _SHARE * math.log(high / low) if high > low > 0 else math.log1p(_LEAST)
+
+
+def _used(sweep: Evaluation, layout: Collection[str]) -> Iterator[tuple[str, tuple[str, Any]]]:
+    """The inputs that the outputs read and nobody stated, of those with other values: where the
+    value comes from, and the value."""
+    plan = sweep._plan()
+    (case,) = plan.cases
+    for name in assumptions():
+        leaf = case.leaves.get(name)
+        value = case.options.get(name) if leaf is None else float(np.ravel(leaf)[0])
+        by = next((each.label for each in plan.problem.records if name in _sets(each)), "default")
+        is_read = name in plan.structure.used and value is not None
+        if is_read and name not in layout and _is_open(plan.problem, name):
+            yield name, (by, value)
+
+
+def _is_open(problem: Problem, name: str) -> bool:
+    """Whether nobody stated an input, inferred it (then the answer has its interval), or named a
+    record for it, as storage is named for its bandwidth."""
+    stated = {*map(without_phase, problem.stated), *map(without_phase, problem.phased)}
+    by = {each.kind for each in problem.records if name in _sets(each)}
+    return name not in {*stated, *problem.inferred} and by <= {"model", framework.KIND}
+
+
+def _sets(record: Any) -> Collection[str]:
+    """The inputs that a record sets."""
+    return {
+        *record.values,
+        *(record.values.get("own", {}) if record.kind == framework.KIND else ()),
+    }
+
+
+def _others(name: str, value: Any) -> Iterator[_Other]:
+    """Other values of an input."""
+    row = assumptions()[name]
+    for text, table in row.values:
+        changes = {key: _read(key, each) for key, each in table.items()}
+        if changes != {name: value}:
+            yield _Other(name, text or _shown(name, changes[name]), changes)
+    for factor in row.factors:
+        yield _Other(name, _shown(name, value * factor), {name: value * factor})
+
+
+def _read(name: str, value: Any) -> Any:
+    read = values.option if values.is_option(PHYSICS, name) else values.number
+    return read(PHYSICS, name, value)
+
+
+def _given(
+    sweep: Evaluation, outputs: Sequence[str], used: Mapping[str, Any], rows: Sequence[_Other]
+) -> list[tuple[_Other, dict[str, float]]]:
+    """The outputs with each row's changes, all at once; without rows that are refused."""
+    if not rows or not outputs:
+        return []
+    try:
+        found = sweep.replace(axes={_CHOICE: _axis(used, rows)}, outputs=outputs)._result()
+    except InputError:  # such as FP8 on a GPU without it
+        half = len(rows) // 2
+        parts = (rows[:half], rows[half:]) if half else ()
+        return [pair for part in parts for pair in _given(sweep, outputs, used, part)]
+    columns = [np.broadcast_to(found[name].values, len(rows)).tolist() for name in outputs]
+    given = [dict(zip(outputs, row, strict=True)) for row in zip(*columns, strict=True)]
+    return [*zip(rows, given, strict=True)]
+
+
+def _axis(used: Mapping[str, Any], rows: Sequence[_Other]) -> Axis:
+    """An axis of a point for each row, at which its inputs differ from those used."""
+    names = dict.fromkeys(name for row in rows for name in row.changes)
+    before = {n: used[n] if n in used else PHYSICS.inputs[n].default for n in names}
+    columns = {name: [row.changes.get(name, before[name]) for row in rows] for name in names}
+    options = {n: tuple(row) for n, row in columns.items() if values.is_option(PHYSICS, n)}
+    given = {n: np.array(row, float) for n, row in columns.items() if n not in options}
+    return Axis(_CHOICE, np.arange(len(rows)), given, options)
+
+
+def _shown(name: str, value: Any) -> str:
+    if not isinstance(value, float):
+        return label(value)
+    unit = values.unit_of(PHYSICS, name)
+    if math.isinf(value):
+        return "infinite"
+    return f"{value / 1e12:g}T" if value >= 1e12 and unit == "1" else with_unit(value, unit, name)

@@ -1,0 +1,151 @@
+"""What nobody stated stands beside an answer, by its effect: checked by asking for each alone."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fleetcube import Sweep
+from fleetcube.analysis.assumptions import ASSUMED, MOST, assumed
+from fleetcube.catalog import record
+from fleetcube.catalog.assumptions import assumptions
+from fleetcube.grid.errors import InputError
+from fleetcube.grid.run.evaluation import is_known
+from fleetcube.grid.spec import values
+from fleetcube.kernels.physics.graph import PHYSICS
+
+from ..draws import generator
+
+JOB: dict[str, Any] = dict(model="llama-3-70b", node="dgx-h100", fabric="infiniband-ndr")
+JOB |= dict(n_gpus=2048, tensor_parallel=8, pipeline_parallel=4, recompute="selective")
+STATED = {
+    "node": ("dgx-a100", "dgx-h100", "dgx-b200"),
+    "model": ("llama-3-8b", "llama-3-70b", "mixtral-8x7b"),
+    "n_gpus": (64, 512, 2048, 8192),
+    "software": ("megatron-lm", None),
+    "node_pool": ("closed", None),
+    "spare_nodes": (2, None, None),
+    "checkpoint_mode": ("async", None),
+    "storage": ("reference-100gbs", None, None),
+    "precision": ("fp8", None, None),
+    "zero_stage": (1, 3, None),
+    "sequence_length": (8192, None),
+    "expert_load_imbalance": (1.5, None, None),
+    "compute_model": ("mfu", None, None),
+}
+OUTPUTS = ("job_time", "goodput", "memory_per_gpu", "step_time", "cluster_mtbf", "energy")
+
+
+def drawn(seed: int) -> tuple[dict[str, Any], list[str]]:
+    draw = generator(seed)
+    scenario: dict[str, Any] = {"fabric": "infiniband-ndr", "tensor_parallel": 8}
+    for name, choices in STATED.items():
+        choice = choices[draw.integers(len(choices))]
+        scenario |= {} if choice is None else {name: choice}
+    outputs = draw.choice(OUTPUTS, size=draw.integers(1, 4), replace=False).tolist()
+    return scenario, outputs
+
+
+def alone(scenario: dict[str, Any], changes: Any, output: str) -> float:
+    return float(Sweep({**scenario, **changes}, {}, [output]).evaluate()[output])
+
+
+def check(scenario: dict[str, Any], outputs: list[str]) -> int:
+    """Each effect by a sweep of its own; how many were compared."""
+    if not is_known(scenario, {}, outputs):  # FP8 on an A100
+        return 0
+    found, compared = assumed(scenario, outputs), 0
+    assert [each.effect for each in found] == sorted((e.effect for e in found), reverse=True)
+    for each in found:
+        assert each.name not in scenario
+        before = alone(scenario, {}, each.output)
+        assert each.answer == pytest.approx(before, rel=1e-12)
+        entry, effects = assumptions()[each.name], []
+        tables = [dict(table) for _, table in entry.values]
+        for factor in entry.factors:
+            base = Sweep(scenario, {}, [each.output])._plan("numpy").cases[0].leaves[each.name]
+            tables.append({each.name: float(np.ravel(base)[0]) * factor})
+        for table in tables:
+            try:
+                effects.append(alone(scenario, table, each.output))
+            except InputError:
+                continue
+        kept = [v for v in effects if abs(v / before - 1) > 1e-12]
+        shown = [v for v in each.others.values() if abs(v / before - 1) > 1e-12]
+        assert len(shown) <= len(kept)
+        for value in shown:
+            assert any(math.isclose(value, own, rel_tol=1e-9) for own in kept), (each, value, kept)
+            compared += 1
+        largest = max((abs(math.log(v / before)) for v in each.others.values()), default=0.0)
+        assert each.effect == pytest.approx(largest, abs=1e-12)
+    return compared
+
+
+@pytest.mark.slow
+def test_effects_are_those_of_each_alone() -> None:
+    compared = sum(check(*drawn(seed)) for seed in range(60))
+    assert compared > 500
+
+
+def test_the_pool_of_nodes_is_named_with_what_a_closed_one_gives() -> None:
+    scenario = {**JOB, "training_tokens": 15e12}
+    first, *rest = assumed(scenario, ["job_time"])
+    assert (first.name, first.value, first.source) == ("node_pool", "open", "default")
+    closed = {"node_pool": "closed"}
+    assert first.others["closed"] == pytest.approx(alone(scenario, closed, "job_time"), rel=1e-12)
+    eight = alone(scenario, {**closed, "spare_nodes": 8}, "job_time")
+    assert first.others["closed, spare_nodes 8"] == pytest.approx(eight, rel=1e-12)
+    assert "training_tokens" not in {each.name for each in rest}
+
+
+def test_what_is_stated_or_named_by_a_record_is_not_assumed() -> None:
+    names = {each.name for each in assumed(JOB, ["job_time"])}
+    assert {"node_pool", "gpu_mttf", "checkpoint_write_bandwidth", "training_tokens"} <= names
+    more = {"node_pool": "closed", "reliability": "rsc-1", "checkpoint_write_bandwidth": 1e11}
+    fewer = {each.name for each in assumed({**JOB, **more}, ["job_time"])}
+    assert not fewer & {"node_pool", "gpu_mttf", "checkpoint_write_bandwidth"}
+    assert {"repair_time", "spare_nodes"} & fewer
+
+
+def test_what_moves_nothing_that_was_asked_is_silent() -> None:
+    found = {each.name for each in assumed(JOB, ["step_time"])}
+    assert not found & {"node_pool", "provision_time", "gpu_mttf", "training_tokens"}
+
+
+def test_a_choice_that_is_refused_leaves_the_others() -> None:
+    scenario = {**JOB, "spare_nodes": 3}  # closed with 8 spares changes what is stated
+    rows = {each.name: each for each in assumed(scenario, ["job_time"])}
+    assert [*rows["node_pool"].others] == ["closed", "closed, repair_time 3 d"]
+
+
+def test_the_lines_are_few_and_stand_beside_answers(tmp_path: Path) -> None:
+    axes = {"n_gpus": [1024, 2048]}
+    found = Sweep(JOB, axes, ["job_time"]).prediction_interval().attrs[ASSUMED].splitlines()
+    assert found[0] == "assumed at n_gpus 2,048, what moves the answer most first:"
+    assert 3 <= len(found) <= MOST + 1
+    assert any(line.startswith("  node_pool open (default): job_time ") for line in found)
+    assert any(line.startswith("  provision_time 5 min (default)") for line in found)
+
+
+@pytest.mark.parametrize("name", assumptions())
+def test_the_table_holds_other_values_that_can_be_read(name: str) -> None:
+    entry = assumptions()[name]
+    assert name in PHYSICS.inputs or name in PHYSICS.quantities
+    assert len(entry.source) > 10
+    assert entry.values or entry.factors
+    for _, table in entry.values:
+        for key, value in table.items():
+            if values.is_option(PHYSICS, key):
+                assert value in PHYSICS.inputs[key].choices
+            else:
+                values.number(PHYSICS, key, value)
+
+
+@pytest.mark.parametrize("label", ["rsc-1", "rsc-2"])
+def test_rates_named_by_a_record_are_those_of_the_record(label: str) -> None:
+    (table,) = (t for text, t in assumptions()["gpu_mttf"].values if text == f"reliability={label}")
+    kept = record("reliability", label).values
+    for name, value in table.items():
+        assert values.number(PHYSICS, name, value) == values.number(PHYSICS, name, kept[name])
