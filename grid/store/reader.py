@@ -51,10 +51,10 @@ class Reader:
         if (data := self.files.get(key)) is not None:
             self.check(key, data)
             return data
-        data = attempt(self.place, key, self.sums[key][0])
-        if isinstance(data, OSError) and not isinstance(data, FileNotFoundError):
-            raise self._foreign(key, f"cannot be read ({data.strerror or data})")
-        return self.sound(key, data if isinstance(data, bytes) else None)
+        file = attempt(self.place, key, self.sums[key][0])
+        if isinstance(file, OSError) and not isinstance(file, FileNotFoundError):
+            raise self._foreign(key, f"cannot be read ({file.strerror or file})")
+        return self.sound(key, file if isinstance(file, bytes) else None)
 
     def sound(self, key: str, data: bytes | None) -> bytes:
         """The bytes of a chunk, if they are the cube's. Raises ChangedError."""

@@ -163,7 +163,8 @@ def _print_rows(compared: Sequence["Compared"], rows: Sequence["Row"]) -> None:
         ratio = estimate(f"{1 + row.error:.2f}", 1 + row.error, *ends)
         cells.append([row.id, row.of, *values, ratio])
         if not isinstance(answer, str):  # a text: an all-reduce is not a job
-            verdict, sizes = _verdict(*map(float, answer), meanings)
+            reason, near, need, margin = map(float, answer)
+            verdict, sizes = _verdict(reason, near, need, margin, meanings)
             verdicts.setdefault(verdict, {})[row.id + sizes] = None
         source = "; ".join(filter(None, (measurement.source, *measurement.notes))) or "no source"
         sources.setdefault(source, {})[row.id] = None
