@@ -116,7 +116,7 @@ def eager_norm_inputs_per_token(
     """(e + m + 4 with gates) h blocks / (l t_s): RMSNorm, op by op, keeps its input in FP32, and
     what it scales by its weights
 
-    Range: models without gates have LayerNorm, one operation; F.rms_norm is one since PyTorch 2.9
+    Range: models without gates have LayerNorm, one operation, as PyTorch's RMSNorm is since 2.9
     Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (models/norms.py at e846b69);
         torchtune, torchtune/modules/rms_norm.py; transformers, modeling_llama.py (LlamaRMSNorm)
     """
@@ -822,7 +822,7 @@ row(
     "logits and gradients of 16 bits, from one kernel, or FP32 in one buffer",
     summary="Bytes that a loss keeps of a logit, with its gradient.",
     returns="[B] size",
-    holds="16 in loss_parallel of PyTorch; near 0 in a loss by chunks",
+    holds="16 where tensor ranks share the loss in PyTorch; near 0 in a loss by chunks",
     source="Korthikanti et al. 2022, arXiv:2205.05198, section 4.3 (4 s b v / t in FP32)",
     compile=True,
 )

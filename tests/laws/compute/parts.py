@@ -98,7 +98,7 @@ def layer_states() -> Pairs:
     held = np.zeros(1000, np.float16)
     gathered = np.zeros(7000, np.float16)  # weights of a stage, gradients of a layer
     both = gathered.nbytes + held.nbytes
-    yield formulas.sharded_layer_state_memory(7000, 2, 1000, 2), both
+    yield formulas.sharded_layer_state_memory(7000 * 2, 1000, 2), both
     yield formulas.sharded_gradient_layer_state_memory(1000, 2), held.nbytes
     yield formulas.fp32_gradient_buffer_memory(1000, 2), held.nbytes
 

@@ -268,7 +268,7 @@ def tensors_at_work() -> Pairs:
     for ranks in (1, 8):
         attention, ffn = 2 * 8192 * 128 * (64 + 8), 3 * 8192 * 28672
         held = formulas.dense_layer_parameters(attention, ffn, ranks)
-        states = formulas.sharded_layer_state_memory(held, 2, held, 2)
+        states = formulas.sharded_layer_state_memory(2 * held, held, 2)
         gathered = sum(2 * 2 * count / ranks for count in (attention, ffn))
         yield states, gathered
         grads = formulas.ffn_gradients_memory(4096, 8192, ranks, 3, 28672, ranks, 2, 4, 4, 0)
