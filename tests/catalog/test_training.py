@@ -39,7 +39,7 @@ def test_the_catalog_holds_the_fit(label: str) -> None:
 
 
 def test_a_fit_ends_at_what_kernels_reach() -> None:
-    fit = training.sets()["bridge-h100-fp8"].fit()  # unbounded, it would be 0.756 of the peak
+    fit = training.sets()["megatron-h100-fp8"].fit()  # unbounded, it would be above
     assert fit.values["gemm_efficiency"] == pytest.approx(0.709)  # 1402.6 of 1979 TFLOP/s
     assert "gemm_efficiency" in fit.at_bound
 
