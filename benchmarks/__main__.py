@@ -59,7 +59,8 @@ PAGES: dict[str, dict[str, Callable[[bool], Table]]] = {
     "docs/benchmarks.md#dask": {"dask": dask.run},
     "docs/benchmarks.md#workers": {"cluster": cluster.run, "objects": cluster.run_objects},
     "docs/lookup.md": {"lookup": lookup.run},
-    "docs/benchmarks.md#repeated": {"repeated": repeated.run, "kept": kept.run},
+    "docs/benchmarks.md#repeated": {"repeated": repeated.run},
+    "docs/benchmarks.md#kept": {"kept": kept.run},
     "docs/peers.md": {"calculon": calculon.run, "published": calculon.published},
     "docs/gradients.md": {"gradients": gradients.run, "solving": gradients.run_solving},
 }
