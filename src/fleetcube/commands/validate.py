@@ -176,7 +176,7 @@ def _print_rows(compared: Sequence["Compared"], rows: Sequence["Row"]) -> None:
 
 
 def _verdict(
-    reason: float, near: float, need: float, margin: float, meanings: Mapping[float, str]
+    reason: float, near: float, need: float, margin: float, meanings: Mapping[int, str]
 ) -> tuple[str, str]:
     """Whether a row can run here, empty if surely, and the memory that decides it."""
     why = meanings[int(reason)] if reason else ""
