@@ -497,16 +497,8 @@ def module_activation_memory_per_layer(
 
 @alternative("activation_memory_per_layer", recompute="products")
 def tensor_activation_memory_per_layer(
-    whole_layer_activation_memory, microbatch_tokens, freed_activations_per_token
-):
-    """all but what no named tensor keeps
-
-    Source: MaxText, src/maxtext/layers/decoders.py (get_remat_policy)
-    """
-    return whole_layer_activation_memory - microbatch_tokens * freed_activations_per_token
-
-
-def freed_activations_per_token(
+    whole_layer_activation_memory,
+    microbatch_tokens,
     mixer_norm_output_per_token,
     ffn_norm_output_per_token,
     ffn_activation_output_per_token,
@@ -521,12 +513,9 @@ def freed_activations_per_token(
     keep_mlpwi,
     activation_inputs_per_token,
 ):
-    """Bytes per token and layer that run again where named tensors alone are kept.
+    """all but outputs of norms and activation functions, and scores; and queries, keys and values,
+    attention's output, the sum after it and inputs of activation functions, unless they are kept
 
-    outputs of norms and activation functions, scores; queries, keys and values, attention's
-    output, the sum after it and inputs of activation functions, unless they are kept
-
-    Returns: [B] activations of one token in one layer
     Range: a state's output counts as kept
     Source: MaxText, src/maxtext/layers/decoders.py (get_remat_policy)
     """
@@ -535,7 +524,8 @@ def freed_activations_per_token(
     heads = (1 - keep_qkv_proj) * (attention_inputs_per_token + latents_per_token)
     heads = heads + (1 - keep_context) * attention_output_per_token
     sums = (1 - keep_out_proj) * ffn_block_input_per_token
-    return always + heads + sums + (1 - keep_mlpwi) * activation_inputs_per_token
+    again = always + heads + sums + (1 - keep_mlpwi) * activation_inputs_per_token
+    return whole_layer_activation_memory - microbatch_tokens * again
 
 
 def ffn_activation_output_per_token(operand_bytes_per_element, active_ffn_width, tensor_parallel):

@@ -102,7 +102,7 @@ def products(jaxpr: Any) -> float:
 
 
 @check(
-    "tensor_activation_memory_per_layer freed_activations_per_token ffn_block_input_per_token "
+    "tensor_activation_memory_per_layer ffn_block_input_per_token "
     "ffn_activation_output_per_token activation_inputs_per_token tensor_matrix_recompute_passes "
     "tensor_attention_recompute_passes compiled_full_recompute_passes",
     by="peer",
