@@ -175,6 +175,10 @@ COEFFICIENTS = (
         _pairs,
         levels=("software",),
     ),
+    # 0.7 +- 0.2 % of a step for each doubling of the ranks, within runs
+    Coefficient(
+        "step_time_jitter", "step_time_jitter", 0.025, 0.7, levels=("generation", "software")
+    ),
     Coefficient(STEP, "", 1.0, 0.0, levels=(JOB,)),
 )
 LAWS = tuple(c for c in COEFFICIENTS if c.input)

@@ -27,6 +27,7 @@ NAMES = ("n_gpus", "pipeline_parallel", "global_batch_size")
 COEFFICIENTS = (
     *("gemm_efficiency", "gemm_half_size", "attention_efficiency", "memory_efficiency"),
     *("layer_overhead_time", "intra_node_bandwidth", "network_efficiency"),
+    *("layer_host_time", "step_time_jitter"),
     *("data_parallel_overlap", "expert_parallel_overlap"),
 )
 
