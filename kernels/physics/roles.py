@@ -30,7 +30,6 @@ from .model.roles import WHOLES as WHOLES
 from .pipeline.roles import FOLDED_SCHEDULES as FOLDED_SCHEDULES
 from .pipeline.roles import GROUP as GROUP
 from .pipeline.roles import PAIRED_SCHEDULES as PAIRED_SCHEDULES
-from .pipeline.roles import SCHEDULES_AHEAD as SCHEDULES_AHEAD
 from .pipeline.roles import SPLIT as SPLIT
 from .pipeline.roles import UNCHUNKED_SCHEDULES as UNCHUNKED_SCHEDULES
 from .run.roles import BEFORE as BEFORE

@@ -94,3 +94,26 @@ def test_what_inputs_say_is_read(tmp_path: Path, flags: str, inputs: dict[str, o
     job = read_job(str(path))
     assert inputs.items() <= job.scenario.items()
     assert not {*job.uncounted, *job.unknown}
+
+
+EXPERTS = "--num-experts 8 --expert-model-parallel-size 8 --use-transformer-engine-op-fuser "
+
+
+def test_products_of_experts_are_fused_and_passes_overlap(tmp_path: Path) -> None:
+    path = tmp_path / "launch.sh"
+    path.write_text(BASE + EXPERTS + "--overlap-moe-expert-parallel-comm")
+    job = read_job(str(path))
+    read = {"grouped_products": "fused", "pipeline_schedule": "combined_1f1b"}
+    assert read.items() <= job.scenario.items()
+    assert "use-transformer-engine-op-fuser" not in job.uncounted
+
+
+@cases("stated, found", ("1", "fp8"), ("true", "fp8"), ("0", None), ("false", None), ("null", None))
+def test_attention_in_fp8_is_read_from_yaml(tmp_path: Path, stated: str, found: str | None) -> None:
+    fields = {"encoder_seq_length": 4096, "num_layers": 4, "hidden_size": 1024, "fp8": "true"}
+    fields |= {"num_attention_heads": 8, "micro_batch_size": 1, "global_batch_size": 64}
+    fields |= {"tensor_model_parallel_size": 1, "fp8_dot_product_attention": stated}
+    path = tmp_path / "job.yaml"
+    lines = ["trainer:", "  num_nodes: 1", "  devices: 8", "  precision: bf16", "model:"]
+    path.write_text("\n".join([*lines, *(f"  {name}: {v}" for name, v in fields.items())]))
+    assert read_job(str(path)).scenario.get("attention_precision") == found

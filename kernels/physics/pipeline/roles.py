@@ -19,5 +19,4 @@ SPLIT: Mapping[str, str] = {
 FOLDED_SCHEDULES = ("zb_v", "dualpipev")  # schedules whose pieces come back to the first stage
 UNCHUNKED_SCHEDULES = ("gpipe", "zb_h1", "dualpipe")  # schedules with one piece on each stage
 PAIRED_SCHEDULES = ("combined_1f1b", "dualpipe", "dualpipev")  # passes hide each other's traffic
-SCHEDULES_AHEAD = ("combined_1f1b",)  # schedules that run further ahead than interleaved 1F1B
 GROUP = "microbatch_group_size"

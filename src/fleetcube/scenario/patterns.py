@@ -23,7 +23,6 @@ from fleetcube.kernels.physics.roles import (
     LETTERS,
     MISSING_LETTER_SETS,
     MODULES,
-    SCHEDULES_AHEAD,
     SPLIT,
     UNCHUNKED_SCHEDULES,
 )
@@ -285,7 +284,7 @@ def _layout_inputs(
         number = 1.0
     if not number.is_integer():
         raise InputError(f"{LAYOUT} needs {SPLIT['chunks']} as a whole number, not {shown(chunks)}")
-    even = not folded and schedule not in SCHEDULES_AHEAD and GROUP not in {*scenario, *swept}
+    even = not folded and GROUP not in {*scenario, *swept}
     inputs = stages(scenario[LAYOUT], int(number), folded, even)
     layers = SPLIT["all"]
     labels = [scenario["model"]] if "model" in scenario and "model" not in swept else models
