@@ -48,7 +48,8 @@ def counting(home: type, name: str, seen: Counter[tuple[str, str]]) -> Callable[
 
 
 # what is there before, the operation, reads of the plan in objects and in folders (also of the
-# unfinished cube's), and of all requests to a store: 33 chunks of outputs, 60 of the grown cube
+# unfinished cube's), and of all requests to a store: 33 chunks of outputs, 60 of the grown cube, 10
+# for samples
 OPERATIONS: dict[str, tuple[Any, ...]] = {
     "new": (None, lambda place: written(place, **NEW), 2, 4, 75),
     "resume of nothing": (None, lambda place: written(place, **NEW, resume=True), 2, 4, 75),
@@ -56,7 +57,7 @@ OPERATIONS: dict[str, tuple[Any, ...]] = {
     "resume of a whole": (written, lambda place: written(place, **ONE, resume=True), 1, 2, 50),
     "append": (written, lambda place: written(place, GROWN, **ONE, append=True), 3, 5, 136),
     "overwrite": (written, lambda place: written(place, **NEW, overwrite=True), 2, 4, 78),
-    "verify": (written, lambda place: verify(place, samples=2), 1, 1, 50),
+    "verify": (written, lambda place: verify(place, samples=2), 1, 1, 60),
     "open": (written, open_cube, 1, 1, 22),
 }
 
