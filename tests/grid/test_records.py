@@ -127,16 +127,13 @@ def test_a_misprinted_row_of_bridge_runs_as_the_same_run_of_other_containers() -
 
 
 # Jobs that ran but do not fit here: frozen weights in FP8
-_TOO_LARGE = {
-    *(f"mlperf51/lora-{name}" for name in ("b200-8-fp4", "b200-8-fp8", "h200-8")),
-}
 
 
 def test_every_published_job_fits_where_it_ran() -> None:
     rows = [row for row in read_records()[0] if row.of == "step_time"]
     reasons = evaluate([(("infeasible_reason",), row.inputs) for row in rows])
     refused = {row.id for row, why in zip(rows, reasons, strict=True) if list(why) != [0.0]}
-    assert refused == _TOO_LARGE
+    assert refused == set()
 
 
 def test_formats_of_bridge_are_those_that_the_gpus_have() -> None:
