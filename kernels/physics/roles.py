@@ -200,7 +200,7 @@ EXCEEDED = {
     ("checkpoint_interval", "step_time"): "is down to {:.3g} steps: a run writes after whole ones",
     ("checkpoint_interval", "minimum_checkpoint_interval"): "lasts a write: storage never pauses",
     ("layer_gpu_time", "layer_launch_time"): "is {:.2g} of layer_launch_time: bound by launches of "
-    "the host, at any micro-batch below (cuda_graphs, or fewer and larger micro-batches)",
+    "the host; cuda_graphs or fewer and larger micro-batches help",
 }
 EFFICIENCIES = ("flops_efficiency", "gemm_efficiency", "attention_efficiency", "memory_efficiency")
 
