@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,9 +13,6 @@ from ..spec.axes import is_coupled, make_axis
 from ..spec.axis import Axis
 from ..spec.graphs import graph_of
 from .plan import Plan
-
-if TYPE_CHECKING:
-    import xarray
 
 FEW = 100  # values that are written out
 COORDINATE = "coordinate"  # in place of values held by a coordinate
@@ -97,7 +94,7 @@ def result_scenario(spec: Mapping[str, Any]) -> dict[str, Any]:
     return scenario
 
 
-def restored(axes: Mapping[str, Any], cube: "xarray.Dataset") -> dict[str, Any]:
+def restored(axes: Mapping[str, Any], cube: Any) -> dict[str, Any]:
     """The axes of a spec with the values of the coordinates to which they refer. Raises ValueError
     if a coordinate differs from what the spec was written with."""
     return {
@@ -108,7 +105,7 @@ def restored(axes: Mapping[str, Any], cube: "xarray.Dataset") -> dict[str, Any]:
     }
 
 
-def _values(cube: "xarray.Dataset", axis: str, name: str, entry: Any) -> Any:
+def _values(cube: Any, axis: str, name: str, entry: Any) -> Any:
     if not isinstance(entry, Mapping) or entry.get("values") != COORDINATE:
         return entry
     name = axis if name == _LABELS else name

@@ -1,20 +1,18 @@
 """Append to a cube: axes gain labels at their ends, and finished blocks are kept."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..errors import InputError
 from ..plan.fingerprint import difference
+from ..result import Result
 from .examine import Contents, check_sealed
 from .journal import Block, attempt, parsed
 from .names import PLAN
 from .places.place import Place
 from .writer import Writer
-
-if TYPE_CHECKING:
-    import xarray
 
 _MAY_JOIN = ("catalog.", "formula.", "default.")  # entries that new labels add
 
@@ -36,7 +34,7 @@ def engine_of(place: Place) -> str:
     return str((parsed(plan if isinstance(plan, bytes) else None) or {"engine": "auto"})["engine"])
 
 
-def check_grows(contents: Contents, before: "xarray.Dataset", writer: Writer) -> None:
+def check_grows(contents: Contents, before: Result, writer: Writer) -> None:
     """Refuse a sweep that does more than add labels at the end of a cube's axes."""
     place, record, new = contents.place, contents.plan or {}, writer.fingerprint
     if all(record[key] == new[key] for key in ("outputs", "axes")):
@@ -58,7 +56,7 @@ def check_grows(contents: Contents, before: "xarray.Dataset", writer: Writer) ->
     _check_labels(place, before, writer)
 
 
-def _check_dimensions(place: Place, before: "xarray.Dataset", writer: Writer) -> None:
+def _check_dimensions(place: Place, before: Result, writer: Writer) -> None:
     for name in writer.plan.outputs:
         new, old = writer.plan.user_dims(name), before[name].dims
         if old != new:
@@ -69,7 +67,7 @@ def _check_dimensions(place: Place, before: "xarray.Dataset", writer: Writer) ->
             )
 
 
-def _check_labels(place: Place, before: "xarray.Dataset", writer: Writer) -> None:
+def _check_labels(place: Place, before: Result, writer: Writer) -> None:
     after = writer.coordinates()
     for name, (dims, labels, _) in after.items():
         if name not in before.coords:

@@ -126,6 +126,9 @@ class Stored:
         dtype = np.dtype(object if texts else meta["data_type"])
         if meta["codecs"][0].get("configuration", {}).get("endian") == "big":
             dtype = dtype.newbyteorder(">")
+        if meta["node_type"] != "array" or not (texts or dtype.kind in "iufb"):
+            raise ValueError("it is no array of numbers or texts")
+        _ = texts or dtype.type(float(meta["fill_value"]))  # another is refused
         size = MOST_TEXT if texts else items * dtype.itemsize
         dims, closed = tuple(meta.get("dimension_names") or ()), len(names) > 2
         attrs = {

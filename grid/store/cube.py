@@ -362,27 +362,27 @@ def open_cube(
     place = place_of(path)
     if not verify:
         return _unverified(place, chunks)
-    return opened(as_sealed(examine(place)), chunks)
-
-
-def opened(contents: Contents, chunks: Any = None) -> "xarray.Dataset":
-    """A complete cube, lazily. Raises InputError for contents that fleetcube never writes."""
     import xarray
 
     from .sealed import SealedStore
 
     load_accessor()  # so that the cube has `.fleetcube`
-    with reading(contents.place):
-        reader = Reader(contents.place, contents.file_bytes)
+    contents = as_sealed(examine(place))
+    with reading(place):
+        reader = Reader(place, contents.file_bytes)
         _ = reader.arrays
-        source = SealedStore(contents.place.source(), reader)
+        source = SealedStore(place.source(), reader)
         cube: xarray.Dataset = xarray.open_zarr(source, consolidated=False, chunks=chunks)
         return _checked(cube)
 
 
 def stored_cube(path: str) -> Result:
     """The same for tables, without Zarr and xarray."""
-    contents = as_sealed(examine(place_of(path)))
+    return opened(as_sealed(examine(place_of(path))))
+
+
+def opened(contents: Contents) -> Result:
+    """A complete cube, lazily. Raises InputError for contents that fleetcube never writes."""
     with reading(contents.place):
         return _checked(stored(contents))
 

@@ -14,7 +14,7 @@ from ...kernels.engines.job import pool
 from ..errors import ChangedError, InputError
 from ..result import Result, Variable
 from ..spec.axis import Array
-from .chunks import Stored, decode, is_sound
+from .chunks import MOST, Stored, decode, is_sound
 from .examine import Contents
 from .journal import READERS, attempt, blocks_of
 from .names import GROUP, JOURNAL, ROOT
@@ -51,10 +51,10 @@ class Reader:
         if (data := self.files.get(key)) is not None:
             self.check(key, data)
             return data
-        file = attempt(self.place, key, self.sums[key][0])
-        if isinstance(file, OSError) and not isinstance(file, FileNotFoundError):
-            raise self._foreign(key, f"cannot be read ({file.strerror or file})")
-        return self.sound(key, file if isinstance(file, bytes) else None)
+        read = attempt(self.place, key, self.sums[key][0])
+        if isinstance(read, OSError) and not isinstance(read, FileNotFoundError):
+            raise self._foreign(key, f"cannot be read ({read.strerror or read})")
+        return self.sound(key, read if isinstance(read, bytes) else None)
 
     def sound(self, key: str, data: bytes | None) -> bytes:
         """The bytes of a chunk, if they are the cube's. Raises ChangedError."""
@@ -120,10 +120,11 @@ def stored(contents: Contents) -> Result:
     reader, rows = Reader(contents.place, contents.file_bytes), {}
     sizes: dict[str, int] = {}
     for name, array in reader.arrays.items():
-        dims = zip(array.dims, array.shape, strict=True)
-        places = {dim: np.arange(n) for dim, n in dims if sizes.setdefault(dim, n) == n}
-        if len(places) < len(array.shape):
-            raise ValueError(f"{name} has other sizes than the other arrays")
+        lengths = dict(zip(array.dims, array.shape, strict=True))
+        differs = any(sizes.setdefault(dim, n) != n for dim, n in lengths.items())
+        if differs or max(array.size, array.items) > MOST:
+            raise ValueError(f"{name} has other sizes than fleetcube writes")
+        places = {dim: np.arange(n) for dim, n in lengths.items()}
         rows[name] = Unread(reader, name, places, array.attrs)
     attrs = dict(contents.attributes or {})
     plain = {*sizes, *str(attrs.pop("coordinates", "")).split()}

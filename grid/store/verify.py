@@ -3,7 +3,7 @@
 import json
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from ..plan.fingerprint import asked, difference
 from ..plan.plan import Plan
 from ..plan.written import restored, result_scenario
 from ..progress import expected
+from ..result import Result
 from ..run.evaluation import Evaluation
 from .cube import as_sealed, damage, opened, reading, spec_of
 from .examine import Contents, check_sealed, examine
@@ -21,9 +22,6 @@ from .names import ROOT
 from .places.address import place_of
 from .reader import Reader
 from .writer import Writer
-
-if TYPE_CHECKING:
-    import xarray
 
 SINGLE, FLOAT32_PAGE = "jax-float32", "docs/float32.md"
 _SPEC = ("scenario", "axes", "outputs")  # entries of a record that repeat the spec
@@ -97,10 +95,8 @@ def _compare(contents: Contents, samples: int, seed: int, report: Report) -> Non
         report.advice = _REWRITE
 
 
-def _planned_again(
-    contents: Contents, cube: "xarray.Dataset", report: Report
-) -> tuple[Plan, Writer] | None:
-    """The plan of a cube's spec and what would write it now; None where that cannot be
+def _planned_again(contents: Contents, cube: Result, report: Report) -> tuple[Plan, Writer] | None:
+    """The plan of a cube's spec, and what would write it now; None where that cannot be
     compared, as the report then states."""
     with reading(contents.place):
         spec, record = spec_of(cube.attrs), contents.plan or {}

@@ -16,6 +16,7 @@ from fleetcube import InputError, Settings, Sweep, open_cube
 from fleetcube.cli import cli
 from fleetcube.explore.view import View
 from fleetcube.grid.store import journal
+from fleetcube.grid.store.cube import stored_cube
 from fleetcube.grid.store.examine import examine
 from fleetcube.grid.store.names import JOURNAL, PLAN, SEAL
 from fleetcube.grid.store.places.place import Folder
@@ -255,6 +256,7 @@ def test_arrays_that_are_none(cube: Path, key: str, value: Any) -> None:
     seal_anew(cube)
     refused("damaged", verify, cube)
     refused("damaged", open_cube, cube)
+    refused("damaged", stored_cube, str(cube))
 
 
 @pytest.mark.parametrize("shape", [3, [1], [0, 0], [-1, -1], ["a", "b"], [1.5, 2], [None, None]])
