@@ -54,7 +54,8 @@ class Assumed:
         if not self.decides:
             return f"{text}: other values change little here"
         rows = sorted(self.others.items(), key=lambda row: row[1])
-        ifs = (f"{self._given(value)} if {other}" for other, value in rows)
+        few = sum(value <= _NEVER * self.answer for _, value in rows) + 1
+        ifs = (f"{self._given(value)} if {other}" for other, value in rows[:few])
         return f"{text}: {self.output} {'; '.join(ifs)}"
 
     def _given(self, value: float) -> str:
