@@ -1,0 +1,209 @@
+"""An account of any quantity at a point: its formula, its operands, and so on down to inputs."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from fleetcube.grid.errors import InputError
+from fleetcube.grid.plan.cases import choices, leaves
+from fleetcube.grid.plan.plan import Plan
+from fleetcube.grid.run.evaluation import Evaluation, is_known
+from fleetcube.grid.run.settings import Settings
+from fleetcube.kernels.calculus.derivatives import quantity, unit_of
+from fleetcube.kernels.calculus.phased_formulas import phase_of, without_phase
+from fleetcube.kernels.engines.numpy import evaluate
+from fleetcube.kernels.engines.spreadsheet import Expression, expression
+from fleetcube.kernels.graph.docstrings import read
+from fleetcube.kernels.graph.formulas import Function, parameters
+from fleetcube.kernels.physics.roles import ERRORS
+from fleetcube.tables.tables import label
+
+from .gradient import reached
+from .interval import interval
+from .uncertainty import errors
+
+CARRIED = 0.95  # of a value, by the operands that are listed first
+_CHANGE = 1e-6  # relative, of an operand, for its elasticity
+# What a person can multiply out: a quantity and its product of others
+CHECKS = {
+    "step_time": "model_flops_per_step / (n_gpus * peak_flops * mfu)",
+    "job_time": "tokens_to_target * model_flops_per_token / (n_gpus * peak_flops * mfu)"
+    " / (job_goodput * availability)",
+}
+_FACTORS = (
+    *("model_flops_per_step", "model_flops_per_token", "tokens_to_target", "peak_flops"),
+    *("mfu", "job_goodput", "availability"),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A name of the account. `origin` is where its value comes from; a formula's operands have
+    their elasticities, largest first. `weight` is the elasticity of the asked quantity."""
+
+    name: str
+    value: float
+    unit: str
+    meaning: str
+    origin: str
+    weight: float
+    expression: Expression | None = None
+    maths: str = ""
+    operands: Mapping[str, float] | None = None
+
+    @property
+    def carrying(self) -> list[str]:
+        """The operands that together carry most of the value."""
+        return carrying(self.operands or {})
+
+
+@dataclass(frozen=True)
+class Account:
+    """All that a quantity is computed from: rows by name, each after what it needs. `checks` are
+    quantities with expressions for them; options have their choice and its origin."""
+
+    name: str
+    rows: Mapping[str, Row]
+    options: Mapping[str, tuple[str, str]]
+    checks: Mapping[str, str]
+    interval: tuple[float, float] | None
+    uncertain: Mapping[str, str]
+
+
+def carrying(elasticities: Mapping[str, float]) -> list[str]:
+    """Names by the size of their elasticities, until these add up to CARRIED of all."""
+    whole = sum(map(abs, elasticities.values()))
+    names: list[str] = []
+    carried = 0.0
+    for name in sorted(elasticities, key=lambda name: -abs(elasticities[name])):
+        if carried < CARRIED * whole or not whole:
+            names.append(name)
+        carried += abs(elasticities[name])
+    return names
+
+
+def account(scenario: Mapping[str, Any], name: str) -> Account:
+    """The account of a quantity of a job with one value for each input. Raises InputError."""
+    checked = ["step_time", "job_time"] if name == "job_time" else [name] * (name in CHECKS)
+    wanted = [*dict.fromkeys([name, *checked, *(_FACTORS if checked else ())])]
+    if not is_known(scenario, {}, wanted):
+        checked, wanted = [], [name]
+    plan: Plan = Evaluation(scenario, {}, wanted)._plan("numpy")
+    formulas = plan.cases[0].formulas
+    if name not in formulas:
+        raise InputError(
+            f"{name} is stated by the spec; leave it out there to have it accounted for"
+        )
+    values = _values(plan)
+    elasticities = {each: _elasticities(formulas[each], values) for each in formulas}
+    weights = {**dict.fromkeys(wanted, 0.0), name: 1.0}
+    for each in reversed(list(formulas)):
+        for operand, elasticity in elasticities[each].items():
+            weights[operand] = weights.get(operand, 0.0) + weights.get(each, 0.0) * elasticity
+    rows = {
+        each: _row(plan, each, values[each], weights[each], elasticities.get(each))
+        for each in values
+        if each in weights
+    }
+    ends = _interval(scenario, name)
+    checks = {each: CHECKS[each] for each in checked}
+    return Account(name, rows, _options(plan), checks, ends, _uncertain(plan, name))
+
+
+def _values(plan: Plan) -> dict[str, float]:
+    """The inputs and quantities of a plan of one point, inputs first, in the order of formulas."""
+    (chosen,) = choices(plan.problem, ())
+    (numbers,) = leaves(plan.problem, [chosen], (), ())
+    given = {name: np.array(row.item()) for name, row in numbers.items()}
+    computed = evaluate(plan.cases[0].formulas, given)
+    return {name: float(value) for name, value in {**given, **computed}.items()}
+
+
+def _elasticities(formula: Function, values: Mapping[str, float]) -> dict[str, float]:
+    """Relative change of a formula's value over that of each operand, towards the side where it is
+    smaller, as values may jump; 0 where it has none."""
+    names = parameters(formula)
+    steps = _CHANGE * np.kron(np.eye(len(names)), [0.0, 1.0, -1.0])
+    moved = {n: values[n] * (1 + row) for n, row in zip(names, steps, strict=True)}
+    results = evaluate({"result": formula}, moved)["result"] * np.ones(3 * len(names))
+    with np.errstate(all="ignore"):
+        here, above, below = results.reshape(-1, 3).T
+        both = (above / here - 1) / _CHANGE, (1 - below / here) / _CHANGE
+    slopes = np.where(np.abs(both[0]) < np.abs(both[1]), *both)
+    slopes[~np.isfinite(slopes)] = 0.0
+    return dict(sorted(zip(names, slopes.tolist(), strict=True), key=lambda row: -abs(row[1])))
+
+
+def _row(
+    plan: Plan, name: str, value: float, weight: float, operands: Mapping[str, float] | None
+) -> Row:
+    """A line of the account; an input has no operands."""
+    graph, plain = plan.graph, without_phase(name)
+    unit = unit_of(graph, name)
+    if operands is None:
+        known = graph.inputs.get(plain)
+        meaning = known.description if known else quantity(graph, plain).doc.summary
+        return Row(name, value, unit, meaning, _origin(plan, name, value), weight)
+    formula = plan.cases[0].formulas[name]
+    doc = quantity(graph, plain if graph.get(plain) else name).doc
+    if isinstance(formula, FunctionType):
+        doc = read(formula)
+    facts = (unit, doc.summary, doc.source, weight, expression(formula), doc.maths)
+    return Row(name, value, *facts, operands)
+
+
+def _origin(plan: Plan, name: str, value: Any) -> str:
+    """Where the value of an input or option comes from."""
+    problem, plain = plan.problem, without_phase(name)
+    if name != plain and problem.phases:
+        return f"phase {phase_of(name)}"
+    if name in problem.stated:
+        return "the spec"
+    for record in problem.records:
+        entry = {**record.values, **record.values.get("own", {})}
+        if name in entry and (entry[name] == value or name in problem.inferred):
+            return f"{record.kind} {record.label}"
+    row = plan.graph.inputs.get(plain)
+    return "default" if row and row.default == value else "implied by the spec"
+
+
+def _options(plan: Plan) -> dict[str, tuple[str, str]]:
+    """The options that chose the formulas: the choice, and where it comes from."""
+    (chosen,) = choices(plan.problem, ())
+    named = (plan.graph.get(without_phase(name)) for name in plan.cases[0].formulas)
+    used = dict.fromkeys(each.option for each in named if each and each.option)
+    return {
+        name: (label(chosen.options[name]), _origin(plan, name, chosen.options[name]))
+        for name in used
+    }
+
+
+def _interval(scenario: Mapping[str, Any], name: str) -> tuple[float, float] | None:
+    """The ends of a quantity's interval, if it has one."""
+    sweep = Evaluation(scenario, {}, [name])
+    try:
+        ends = interval(sweep, [name], Settings("numpy"))
+    except InputError:  # flags, and quantities whose share of an error is unknown
+        return None
+    sides = [f"{name}_low", f"{name}_high"]
+    if not all(side in ends for side in sides):
+        return None
+    low, high = (float(ends[side].values) for side in sides)
+    return (low, high) if low < high else None
+
+
+def _uncertain(plan: Plan, name: str) -> dict[str, str]:
+    """The factors of prediction errors and the distributions on which a quantity depends, and
+    where they come from."""
+    felt, problem = errors(plan, name), plan.problem
+    factors = [factor for error, factor in ERRORS.values() if error in felt]
+    drawn = reached(plan, [name]) & {*problem.distributions}
+    values = {factor: problem.constants.get(factor, math.nan) for factor in factors}
+    origins = {
+        factor: f"{value:.4g}, {_origin(plan, factor, value)}" for factor, value in values.items()
+    }
+    return origins | dict.fromkeys(sorted(drawn), "a distribution of the spec")
