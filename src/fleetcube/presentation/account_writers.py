@@ -201,7 +201,7 @@ def as_html(account: Account) -> str:
 def as_workbook(account: Account) -> bytes:
     """An Excel file whose cells compute the quantity from cells of inputs, all in base units."""
     data = BytesIO()
-    book = imported("xlsxwriter", "table").Workbook(data, {"in_memory": True})
+    book = imported("xlsxwriter").Workbook(data, {"in_memory": True})
     sheets = {name: book.add_worksheet(name) for name in ("Account", "Inputs", "Formulas", "Steps")}
     changed = book.add_format({"bg_color": "#fff6d5"})
     places = _places(account)
