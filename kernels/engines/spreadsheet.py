@@ -18,6 +18,7 @@ from ..graph.trace import LIGHT, LOOPS, Trace, Value, written
 
 INFINITE = 1e100  # stands for infinity in cells, which hold none
 _LONGEST = 1500  # of a text without steps; Excel takes 8,192 characters
+_DEEPEST = 20  # of functions inside each other, in a text without steps
 _LEVEL = {ast.Add: 1, ast.Sub: 1, ast.Mult: 2, ast.Div: 2}
 _SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 _SIGNS |= {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "=", ast.NotEq: "<>"}
@@ -49,10 +50,10 @@ class Expression:
 
     def values(self, operands: Mapping[str, float]) -> dict[str, float]:
         """The operands and the steps; see `value`."""
-        known = dict(operands)
+        values = dict(operands)
         for name, tree in self.steps.items():
-            known[name] = value(tree, known)
-        return known
+            values[name] = value(tree, values)
+        return values
 
 
 def expression(formula: Function) -> Expression:
@@ -71,30 +72,43 @@ def expression(formula: Function) -> Expression:
     steps: dict[str, ast.expr] = {}
     for name, tree in trees.items():
         tree = _Inlined(inside).visit(tree)
-        short = isinstance(tree, ast.UnaryOp) or len(ast.unparse(tree)) < _LONGEST
+        short = len(ast.unparse(tree)) < _LONGEST and _depth(tree) < _DEEPEST
         (inside if uses[name] == 1 and short else steps)[name] = tree
     return Expression(steps, _Inlined(inside).visit(whole))
 
 
-def value(tree: ast.expr, known: Mapping[str, float]) -> float:
+def value(tree: ast.expr, values: Mapping[str, float]) -> float:
     """A text's value, with the engines' functions."""
     scope = {name: getattr(numpy, name) for name in (*LOOPS, *LIGHT)}
     scope |= {"max": numpy.maximum, "min": numpy.minimum, "inf": math.inf, "nan": math.nan}
     code = compile(ast.fix_missing_locations(ast.Expression(tree)), "", "eval")
     with np.errstate(all="ignore"):
-        return float(eval(code, scope, {name: np.float64(each) for name, each in known.items()}))
+        return float(eval(code, scope, {name: np.float64(each) for name, each in values.items()}))
 
 
-def cell(tree: ast.expr, places: Mapping[str, str], known: Mapping[str, float]) -> str:
+def cell(tree: ast.expr, places: Mapping[str, str], values: Mapping[str, float]) -> str:
     """A text as a spreadsheet computes it, without "=". `places` are the cells of its names,
-    `known` their values now: where an operation has an infinite value, its cell allows for it."""
-    return _Cell(places, known).text(tree)
+    `values` their values now: where an operation has an infinite value, its cell allows for it."""
+    return _Cell(places, values).text(tree)
+
+
+def finite(quantity: float) -> float:
+    return math.copysign(min(abs(quantity), INFINITE), quantity)
 
 
 def number(quantity: float) -> str:
+    """A number as a cell writes it."""
     if quantity != quantity:
         return "NA()"
-    return repr(math.copysign(min(abs(quantity), INFINITE), quantity)).upper()
+    quantity = finite(quantity)
+    whole = quantity.is_integer() and abs(quantity) < 1e15
+    return str(int(quantity)) if whole else repr(quantity).upper()
+
+
+def _depth(tree: ast.AST) -> int:
+    """Functions inside each other, of which Excel takes 64."""
+    inner = max(map(_depth, ast.iter_child_nodes(tree)), default=0)
+    return inner + isinstance(tree, ast.Call | ast.IfExp | ast.BoolOp | ast.Compare)
 
 
 def _tree(text: str) -> ast.expr:
@@ -117,7 +131,11 @@ class _Plain(ast.NodeTransformer):
         self.generic_visit(node)
         if isinstance(node.op, ast.BitAnd | ast.BitOr):
             both = ast.And() if isinstance(node.op, ast.BitAnd) else ast.Or()
-            return ast.BoolOp(both, [node.left, node.right])
+            left = node.left
+            same = isinstance(left, ast.BoolOp) and type(left.op) is type(both)
+            return ast.BoolOp(both, [*(left.values if same else [left]), node.right])
+        if isinstance(node.op, ast.Mult) and ast.unparse(node.left) == "1":
+            return node.right
         chooses = isinstance(node.left, ast.Call) and ast.unparse(node.right) == "0"
         return node.left if chooses and isinstance(node.op, ast.Add) else node
 
@@ -140,15 +158,15 @@ class _Inlined(ast.NodeTransformer):
 @dataclass(frozen=True)
 class _Cell:
     places: Mapping[str, str]
-    known: Mapping[str, float]
+    values: Mapping[str, float]
 
     def text(self, tree: ast.expr, level: int = 0) -> str:
         """The tree's number, in brackets where it would be read otherwise at a level."""
         written = self._number(tree)
-        if not isinstance(tree, ast.BinOp | ast.Call) or not math.isinf(value(tree, self.known)):
+        if not isinstance(tree, ast.BinOp | ast.Call) or not math.isinf(value(tree, self.values)):
             weak = isinstance(tree, ast.BinOp) and _LEVEL[type(tree.op)] < level
             return f"({written})" if weak else written
-        return f"IFERROR({written},{number(value(tree, self.known))})"
+        return f"IFERROR({written},{number(value(tree, self.values))})"
 
     def _number(self, tree: ast.expr) -> str:
         match tree:
@@ -159,11 +177,11 @@ class _Cell:
             case ast.UnaryOp(operand=operand):
                 return f"(-{self.text(operand, 3)})"
             case ast.BinOp(left=left, op=op, right=right):
-                own = _LEVEL[type(op)]
-                strong = own + isinstance(op, ast.Sub | ast.Div)
+                level_here = _LEVEL[type(op)]
+                strong = level_here + isinstance(op, ast.Sub | ast.Div)
                 below = self.text(right, strong)
-                written = f"{self.text(left, own)}{_SIGNS[type(op)]}{below}"
-                if isinstance(op, ast.Div) and math.isinf(value(right, self.known)):
+                written = f"{self.text(left, level_here)}{_SIGNS[type(op)]}{below}"
+                if isinstance(op, ast.Div) and math.isinf(value(right, self.values)):
                     return f"IF(ABS({below})>={INFINITE / 10:.0E},0,{written})"
                 return written
             case ast.Call(func=ast.Name(id=name), args=args):

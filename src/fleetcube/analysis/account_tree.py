@@ -1,7 +1,7 @@
 """An account of any quantity at a point: its formula, its operands, and so on down to inputs."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
@@ -13,13 +13,15 @@ from fleetcube.grid.plan.cases import choices, leaves
 from fleetcube.grid.plan.plan import Plan
 from fleetcube.grid.run.evaluation import Evaluation, is_known
 from fleetcube.grid.run.settings import Settings
+from fleetcube.grid.spec.problem import Problem
 from fleetcube.kernels.calculus.derivatives import quantity, unit_of
 from fleetcube.kernels.calculus.phased_formulas import phase_of, without_phase
 from fleetcube.kernels.engines.numpy import evaluate
 from fleetcube.kernels.engines.spreadsheet import Expression, expression
 from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.graph.formulas import Function, parameters
-from fleetcube.kernels.physics.roles import ERRORS
+from fleetcube.kernels.physics.roles import ERRORS, WHOLES
+from fleetcube.scenario import auto
 from fleetcube.tables.tables import label
 
 from .gradient import reached
@@ -64,7 +66,8 @@ class Row:
 @dataclass(frozen=True)
 class Account:
     """All that a quantity is computed from: rows by name, each after what it needs. `checks` are
-    quantities with expressions for them; options have their choice and its origin."""
+    quantities with expressions for them; options have their choice and its origin.
+    A change of inputs that are `tied` would change more than their values."""
 
     name: str
     rows: Mapping[str, Row]
@@ -72,6 +75,7 @@ class Account:
     checks: Mapping[str, str]
     interval: tuple[float, float] | None
     uncertain: Mapping[str, str]
+    tied: Set[str]
 
 
 def carrying(elasticities: Mapping[str, float]) -> list[str]:
@@ -111,7 +115,10 @@ def account(scenario: Mapping[str, Any], name: str) -> Account:
     }
     ends = _interval(scenario, name)
     checks = {each: CHECKS[each] for each in checked}
-    return Account(name, rows, _options(plan), checks, ends, _uncertain(plan, name))
+    (chosen,) = choices(plan.problem, ())
+    more = tied(plan.problem, chosen.options)
+    more = {each for each in rows if without_phase(each) in more}
+    return Account(name, rows, _options(plan), checks, ends, _uncertain(plan, name), more)
 
 
 def _values(plan: Plan) -> dict[str, float]:
@@ -145,8 +152,8 @@ def _row(
     graph, plain = plan.graph, without_phase(name)
     unit = unit_of(graph, name)
     if operands is None:
-        known = graph.inputs.get(plain)
-        meaning = known.description if known else quantity(graph, plain).doc.summary
+        declared = graph.inputs.get(plain)
+        meaning = declared.description if declared else quantity(graph, plain).doc.summary
         return Row(name, value, unit, meaning, _origin(plan, name, value), weight)
     formula = plan.cases[0].formulas[name]
     doc = quantity(graph, plain if graph.get(plain) else name).doc
@@ -207,3 +214,18 @@ def _uncertain(plan: Plan, name: str) -> dict[str, str]:
         factor: f"{value:.4g}, {_origin(plan, factor, value)}" for factor, value in values.items()
     }
     return origins | dict.fromkeys(sorted(drawn), "a distribution of the spec")
+
+
+def tied(problem: Problem, options: Mapping[str, Any]) -> set[str]:
+    """Numbers that affect more than their value: an option, what a label sets, what auto infers."""
+    inputs = problem.graph.inputs
+    names = {row.name for row in inputs.values() if row.kind == "option"}
+    for whole, its_parts in WHOLES.items():
+        if problem.gives(whole) and whole not in problem.stated:
+            names |= its_parts
+    for row in inputs.values():
+        if row.implied_by and row.name not in problem.stated and options[row.name] != row.implied:
+            names |= {*row.implied_by}
+    if problem.phases:
+        names |= {*problem.phases.inputs}
+    return names | {*auto.CELL_INPUTS} if problem.inferred else names

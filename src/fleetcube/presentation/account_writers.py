@@ -13,7 +13,7 @@ from typing import Any
 from fleetcube.analysis.account_tree import Account, Row, carrying
 from fleetcube.grid.errors import InputError, imported
 from fleetcube.grid.store.places.durable import write_file
-from fleetcube.kernels.engines.spreadsheet import INFINITE, cell, number, value
+from fleetcube.kernels.engines.spreadsheet import cell, finite, number, value
 from fleetcube.tables.tables import check_new, scale
 
 from .page.page import css
@@ -21,6 +21,13 @@ from .page.page import css
 DEPTH = 3  # of the formulas in a terminal
 _LONG = 240  # characters of a formula that a person reads; beyond, the docstring's is shown
 _FOLDED = 0.005  # elasticity below which an operand is not followed further in a terminal
+_HEADS = {
+    "Inputs": ["name", "value", "unit", "comes from", "meaning", "note", "elasticity"],
+    "Formulas": ["name", "value", "unit", "formula", "meaning", "source", "elasticity"],
+    "Steps": ["step", "value", "formula"],
+}
+# of an input in a sheet
+_TIED = "changes more than its value, such as the calibration: change it in the spec"
 _CELL = re.compile(r"[A-Za-z]{1,3}\d+|[RCrc]\d*([Cc]\d*)?")  # what Excel takes for a cell
 
 
@@ -202,46 +209,53 @@ def as_workbook(account: Account) -> bytes:
     """An Excel file whose cells compute the quantity from cells of inputs, all in base units."""
     data = BytesIO()
     book = imported("xlsxwriter").Workbook(data, {"in_memory": True})
-    sheets = {name: book.add_worksheet(name) for name in ("Account", "Inputs", "Formulas", "Steps")}
-    changed = book.add_format({"bg_color": "#fff6d5"})
+    sheets = {name: book.add_worksheet(name) for name in ("Account", *_HEADS)}
+    coloured = book.add_format({"bg_color": "#fff6d5"})
+    for sheet, words in _HEADS.items():
+        _texts(sheets[sheet], 0, words)
     places = _places(account)
     for name, place in places.items():
         if re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) and not _CELL.fullmatch(name):
             book.define_name(name, f"={place}")
             places[name] = name
-    heads = {
-        "Inputs": ["name", "value", "unit", "comes from", "meaning", "", "elasticity"],
-        "Formulas": ["name", "value", "unit", "formula", "meaning", "source", "elasticity"],
-        "Steps": ["step", "value", "formula"],
-    }
-    rows = dict.fromkeys(heads, 0)
-    for sheet, words in heads.items():
-        _texts(sheets[sheet], 0, words)
+    formulas = inputs = steps = 0
     for row in account.rows.values():
-        sheet = "Formulas" if row.expression else "Inputs"
-        rows[sheet] += 1
-        formula = row.expression.text if row.expression else row.origin
-        words = [row.name, "", row.unit, formula, row.meaning]
-        _texts(sheets[sheet], rows[sheet], [*words, row.origin if row.expression else ""])
-        sheets[sheet].write_number(rows[sheet], 6, row.weight)
-        if row.expression is None:
-            number = math.copysign(min(abs(row.value), INFINITE), row.value)
-            sheets[sheet].write_number(rows[sheet], 1, number, changed)
+        if row.expression:
+            formulas += 1
+            steps += _formula(
+                sheets["Formulas"], formulas, row, account, (sheets["Steps"], steps, places)
+            )
             continue
-        known = row.expression.values({n: account.rows[n].value for n in row.operands or ()})
-        inside = dict(places)
-        for step, tree in row.expression.steps.items():
-            rows["Steps"] += 1
-            inside[step] = f"Steps!$B${rows['Steps'] + 1}"
-            _texts(sheets["Steps"], rows["Steps"], [f"{row.name}.{step}", "", ast.unparse(tree)])
-            _compute(sheets["Steps"], rows["Steps"], cell(tree, inside, known), known[step])
-        _compute(sheets[sheet], rows[sheet], cell(row.expression.result, inside, known), row.value)
+        inputs += 1
+        note = _TIED * (row.name in account.tied)
+        _texts(sheets["Inputs"], inputs, [row.name, "", row.unit, row.origin, row.meaning, note])
+        sheets["Inputs"].write_number(inputs, 1, finite(row.value), None if note else coloured)
+        sheets["Inputs"].write_number(inputs, 6, row.weight)
     _front(sheets["Account"], account, places)
     for sheet in sheets.values():
         sheet.set_column(0, 1, 26)
         sheet.set_column(2, 6, 18)
     book.close()
     return data.getvalue()
+
+
+def _formula(
+    sheet: Any, line: int, row: Row, account: Account, steps: tuple[Any, int, Mapping[str, str]]
+) -> int:
+    """Write a formula and its steps, of whose sheet `steps` has the last line and all places; how
+    many these are."""
+    below, last, places = steps
+    assert row.expression
+    values = row.expression.values({n: account.rows[n].value for n in row.operands or ()})
+    inside = dict(places)
+    for place, (step, tree) in enumerate(row.expression.steps.items(), last + 1):
+        inside[step] = f"Steps!$B${place + 1}"
+        _texts(below, place, [f"{row.name}.{step}", "", ast.unparse(tree)])
+        _compute(below, place, cell(tree, inside, values), values[step])
+    _texts(sheet, line, [row.name, "", row.unit, row.expression.text, row.meaning, row.origin])
+    _compute(sheet, line, cell(row.expression.result, inside, values), row.value)
+    sheet.write_number(line, 6, row.weight)
+    return len(row.expression.steps)
 
 
 def _places(account: Account) -> dict[str, str]:
@@ -256,29 +270,29 @@ def _places(account: Account) -> dict[str, str]:
 
 
 def _front(sheet: Any, account: Account, places: Mapping[str, str]) -> None:
-    """The answer, checks by hand, the options at which formulas are fixed, and the interval."""
-    row, known = account.rows[account.name], _values(account)
+    """The answer, checks by hand, the options that fix the formulas, and the interval."""
+    row, values = account.rows[account.name], _values(account)
     _texts(sheet, 0, [account.name, "", row.unit, row.meaning])
     _compute(sheet, 0, places[account.name], row.value)
     factor, unit = scale(row.unit, row.value, row.name) if row.unit != "flag" else (1.0, "")
     _texts(sheet, 1, ["", "", unit])
     _compute(sheet, 1, f"B1/{factor!r}", row.value / factor)
     words = [
-        ["Change the cells of sheet Inputs, in base units; formulas follow. Options are fixed, and "
-         "so is what a calibration or a label chose. 1E+100 stands for infinite."],
+        ["Change coloured cells of sheet Inputs, in base units; formulas follow. Options are "
+         "fixed, and so is what a calibration or a label chose. 1E+100 stands for infinite."],
         [interval_line(account)],
     ]  # fmt: skip
-    for place, line in enumerate(words, 2):
-        _texts(sheet, place, line)
-    at = 2 + len(words)
+    for place, each in enumerate(words, 2):
+        _texts(sheet, place, each)
+    line = 2 + len(words)
     for name, formula in account.checks.items():
         tree = _parsed(formula)
-        _texts(sheet, at, [f"{name} by hand", "", account.rows[name].unit, formula])
-        _compute(sheet, at, cell(tree, places, known), value(tree, known))
-        at += 1
+        _texts(sheet, line, [f"{name} by hand", "", account.rows[name].unit, formula])
+        _compute(sheet, line, cell(tree, places, values), value(tree, values))
+        line += 1
     for name, (choice, why) in account.options.items():
-        _texts(sheet, at, [name, choice, "", why])
-        at += 1
+        _texts(sheet, line, [name, choice, "", why])
+        line += 1
 
 
 def _texts(sheet: Any, row: int, words: list[str]) -> None:
@@ -289,8 +303,8 @@ def _texts(sheet: Any, row: int, words: list[str]) -> None:
 
 
 def _compute(sheet: Any, row: int, formula: str, result: float) -> None:
-    known = result if math.isfinite(result) else "#N/A" if result != result else number(result)
-    sheet.write_formula(row, 1, f"={formula}", None, known)
+    stored = result if math.isfinite(result) else "#N/A" if result != result else number(result)
+    sheet.write_formula(row, 1, f"={formula}", None, stored)
 
 
 def write(account: Account, path: str) -> None:
