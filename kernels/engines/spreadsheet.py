@@ -19,8 +19,8 @@ from ..graph.trace import LIGHT, LOOPS, Trace, Value, written
 INFINITE = 1e100  # stands for infinity in cells, which hold none
 _LONGEST = 1500  # of a text without steps; Excel takes 8,192 characters
 _DEEPEST = 20  # of functions inside each other, in a text without steps
-_LEVEL = {ast.Add: 1, ast.Sub: 1, ast.Mult: 2, ast.Div: 2}
-_SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
+_LEVEL: dict[type[ast.operator], int] = {ast.Add: 1, ast.Sub: 1, ast.Mult: 2, ast.Div: 2}
+_SIGNS: dict[type[ast.AST], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 _SIGNS |= {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "=", ast.NotEq: "<>"}
 _FUNCTIONS = {
     **{"abs": "ABS({0})", "sqrt": "SQRT({0})", "floor": "INT({0})", "ceil": "-INT(-({0}))"},
@@ -132,8 +132,9 @@ class _Plain(ast.NodeTransformer):
         if isinstance(node.op, ast.BitAnd | ast.BitOr):
             both = ast.And() if isinstance(node.op, ast.BitAnd) else ast.Or()
             left = node.left
-            same = isinstance(left, ast.BoolOp) and type(left.op) is type(both)
-            return ast.BoolOp(both, [*(left.values if same else [left]), node.right])
+            if isinstance(left, ast.BoolOp) and type(left.op) is type(both):
+                return ast.BoolOp(both, [*left.values, node.right])
+            return ast.BoolOp(both, [left, node.right])
         if isinstance(node.op, ast.Mult) and ast.unparse(node.left) == "1":
             return node.right
         chooses = isinstance(node.left, ast.Call) and ast.unparse(node.right) == "0"

@@ -99,9 +99,7 @@ def account(scenario: Mapping[str, Any], name: str) -> Account:
     plan: Plan = Evaluation(scenario, {}, wanted)._plan("numpy")
     formulas = plan.cases[0].formulas
     if name not in formulas:
-        raise InputError(
-            f"{name} is stated by the spec; leave it out there to have it accounted for"
-        )
+        raise InputError(f"{name} is stated by the spec; leave it out to have it computed")
     values = _values(plan)
     elasticities = {each: _elasticities(formulas[each], values) for each in formulas}
     weights = {**dict.fromkeys(wanted, 0.0), name: 1.0}
@@ -114,11 +112,12 @@ def account(scenario: Mapping[str, Any], name: str) -> Account:
         if each in weights
     }
     ends = _interval(scenario, name)
-    checks = {each: CHECKS[each] for each in checked}
+    several = plan.problem.phases or "mean_step_time" in formulas  # steps, none of which is all
+    checks = {} if several else {each: CHECKS[each] for each in checked}
     (chosen,) = choices(plan.problem, ())
     more = tied(plan.problem, chosen.options)
-    more = {each for each in rows if without_phase(each) in more}
-    return Account(name, rows, _options(plan), checks, ends, _uncertain(plan, name), more)
+    ties = {each for each in rows if without_phase(each) in more}
+    return Account(name, rows, _options(plan), checks, ends, _uncertain(plan, name), ties)
 
 
 def _values(plan: Plan) -> dict[str, float]:
@@ -210,9 +209,7 @@ def _uncertain(plan: Plan, name: str) -> dict[str, str]:
     factors = [factor for error, factor in ERRORS.values() if error in felt]
     drawn = reached(plan, [name]) & {*problem.distributions}
     values = {factor: problem.constants.get(factor, math.nan) for factor in factors}
-    origins = {
-        factor: f"{value:.4g}, {_origin(plan, factor, value)}" for factor, value in values.items()
-    }
+    origins = {n: f"{value:.4g}, {_origin(plan, n, value)}" for n, value in values.items()}
     return origins | dict.fromkeys(sorted(drawn), "a distribution of the spec")
 
 

@@ -67,12 +67,8 @@ def interval_line(account: Account) -> str:
     row = account.rows[account.name]
     sources = ", ".join(f"{name} ({origin})" for name, origin in account.uncertain.items())
     if account.interval is None:
-        why = (
-            f"it is no number that follows from {sources}"
-            if sources
-            else ("it depends on no predicted time and on no distribution")
-        )
-        return f"No interval: {why}."
+        why = "no predicted time and no distribution moves it"
+        return f"No interval: {f'{sources} does not move it' if sources else why}."
     low, high = (_shown(row, end) for end in account.interval)
     return f"90 % interval: {low} to {high}, from {sources or 'the bounds of its formula'}."
 
@@ -95,7 +91,8 @@ def _branch(account: Account, name: str, depth: int) -> Iterator[str]:
             return
         written = row.expression.text
         short = not row.expression.steps and len(written) <= _LONG
-        yield from (f"{indent}  : {part}" for part in _parts(written if short else row.maths))
+        for part in filter(str.strip, (written if short else row.maths).splitlines()):
+            yield f"{indent}  : {part.strip()}"
         if short and row.operands:
             yield f"{indent}  = {_with_values(account, row.expression.result)}"
         shown = row.carrying
@@ -106,10 +103,6 @@ def _branch(account: Account, name: str, depth: int) -> Iterator[str]:
             yield f"{indent}    and {rest} more"
 
     return lines(name, "", depth)
-
-
-def _parts(written: str) -> list[str]:
-    return [line.strip() for line in written.splitlines() if line.strip()]
 
 
 def _with_values(account: Account, tree: ast.expr) -> str:
