@@ -1,6 +1,8 @@
 """An account of any quantity at a point: its formula, its operands, and so on down to inputs."""
 
+import ast
 import math
+import re
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from types import FunctionType
@@ -14,13 +16,13 @@ from fleetcube.grid.plan.plan import Plan
 from fleetcube.grid.run.evaluation import Evaluation, is_known
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.spec.problem import Problem
-from fleetcube.kernels.calculus.derivatives import quantity, unit_of
+from fleetcube.kernels.calculus.derivatives import quantity, reaches, unit_of
 from fleetcube.kernels.calculus.phased_formulas import phase_of, without_phase
 from fleetcube.kernels.engines.numpy import evaluate
-from fleetcube.kernels.engines.spreadsheet import Expression, expression
+from fleetcube.kernels.engines.spreadsheet import Expression, expression, value
 from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.graph.formulas import Function, parameters
-from fleetcube.kernels.physics.roles import ERRORS, WHOLES
+from fleetcube.kernels.physics.roles import CHECKS, ERRORS, WHOLES
 from fleetcube.scenario import auto
 from fleetcube.tables.tables import label
 
@@ -30,16 +32,6 @@ from .uncertainty import errors
 
 CARRIED = 0.95  # of a value, by the operands that are listed first
 _CHANGE = 1e-6  # relative, of an operand, for its elasticity
-# What a person can multiply out: a quantity and its product of others
-CHECKS = {
-    "step_time": "model_flops_per_step / (n_gpus * peak_flops * mfu)",
-    "job_time": "tokens_to_target * model_flops_per_token / (n_gpus * peak_flops * mfu)"
-    " / (job_goodput * availability)",
-}
-_FACTORS = (
-    *("model_flops_per_step", "model_flops_per_token", "tokens_to_target", "peak_flops"),
-    *("mfu", "job_goodput", "availability"),
-)
 
 
 @dataclass(frozen=True)
@@ -92,12 +84,12 @@ def carrying(elasticities: Mapping[str, float]) -> list[str]:
 
 def account(scenario: Mapping[str, Any], name: str) -> Account:
     """The account of a quantity of a job with one value for each input. Raises InputError."""
-    checked = ["step_time", "job_time"] if name == "job_time" else [name] * (name in CHECKS)
-    wanted = [*dict.fromkeys([name, *checked, *(_FACTORS if checked else ())])]
-    if not is_known(scenario, {}, wanted):
-        checked, wanted = [], [name]
-    plan: Plan = Evaluation(scenario, {}, wanted)._plan("numpy")
-    formulas = plan.cases[0].formulas
+    plan = _plan(scenario, [name])
+    checks = {each: CHECKS[each] for each in CHECKS.keys() & reaches(_formulas(plan), [name])}
+    factors = {word for text in checks.values() for word in re.findall("[a-z]\\w+", text)}
+    wanted = [name, *sorted(factors - plan.graph.inputs.keys() - {name})]
+    plan = _plan(scenario, wanted if is_known(scenario, {}, wanted) else [name])
+    formulas = _formulas(plan)
     if name not in formulas:
         raise InputError(f"{name} is stated by the spec; leave it out to have it computed")
     values = _values(plan)
@@ -112,12 +104,26 @@ def account(scenario: Mapping[str, Any], name: str) -> Account:
         if each in weights
     }
     ends = _interval(scenario, name)
-    several = plan.problem.phases or "mean_step_time" in formulas  # steps, none of which is all
-    checks = {} if several else {each: CHECKS[each] for each in checked}
+    checks = {each: CHECKS[each] for each in CHECKS if each in checks and _holds(each, values)}
     (chosen,) = choices(plan.problem, ())
     more = tied(plan.problem, chosen.options)
     ties = {each for each in rows if without_phase(each) in more}
     return Account(name, rows, _options(plan), checks, ends, _uncertain(plan, name), ties)
+
+
+def _plan(scenario: Mapping[str, Any], names: list[str]) -> Plan:
+    return Evaluation(scenario, {}, names)._plan("numpy")
+
+
+def _formulas(plan: Plan) -> Mapping[str, Function]:
+    return plan.cases[0].formulas
+
+
+def _holds(name: str, values: Mapping[str, float]) -> bool:
+    """Whether a check is known and right: where a job has stages or phases, some are not."""
+    tree = ast.parse(CHECKS[name], mode="eval").body
+    given = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} <= values.keys()
+    return given and math.isclose(value(tree, values), values[name], rel_tol=1e-6)
 
 
 def _values(plan: Plan) -> dict[str, float]:
@@ -125,8 +131,8 @@ def _values(plan: Plan) -> dict[str, float]:
     (chosen,) = choices(plan.problem, ())
     (numbers,) = leaves(plan.problem, [chosen], (), ())
     given = {name: np.array(row.item()) for name, row in numbers.items()}
-    computed = evaluate(plan.cases[0].formulas, given)
-    return {name: float(value) for name, value in {**given, **computed}.items()}
+    computed = evaluate(_formulas(plan), given)
+    return {name: float(row) for name, row in {**given, **computed}.items()}
 
 
 def _elasticities(formula: Function, values: Mapping[str, float]) -> dict[str, float]:
@@ -137,8 +143,8 @@ def _elasticities(formula: Function, values: Mapping[str, float]) -> dict[str, f
     moved = {n: values[n] * (1 + row) for n, row in zip(names, steps, strict=True)}
     results = evaluate({"result": formula}, moved)["result"] * np.ones(3 * len(names))
     with np.errstate(all="ignore"):
-        here, above, below = results.reshape(-1, 3).T
-        both = (above / here - 1) / _CHANGE, (1 - below / here) / _CHANGE
+        now, above, below = results.reshape(-1, 3).T
+        both = (above / now - 1) / _CHANGE, (1 - below / now) / _CHANGE
     slopes = np.where(np.abs(both[0]) < np.abs(both[1]), *both)
     slopes[~np.isfinite(slopes)] = 0.0
     return dict(sorted(zip(names, slopes.tolist(), strict=True), key=lambda row: -abs(row[1])))
@@ -154,7 +160,7 @@ def _row(
         declared = graph.inputs.get(plain)
         meaning = declared.description if declared else quantity(graph, plain).doc.summary
         return Row(name, value, unit, meaning, _origin(plan, name, value), weight)
-    formula = plan.cases[0].formulas[name]
+    formula = _formulas(plan)[name]
     doc = quantity(graph, plain if graph.get(plain) else name).doc
     if isinstance(formula, FunctionType):
         doc = read(formula)
@@ -180,7 +186,7 @@ def _origin(plan: Plan, name: str, value: Any) -> str:
 def _options(plan: Plan) -> dict[str, tuple[str, str]]:
     """The options that chose the formulas: the choice, and where it comes from."""
     (chosen,) = choices(plan.problem, ())
-    named = (plan.graph.get(without_phase(name)) for name in plan.cases[0].formulas)
+    named = (plan.graph.get(without_phase(name)) for name in _formulas(plan))
     used = dict.fromkeys(each.option for each in named if each and each.option)
     return {
         name: (label(chosen.options[name]), _origin(plan, name, chosen.options[name]))
