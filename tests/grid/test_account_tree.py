@@ -1,5 +1,6 @@
 """Accounts of quantities: they multiply out, and the Excel sheet computes them."""
 
+import ast
 import csv
 import dataclasses
 import functools
@@ -23,6 +24,8 @@ from fleetcube.analysis.account_tree import Account, account, carrying
 from fleetcube.formats.read import read_spec
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.spec.graphs import with_graph
+from fleetcube.kernels.engines.spreadsheet import cell, value
+from fleetcube.kernels.graph.trace import LIGHT, LOOPS
 from fleetcube.presentation import account_writers as writers
 
 from ..door.command import fleetcube
@@ -266,15 +269,28 @@ def test_the_sheet_computes_every_quantity(k: int) -> None:
 
 def test_the_sheet_follows_a_changed_input() -> None:
     data = writers.as_workbook(account_of(0))
-    for name, value in CHANGES.items():
+    for name, new in CHANGES.items():
         sheet = Sheet(data)
-        sheet.cells[sheet.column("Inputs", "B")[name]] = value
+        sheet.cells[sheet.column("Inputs", "B")[name]] = new
         assert name not in account_of(0).tied
-        assert not differing(sheet, account({**LLAMA, name: value}, "job_time"))
+        assert not differing(sheet, account({**LLAMA, name: new}, "job_time"))
     assert {"layers", "peak_flops_bf16"} <= account_of(0).tied
     sheet = Sheet(writers.as_workbook(account_of(4)))
     sheet.cells[sheet.column("Inputs", "B")["outside_temperature"]] = 268.0
     assert not differing(sheet, account({**ASKED[4][0], "outside_temperature": 268}, "yearly_cost"))
+
+
+def test_cells_have_every_function() -> None:
+    for name in (*LOOPS, *LIGHT):
+        text = "maximum(x, y) + minimum(x, y)" if name.endswith("imum") else f"{name}(x)"
+        short = text.replace("imum", "")
+        for x in (1e-9, 3e-5, 0.3, 1.0, 7.5):
+            values = {"x": x, "y": 2.0}
+            tree = ast.parse(short, mode="eval").body
+            sheet = Sheet(writers.as_workbook(account_of(4)))
+            sheet.names, sheet.cells = {"x": "X", "y": "Y"}, {"X": x, "Y": 2.0}
+            result = Formula(cell(tree, {"x": "x", "y": "y"}, values), sheet).value()
+            assert result == pytest.approx(value(tree, values), rel=1e-11), (name, x)
 
 
 @pytest.mark.slow
