@@ -58,7 +58,7 @@ def _options(account: Account) -> list[str]:
     rows = account.options.items()
     chosen = [f"{n} = {choice} ({why})" for n, (choice, why) in rows if why != "default"]
     usual = len(account.options) - len(chosen)
-    chosen += [f"and {usual} more at their defaults"] if usual else []
+    chosen += [f"{'and ' * bool(chosen)}{usual} at their defaults"] if usual else []
     return ["", f"Options: {'; '.join(chosen)}."] if chosen else []
 
 
