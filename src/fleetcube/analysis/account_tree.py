@@ -188,10 +188,8 @@ def _options(plan: Plan) -> dict[str, tuple[str, str]]:
     (chosen,) = choices(plan.problem, ())
     named = (plan.graph.get(without_phase(name)) for name in _formulas(plan))
     used = dict.fromkeys(each.option for each in named if each and each.option)
-    return {
-        name: (label(chosen.options[name]), _origin(plan, name, chosen.options[name]))
-        for name in used
-    }
+    choice = {name: chosen.options[name] for name in used}
+    return {name: (label(each), _origin(plan, name, each)) for name, each in choice.items()}
 
 
 def _interval(scenario: Mapping[str, Any], name: str) -> tuple[float, float] | None:

@@ -26,6 +26,10 @@ _HEADS = {
     "Formulas": ["name", "value", "unit", "formula", "meaning", "source", "elasticity"],
     "Steps": ["step", "value", "formula"],
 }
+_ABOUT = (
+    "Change coloured cells of sheet Inputs, in base units; formulas follow. Options are fixed, and "
+    "so is what a calibration or a label chose. 1E+100 stands for infinite."
+)
 # of an input in a sheet
 _TIED = "changes more than its value, such as the calibration: change it in the spec"
 _CELL = re.compile(r"[A-Za-z]{1,3}\d+|[RCrc]\d*([Cc]\d*)?")  # what Excel takes for a cell
@@ -82,13 +86,10 @@ def _branch(account: Account, name: str, depth: int) -> Iterator[str]:
         if row.expression is None:
             yield f"{indent}{name} = {_shown(row)}  [{row.origin}]"
             return
-        again = name in shown_names
-        yield f"{indent}{name} = {_shown(row)}" + ("  (above)" if again else "")
-        if again:
+        yield f"{indent}{name} = {_shown(row)}{'  (above)' * (name in shown_names)}"
+        if name in shown_names or left == 0:
             return
         shown_names.add(name)
-        if left == 0:
-            return
         written = row.expression.text
         short = not row.expression.steps and len(written) <= _LONG
         for part in filter(str.strip, (written if short else row.maths).splitlines()):
@@ -206,24 +207,24 @@ def as_workbook(account: Account) -> bytes:
     coloured = book.add_format({"bg_color": "#fff6d5"})
     for sheet, words in _HEADS.items():
         _texts(sheets[sheet], 0, words)
-    places = _places(account)
-    for name, place in places.items():
-        if re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) and not _CELL.fullmatch(name):
-            book.define_name(name, f"={place}")
-            places[name] = name
-    formulas = inputs = steps = 0
-    for row in account.rows.values():
+    places: dict[str, str] = {}
+    lines = dict.fromkeys(_HEADS, 1)
+    for name, row in account.rows.items():
+        title = "Formulas" if row.expression else "Inputs"
+        sheet, line = sheets[title], lines[title]
+        lines[title] += 1
+        note = _TIED * (name in account.tied)
+        more = (row.expression.text, row.origin) if row.expression else (row.origin, note)
+        _texts(sheet, line, [name, "", row.unit, more[0], row.meaning, more[1]])
+        sheet.write_number(line, 6, row.weight)
         if row.expression:
-            formulas += 1
-            steps += _formula(
-                sheets["Formulas"], formulas, row, account, (sheets["Steps"], steps, places)
-            )
-            continue
-        inputs += 1
-        note = _TIED * (row.name in account.tied)
-        _texts(sheets["Inputs"], inputs, [row.name, "", row.unit, row.origin, row.meaning, note])
-        sheets["Inputs"].write_number(inputs, 1, finite(row.value), None if note else coloured)
-        sheets["Inputs"].write_number(inputs, 6, row.weight)
+            _write_formula(sheets, lines, row, places, account)
+        else:
+            sheet.write_number(line, 1, finite(row.value), None if note else coloured)
+        places[name] = f"{title}!$B${line + 1}"
+        if re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) and not _CELL.fullmatch(name):
+            book.define_name(name, f"={places[name]}")
+            places[name] = name
     _front(sheets["Account"], account, places)
     for sheet in sheets.values():
         sheet.set_column(0, 1, 26)
@@ -232,34 +233,25 @@ def as_workbook(account: Account) -> bytes:
     return data.getvalue()
 
 
-def _formula(
-    sheet: Any, line: int, row: Row, account: Account, steps: tuple[Any, int, Mapping[str, str]]
-) -> int:
-    """Write a formula and its steps, of whose sheet `steps` has the last line and all places; how
-    many these are."""
-    below, last, places = steps
+def _write_formula(
+    sheets: Mapping[str, Any],
+    lines: dict[str, int],
+    row: Row,
+    places: Mapping[str, str],
+    account: Account,
+) -> None:
+    """Write the steps of a formula, each below the last, then its cell."""
     assert row.expression
     values = row.expression.values({n: account.rows[n].value for n in row.operands or ()})
     inside = dict(places)
-    for place, (step, tree) in enumerate(row.expression.steps.items(), last + 1):
-        inside[step] = f"Steps!$B${place + 1}"
-        _texts(below, place, [f"{row.name}.{step}", "", ast.unparse(tree)])
-        _compute(below, place, cell(tree, inside, values), values[step])
-    _texts(sheet, line, [row.name, "", row.unit, row.expression.text, row.meaning, row.origin])
-    _compute(sheet, line, cell(row.expression.result, inside, values), row.value)
-    sheet.write_number(line, 6, row.weight)
-    return len(row.expression.steps)
-
-
-def _places(account: Account) -> dict[str, str]:
-    """The cell of each name."""
-    rows = {"Inputs": 1, "Formulas": 1}
-    places = {}
-    for name, row in account.rows.items():
-        sheet = "Formulas" if row.expression else "Inputs"
-        rows[sheet] += 1
-        places[name] = f"{sheet}!$B${rows[sheet]}"
-    return places
+    for step, tree in row.expression.steps.items():
+        line = lines["Steps"]
+        lines["Steps"] += 1
+        inside[step] = f"Steps!$B${line + 1}"
+        _texts(sheets["Steps"], line, [f"{row.name}.{step}", "", ast.unparse(tree)])
+        _compute(sheets["Steps"], line, cell(tree, inside, values), values[step])
+    written = cell(row.expression.result, inside, values)
+    _compute(sheets["Formulas"], lines["Formulas"] - 1, written, row.value)
 
 
 def _front(sheet: Any, account: Account, places: Mapping[str, str]) -> None:
@@ -270,14 +262,9 @@ def _front(sheet: Any, account: Account, places: Mapping[str, str]) -> None:
     factor, unit = scale(row.unit, row.value, row.name) if row.unit != "flag" else (1.0, "")
     _texts(sheet, 1, ["", "", unit])
     _compute(sheet, 1, f"B1/{factor!r}", row.value / factor)
-    words = [
-        ["Change coloured cells of sheet Inputs, in base units; formulas follow. Options are "
-         "fixed, and so is what a calibration or a label chose. 1E+100 stands for infinite."],
-        [interval_line(account)],
-    ]  # fmt: skip
-    for place, each in enumerate(words, 2):
-        _texts(sheet, place, each)
-    line = 2 + len(words)
+    _texts(sheet, 2, [_ABOUT])
+    _texts(sheet, 3, [interval_line(account)])
+    line = 4
     for name, formula in account.checks.items():
         tree = _parsed(formula)
         _texts(sheet, line, [f"{name} by hand", "", account.rows[name].unit, formula])
