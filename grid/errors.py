@@ -28,6 +28,7 @@ _EXTRAS = {
     "matplotlib": ("plots need", "plot"),
     "obstore": ("an object store needs", "cloud"),
     "scipy": ("a fit, a search over ranges or a Sobol, Latin or gamma draw needs", "stats"),
+    "xlsxwriter": ("Excel files need", "table"),
 }
 
 

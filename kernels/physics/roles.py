@@ -68,6 +68,12 @@ ERRORS: Mapping[str, tuple[str, str]] = {
     "prefill_time": ("serving_time_error", "serving_error_factor"),
     "time_to_first_token": ("serving_time_error", "serving_error_factor"),
 }
+# What a person can multiply out, for jobs without stages or phases
+CHECKS: Mapping[str, str] = {
+    "step_time": "model_flops_per_step / (n_gpus * peak_flops * mfu)",
+    "job_time": "tokens_to_target * model_flops_per_token / (n_gpus * peak_flops * mfu)"
+    " / (job_goodput * availability)",
+}
 # A predicted quantity, and the factor by which its measured values are off for all of a job
 OF_JOB: Mapping[str, str] = {"step_time": "step_time_factor"}
 # Parts and their ratios to the whole, for which an interval of the whole implies none

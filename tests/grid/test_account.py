@@ -55,5 +55,3 @@ def test_the_command_prints_it_at_one_point(tmp_path: Path) -> None:
     several = fleetcube("explain", "memory_per_gpu", path)
     assert several.returncode == 2  # after the remark that its value along the axis is not used
     assert several.stderr.splitlines()[-1].endswith("cut the axes: n_gpus=value")
-    other = fleetcube("explain", "goodput", path)
-    assert "goodput has no account" in other.stderr

@@ -3,7 +3,7 @@
 import click
 
 from fleetcube.commands.shared import complete
-from fleetcube.commands.shared.changed import accounted, traffic
+from fleetcube.commands.shared.changed import accounted, point_of, traffic
 from fleetcube.commands.shared.say import say, say_each
 from fleetcube.commands.shared.table import print_foot, print_table
 from fleetcube.grid.errors import InputError, OpenError
@@ -12,15 +12,19 @@ from fleetcube.grid.errors import InputError, OpenError
 @click.command()
 @click.argument("name", required=False, shell_complete=complete.any_name)
 @click.argument("selectors", nargs=-1)
-def explain(name: str | None, selectors: tuple[str, ...]) -> None:
+@click.option("-o", "--output", help="Write an account: .html, .json, or .xlsx, which computes.")
+@click.option("--depth", type=click.IntRange(0), help="Formulas below each other.  [3]")
+def explain(
+    name: str | None, selectors: tuple[str, ...], output: str | None, depth: int | None
+) -> None:
     """Explain a name: formula, unit, default, source, what it is computed from and what it feeds.
 
     Any other word lists the names that have it in their name or meaning. Without NAME, list all
     inputs with their defaults, and all quantities. For a spec
     (SPEC.toml axis=value ...), show the tiers of its network, the traffic on each, and where its
-    inputs come from; for
-    memory_per_gpu of a spec, what a GPU's memory holds. OPTION=CHOICE after a quantity shows its
-    formulas under these options.
+    inputs come from. For a quantity of a spec, account for its value: its formula with the values
+    put in, and those of its operands, down to the inputs that carry it; for memory_per_gpu, what a
+    GPU's memory holds. OPTION=CHOICE after a quantity shows its formulas under these options.
 
     \b
     Example:
@@ -29,17 +33,22 @@ def explain(name: str | None, selectors: tuple[str, ...]) -> None:
       fleetcube explain price
       fleetcube explain examples/h100.toml n_gpus=1024 pipeline_parallel=4
       fleetcube explain memory_per_gpu examples/plan.toml
+      fleetcube explain job_time examples/llama-3-405b.toml
+      fleetcube explain job_time examples/llama-3-405b.toml -o job_time.xlsx
     """
     from fleetcube.formats.read import is_file
     from fleetcube.presentation.explain import explain as text
     from fleetcube.tables.selectors import pairs
 
+    if (output is not None or depth is not None) and not (selectors and is_file(selectors[0])):
+        raise InputError("an account is of a quantity of a spec; write NAME SPEC.toml before -o")
     if name is not None and is_file(name):
         _explain_network(name, selectors)
     elif selectors and is_file(selectors[0]):
-        if name != "memory_per_gpu":
-            raise InputError(f"{name} has no account; ask for memory_per_gpu of a spec")
-        _explain_memory(selectors[0], selectors[1:])
+        if name == "memory_per_gpu" and output is None and depth is None:
+            _explain_memory(selectors[0], selectors[1:])
+        else:
+            _account(str(name), selectors[0], selectors[1:], output, depth)
     else:
         say(text(name, **((click.get_current_context().obj or {}) | pairs(selectors))))
 
@@ -76,3 +85,18 @@ def _explain_memory(path: str, selectors: tuple[str, ...]) -> None:
         say_each(["", f"{use}."], err=False)
     if reason := cannot_run(point):
         say_each([reason], err=False)
+
+
+def _account(
+    name: str, path: str, selectors: tuple[str, ...], output: str | None, depth: int | None
+) -> None:
+    """Print or write the account of a quantity at one point of a spec."""
+    from fleetcube.analysis.account_tree import account
+    from fleetcube.presentation import account_writers as writers
+
+    result = account(point_of(path, selectors), name)
+    if output is None:
+        say(writers.text(result, writers.DEPTH if depth is None else depth))
+    else:
+        writers.write(result, output)
+        say(f"wrote {output}", err=True)

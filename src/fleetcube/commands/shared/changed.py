@@ -75,6 +75,26 @@ def _at_one_point(path: str, selectors: Sequence[str], values_of: Callable[..., 
     return point
 
 
+def point_of(path: str, selectors: Sequence[str]) -> dict[str, Any]:
+    """The scenario of a spec at one point of its axes, with other values that selectors give."""
+    from fleetcube.formats.read import read_spec
+    from fleetcube.grid.spec.axes import make_axes
+    from fleetcube.grid.spec.graphs import graph_of
+    from fleetcube.scenario.auto import values_at
+    from fleetcube.tables.selectors import pairs, position
+
+    given = pairs(selectors)
+    cuts = given.keys() & read_spec(path, given)["axes"].keys()
+    spec = changed_spec(path, [each for each in selectors if each.partition("=")[0] not in cuts])
+    graph, scenario = graph_of(spec["scenario"]), dict(spec["scenario"])
+    axes = make_axes(graph, spec["axes"])
+    if several := [n for n, axis in axes.items() if axis.size > 1 and n not in cuts]:
+        raise InputError(f"an account is of one point; cut the axes: {', '.join(several)}=value")
+    for name, axis in axes.items():
+        scenario |= values_at(axis, position(graph, axis, given.get(name)))
+    return scenario
+
+
 def by_phase(path: str, selectors: Sequence[str], outputs: Sequence[str]) -> Any:
     """Values of a spec at one point, separately for each phase of the job."""
     from fleetcube.formats.read import read_spec

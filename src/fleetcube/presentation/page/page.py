@@ -15,6 +15,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from fleetcube.analysis.account_tree import tied
 from fleetcube.analysis.interval import SHARE
 from fleetcube.analysis.layouts import is_lever
 from fleetcube.analysis.targets import Target
@@ -51,7 +52,6 @@ from fleetcube.kernels.physics.roles import (
     SHARES,
     SIZES,
     TIME,
-    WHOLES,
 )
 from fleetcube.presentation.pictures.picture import labels_of, words
 from fleetcube.scenario import auto, dates
@@ -217,30 +217,11 @@ class _Choice:
         self.values = {name: row.item() for name, row in values.items()}
         self.formulas: Mapping[str, Function] = self.plan.cases[0].formulas
         self.read = {p for formula in self.formulas.values() for p in parameters(formula)}
-        self.fixed = _fixed(self.plan.graph, self)
+        self.fixed = {*slips, *tied(problem, self.chosen.options)}
 
     def may_move(self, name: str) -> bool:
         """Whether a number may change without changing anything else that `run` would derive."""
         return name in self.read and name in self.values and name not in self.fixed
-
-
-def _fixed(graph: Graph, choice: _Choice) -> set[str]:
-    """Numbers that affect more than their value: an option, what a label sets, what auto infers."""
-    problem = choice.plan.problem
-    fixed = {*choice.slips}
-    fixed |= {row.name for row in graph.inputs.values() if row.kind == "option"}
-    for whole, its_parts in WHOLES.items():
-        if problem.gives(whole) and whole not in problem.stated:
-            fixed |= its_parts
-    for row in graph.inputs.values():
-        open_to_it = row.implied_by and row.name not in problem.stated
-        if open_to_it and choice.chosen.options[row.name] != row.implied:
-            fixed |= {*row.implied_by}
-    if problem.phases:
-        fixed |= {*problem.phases.inputs}
-    if problem.inferred:
-        fixed |= {*auto.CELL_INPUTS}
-    return fixed
 
 
 def is_slider(graph: Graph, axis: Axis) -> bool:

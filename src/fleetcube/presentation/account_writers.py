@@ -1,0 +1,302 @@
+"""An account of a quantity as text, as a page, as JSON, and as an Excel sheet that computes it."""
+
+import ast
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from html import escape
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from fleetcube.analysis.account_tree import Account, Row, carrying
+from fleetcube.grid.errors import InputError, imported
+from fleetcube.grid.store.places.durable import write_file
+from fleetcube.kernels.engines.spreadsheet import cell, finite, number, value
+from fleetcube.tables.tables import check_new, scale
+
+from .page.page import css
+
+DEPTH = 3  # of the formulas in a terminal
+_LONG = 240  # characters of a formula that a person reads; beyond, the docstring's is shown
+_FOLDED = 0.005  # elasticity below which an operand is not followed further in a terminal
+_HEADS = {
+    "Inputs": ["name", "value", "unit", "comes from", "meaning", "note", "elasticity"],
+    "Formulas": ["name", "value", "unit", "formula", "meaning", "source", "elasticity"],
+    "Steps": ["step", "value", "formula"],
+}
+_ABOUT = (
+    "Change coloured cells of sheet Inputs, in base units; formulas follow. Options are fixed, and "
+    "so is what a calibration or a label chose. 1E+100 stands for infinite."
+)
+# of an input in a sheet
+_TIED = "changes more than its value, such as the calibration: change it in the spec"
+_CELL = re.compile(r"[A-Za-z]{1,3}\d+|[RCrc]\d*([Cc]\d*)?")  # what Excel takes for a cell
+
+
+def text(account: Account, depth: int = DEPTH) -> str:
+    """The account for a terminal: formulas down to a depth, each name once, then what carries it
+    among the inputs, checks by hand, and the interval."""
+    lines = [*_branch(account, account.name, depth)]
+    names = _inputs_of(account)
+    wide = max(map(len, names), default=0)
+    lines += ["", "The inputs that carry it (elasticity, value, where it comes from):", ""]
+    for name in names:
+        row = account.rows[name]
+        lines.append(f"  {name:<{wide}}  {row.weight:+.3f}  {_shown(row)}, {row.origin}")
+    more = sum(not row.expression for row in account.rows.values()) - len(names)
+    lines += [f"  and {more} more"] if more else []
+    lines += ["", "By hand:", ""] if account.checks else []
+    for name, formula in account.checks.items():
+        result = value(_parsed(formula), _values(account))
+        row = account.rows[name]
+        lines += [f"  {name} = {formula}", f"    = {_with_values(account, _parsed(formula))}"]
+        lines.append(f"    = {result:.6g} {row.unit}; the account has {row.value:.6g}")
+    lines += _options(account)
+    return "\n".join([*lines, "", interval_line(account)])
+
+
+def _options(account: Account) -> list[str]:
+    """The options that are no defaults, by name."""
+    rows = account.options.items()
+    chosen = [f"{n} = {choice} ({why})" for n, (choice, why) in rows if why != "default"]
+    usual = len(account.options) - len(chosen)
+    chosen += [f"{'and ' * bool(chosen)}{usual} at their defaults"] if usual else []
+    return ["", f"Options: {'; '.join(chosen)}."] if chosen else []
+
+
+def interval_line(account: Account) -> str:
+    """Where the interval of a quantity comes from."""
+    row = account.rows[account.name]
+    sources = ", ".join(f"{name} ({origin})" for name, origin in account.uncertain.items())
+    if account.interval is None:
+        why = "no predicted time and no distribution moves it"
+        return f"No interval: {f'{sources} does not move it' if sources else why}."
+    low, high = (_shown(row, end) for end in account.interval)
+    return f"90 % interval: {low} to {high}, from {sources or 'the bounds of its formula'}."
+
+
+def _branch(account: Account, name: str, depth: int) -> Iterator[str]:
+    """A formula with its values, then those of its operands, indented."""
+    shown_names: set[str] = set()
+
+    def lines(name: str, indent: str, left: int) -> Iterator[str]:
+        row = account.rows[name]
+        if row.expression is None:
+            yield f"{indent}{name} = {_shown(row)}  [{row.origin}]"
+            return
+        yield f"{indent}{name} = {_shown(row)}{'  (above)' * (name in shown_names)}"
+        if name in shown_names or left == 0:
+            return
+        shown_names.add(name)
+        written = row.expression.text
+        short = not row.expression.steps and len(written) <= _LONG
+        for part in filter(str.strip, (written if short else row.maths).splitlines()):
+            yield f"{indent}  : {part.strip()}"
+        if short and row.operands:
+            yield f"{indent}  = {_with_values(account, row.expression.result)}"
+        shown = row.carrying
+        for operand in shown:
+            below = left - 1 if abs(account.rows[operand].weight) >= _FOLDED else 0
+            yield from lines(operand, indent + "    ", below)
+        if rest := len(row.operands or ()) - len(shown):
+            yield f"{indent}    and {rest} more"
+
+    return lines(name, "", depth)
+
+
+def _with_values(account: Account, tree: ast.expr) -> str:
+    """A formula with the values of its names, in base units."""
+    names = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} & account.rows.keys()
+    numbers = {name: f"{account.rows[name].value:.6g}" for name in names}
+    return re.sub(r"\w+", lambda word: numbers.get(word[0], word[0]), ast.unparse(tree))
+
+
+def _inputs_of(account: Account) -> list[str]:
+    """The inputs that together carry most of the value."""
+    rows = account.rows.values()
+    return carrying({r.name: r.weight for r in rows if not r.expression and r.weight})
+
+
+def _shown(row: Row, number: float | None = None) -> str:
+    number = row.value if number is None else number
+    factor, unit = scale(row.unit, number, row.name) if row.unit != "flag" else (1.0, "")
+    return f"{number / factor:,.6g} {unit}".strip()
+
+
+def _values(account: Account) -> dict[str, float]:
+    return {name: row.value for name, row in account.rows.items()}
+
+
+def _parsed(formula: str) -> ast.expr:
+    return ast.parse(formula, mode="eval").body
+
+
+def as_json(account: Account) -> str:
+    """Everything: formulas over names, to be evaluated step by step, and their operands' values.
+    Numbers that JSON lacks are text: inf, nan."""
+    rows = {}
+    for name, row in account.rows.items():
+        facts: dict[str, Any] = {"value": _plain(row.value), "unit": row.unit}
+        facts |= {"meaning": row.meaning, "from": row.origin, "elasticity": row.weight}
+        if row.expression:
+            facts |= {"formula": row.expression.text, "steps": row.expression.texts}
+            facts |= {"written": row.maths, "operands": row.operands, "carrying": row.carrying}
+        rows[name] = facts
+    whole = {
+        "quantity": account.name,
+        "value": _plain(account.rows[account.name].value),
+        "interval": account.interval,
+        "interval_from": interval_line(account),
+        "inputs_carrying": _inputs_of(account),
+        "checks": account.checks,
+        "options": {n: {"choice": c, "from": why} for n, (c, why) in account.options.items()},
+        "rows": rows,
+    }
+    return json.dumps(whole, indent=1, allow_nan=False) + "\n"
+
+
+def _plain(number: float) -> float | str:
+    return number if math.isfinite(number) else str(number)
+
+
+def as_html(account: Account) -> str:
+    """A page without scripts: each formula opens to its operands, those that carry it first."""
+    shown_names: set[str] = set()
+
+    def opened(name: str, depth: int) -> str:
+        row = account.rows[name]
+        head = f"<b>{escape(name)}</b> = {escape(_shown(row))}"
+        about = f"<small>{escape(row.meaning)} [{escape(row.origin)}]</small>"
+        if row.expression is None:
+            return f"<p>{head} {about}</p>"
+        if name in shown_names:
+            return f'<p><a href="#{escape(name)}">{head}</a></p>'
+        shown_names.add(name)
+        steps = [f"{n} = {t}" for n, t in row.expression.texts.items()]
+        body = "\n".join([row.maths, "", *steps, row.expression.text, "="])
+        body += f" {_with_values(account, row.expression.result)}"
+        first = row.carrying
+        rest = [n for n in row.operands or () if n not in first]
+        inner = "".join(opened(n, depth + 1) for n in first)
+        if rest:
+            inner += f"<details><summary>and {len(rest)} more</summary>"
+            inner += "".join(opened(n, 9) for n in rest) + "</details>"
+        state = " open" if depth < DEPTH - 1 else ""
+        return (
+            f'<details id="{escape(name)}"{state}><summary>{head} {about}</summary>'
+            f"<pre>{escape(body)}</pre>{inner}</details>"
+        )
+
+    title = escape(f"{account.name} = {_shown(account.rows[account.name])}")
+    style = f"{css()}details{{margin-left:1.2em}}pre{{white-space:pre-wrap}}"
+    tree = opened(account.name, 0)
+    after = escape(text(account, 0).partition("\n")[2])
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
+        f"<style>{style}</style><main><h1>{title}</h1><pre>{after}</pre>{tree}</main></html>\n"
+    )
+
+
+def as_workbook(account: Account) -> bytes:
+    """An Excel file whose cells compute the quantity from cells of inputs, all in base units."""
+    data = BytesIO()
+    book = imported("xlsxwriter").Workbook(data, {"in_memory": True})
+    sheets = {name: book.add_worksheet(name) for name in ("Account", *_HEADS)}
+    coloured = book.add_format({"bg_color": "#fff6d5"})
+    for sheet, words in _HEADS.items():
+        _texts(sheets[sheet], 0, words)
+    places: dict[str, str] = {}
+    lines = dict.fromkeys(_HEADS, 1)
+    for name, row in account.rows.items():
+        title = "Formulas" if row.expression else "Inputs"
+        sheet, line = sheets[title], lines[title]
+        lines[title] += 1
+        note = _TIED * (name in account.tied)
+        more = (row.expression.text, row.origin) if row.expression else (row.origin, note)
+        _texts(sheet, line, [name, "", row.unit, more[0], row.meaning, more[1]])
+        sheet.write_number(line, 6, row.weight)
+        if row.expression:
+            _write_formula(sheets, lines, row, places, account)
+        else:
+            sheet.write_number(line, 1, finite(row.value), None if note else coloured)
+        places[name] = f"{title}!$B${line + 1}"
+        if re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) and not _CELL.fullmatch(name):
+            book.define_name(name, f"={places[name]}")
+            places[name] = name
+    _front(sheets["Account"], account, places)
+    for sheet in sheets.values():
+        sheet.set_column(0, 1, 26)
+        sheet.set_column(2, 6, 18)
+    book.close()
+    return data.getvalue()
+
+
+def _write_formula(
+    sheets: Mapping[str, Any],
+    lines: dict[str, int],
+    row: Row,
+    places: Mapping[str, str],
+    account: Account,
+) -> None:
+    """Write the steps of a formula, each below the last, then its cell."""
+    assert row.expression
+    values = row.expression.values({n: account.rows[n].value for n in row.operands or ()})
+    inside = dict(places)
+    for step, tree in row.expression.steps.items():
+        line = lines["Steps"]
+        lines["Steps"] += 1
+        inside[step] = f"Steps!$B${line + 1}"
+        _texts(sheets["Steps"], line, [f"{row.name}.{step}", "", ast.unparse(tree)])
+        _compute(sheets["Steps"], line, cell(tree, inside, values), values[step])
+    written = cell(row.expression.result, inside, values)
+    _compute(sheets["Formulas"], lines["Formulas"] - 1, written, row.value)
+
+
+def _front(sheet: Any, account: Account, places: Mapping[str, str]) -> None:
+    """The answer, checks by hand, the options that fix the formulas, and the interval."""
+    row, values = account.rows[account.name], _values(account)
+    _texts(sheet, 0, [account.name, "", row.unit, row.meaning])
+    _compute(sheet, 0, places[account.name], row.value)
+    factor, unit = scale(row.unit, row.value, row.name) if row.unit != "flag" else (1.0, "")
+    _texts(sheet, 1, ["", "", unit])
+    _compute(sheet, 1, f"B1/{factor!r}", row.value / factor)
+    _texts(sheet, 2, [_ABOUT])
+    _texts(sheet, 3, [interval_line(account)])
+    line = 4
+    for name, formula in account.checks.items():
+        tree = _parsed(formula)
+        _texts(sheet, line, [f"{name} by hand", "", account.rows[name].unit, formula])
+        _compute(sheet, line, cell(tree, places, values), value(tree, values))
+        line += 1
+    for name, (choice, why) in account.options.items():
+        _texts(sheet, line, [name, choice, "", why])
+        line += 1
+
+
+def _texts(sheet: Any, row: int, words: list[str]) -> None:
+    """Words as text alone: none is taken for a formula or an address."""
+    for column, word in enumerate(words):
+        if word:
+            sheet.write_string(row, column, word)
+
+
+def _compute(sheet: Any, row: int, formula: str, result: float) -> None:
+    stored = result if math.isfinite(result) else "#N/A" if result != result else number(result)
+    sheet.write_formula(row, 1, f"={formula}", None, stored)
+
+
+def write(account: Account, path: str) -> None:
+    """Write an account as its file's ending says. Raises InputError."""
+    writers = {".html": as_html, ".json": as_json, ".xlsx": as_workbook}
+    target = Path(path)
+    if target.suffix.lower() not in writers:
+        raise InputError(f"{path!r} is no file of an account; name .html, .json or .xlsx")
+    check_new(target)
+    content = writers[target.suffix.lower()](account)
+    data = content.encode() if isinstance(content, str) else content
+    try:
+        write_file(target.absolute().parent, target.name, data)
+    except OSError as error:
+        raise InputError(f"cannot write {path!r} ({error.strerror}); choose another") from None
