@@ -80,7 +80,7 @@ def point_of(path: str, selectors: Sequence[str]) -> dict[str, Any]:
     from fleetcube.formats.read import read_spec
     from fleetcube.grid.spec.axes import make_axes
     from fleetcube.grid.spec.graphs import graph_of
-    from fleetcube.scenario.auto import values_at
+    from fleetcube.scenario.along_axes import values_at
     from fleetcube.tables.selectors import pairs, position
 
     given = pairs(selectors)
