@@ -163,8 +163,7 @@ def _print_rows(compared: Sequence["Compared"], rows: Sequence["Row"]) -> None:
         ratio = estimate(f"{1 + row.error:.2f}", 1 + row.error, *ends)
         cells.append([row.id, row.of, *values, ratio])
         if not isinstance(answer, str):  # a text: an all-reduce is not a job
-            reason, near, need, margin = map(float, answer)
-            verdict, sizes = _verdict(reason, near, need, margin, meanings)
+            verdict, sizes = _verdict(answer, meanings)
             verdicts.setdefault(verdict, {})[row.id + sizes] = None
         source = "; ".join(filter(None, (measurement.source, *measurement.notes))) or "no source"
         sources.setdefault(source, {})[row.id] = None
@@ -175,10 +174,10 @@ def _print_rows(compared: Sequence["Compared"], rows: Sequence["Row"]) -> None:
     say_wrapped(*lines)
 
 
-def _verdict(
-    reason: float, near: float, need: float, margin: float, meanings: Mapping[int, str]
-) -> tuple[str, str]:
-    """Whether a row can run here, empty if surely, and the memory that decides it."""
+def _verdict(answer: Sequence[Any], meanings: Mapping[int, str]) -> tuple[str, str]:
+    """Whether a row can run here, empty if surely, and the memory that decides it. The answer is
+    the reason, `near_memory_limit`, memory needed and free share."""
+    reason, near, need, margin = map(float, answer)
     why = meanings[int(reason)] if reason else ""
     sizes = f" ({need / 1e9:.1f} of {need / (1 - margin) / 1e9:.1f} GB)"
     if near == 1 and not reason:
