@@ -18,6 +18,7 @@ from fleetcube.grid.spec.axes import make_axes
 from fleetcube.grid.spec.axis import Axis
 from fleetcube.grid.spec.problem import Problem
 from fleetcube.kernels.calculus.phased_formulas import without_phase
+from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.scenario import framework
 from fleetcube.scenario.along_axes import point
@@ -31,7 +32,8 @@ MOST = 5  # lines
 _CHOICE = "assumption"
 _LEAST = 0.01  # relative change of an output without an interval that decides it
 _SHARE = 0.1  # of an output's interval, likewise
-_ASKED = Settings("numpy", "include", threads=1)
+_ASKED = Settings("numpy", "mark", threads=1)
+_STOPPED = " (cannot run)"
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class Assumed:
     value: str
     source: str
     output: str
+    unit: str
     others: Mapping[str, float]
     answer: float
     effect: float
@@ -61,7 +64,7 @@ class Assumed:
     def _given(self, value: float) -> str:
         if value > _NEVER * self.answer:
             return f"over {_NEVER:,.0f} times as much"
-        return with_unit(value, values.unit_of(PHYSICS, self.output), self.output)
+        return with_unit(value, self.unit, self.output)
 
 
 class _Other(NamedTuple):
@@ -78,7 +81,8 @@ def assumed(
     """The inputs of a scenario of one point that nobody stated, the one that moves the outputs most
     first; without those in `layout`."""
     sweep = Evaluation(scenario, {}, outputs, settings=_ASKED)
-    answer = interval(sweep, None, _ASKED)
+    drawn = bool(sweep._problem.distributions)  # whose quantiles take longer than the answer
+    answer = sweep._result() if drawn else interval(sweep, None, _ASKED)
     before = {
         name: row.values.item()
         for name, row in answer.data_vars.items()
@@ -93,15 +97,17 @@ def assumed(
     for name, (source, value) in used.items():
         others = {other.text: row for other, row in given if other.name == name}
         effects = {
-            output: max(abs(math.log(row[output] / before[output])) for row in others.values())
+            output: max(_effect(row[output], before[output]) for row in others.values())
             for output in least
-            if others and all(row[output] > 0 for row in others.values())
+            if others
         }
-        deciding = [output for output, effect in effects.items() if effect > least[output]]
-        for output in (deciding or [*effects])[:1]:
+        deciding = {output: size for output, size in effects.items() if size > least[output]}
+        output = max(deciding or effects, key=effects.__getitem__, default="")
+        if output:
             shown = {text: row[output] for text, row in others.items()}
-            about = (name, _shown(name, value), source, output, shown)
-            found.append(Assumed(*about, before[output], effects[output], bool(deciding)))
+            unit = values.unit_of(sweep.graph, output)
+            about = (name, _shown(name, value), source, output, unit, shown, before[output])
+            found.append(Assumed(*about, effects[output], bool(deciding)))
     return sorted(found, key=lambda each: -each.effect)
 
 
@@ -130,6 +136,13 @@ def lines(
     where = f" at {', '.join(at)}" if at else ""
     heading = f"assumed{where}, what moves the answer most first:"
     return [heading, *(f"  {each}" for each in found if each in chosen)] if chosen else []
+
+
+def _effect(value: float, before: float) -> float:
+    """The size of a change; infinite where nothing is left, 0 where the value is undefined."""
+    if math.isnan(value):
+        return 0.0
+    return abs(math.log(value / before)) if 0 < value < math.inf else math.inf
 
 
 def _least(answer: Result, name: str) -> float:
@@ -200,7 +213,14 @@ def _given(
         return [pair for part in parts for pair in _given(sweep, outputs, used, part)]
     columns = [np.broadcast_to(found[name].values, len(rows)).tolist() for name in outputs]
     given = [dict(zip(outputs, row, strict=True)) for row in zip(*columns, strict=True)]
-    return [*zip(rows, given, strict=True)]
+    reasons = np.broadcast_to(
+        found.coords[REASON].values if REASON in found.coords else 0, len(rows)
+    )
+    marked = [
+        row._replace(text=row.text + _STOPPED * bool(reason))
+        for row, reason in zip(rows, reasons, strict=True)
+    ]
+    return [*zip(marked, given, strict=True)]
 
 
 def _axis(used: Mapping[str, Any], rows: Sequence[_Other]) -> Axis:

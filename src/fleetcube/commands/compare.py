@@ -10,9 +10,8 @@ import click
 from fleetcube.commands.shared import complete
 from fleetcube.commands.shared.changed import changed
 from fleetcube.commands.shared.say import say, say_json, say_wrapped
-from fleetcube.commands.shared.table import print_table
+from fleetcube.commands.shared.table import print_table, with_unit
 from fleetcube.grid.errors import InputError
-from fleetcube.tables.tables import with_unit
 
 _BEST = "best"  # in place of a second spec
 

@@ -11,9 +11,8 @@ from fleetcube.commands.shared import complete
 from fleetcube.commands.shared.changed import changed
 from fleetcube.commands.shared.progress import progress
 from fleetcube.commands.shared.say import say, say_each, say_wrapped
-from fleetcube.commands.shared.table import print_foot, print_table
+from fleetcube.commands.shared.table import print_foot, print_table, with_unit
 from fleetcube.grid.errors import InputError
-from fleetcube.tables.tables import with_unit
 
 if TYPE_CHECKING:
     from fleetcube.formats.field_table import Job

@@ -9,9 +9,8 @@ from fleetcube.commands.shared import complete
 from fleetcube.commands.shared.changed import changed_spec
 from fleetcube.commands.shared.picture import drawing, look, looks
 from fleetcube.commands.shared.say import say, say_json, say_wrapped
-from fleetcube.commands.shared.table import print_foot, print_table
+from fleetcube.commands.shared.table import print_foot, print_table, with_unit
 from fleetcube.grid.errors import InputError
-from fleetcube.tables.tables import with_unit
 
 if TYPE_CHECKING:
     import xarray

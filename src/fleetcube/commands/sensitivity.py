@@ -13,11 +13,10 @@ from fleetcube.commands.shared.picture import drawing, look, looks
 from fleetcube.commands.shared.points import left_out
 from fleetcube.commands.shared.progress import progress
 from fleetcube.commands.shared.say import say, say_wrapped
-from fleetcube.commands.shared.table import print_foot, print_table, to_file, write_table
+from fleetcube.commands.shared.table import print_foot, print_table, to_file, with_unit, write_table
 from fleetcube.grid.errors import InputError
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.roles import MONEY
-from fleetcube.tables.tables import with_unit
 
 _OPTIONS = (
     complete.spec_and_selectors,

@@ -9,10 +9,9 @@ from fleetcube.commands.shared.changed import changed_spec
 from fleetcube.commands.shared.points import check_answered
 from fleetcube.commands.shared.progress import progress
 from fleetcube.commands.shared.say import say, say_each, say_wrapped
-from fleetcube.commands.shared.table import print_foot, print_table, to_file, write_table
+from fleetcube.commands.shared.table import print_foot, print_table, to_file, with_unit, write_table
 from fleetcube.grid.errors import InputError
 from fleetcube.kernels.physics.roles import ALSO_REASONS
-from fleetcube.tables.tables import with_unit
 
 if TYPE_CHECKING:
     from fleetcube.grid.run.settings import Engine, Infeasible

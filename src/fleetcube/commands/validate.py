@@ -12,11 +12,10 @@ import click
 
 from fleetcube.commands.shared.progress import progress
 from fleetcube.commands.shared.say import say, say_each, say_wrapped
-from fleetcube.commands.shared.table import print_table
+from fleetcube.commands.shared.table import print_table, with_unit
 from fleetcube.grid.errors import InputError, nearest
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.roles import NEAR
-from fleetcube.tables.tables import with_unit
 
 if TYPE_CHECKING:
     from fleetcube.calibration.predict import Compared

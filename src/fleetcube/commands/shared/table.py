@@ -156,6 +156,13 @@ def print_foot(result: Any, without: Collection[str] = (), err: bool = True) -> 
     say_wrapped(*foot_lines(result, without), err=err)
 
 
+def with_unit(value: float, unit: str, name: str) -> str:
+    """One number as people read it; `--help` of a command does not load what formats it."""
+    from fleetcube.tables.tables import with_unit as formatted
+
+    return formatted(value, unit, name)
+
+
 def write_table(dataset: Any, output: str, every: bool = False) -> None:
     """Export a Dataset and report it; to standard output ("-") nothing else is printed."""
     from fleetcube.tables.tables import export, left_out
