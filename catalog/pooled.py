@@ -372,12 +372,12 @@ class Posterior:
 
     def _other_kernel(self, cell: Cell) -> str:
         """The attention kernel of a cell's steps, where it is another; else empty."""
-        fitted, own = self.cells.get(cell.name, (0, ""))[1], self.kernel(cell)
-        if fitted in ("", own):
+        fitted, kernel = self.cells.get(cell.name, (0, ""))[1], self.kernel(cell)
+        if fitted in ("", kernel):
             return ""
         return (
-            f"; those steps ran attention_kernel = {fitted}, here it is {own}: give {fitted} for "
-            "software as old as theirs"
+            f"; those steps ran attention_kernel = {fitted}, here it is {kernel}: give {fitted} "
+            "for software as old as theirs"
         )
 
     def _never_measured(self, cell: Cell) -> str:

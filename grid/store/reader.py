@@ -87,9 +87,11 @@ class Reader:
 
         def read(chunk: tuple[int, ...]) -> None:
             data = decode(self.chunk("/".join((name, "c", *map(str, chunk)))), stored)
-            here = [np.flatnonzero(row == k) for row, k in zip(numbers, chunk, strict=True)]
-            inside = [row[at] % n for row, at, n in zip(wide, here, stored.chunk, strict=True)]
-            values[np.ix_(*here)] = data[np.ix_(*inside)]
+            indices = [np.flatnonzero(row == k) for row, k in zip(numbers, chunk, strict=True)]
+            inside = [
+                row[index] % n for row, index, n in zip(wide, indices, stored.chunk, strict=True)
+            ]
+            values[np.ix_(*indices)] = data[np.ix_(*inside)]
 
         chunks = list(itertools.product(*(sorted({*row.tolist()}) for row in numbers)))
         list(pool(READERS).map(read, chunks) if len(chunks) > 1 else map(read, chunks))

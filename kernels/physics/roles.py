@@ -12,7 +12,7 @@ from .failures.roles import MEASURED as MEASURED
 from .failures.roles import PARTS_MTTF as PARTS_MTTF
 from .failures.roles import SHARED_BY as SHARED_BY
 from .failures.roles import UNPLAYED as UNPLAYED
-from .layout.inputs import KEPT as KEPT
+from .layout.inputs import KEPT_PRODUCTS as KEPT_PRODUCTS
 from .layout.inputs import MODULES as MODULES
 from .layout.roles import RECOMPUTED as RECOMPUTED
 from .learning.roles import FITTED as FITTED

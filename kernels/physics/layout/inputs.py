@@ -6,7 +6,7 @@ from ...declare import count, declared, option, share, switch
 
 _MODULES = "core_attn layernorm mla_up_proj mlp moe moe_act shared_experts"  # Megatron-LM's names
 MODULES = tuple(f"recompute_{module}" for module in _MODULES.split())
-KEPT = tuple(
+KEPT_PRODUCTS = tuple(
     f"keep_{tensor}" for tensor in ("qkv_proj", "context", "out_proj", "mlpwi")
 )  # MaxText's
 

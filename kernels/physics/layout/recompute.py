@@ -146,7 +146,7 @@ def tensor_matrix_recompute_passes(
     """(l_a (W_qkv + W_o) + (1 / 2 or 2 / 3) feed-forward) / N_matrices, of those not kept: no
     gradient needs a layer's last product
 
-    Range: a state's projections, and latents that are kept, count with those beside them
+    Range: a state's projections, and latents that are kept, count with those next to them
     Source: MaxText, src/maxtext/layers/decoders.py (get_remat_policy); JAX, jax.checkpoint, which
         leaves out what no gradient reads
     """

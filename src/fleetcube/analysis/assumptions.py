@@ -93,7 +93,7 @@ def assumed(
     rows = [other for name, (_, value) in used.items() for other in _others(name, value)]
     rows = [row for row in rows if all(_is_open(sweep._problem, name) for name in row.changes)]
     given = _given(sweep, [*least], {name: value for name, (_, value) in used.items()}, rows)
-    found = []
+    ranked: list[Assumed] = []
     for name, (source, value) in used.items():
         others = {other.text: row for other, row in given if other.name == name}
         effects = {
@@ -107,8 +107,8 @@ def assumed(
             shown = {text: row[output] for text, row in others.items()}
             unit = values.unit_of(sweep.graph, output)
             about = (name, _shown(name, value), source, output, unit, shown, before[output])
-            found.append(Assumed(*about, effects[output], bool(deciding)))
-    return sorted(found, key=lambda each: -each.effect)
+            ranked.append(Assumed(*about, effects[output], bool(deciding)))
+    return sorted(ranked, key=lambda each: -each.effect)
 
 
 def at_last(sweep: Evaluation) -> list[str]:
@@ -128,14 +128,14 @@ def lines(
 ) -> list[str]:
     """What decides an answer at a point and nobody stated, and what is always named: a heading that
     names the point by its inputs along the axes `swept`, and a line each."""
-    found = assumed(scenario, outputs, layout)
-    chosen = [each for each in found if assumptions()[each.name].always]
-    chosen += [each for each in found if each.decides and each not in chosen][: MOST - len(chosen)]
+    ranked = assumed(scenario, outputs, layout)
+    chosen = [each for each in ranked if assumptions()[each.name].always]
+    chosen += [each for each in ranked if each.decides and each not in chosen][: MOST - len(chosen)]
     names = [name for axis in swept.values() if axis.size > 1 for name in axis.inputs]
-    at = [f"{name} {_shown(name, scenario[name])}" for name in names if name in scenario]
-    where = f" at {', '.join(at)}" if at else ""
+    place = [f"{name} {_shown(name, scenario[name])}" for name in names if name in scenario]
+    where = f" at {', '.join(place)}" if place else ""
     heading = f"assumed{where}, what moves the answer most first:"
-    return [heading, *(f"  {each}" for each in found if each in chosen)] if chosen else []
+    return [heading, *(f"  {each}" for each in ranked if each in chosen)] if chosen else []
 
 
 def _effect(value: float, before: float) -> float:
@@ -206,21 +206,21 @@ def _given(
     if not rows or not outputs:
         return []
     try:
-        found = sweep.replace(axes={_CHOICE: _axis(used, rows)}, outputs=outputs)._result()
+        given = sweep.replace(axes={_CHOICE: _axis(used, rows)}, outputs=outputs)._result()
     except InputError:  # such as FP8 on a GPU without it
         half = len(rows) // 2
         parts = (rows[:half], rows[half:]) if half else ()
         return [pair for part in parts for pair in _given(sweep, outputs, used, part)]
-    columns = [np.broadcast_to(found[name].values, len(rows)).tolist() for name in outputs]
-    given = [dict(zip(outputs, row, strict=True)) for row in zip(*columns, strict=True)]
+    columns = [np.broadcast_to(given[name].values, len(rows)).tolist() for name in outputs]
+    outcomes = [dict(zip(outputs, row, strict=True)) for row in zip(*columns, strict=True)]
     reasons = np.broadcast_to(
-        found.coords[REASON].values if REASON in found.coords else 0, len(rows)
+        given.coords[REASON].values if REASON in given.coords else 0, len(rows)
     )
     marked = [
         row._replace(text=row.text + _STOPPED * bool(reason))
         for row, reason in zip(rows, reasons, strict=True)
     ]
-    return [*zip(marked, given, strict=True)]
+    return [*zip(marked, outcomes, strict=True)]
 
 
 def _axis(used: Mapping[str, Any], rows: Sequence[_Other]) -> Axis:

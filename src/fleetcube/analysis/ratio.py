@@ -102,7 +102,8 @@ def between(
         deviation = np.hypot(distance, of_jobs * posterior.job_spread)
         for group in {**groups[0], **groups[1]}:  # what both are of cancels
             spreads = (
-                own.get(group, 0.0) * factor for own, factor in zip(groups, unknown, strict=True)
+                widths.get(group, 0.0) * factor
+                for widths, factor in zip(groups, unknown, strict=True)
             )
             deviation = np.hypot(deviation, np.subtract(*spreads))
         noise = np.hypot(factors[0] * first.noise, factors[1] * second.noise)

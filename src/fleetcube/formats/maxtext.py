@@ -137,19 +137,19 @@ def _tensors(job: Job) -> None:
     names = [name for _, ways, _ in _TENSORS for way in ways for name in way]
     names += [_INPUT, "mlpwo", "moe_mlpwo", *_OTHERS]
     where = {name: str(job.take(name, "recompute")).lower() for name in names}
-    kept, moved = [], {"offload_attn_norm": 1} if where[_INPUT] == "offload" else {}
+    products, moved = [], {"offload_attn_norm": 1} if where[_INPUT] == "offload" else {}
     unclear = any(where[name] in ("device", "offload") for name in _OTHERS)
     for share, ways, offload in _TENSORS:
         places = [{where[name] for name in way} for way in ways]
         some = {place for way in places for place in way} & {"device", "offload"}
         unclear |= bool(some) and not (len(some) == 1 and some in places)
-        kept += [share] * bool(some)
+        products += [share] * bool(some)
         moved |= {offload: 1} if "offload" in some else {}
     if not unclear and not any(is_open(job.fields.get(name)) for name in where):
         for name in ("recompute", *(offload for *_, offload in _TENSORS)):
             job.open_inputs.pop(name, None)
         nothing = "keep_none" if moved else "full"
-        job.set(_POLICY, {"recompute": "+".join(kept) or nothing, **moved})
+        job.set(_POLICY, {"recompute": "+".join(products) or nothing, **moved})
 
 
 def _model(job: Job) -> None:

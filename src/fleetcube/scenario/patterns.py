@@ -18,7 +18,7 @@ from fleetcube.kernels.physics.inputs import INPUTS
 from fleetcube.kernels.physics.roles import (
     FOLDED_SCHEDULES,
     GROUP,
-    KEPT,
+    KEPT_PRODUCTS,
     LETTER_SETS,
     LETTERS,
     MISSING_LETTER_SETS,
@@ -50,7 +50,7 @@ LAYOUT_SETS = tuple(name for part, name in SPLIT.items() if part not in ("chunks
 _NOTHING_KEPT = "keep_none"
 RECOMPUTE_WORDS = {
     "modules": {name.removeprefix("recompute_"): {name: 1.0} for name in MODULES},
-    "products": {_NOTHING_KEPT: {}, **{name: {name: 1.0} for name in KEPT}},
+    "products": {_NOTHING_KEPT: {}, **{name: {name: 1.0} for name in KEPT_PRODUCTS}},
 }
 
 _REPEATED = re.compile(r"(\([^()]*\)|[EtmL])\*(\d{1,4})")
@@ -92,11 +92,11 @@ def modules(text: Any) -> dict[str, Any]:
     """The inputs set by modules that run again, as in "moe_act+layernorm", or by products that are
     kept, as in "keep_qkv_proj+keep_context"; none for other texts."""
     named = [name.strip() for name in text.split("+")] if isinstance(text, str) else []
-    kept = RECOMPUTE_WORDS["products"]
-    choice = "products" if any(name in kept for name in named) else "modules"
+    products = RECOMPUTE_WORDS["products"]
+    choice = "products" if any(name in products for name in named) else "modules"
     words, inputs = (
         RECOMPUTE_WORDS[choice],
-        dict.fromkeys(KEPT if choice == "products" else (), 0.0),
+        dict.fromkeys(KEPT_PRODUCTS if choice == "products" else (), 0.0),
     )
     if len(named) < 2 and not {*named} & {*words}:
         return {}
@@ -147,7 +147,7 @@ def choice(name: str, value: Any) -> Any:
 def policy(inputs: Mapping[str, Any]) -> Any:
     """The choice of `recompute`; if it names modules or products, these joined by +."""
     choice = inputs.get(RECOMPUTED)
-    if choice == "products" and not any(inputs.get(name, 1.0) for name in KEPT):
+    if choice == "products" and not any(inputs.get(name, 1.0) for name in KEPT_PRODUCTS):
         return _NOTHING_KEPT
     words = RECOMPUTE_WORDS.get(choice, {}) if isinstance(choice, str) else {}
     named = [word for word, sets in words.items() if any(inputs.get(name) == 1.0 for name in sets)]
