@@ -300,12 +300,13 @@ row(
 
 @alternative("read_exchanges_per_layer", whole_program=True)
 def compiled_read_exchanges_per_layer(read_result_share):
-    """All-reduces of a layer's forward pass that its backward pass does again with recompute = full.
+    """All-reduces of a layer's forward pass that run again where the whole layer does.
 
     (3 + r) / 2: of the last, the scatter of what is added to the residual is read by no gradient
 
     Returns: [1] all-reduces
-    Source: JAX, jax.checkpoint, which leaves out what no gradient reads
+    Source: MaxText, src/maxtext/layers/decoders.py (nn.remat); JAX, jax.checkpoint, which leaves
+        out what no gradient reads
     """
     return (3 + read_result_share) / 2
 

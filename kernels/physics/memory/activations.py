@@ -84,14 +84,22 @@ def expert_router_input_bytes(bytes_per_element, norm_output_bytes, expert_layer
 
 
 row("autograd_copies", 0.0, "a step is one program", whole_program=True)
-row("autograd_copies", "eager_copies", whole_program=False)
+row(
+    "autograd_copies",
+    "eager_copies",
+    summary="Whether autograd keeps copies in norms, gates and loss.",
+    returns="[1] 1 or 0",
+    source="Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (train.py at e846b69)",
+    whole_program=False,
+)
 row("eager_copies", 0.0, "kernels are fused", compile=True)
 row(
     "eager_copies",
     1.0,
     summary="Whether autograd keeps a copy of what each operation reads: norms, gates and loss.",
     returns="[1] 1 or 0",
-    source="PyTorch, tools/autograd/derivatives.yaml",
+    source="Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (train.py at e846b69); PyTorch, "
+    "tools/autograd/derivatives.yaml",
     compile=False,
 )
 

@@ -358,7 +358,8 @@ def planned_transient_memory(
     logits are gone when layers run backward
 
     Returns: [B] memory
-    Source: OpenXLA, xla/hlo/analysis (buffers of disjoint live ranges share memory)
+    Source: Xu et al. 2021 (GSPMD), arXiv:2105.04663, section 3; OpenXLA, xla/hlo/analysis (buffers
+        of disjoint live ranges share memory)
     """
     layer = layer_tensor_memory + planned_state_memory - logits_memory
     return np.maximum(layer, loss_weights_memory)
