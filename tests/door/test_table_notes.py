@@ -67,7 +67,7 @@ def test_every_verb_says_once_what_a_default_decided(spec: str, tmp_path: Path) 
 
 def test_what_is_given_or_read_by_nothing_is_not_said(spec: str) -> None:
     said = run("run", spec, "training_tokens=1e12", "recompute=full", "pipeline_parallel=4").stderr
-    assert "training_tokens" not in said
+    assert "training_tokens by default" not in said
     assert "recompute" not in said
     assert "layout by default: virtual_stages 1, context_parallel 1" in said
     assert "by default" not in run("run", spec, "-v", "cluster_mtbf").stderr
@@ -75,7 +75,7 @@ def test_what_is_given_or_read_by_nothing_is_not_said(spec: str) -> None:
 
 def test_a_model_by_name_states_its_tokens_and_none_has_no_calibration(spec: str) -> None:
     said = run("run", spec, "model=llama-3-70b", "calibration=none").stderr
-    assert "training_tokens" not in said
+    assert "training_tokens by default" not in said
     assert "efficiency by default, not calibrated: flops_efficiency 0.45\n" in said
 
 
@@ -143,7 +143,7 @@ def test_a_default_of_one_label_or_phase_is_said_too(spec: str) -> None:
     said = run("run", spec, "model=mixtral-8x7b,llama-3-8b").stderr  # one states its tokens
     assert "training_tokens by default where not given: 20 a parameter\n" in said
     said = run("run", spec, "model=llama-3-8b", "calibration=auto,none").stderr
-    assert "training_tokens" not in said
+    assert "training_tokens by default" not in said
     assert EFFICIENCY + "flops_efficiency 0.45 where not given layout" in " ".join(said.split())
     job = {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "infiniband-ndr", "n_gpus": 64}
     job["calibration"] = "none"

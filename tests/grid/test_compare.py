@@ -275,7 +275,7 @@ def test_a_ratio_is_known_better_than_either_side() -> None:
     low, high = np.quantile(difference, [0.05, 0.95])
     half = math.log(found.high / found.low) / 2
     assert half == pytest.approx((high - low) / 2, rel=0.15)
-    assert half < 0.85 * math.log(posterior.values(cell)["error_factor"])
+    assert half < 0.9 * math.log(posterior.values(cell)["error_factor"])
     middle = float(evaluate("job_time", **other) / evaluate("job_time", **PLANNED))
     assert math.sqrt(found.low * found.high) == pytest.approx(middle, rel=1e-9)
     assert found.below == pytest.approx(np.mean(difference < 0), abs=0.06)

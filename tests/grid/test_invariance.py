@@ -47,7 +47,7 @@ def axes(draw: Any, most: int = 4) -> dict[str, list[Any]]:
 
 # What labels of the scenario choose, an overlap implies, and the calibration that is found says
 CHOSEN = {"gated_ffn": True, "node_reduction": True, "link_sharing": True}
-CHOSEN |= {"compute_model": "roofline"}
+CHOSEN |= {"compute_model": "roofline", "jitter_model": "normal"}
 
 
 def brute_force(names: list[str], point: dict[str, Any]) -> dict[str, float]:

@@ -79,19 +79,44 @@ row(
 
 @alternative("full_recompute_passes", whole_program=True)
 def compiled_full_recompute_passes(
-    full_recompute_share,
-    attention_layers,
-    attention_parameters_per_layer,
-    ffn_matrices,
-    active_matrix_parameters,
+    full_recompute_share, unread_product_parameters, active_matrix_parameters
 ):
-    """share x (1 - last / N_matrices): no gradient reads the last product of a feed-forward block
+    """share x (1 - unread / N_matrices)
 
     Source: MaxText, src/maxtext/layers/decoders.py (nn.remat); JAX, jax.checkpoint, which leaves
         out what no gradient reads
     """
-    blocks = active_matrix_parameters - attention_layers * attention_parameters_per_layer
-    return full_recompute_share * (1 - blocks / (ffn_matrices * active_matrix_parameters))
+    return full_recompute_share * (1 - unread_product_parameters / active_matrix_parameters)
+
+
+@alternative("unread_product_parameters", mixture_of_experts=False)
+def dense_unread_product_parameters(ffn_layers, ffn_parameters_per_layer, ffn_matrices):
+    """Weights of products whose results no gradient reads: last ones of feed-forward blocks.
+
+    l_f block / (2 or 3)
+
+    Returns: [1] parameters
+    Source: MaxText, src/maxtext/layers/decoders.py (mlpwo is added to the residual)
+    """
+    return ffn_layers * ffn_parameters_per_layer / ffn_matrices
+
+
+@alternative("unread_product_parameters", mixture_of_experts=True)
+def expert_unread_product_parameters(
+    dense_layers,
+    ffn_parameters_per_layer,
+    expert_layers,
+    shared_experts,
+    expert_parameters,
+    ffn_matrices,
+):
+    """(dense x block + l_e E_shared x expert) / (2 or 3): scores multiply results of routed experts,
+    so that gradients of scores read these
+
+    Source: MaxText, src/maxtext/layers/moe.py (unpermute: weights multiply after wo)
+    """
+    shared = expert_layers * shared_experts * expert_parameters
+    return (dense_layers * ffn_parameters_per_layer + shared) / ffn_matrices
 
 
 @alternative("matrix_recompute_passes", recompute="modules")
@@ -137,16 +162,16 @@ def tensor_matrix_recompute_passes(
     hidden_size,
     attention_heads,
     value_head_size,
-    ffn_matrices,
+    unread_product_parameters,
     active_matrix_parameters,
     keep_qkv_proj,
     keep_out_proj,
     keep_mlpwi,
 ):
-    """(l_a (W_qkv + W_o) + (1 / 2 or 2 / 3) feed-forward) / N_matrices, of those not kept: no
-    gradient needs a layer's last product
+    """(l_a (W_qkv + W_o) + feed-forward - unread) / N_matrices, of those not kept
 
-    Range: a state's projections, and latents that are kept, count with those next to them
+    Range: a state's projections, and latents that are kept, count with those next to them; results
+        of routed experts count as kept where inputs of their activation functions are
     Source: MaxText, src/maxtext/layers/decoders.py (get_remat_policy); JAX, jax.checkpoint, which
         leaves out what no gradient reads
     """
@@ -154,7 +179,7 @@ def tensor_matrix_recompute_passes(
     entering = (1 - keep_qkv_proj) * (attention_parameters_per_layer - output)
     mixers = attention_layers * (entering + (1 - keep_out_proj) * output)
     blocks = active_matrix_parameters - attention_layers * attention_parameters_per_layer
-    again = mixers + (1 - keep_mlpwi) * blocks * (ffn_matrices - 1) / ffn_matrices
+    again = mixers + (1 - keep_mlpwi) * (blocks - unread_product_parameters)
     return again / active_matrix_parameters
 
 
@@ -242,8 +267,7 @@ row("expert_recompute_passes", "full_recompute_share", recompute="full")
 def tensor_expert_recompute_passes(keep_mlpwi):
     """1 - k: where the inputs of activation functions are kept, so are copies of tokens
 
-    Range: a repeated pass ends before the last product, and sends no results
-    Source: MaxText, src/maxtext/layers/moe.py (moe_mlpwi_0)
+    Source: MaxText, src/maxtext/layers/moe.py (moe_mlpwi_0; unpermute reads what comes back)
     """
     return 1 - keep_mlpwi
 
@@ -260,20 +284,57 @@ row("recomputed_exchanges_per_layer", 0.0, recompute=ONCE)
 
 
 @alternative("recomputed_exchanges_per_layer", recompute="full")
-def full_recomputed_exchanges_per_layer(full_recompute_share):
-    """2 per layer recomputed: attention and feed-forward"""
-    return 2 * full_recompute_share
+def full_recomputed_exchanges_per_layer(full_recompute_share, read_exchanges_per_layer):
+    """those of a layer recomputed whose results are read"""
+    return full_recompute_share * read_exchanges_per_layer
+
+
+row(
+    "read_exchanges_per_layer",
+    2.0,
+    "attention's and feed-forward's",
+    source="Shoeybi et al. 2019, section 3",
+    whole_program=False,
+)
+
+
+@alternative("read_exchanges_per_layer", whole_program=True)
+def compiled_read_exchanges_per_layer(read_result_share):
+    """All-reduces of a layer's forward pass that run again where the whole layer does.
+
+    (3 + r) / 2: of the last, the scatter of what is added to the residual is read by no gradient
+
+    Returns: [1] all-reduces
+    Source: MaxText, src/maxtext/layers/decoders.py (nn.remat); JAX, jax.checkpoint, which leaves
+        out what no gradient reads
+    """
+    return (3 + read_result_share) / 2
+
+
+@alternative("read_result_share", mixture_of_experts=True, off=0.0)
+def expert_read_result_share(expert_layers, layers):
+    """Share of layers whose feed-forward results a gradient reads: those of routed experts.
+
+    l_e / l
+
+    Returns: [1] share
+    Source: MaxText, src/maxtext/layers/moe.py (unpermute: weights multiply after wo)
+    """
+    return expert_layers / layers
 
 
 @alternative("recomputed_exchanges_per_layer", recompute="products")
-def tensor_recomputed_exchanges_per_layer(keep_qkv_proj, keep_out_proj, keep_mlpwi):
+def tensor_recomputed_exchanges_per_layer(
+    keep_qkv_proj, keep_out_proj, keep_mlpwi, read_result_share
+):
     """half for each product that runs again: gathers before attention and feed-forward, and the
-    scatter of attention's projection
+    scatters of attention's projection and of routed experts
 
     Range: sequence parallelism, as MaxText shards what enters a layer
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
     """
-    return (3 - keep_qkv_proj - keep_out_proj - keep_mlpwi) / 2
+    blocks = (1 - keep_mlpwi) * (1 + read_result_share)
+    return (2 - keep_qkv_proj - keep_out_proj + blocks) / 2
 
 
 row(

@@ -83,7 +83,27 @@ def expert_router_input_bytes(bytes_per_element, norm_output_bytes, expert_layer
     return (bytes_per_element - norm_output_bytes) * expert_layers / layers
 
 
-@alternative("norm_inputs_per_token", compile=True)
+row("autograd_copies", 0.0, "a step is one program", whole_program=True)
+row(
+    "autograd_copies",
+    "eager_copies",
+    summary="Whether autograd keeps copies in norms, gates and loss.",
+    returns="[1] 1 or 0",
+    source="Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (train.py at e846b69)",
+    whole_program=False,
+)
+row("eager_copies", 0.0, "kernels are fused", compile=True)
+row(
+    "eager_copies",
+    1.0,
+    summary="Whether autograd keeps a copy of what each operation reads: norms, gates and loss.",
+    returns="[1] 1 or 0",
+    source="Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (train.py at e846b69); PyTorch, "
+    "tools/autograd/derivatives.yaml",
+    compile=False,
+)
+
+
 def norm_inputs_per_token(
     bytes_per_element,
     dropout_mask_bytes,
@@ -103,33 +123,31 @@ def norm_inputs_per_token(
     return (bytes_per_element + dropout_mask_bytes) * blocks * hidden_size / residual_ranks
 
 
-@alternative("norm_inputs_per_token", compile=False)
-def eager_norm_inputs_per_token(
-    bytes_per_element,
-    dropout_mask_bytes,
-    ffn_matrices,
-    mixer_and_ffn_blocks,
-    layers,
-    hidden_size,
-    residual_ranks,
-):
-    """(e + m + 4 with gates) h blocks / (l t_s): RMSNorm, op by op, keeps its input in FP32, and
-    what it scales by its weights
+def norm_copy_bytes(autograd_copies, ffn_matrices):
+    """Bytes per element that RMSNorm, op by op, keeps beyond its input and output.
 
+    4 with gates: its input in FP32, twice that of 16 bits, and what it scales by its weights
+
+    Returns: [B] size
     Range: models without gates have LayerNorm, one operation, as PyTorch's RMSNorm is since 2.9
     Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (models/norms.py at e846b69);
         torchtune, torchtune/modules/rms_norm.py; transformers, modeling_llama.py (LlamaRMSNorm)
     """
-    copies = bytes_per_element + dropout_mask_bytes + 4 * (ffn_matrices - 2)
-    return copies * mixer_and_ffn_blocks / layers * hidden_size / residual_ranks
+    return 4 * autograd_copies * (ffn_matrices - 2)
 
 
 def mixer_norm_output_per_token(
-    norm_output_bytes, mixer_and_ffn_blocks, ffn_layers, layers, hidden_size, residual_ranks
+    norm_output_bytes,
+    norm_copy_bytes,
+    mixer_and_ffn_blocks,
+    ffn_layers,
+    layers,
+    hidden_size,
+    residual_ranks,
 ):
     """Bytes per token and layer of the norm's output that attention's projections read.
 
-    n h / t_s, mean over layers, some of which have no attention and no state
+    (n + copies) h / t_s, mean over layers, some of which have no attention and no state
 
     Returns: [B] activations of one token in one layer
     Range: latent attention's two projections down are one product, which keeps one copy
@@ -137,21 +155,27 @@ def mixer_norm_output_per_token(
         saves); Korthikanti et al. 2022, arXiv:2205.05198, section 4.1
     """
     mixers = (mixer_and_ffn_blocks - ffn_layers) / layers
-    return norm_output_bytes * mixers * hidden_size / residual_ranks
+    return (norm_output_bytes + norm_copy_bytes) * mixers * hidden_size / residual_ranks
 
 
 def ffn_norm_output_per_token(
-    norm_output_bytes, router_input_bytes, ffn_layers, layers, hidden_size, residual_ranks
+    norm_output_bytes,
+    norm_copy_bytes,
+    router_input_bytes,
+    ffn_layers,
+    layers,
+    hidden_size,
+    residual_ranks,
 ):
     """Bytes per token and layer of the norm's output that feed-forward blocks read.
 
-    (n l_f / l + r) h / t_s, r more for routers: shared experts keep the router's
+    ((n + copies) l_f / l + r) h / t_s, r more for routers: shared experts keep the router's
 
     Returns: [B] activations of one token in one layer
     Source: TransformerEngine, transformer_engine/pytorch/module/layernorm_linear.py; Megatron-LM,
         megatron/core/transformer/moe/shared_experts.py (set_save_original_input)
     """
-    bytes_ = norm_output_bytes * ffn_layers / layers + router_input_bytes
+    bytes_ = (norm_output_bytes + norm_copy_bytes) * ffn_layers / layers + router_input_bytes
     return bytes_ * hidden_size / residual_ranks
 
 
@@ -279,36 +303,32 @@ def activation_input_bytes(bytes_per_element):
     return 1.0 * bytes_per_element
 
 
-@alternative("ffn_bytes_per_width", compile=True)
+def activation_output_bytes(
+    operand_bytes_per_element, autograd_copies, bytes_per_element, ffn_matrices
+):
+    """Bytes per element that is kept of an activation function's output.
+
+    q as the next product reads it; op by op e more with gates: silu(w1(x)), which w3(x) multiplies
+
+    Returns: [B] size
+    Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (torchtitan/models/llama/model.py at
+        e846b69: FeedForward); torchtune, torchtune/modules/feed_forward.py; transformers, LlamaMLP
+    """
+    return operand_bytes_per_element + autograd_copies * bytes_per_element * (ffn_matrices - 2)
+
+
 def ffn_bytes_per_width(
-    activation_input_bytes, ffn_matrices, operand_bytes_per_element, tensor_parallel
+    activation_input_bytes, ffn_matrices, activation_output_bytes, tensor_parallel
 ):
     """Bytes per token and unit of width inside a feed-forward block, on one tensor rank.
 
-    (u (1 or 2) + q) / t: input of the activation function; its output as the next product reads it
+    (u (1 or 2) + o) / t: inputs and output of the activation function
 
     Returns: [B] size
     Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.1 and 4.2.1; Shazeer 2020 (gates)
     """
     inputs = activation_input_bytes * (ffn_matrices - 1)
-    return (inputs + operand_bytes_per_element) / tensor_parallel
-
-
-@alternative("ffn_bytes_per_width", compile=False)
-def eager_ffn_bytes_per_width(
-    activation_input_bytes,
-    bytes_per_element,
-    ffn_matrices,
-    operand_bytes_per_element,
-    tensor_parallel,
-):
-    """(u (1 or 2) + e with gates + q) / t: silu(w1(x)) is kept, too, which w3(x) is multiplied by
-
-    Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (torchtitan/models/llama/model.py at
-        e846b69: FeedForward); torchtune, torchtune/modules/feed_forward.py; transformers, LlamaMLP
-    """
-    inputs = activation_input_bytes * (ffn_matrices - 1) + bytes_per_element * (ffn_matrices - 2)
-    return (inputs + operand_bytes_per_element) / tensor_parallel
+    return (inputs + activation_output_bytes) / tensor_parallel
 
 
 @alternative("dense_ffn_activations_per_token", mixture_of_experts=False)
@@ -528,15 +548,15 @@ def tensor_activation_memory_per_layer(
     return whole_layer_activation_memory - microbatch_tokens * again
 
 
-def ffn_activation_output_per_token(operand_bytes_per_element, active_ffn_width, tensor_parallel):
+def ffn_activation_output_per_token(activation_output_bytes, active_ffn_width, tensor_parallel):
     """Bytes per token and layer of outputs of activation functions, mean over layers.
 
-    q f / t
+    o f / t
 
     Returns: [B] activations of one token in one layer
     Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.1 and 4.2.1
     """
-    return operand_bytes_per_element * active_ffn_width / tensor_parallel
+    return activation_output_bytes * active_ffn_width / tensor_parallel
 
 
 def activation_inputs_per_token(
@@ -594,16 +614,15 @@ def alternate_activation_memory_per_layer(
     return microbatch_tokens * (bytes_per_element * hidden_size * shares + heads + gate)
 
 
-row("unread_product_copies", 0.0, "a compiled backward pass reads none", compile=True)
 row(
     "unread_product_copies",
-    1.0,
-    "down's, the seventh product of a layer with gates: a saved operation keeps its result",
+    "autograd_copies",
+    "op by op, down's, the seventh product of a layer with gates: a saved operation keeps its "
+    "result, of which a compiled backward pass reads none",
     summary="Outputs as wide as the layer that a policy keeps though no backward pass reads them.",
     returns="[1] copies",
     source="Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (parallelize_llama.py at e846b69: "
     "_save_list); PyTorch, torch/utils/checkpoint.py (CheckpointPolicy.MUST_SAVE)",
-    compile=False,
 )
 row(
     "product_recompute_reason",
@@ -690,6 +709,7 @@ def expert_freed_ffn_activations_per_token(
 def freed_ffn_norm_output_per_token(
     recompute_mlp,
     norm_output_bytes,
+    norm_copy_bytes,
     dense_layers,
     recompute_layernorm,
     bytes_per_element,
@@ -700,19 +720,19 @@ def freed_ffn_norm_output_per_token(
 ):
     """Bytes per token and layer of norms' outputs before feed-forward blocks that are freed.
 
-    (mlp n dense + layernorm e l_e) h / (l t_s)
+    (mlp (n + copies) dense + layernorm (e + copies) l_e) h / (l t_s)
 
     Returns: [B] activations of one token in one layer
     Source: Megatron-LM, megatron/core/transformer/transformer_layer.py
         (recompute_pre_mlp_layernorm)
     """
-    dense = recompute_mlp * norm_output_bytes * dense_layers
-    sparse = recompute_layernorm * bytes_per_element * expert_layers
+    dense = recompute_mlp * (norm_output_bytes + norm_copy_bytes) * dense_layers
+    sparse = recompute_layernorm * (bytes_per_element + norm_copy_bytes) * expert_layers
     return (dense + sparse) * hidden_size / (layers * residual_ranks)
 
 
 def expert_activation_output_per_token(
-    operand_bytes_per_element,
+    activation_output_bytes,
     routed_visits_per_token,
     expert_ffn_hidden_size,
     expert_layers,
@@ -721,13 +741,13 @@ def expert_activation_output_per_token(
 ):
     """Bytes per token and layer of outputs of routed experts' activation functions.
 
-    q k f_e l_e / (l t)
+    o k f_e l_e / (l t)
 
     Returns: [B] activations of one token in one layer
     Source: Megatron-LM, megatron/core/transformer/moe/experts.py (bias_act_output)
     """
     width = routed_visits_per_token * expert_ffn_hidden_size * expert_layers / layers
-    return operand_bytes_per_element * width / tensor_parallel
+    return activation_output_bytes * width / tensor_parallel
 
 
 @alternative("layer_input_bytes", distribute_saved_activations=False)
@@ -806,24 +826,19 @@ def stage_microbatches_in_flight(
     """
 
 
-row(
-    "logit_bytes",
-    4.0,
-    "logits and gradients of 16 bits, from one kernel, or FP32 in one buffer",
-    summary="Bytes that a loss keeps of a logit, with its gradient.",
-    returns="[B] size",
-    holds="16 where tensor ranks share the loss in PyTorch; near 0 in a loss by chunks",
-    source="Korthikanti et al. 2022, arXiv:2205.05198, section 4.3 (4 s b v / t in FP32)",
-    compile=True,
-)
-row(
-    "logit_bytes",
-    12.0,
-    "FP32: log-probabilities, gradients of these and of logits; copies in 16 bits are gone",
-    source="Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (train.py at e846b69: pred.float(), "
-    "cross_entropy, del pred); PyTorch, tools/autograd/derivatives.yaml (_log_softmax, nll_loss)",
-    compile=False,
-)
+def logit_bytes(autograd_copies):
+    """Bytes that a loss keeps of a logit, with its gradient.
+
+    4: logits and gradients of 16 bits, from one kernel, or FP32 in one buffer; op by op 12, FP32:
+    log-probabilities, gradients of these and of logits, as copies in 16 bits are gone
+
+    Returns: [B] size
+    Range: 16 where tensor ranks share the loss in PyTorch; near 0 in a loss by chunks
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.3 (4 s b v / t in FP32); Liang et
+        al. 2024 (TorchTitan), arXiv:2410.06511 (train.py at e846b69: pred.float(), cross_entropy,
+        del pred); PyTorch, tools/autograd/derivatives.yaml (_log_softmax, nll_loss)
+    """
+    return 4 + 8 * autograd_copies
 
 
 @alternative("microbatch_logits", multi_token_prediction=False)

@@ -265,7 +265,7 @@ row(
 )
 row(
     "gathered_weight_bytes",
-    "whole_weight_bytes",
+    "model_weight_bytes",
     source="PyTorch fully_shard (reshard_after_forward=False)",
     reshard_after_forward=False,
 )

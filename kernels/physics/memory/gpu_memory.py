@@ -350,30 +350,98 @@ row(
 
 @alternative("transient_memory", whole_program=True)
 def planned_transient_memory(
-    working_memory,
-    layer_state_memory,
-    layer_parameters,
-    attention_parameters_per_layer,
-    ffn_matrices,
-    tensor_parallel,
-    updated_weight_bytes,
-    logits_memory,
+    layer_tensor_memory, planned_state_memory, loss_weights_memory, logits_memory
 ):
     """Memory of the layer at work beyond states and kept activations with logits.
 
-    max(working - weights and gradients of the layer + those of three matrices - logits, 0), at most
-    as without a plan: a matrix of feed-forward at work, the next one, and a gradient; logits are
-    gone when layers run backward
+    max(activations and their gradients + matrices at work - logits, weights with the logits):
+    logits are gone when layers run backward
 
     Returns: [B] memory
-    Range: shared experts count as one matrix more of their size
-    Source: Xu et al. 2021 (GSPMD), arXiv:2105.04663, section 3 (operands are gathered for their
-        product); OpenXLA, xla/hlo/analysis (buffers of disjoint live ranges share memory)
+    Source: Xu et al. 2021 (GSPMD), arXiv:2105.04663, section 3; OpenXLA, xla/hlo/analysis (buffers
+        of disjoint live ranges share memory)
     """
-    widest = (layer_parameters - attention_parameters_per_layer / tensor_parallel) / ffn_matrices
-    matrices = np.minimum(3 * updated_weight_bytes * widest, layer_state_memory)
-    rest = working_memory - layer_state_memory + matrices - logits_memory
-    return np.maximum(rest, 0.0)
+    layer = layer_tensor_memory + planned_state_memory - logits_memory
+    return np.maximum(layer, loss_weights_memory)
+
+
+def widest_matrix_parameters(
+    layer_parameters, attention_parameters_per_layer, tensor_parallel, ffn_matrices
+):
+    """Weights of one matrix of a layer's feed-forward block, on one GPU.
+
+    (layer - attention / t) / (2 or 3)
+
+    Returns: [1] parameters
+    Range: shared experts count as one matrix more of their size
+    Source: Shazeer 2020, arXiv:2002.05202 (gates: three matrices)
+    """
+    return (layer_parameters - attention_parameters_per_layer / tensor_parallel) / ffn_matrices
+
+
+@alternative("planned_state_memory", zero_stage=(0, 1, 2))
+def unsharded_planned_state_memory(
+    widest_matrix_parameters, updated_weight_bytes, layer_state_memory
+):
+    """3 e x matrix, at most weights and gradients of a layer"""
+    return np.minimum(3 * updated_weight_bytes * widest_matrix_parameters, layer_state_memory)
+
+
+@alternative("planned_state_memory", zero_stage=3)
+def sharded_planned_state_memory(
+    planned_weights_memory, widest_matrix_parameters, updated_weight_bytes
+):
+    """Memory of the gathered weights and new gradients that a compiled step holds at once.
+
+    gathered + e x matrix
+
+    Returns: [B] weights and gradients
+    Source: Xu et al. 2021 (GSPMD), arXiv:2105.04663, section 3 (operands are gathered for their
+        product)
+    """
+    return planned_weights_memory + updated_weight_bytes * widest_matrix_parameters
+
+
+row("planned_weights_memory", "gathered_weights_memory", reshard_after_forward=False)
+
+
+@alternative("planned_weights_memory", reshard_after_forward=True)
+def resharded_planned_weights_memory(widest_matrix_parameters, layer_weight_bytes):
+    """Memory of the weights that a compiled step holds gathered at once.
+
+    2 bytes x matrix: the one at work, and the next
+
+    Returns: [B] weights
+    Source: Xu et al. 2021 (GSPMD), arXiv:2105.04663, section 3 (operands are gathered for their
+        product)
+    """
+    return 2 * layer_weight_bytes * widest_matrix_parameters
+
+
+row(
+    "loss_weights_memory",
+    0.0,
+    "they are no copies",
+    summary="Memory of the gathered weights that a compiled step holds next to its logits.",
+    returns="[B] weights",
+    source="Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.2",
+    zero_stage=(0, 1, 2),
+)
+row("loss_weights_memory", "planned_head_memory", zero_stage=3)
+row("planned_head_memory", "gathered_weights_memory", reshard_after_forward=False)
+
+
+@alternative("planned_head_memory", reshard_after_forward=True)
+def resharded_planned_head_memory(table_memory, logits_memory):
+    """Memory of the gathered weights that a compiled step holds next to its logits.
+
+    V h e / t: the head, where it has logits
+
+    Returns: [B] weights
+    Source: Xu et al. 2021 (GSPMD), arXiv:2105.04663, section 3 (operands are gathered for their
+        product)
+    """
+    return where(logits_memory > 0, table_memory, 0.0)
 
 
 @alternative("memory_per_gpu", multi_site=False)

@@ -56,6 +56,7 @@ INPUTS = declared(
         "of embedding and head, those that ZeRO-3 keeps gathered besides the layer at work (2 in "
         "the outermost unit of PyTorch's FSDP; 1: torchtitan since 2025-07)",
         low=0,
+        high=2,
     ),
     real(
         "expert_output_bytes",

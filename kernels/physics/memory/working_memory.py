@@ -128,32 +128,69 @@ def sharded_layer_state_memory(gathered_weights_memory, layer_parameters, update
 @alternative("gathered_weights_memory", reshard_after_forward=True)
 def resharded_gathered_weights_memory(
     layer_parameters,
-    whole_weight_bytes,
+    layer_weight_bytes,
     gathered_tables,
-    vocab_size,
-    hidden_size,
-    bytes_per_element,
-    tensor_parallel,
+    stage_tables,
+    table_memory,
 ):
     """Weights that ZeRO-3 holds gathered, at most.
 
-    bytes x those of the layer at work + tables V h e / t
+    bytes x those of the layer at work + tables V h e / t, at most those of the stage
 
     Returns: [B] weights
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.1 (one unit unsharded);
         PyTorch, torch/distributed/fsdp/_fully_shard/_fsdp_state.py (the root does not reshard)
     """
-    tables = gathered_tables * vocab_size * hidden_size * bytes_per_element / tensor_parallel
-    return layer_parameters * whole_weight_bytes + tables
+    tables = np.minimum(gathered_tables, stage_tables) * table_memory
+    return layer_parameters * layer_weight_bytes + tables
+
+
+def table_memory(vocab_size, hidden_size, bytes_per_element, tensor_parallel):
+    """Memory of a whole table, of the embedding or the head, on one tensor rank.
+
+    V h e / t
+
+    Returns: [B] weights
+    Source: Narayanan et al. 2021 (SC21), eq. 2
+    """
+    return vocab_size * hidden_size * bytes_per_element / tensor_parallel
+
+
+@alternative("stage_tables", stage_split=False)
+def even_stage_tables(pipeline_parallel, first_stage_tables, embedding_tables, parameter_copies):
+    """Tables of embedding and head that a GPU of the stage computes with.
+
+    those of the first of several stages, else of the model
+
+    Returns: [1] tables
+    Source: Megatron-LM, initialize_embedding_word (a tied table on both ends)
+    """
+    first = parameter_copies * first_stage_tables
+    return where(pipeline_parallel > 1, first, embedding_tables)
+
+
+@alternative("stage_tables", stage_split="whole_layers")
+def staged_stage_tables(
+    nearer_stage,
+    pipeline_parallel,
+    first_stage_tables,
+    last_stage_tables,
+    embedding_tables,
+    parameter_copies,
+):
+    """those of an end stage, 0 between; of one stage, the model's"""
+    later = where(nearer_stage < pipeline_parallel, 0.0, last_stage_tables)
+    several = parameter_copies * where(nearer_stage > 1, later, first_stage_tables)
+    return where(pipeline_parallel > 1, several, embedding_tables)
 
 
 @alternative("gathered_weights_memory", reshard_after_forward=False)
-def held_gathered_weights_memory(held_parameters, whole_weight_bytes):
+def held_gathered_weights_memory(held_parameters, model_weight_bytes):
     """bytes x all that the GPU computes with, next to its share
 
     Source: PyTorch fully_shard (reshard_after_forward=False; set_reshard_after_backward)
     """
-    return held_parameters * whole_weight_bytes
+    return held_parameters * model_weight_bytes
 
 
 def ffn_gradients_memory(
@@ -253,8 +290,7 @@ def full_layer_activation_memory(
     return recomputed_unit_layers * whole_layer_activation_memory + ffn_gradients_memory
 
 
-@alternative("working_memory", context_parallel_type="p2p")
-def working_memory(layer_state_memory, layer_activation_memory):
+def working_memory(layer_state_memory, layer_tensor_memory):
     """Memory that one layer needs only during its backward pass.
 
     weights and gradients + activations and their gradients
@@ -264,30 +300,36 @@ def working_memory(layer_state_memory, layer_activation_memory):
     Source: Chen et al. 2016, arXiv:1604.06174, section 3; Zhao et al. 2023 (PyTorch FSDP),
         arXiv:2304.11277, section 3.2.1
     """
-    return layer_state_memory + layer_activation_memory
+    return layer_state_memory + layer_tensor_memory
 
 
-@alternative("working_memory", context_parallel_type="all_gather")
-def gathered_working_memory(
-    layer_state_memory, layer_activation_memory, context_message, context_parallel
-):
-    """weights and gradients + activations and their gradients + 2 c M: keys and values of the whole
-    sequence, and their gradients before the reduce-scatter
+row(
+    "layer_tensor_memory",
+    "layer_activation_memory",
+    summary="Memory of the activations and gradients of one layer's backward pass, and of buffers.",
+    returns="[B] activations and their gradients",
+    source="Chen et al. 2016, arXiv:1604.06174, section 3",
+    context_parallel_type="p2p",
+)
+
+
+@alternative("layer_tensor_memory", context_parallel_type="all_gather")
+def gathered_layer_tensor_memory(layer_activation_memory, context_message, context_parallel):
+    """activations and their gradients + 2 c M: keys and values of the whole sequence, and their
+    gradients before the reduce-scatter
 
     Source: Grattafiori et al. 2024, arXiv:2407.21783, section 3.3.2
     """
     whole = where(context_parallel > 1, 2 * context_parallel * context_message, 0.0)
-    return working_memory(layer_state_memory, layer_activation_memory) + whole
+    return layer_activation_memory + whole
 
 
-@alternative("working_memory", context_parallel_type=TO_HEADS)
-def head_working_memory(
-    layer_state_memory, layer_activation_memory, head_message, head_sharing_ranks
-):
-    """weights and gradients + activations and their gradients + M, the all-to-all receive buffer
+@alternative("layer_tensor_memory", context_parallel_type=TO_HEADS)
+def head_layer_tensor_memory(layer_activation_memory, head_message, head_sharing_ranks):
+    """activations and their gradients + M, the all-to-all receive buffer
 
     Range: with more ranks than KV heads, copies kept until the backward pass come on top
     Source: Jacobs et al. 2023 (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.2
     """
     arrived = where(head_sharing_ranks > 1, head_message, 0.0)
-    return working_memory(layer_state_memory, layer_activation_memory) + arrived
+    return layer_activation_memory + arrived

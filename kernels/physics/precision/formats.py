@@ -388,31 +388,58 @@ def whole_weight_bytes(primary_weight_bytes, cached_weight_bytes):
 row("frozen_weight_bytes", "whole_weight_bytes", frozen_weights=False)
 
 
-@alternative("frozen_weight_bytes", frozen_weights="fp8")
-def fp8_frozen_weight_bytes(bytes_per_element, layer_matrix_share):
-    """e - (e - 1) x share of parameters in the layers' matrices
+@alternative("frozen_weight_bytes", frozen_weights=("fp8", "nf4"))
+def quantised_frozen_weight_bytes(bytes_per_element, frozen_matrix_bytes, layer_matrix_share):
+    """Bytes of a frozen weight, mean over the model.
 
-    Range: a scale for each tensor or block is not counted, nor a transposed copy, which products
-        on Hopper read
+    e - (e - bytes in matrices) x share of parameters in the layers' matrices
+
+    Returns: [B] bytes of one weight
     Source: TransformerEngine, transformer_engine/pytorch/quantization.py (quantized_model_init);
         MLPerf Training, training_results_v5.1, NVIDIA/benchmarks/llama2_70b_lora (custom_llama.py)
     """
-    return bytes_per_element - (bytes_per_element - 1.0) * layer_matrix_share
+    return bytes_per_element - (bytes_per_element - frozen_matrix_bytes) * layer_matrix_share
 
 
-@alternative("frozen_weight_bytes", frozen_weights="nf4")
-def nf4_frozen_weight_bytes(bytes_per_element, layer_matrix_share):
-    """Bytes of a frozen weight, mean over the model.
-
-    e - (e - 0.516) x share of parameters in the layers' matrices: 4 bits, a scale of 8 bits for 64
-    weights, and one of 32 bits for 256 of those
-
-    Returns: [B] bytes of one weight
-    Range: time to turn them into 16 bits for each pass is not counted: LitGPT's steps of a few
-        hundred tokens take 1.6 (7B) and 2 (13B) times as long
-    Source: Dettmers et al. 2023 (QLoRA), arXiv:2305.14314, section 3 (4 + 0.127 bits)
-    """
-    return bytes_per_element - (bytes_per_element - 0.515869140625) * layer_matrix_share
+row("frozen_matrix_bytes", "whole_weight_bytes", frozen_weights=False)
+row(
+    "frozen_matrix_bytes",
+    1.0,
+    source="TransformerEngine, transformer_engine/pytorch/quantization.py (quantized_model_init)",
+    holds="without a scale for each tensor or block, and a transposed copy, which products on "
+    "Hopper read",
+    frozen_weights="fp8",
+)
+row(
+    "frozen_matrix_bytes",
+    0.515869140625,
+    "4 bits, a scale of 8 bits for 64 weights, and one of 32 bits for 256 of those",
+    summary="Bytes of a frozen weight in the layers' matrices.",
+    returns="[B] bytes of one weight",
+    source="Dettmers et al. 2023 (QLoRA), arXiv:2305.14314, section 3 (4 + 0.127 bits)",
+    holds="time to turn them into 16 bits for each pass is not counted: LitGPT's steps of a few "
+    "hundred tokens take 1.6 (7B) and 2 (13B) times as long",
+    frozen_weights="nf4",
+)
+for of_weights, of_frozen, where_ in (
+    ("layer_weight_bytes", "frozen_matrix_bytes", "the layers' matrices"),
+    ("model_weight_bytes", "frozen_weight_bytes", "the model, mean"),
+):
+    row(
+        of_weights,
+        "whole_weight_bytes",
+        summary=f"Bytes of a weight where a GPU computes with it, in {where_}.",
+        returns="[B] bytes of one weight",
+        source="Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.1",
+        lora=False,
+    )
+    row(
+        of_weights,
+        of_frozen,
+        source="Hu et al. 2022 (LoRA), arXiv:2106.09685, section 4.2",
+        holds="without adapters, about 1 % of the weights",
+        lora=True,
+    )
 
 
 row(

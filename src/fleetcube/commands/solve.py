@@ -80,7 +80,7 @@ def solve(
     say_each(_remarks(solutions, unknown, condition, aim.of), err=False)
     if condition != target:
         say(f"{target.strip()}, started on {since}: {condition}")
-    say_wrapped(*_assumed(problem, unknown, solutions[unknown].values.flat[-1], aim.of))
+    say_wrapped(*_assumed(problem, unknown, solutions[unknown].values.flat[-1], aim.of), err=True)
     print_foot(solutions, [unknown])
     _check_solved(solutions, unknown)
 

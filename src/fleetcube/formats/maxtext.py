@@ -66,7 +66,7 @@ _OF_DATA = ("data_parallel_shard", "data")
 _POLICY, _INPUT = "remat_policy", "decoder_layer_input"
 _QUERIES = ("query_proj", "key_proj", "value_proj")
 # Tensors that a policy may name: our input, names that are all of them, and the input that moves
-# them. No gradient reads mlpwo
+# them. No gradient reads mlpwo of a dense block; experts' is kept with moe_mlpwi
 _TENSORS = (
     ("keep_qkv_proj", (_QUERIES, ("qkv_proj",)), "offload_core_attn"),
     ("keep_context", (("context",),), "offload_attn_proj"),
