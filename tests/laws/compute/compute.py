@@ -217,7 +217,7 @@ def causal_operations() -> Pairs:
 
 
 @check(
-    "quantised_kernel_peak_flops nvfp4_peak_flops attention_peak_flops "
+    "mixed_kernel_peak_flops nvfp4_peak_flops attention_peak_flops "
     "logits_peak_flops_precision_fp8 mfu_compute_time",
     by="derivation",
     source="each product of a step in the format that its recipe gives it, times added up",
@@ -458,8 +458,8 @@ CUDNN = {
 
 
 @check(
-    "fp8_kernel_attention_peak_flops fp8_attention_backward_time_ratio "
-    "attention_operand_bytes_attention_precision_fp8",
+    "fp8_attention_peak_flops attention_backward_time_ratio "
+    "flash_operand_bytes_attention_precision_fp8",
     by="table",
     source="NVIDIA, cudnn-frontend, benchmark/sdpa_benchmark_training/results, llama3.1, dsv3 (64 "
     "and 128 heads, 8,192 tokens, causal; cuDNN 9.22, 9.19); bytes: queries, keys, values counted",
