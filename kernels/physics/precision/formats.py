@@ -293,7 +293,8 @@ row(
     "e: the gather in FP8 knows scales of tensors only",
     summary="Bytes of one weight in FP8 as data-parallel ranks gather it.",
     returns="[B] bytes of one weight",
-    source="torchao, torchao/float8/config.py (enable_fsdp_float8_all_gather: tensorwise scaling)",
+    source="Liang et al. 2024 (TorchTitan), arXiv:2410.06511, section 2.2; torchao, "
+    "torchao/float8/config.py (enable_fsdp_float8_all_gather: tensorwise scaling only)",
     fp8_scaling="row",
 )
 

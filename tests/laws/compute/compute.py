@@ -482,6 +482,24 @@ def attention_in_fp8() -> Pairs:
 
 
 @check(
+    "windowed_fp8_attention_peak_flops fp8_attention_peak_flops",
+    by="derivation",
+    source="cudnn-frontend: windowed layers in FP8 are slower backward; matrix units with one peak",
+    tolerance=1e-14,
+)
+def attention_that_fp8_does_not_speed_up() -> Pairs:
+    """a window in one of two layers; equal peaks, heads of 64, 128 and 256 in units of 128"""
+    for d, windows in itertools.product((64, 128, 256), ({}, {"attention_window": 128})):
+        given = {"peak_flops_bf16": 1e15, "head_size": d, "matrix_unit_size": 128, **windows}
+        given |= {"attention_precision": "fp8", "peak_flops_fp8": 2e15 if windows else 1e15}
+        given |= {"attention_kernel": "flash", "hidden_size": 8 * d, "attention_heads": 8}
+        given |= {"layers": 2, "windowed_layers": 1} if windows else {"layers": 2}
+        yield value("kernel_attention_peak_flops", **given), 1e15 * min(d / 128, 1.0)
+        given |= {"sequence_length": 1024}
+        yield value("attention_backward_time_ratio", **given), 2.5
+
+
+@check(
     "operand_bytes_per_element_precision_fp8_blockwise "
     "operand_bytes_per_element_precision_mxfp4 nvfp4_operand_bytes_per_element",
     by="derivation",
