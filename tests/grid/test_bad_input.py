@@ -97,6 +97,12 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], Any, str]] = [
     ({}, {}, ["job_time", "job_time"], "appears twice"),
     ({}, {"goodput": [0.5, 0.9]}, ["goodput"], "is an axis"),
     ({"precision": "nvfp4"}, {}, ["job_time"], "peak_flops_fp4 is missing"),
+    (
+        {"node": "dgx-a100", "attention_precision": "fp8"},
+        {},
+        ["compute_time"],
+        "peak_flops_fp8 is missing",
+    ),
     ({"gpu": "h100-sxm@99"}, {}, ["job_time"], "did you mean 'h100-sxm@3'?"),
     ({"sqrt_coefficient": "1 s/B"}, {}, ["job_time"], 'write for example "1e-8 s/B^0.5"'),
     ({"electricity_price": "8 EUR/kWh"}, {}, ["job_time"], "unknown unit 'EUR/kWh'"),

@@ -55,6 +55,19 @@ def test_experts_at_home_and_links_without_end_take_no_time(dispatch: str) -> No
     ({"model": "llama-3-70b", "routing_nodes": 4, "expert_parallel": 1}, "routing_nodes"),
     ({"torus_x": 4, "expert_dispatch": "per_node"}, ""),
     ({"torus_x": 4, "routing_nodes": 4}, ""),
+    ({"grouped_products": "fused"}, "grouped_products"),  # MXFP8's kernel
+    ({"grouped_products": "fused", "precision": "mxfp8"}, ""),
+    (
+        {
+            "grouped_products": "fused",
+            "precision": "mxfp8",
+            "model": "llama-3-70b",
+            "expert_parallel": 1,
+        },
+        "grouped_products",
+    ),
+    ({"attention_precision": "fp8"}, ""),
+    ({"attention_precision": "fp8", "attention_kernel": "standard"}, "attention_precision"),
 )
 def test_what_another_option_makes_meaningless_is_told(given: dict[str, Any], told: str) -> None:
     found = Sweep({**JOB, "node": "dgx-b200", **given}, {}, ["step_time"]).evaluate(

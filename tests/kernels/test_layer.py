@@ -218,7 +218,14 @@ WINDOWS = {"attention_window": 300, "windowed_layers": 7}
 FP8 = {"precision": "fp8", "peak_flops_fp8": 600e12}
 
 
-@pytest.mark.parametrize("precision", [{}, FP8], ids=["bf16", "fp8"])
+ATTENTION = {"attention_precision": "fp8", "peak_flops_fp8": 600e12}
+
+
+@pytest.mark.parametrize(
+    "precision",
+    [{}, FP8, ATTENTION, {**FP8, **ATTENTION}],
+    ids=["bf16", "fp8", "attention in fp8", "both in fp8"],
+)
 @pytest.mark.parametrize("kernel", ["standard", "flash"])
 @pytest.mark.parametrize(
     "shape", [{}, LLAMA, {**LLAMA, **WINDOWS}, EXPERTS], ids=["gpt", "llama", "windows", "experts"]
@@ -237,7 +244,7 @@ def test_both_models_count_the_same_operations(
     if "experts" in shape:  # the router's product is counted and takes no time of its own
         passes = 8 if recompute == "full" else 6
         routers = passes * 20 * 4096 * 16 * 128 * 2048
-        expected -= routers / (64 * (600e12 if precision else 312e12))
+        expected -= routers / (64 * (600e12 if "precision" in precision else 312e12))
     assert found == pytest.approx(expected, rel=1e-12)
 
 
@@ -354,3 +361,58 @@ def test_recompute_slows_a_layer_as_measured() -> None:
     assert times[False] == pytest.approx(19.6e-3, rel=0.2)
     assert times["full"] / times[False] - 1 == pytest.approx(0.39, abs=0.07)
     assert times["selective"] / times[False] - 1 == pytest.approx(0.07, abs=0.02)
+
+
+LLAMA_ON_H100: dict[str, Any] = {
+    "model": "llama-3-8b", "node": "dgx-h100", "fabric": "infiniband-ndr", "n_gpus": 64,
+    "global_batch_size": 64, "sequence_length": 8192, "gemm_efficiency": 0.7,
+    "attention_efficiency": 0.6, "calibration": "none",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("precision", "seconds"), [("bf16", 43.811), ("fp8", 38.258)])
+def test_attention_in_fp8_saves_its_time(precision: str, seconds: float) -> None:
+    # by hand: attention takes 31.876 s in 16 bits, and 1 of 3.5 passes 1 / 1.45 of it in FP8
+    job = LLAMA_ON_H100 | {"compute_model": "mfu", "flops_efficiency": 0.5, "precision": precision}
+    job |= {"sequence_length": 131072}
+    for attention, saved in ((False, 0.0), ("fp8", 31.876 - 29.049)):
+        found = value("compute_time", **job, attention_precision=attention)
+        assert found == pytest.approx(seconds - saved, abs=2e-3)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        {"attention_kernel": "standard"},  # kernels in FP8 are fused
+        {"model": "gpt-oss-120b", "expert_parallel": 8},  # windowed layers lose by it
+        {"peak_flops_bf16": 989e12, "peak_flops_fp8": 989e12},  # as on Gaudi 3 and TPU v5p
+    ],
+    ids=["standard", "windows", "one peak"],
+)
+@pytest.mark.parametrize("model", ["roofline", "mfu"])
+def test_attention_in_fp8_gains_nothing(where: dict[str, Any], model: str) -> None:
+    job = {**LLAMA_ON_H100, "compute_model": model, **where}
+    times = [value("compute_time", **job, attention_precision=p) for p in (False, "fp8")]
+    assert times[1] == pytest.approx(times[0], rel=1e-14)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "mxfp8"])
+def test_a_dense_model_has_no_products_of_experts_to_fuse(precision: str) -> None:
+    job = {**LLAMA_ON_H100, "compute_model": "roofline", "precision": precision}
+    names = ["separate_ffn_width", "cast_time", "layer_time"]
+    apart, fused = (
+        fleetcube.evaluate(names, **job, grouped_products=kind) for kind in ("separate", "fused")
+    )
+    assert float(fused["separate_ffn_width"]) == 14336
+    assert [float(fused[name]) for name in names] == [float(apart[name]) for name in names]
+
+
+def test_weights_with_a_scale_a_row_are_gathered_in_16_bits() -> None:
+    # 8.03e9 weights to and from 64 GPUs: tensors' scales 0.1059 s, others as unquantised ones
+    job = {**LLAMA_ON_H100, "precision": "fp8", "zero_stage": 3, "compute_model": "roofline"}
+    tensor, row, sixteen = (
+        value("data_parallel_time", **job, fp8_scaling=scaling, quantised_parameters=few)
+        for scaling, few in (("tensor", True), ("row", True), ("tensor", False))
+    )
+    assert tensor == pytest.approx(0.10585630, rel=1e-6)
+    assert row == sixteen == pytest.approx(0.14020637, rel=1e-6)

@@ -117,15 +117,17 @@ def flash_attention_backward_ratio(head_size, value_head_size):
     return 3 - value_head_size / (2 * head_size)
 
 
-row("attention_backward_time_ratio", "attention_backward_ratio", attention_precision=False)
+def attention_backward_time_ratio(
+    attention_backward_ratio,
+    kernel_attention_peak_flops,
+    attention_peak_flops,
+    head_size,
+    value_head_size,
+):
+    """Time of attention's backward pass over that of a forward pass, which FP8 makes faster.
 
-
-@alternative("attention_backward_time_ratio", attention_precision="fp8")
-def fp8_attention_backward_time_ratio(attention_backward_ratio, head_size, value_head_size):
-    """Time of attention's backward pass over that of a forward pass in FP8.
-
-    1.45 r: a backward pass takes as long as in 16 bits, a forward pass 1 / 1.45; 1.6 / 1.7 r with
-    keys wider than values (MLA)
+    g r, g = P_kernel / P_attention: a backward pass takes as long as in 16 bits; with keys wider
+    than values (MLA) g / (1 + 7 / 6 (g - 1)) r: 1.7 times as fast where g = 1.6
 
     Returns: [1] backward over forward
     Range: a backward pass is faster by 1.09 on GB200, 1.24 on GB300 and 0.79 on H200 (causal, heads
@@ -134,7 +136,9 @@ def fp8_attention_backward_time_ratio(attention_backward_ratio, head_size, value
     Source: cudnn-frontend, benchmark/sdpa_benchmark_training/results (cuDNN 9.22;
         H200: 9.19), time in BF16 over that in FP8
     """
-    return where(value_head_size < head_size, 1.6 / 1.7, 1.45) * attention_backward_ratio
+    gain = kernel_attention_peak_flops / attention_peak_flops
+    faster = where(value_head_size < head_size, 1 + 7 / 6 * (gain - 1), 1.0)
+    return gain / faster * attention_backward_ratio
 
 
 @alternative("rotary_width", latent_attention=False)

@@ -5,16 +5,44 @@ import numpy as np
 from ...alternatives import alternative, row, same_as
 from ...laws.roofline import roofline_flops
 
-row("kernel_peak_flops", "peak_flops", precision=("bf16", "fp16"))
+_RATE = "[FLOP/s] peak"
+row(
+    "kernel_peak_flops",
+    "sixteen_bit_kernel_peak_flops",
+    summary="Dense peak of one GPU over all operations of a step.",
+    returns=_RATE,
+    precision=("bf16", "fp16"),
+)
+row(
+    "sixteen_bit_kernel_peak_flops",
+    "peak_flops",
+    summary="Dense peak of one GPU over a step with matrices in 16 bits.",
+    returns=_RATE,
+    attention_kernel="standard",
+)
+row("sixteen_bit_kernel_peak_flops", "flash_kernel_peak_flops", attention_kernel="flash")
+row(
+    "flash_kernel_peak_flops",
+    "peak_flops",
+    summary="Dense peak of one GPU over a step with matrices in 16 bits and a fused kernel.",
+    returns=_RATE,
+    attention_precision=False,
+)
+row("flash_kernel_peak_flops", "mixed_kernel_peak_flops", attention_precision="fp8")
+row(
+    "kernel_peak_flops",
+    "mixed_kernel_peak_flops",
+    precision=("fp8", "fp8_blockwise", "mxfp8", "mxfp4", "nvfp4"),
+)
 
 
-@alternative("kernel_peak_flops", precision=("fp8", "fp8_blockwise", "mxfp8", "mxfp4", "nvfp4"))
-def quantised_kernel_peak_flops(
+def mixed_kernel_peak_flops(
     layer_matrix_flops_per_token,
     matrix_recompute_passes,
     matrix_passes,
     attention_flops_per_token,
     attention_recompute_passes,
+    attention_backward_ratio,
     attention_backward_time_ratio,
     logits_flops_per_token,
     peak_flops,
@@ -23,18 +51,21 @@ def quantised_kernel_peak_flops(
 ):
     """Dense peak of one GPU over all operations of a step, each kind at its own peak.
 
-    (M + A + L) / (M / P + A / P_attention + L / P_logits), recomputation included
+    (M + A + L) / (M / P + A' / P_attention + L / P_logits), recomputation included; A' counts the
+    backward pass by its time over that of a forward pass, A by its operations
 
     Returns: [FLOP/s] peak
     Source: Amdahl 1967, AFIPS 30 (each part at its own rate); DeepSeek-AI 2024, arXiv:2412.19437,
         section 3.3.1 (which part is in few bits)
     """
-    passes = (1 + attention_backward_time_ratio + attention_recompute_passes) / 3
+    passes = (1 + attention_backward_ratio + attention_recompute_passes) / 3
+    timed = (1 + attention_backward_time_ratio + attention_recompute_passes) / 3
     matrices = layer_matrix_flops_per_token * (1 + matrix_recompute_passes / matrix_passes)
-    attention = attention_flops_per_token * passes
+    attention = attention_flops_per_token * timed
     least = matrices / peak_flops + attention / kernel_attention_peak_flops
     least = least + logits_flops_per_token / logits_peak_flops
-    return (matrices + attention + logits_flops_per_token) / least
+    done = matrices + attention_flops_per_token * passes + logits_flops_per_token
+    return done / least
 
 
 row(

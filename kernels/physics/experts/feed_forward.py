@@ -381,14 +381,32 @@ def expert_active_ffn_width(
     return (dense_layers * ffn_hidden_size + expert_layers * visited) / layers
 
 
-row("separate_ffn_width", "active_ffn_width", grouped_products="separate")
+row(
+    "separate_ffn_width",
+    "active_ffn_width",
+    summary="Feed-forward width per token and layer that passes through memory between products.",
+    returns="[1] width",
+    mixture_of_experts=False,
+)
+row("separate_ffn_width", "expert_separate_ffn_width", mixture_of_experts=True)
+row(
+    "expert_separate_ffn_width",
+    "active_ffn_width",
+    "kernels that fuse grouped products write MXFP8",
+    summary="Width of a mixture's feed-forward blocks that passes through memory between products.",
+    returns="[1] width",
+    source="TransformerEngine, transformer_engine/pytorch/ops/fused/forward_grouped_mlp.py",
+    precision=("bf16", "fp16", "fp8", "fp8_blockwise", "mxfp4", "nvfp4"),
+)
+row("expert_separate_ffn_width", "mxfp8_separate_ffn_width", precision="mxfp8")
+row("mxfp8_separate_ffn_width", "active_ffn_width", grouped_products="separate")
 
 
-@alternative("separate_ffn_width", grouped_products="fused")
+@alternative("mxfp8_separate_ffn_width", grouped_products="fused")
 def fused_separate_ffn_width(
     active_ffn_width, routed_visits_per_token, expert_ffn_hidden_size, expert_layers, layers
 ):
-    """Feed-forward width per token and layer that passes through memory between products.
+    """Width of a mixture's feed-forward blocks in MXFP8 that passes through memory.
 
     active width - l_e k f_e / l: routed experts' are part of the product before them
 

@@ -20,7 +20,7 @@ INPUTS = declared(
         "separate",
         ("separate", "fused"),
         "products of routed experts, and what is between them: kernels of their own, or parts of "
-        "one kernel for all experts of a GPU (TransformerEngine's fused grouped MLP, in MXFP8)",
+        "one kernel for all experts of a GPU (TransformerEngine's grouped MLP; precision = mxfp8)",
     ),
     switch(
         "shared_expert_overlap",

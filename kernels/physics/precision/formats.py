@@ -87,15 +87,46 @@ def attention_peak_flops(logits_peak_flops, head_size, matrix_unit_size):
     return logits_peak_flops * np.minimum(head_size / matrix_unit_size, 1.0)
 
 
-row("kernel_attention_peak_flops", "attention_peak_flops", attention_precision=False)
+row(
+    "kernel_attention_peak_flops",
+    "attention_peak_flops",
+    "kernels in FP8 are fused",
+    summary="Dense peak of one GPU in the attention kernel's products, of a forward pass.",
+    returns="[FLOP/s] peak",
+    source="TransformerEngine, transformer_engine/pytorch/attention/dot_product_attention/"
+    "backends.py (FusedAttnFunc)",
+    attention_kernel="standard",
+)
+row("kernel_attention_peak_flops", "flash_attention_peak_flops", attention_kernel="flash")
+row(
+    "flash_attention_peak_flops",
+    "attention_peak_flops",
+    summary="Dense peak of one GPU in a fused attention kernel's products, of a forward pass.",
+    returns="[FLOP/s] peak",
+    attention_precision=False,
+)
+row("flash_attention_peak_flops", "fp8_attention_peak_flops", attention_precision="fp8")
 
 
-@alternative("kernel_attention_peak_flops", attention_precision="fp8")
-def fp8_kernel_attention_peak_flops(attention_peak_flops, head_size, value_head_size):
-    """Peak of one GPU in the attention kernel's products, of a forward pass.
+@alternative("fp8_attention_peak_flops", sliding_window=True)
+def windowed_fp8_attention_peak_flops(attention_peak_flops, peak_flops_fp8):
+    """min(P_attention, P_8): windowed layers in FP8 are several times slower in the backward pass,
+    so that no layer gains
+
+    Range: full layers of such a model gain as in others, which is not counted
+    Source: cudnn-frontend, benchmark/sdpa_benchmark_training/results (cuDNN 9.22)
+    """
+    return np.minimum(attention_peak_flops, peak_flops_fp8)
+
+
+@alternative("fp8_attention_peak_flops", sliding_window=False)
+def fp8_attention_peak_flops(
+    attention_peak_flops, peak_flops_fp8, head_size, value_head_size, matrix_unit_size
+):
+    """Peak of one GPU in the attention kernel's products in FP8, of a forward pass.
 
     1.45 P_attention, 1.6 with keys wider than values (MLA): softmax stays in FP32, so that less is
-    left of the 2 of the matrix units
+    left of the 2 of the matrix units; at most P_8 min(d / u, 1)
 
     Returns: [FLOP/s] peak
     Range: means of 1.30 on GB200, 1.50 on H200, 1.56 on GB300 (causal, heads of 128, 8,192 tokens),
@@ -103,15 +134,25 @@ def fp8_kernel_attention_peak_flops(attention_peak_flops, head_size, value_head_
     Source: cudnn-frontend, benchmark/sdpa_benchmark_training/results (cuDNN 9.22;
         H200: 9.19), time in BF16 over that in FP8
     """
-    return where(value_head_size < head_size, 1.6, 1.45) * attention_peak_flops
+    most = peak_flops_fp8 * np.minimum(head_size / matrix_unit_size, 1.0)
+    gain = where(value_head_size < head_size, 1.6, 1.45)
+    return np.minimum(gain * attention_peak_flops, most)
 
 
-row("attention_operand_bytes", "bytes_per_element", attention_precision=False)
 row(
     "attention_operand_bytes",
+    "bytes_per_element",
+    summary="Bytes per element of what attention's products read, as it is kept.",
+    returns="[B] size",
+    attention_kernel="standard",
+)
+row("attention_operand_bytes", "flash_operand_bytes", attention_kernel="flash")
+row("flash_operand_bytes", "bytes_per_element", attention_precision=False)
+row(
+    "flash_operand_bytes",
     1.0,
     "queries, keys and values as the kernel read them",
-    summary="Bytes per element of what attention's products read, as it is kept.",
+    summary="Bytes per element of what a fused attention kernel reads, as it is kept.",
     returns="[B] size",
     holds="the output is kept in 16 bits for the projection",
     source="TransformerEngine, transformer_engine/pytorch/attention/dot_product_attention/"
@@ -242,7 +283,19 @@ row(
     "packed_weight_bytes",
     1.0,
     source="Liang et al. 2024 (TorchTitan), arXiv:2410.06511, section 2.2 (float8 all-gather)",
-    precision=("fp8", "fp8_blockwise"),
+    precision="fp8_blockwise",
+)
+row("packed_weight_bytes", "scaled_weight_bytes", precision="fp8")
+row("scaled_weight_bytes", 1.0, fp8_scaling="tensor")
+row(
+    "scaled_weight_bytes",
+    "bytes_per_element",
+    "e: the gather in FP8 knows scales of tensors only",
+    summary="Bytes of one weight in FP8 as data-parallel ranks gather it.",
+    returns="[B] bytes of one weight",
+    source="Liang et al. 2024 (TorchTitan), arXiv:2410.06511, section 2.2; torchao, "
+    "torchao/float8/config.py (enable_fsdp_float8_all_gather: tensorwise scaling only)",
+    fp8_scaling="row",
 )
 
 

@@ -264,7 +264,7 @@ row(
 @alternative("step_error_factor", compute_model="roofline")
 def roofline_step_error_factor(error_factor, layer_gpu_time, layer_launch_time):
     """1 + sqrt((f - 1)^2 + (h - 1)^2), h = max(GPU, 1.6 host) / max(GPU, host): hosts of one
-    software differ by 1.6 either way, whatever else differs
+    software differ by 1.6 either way, whatever else differs; 1 if f = 1: nothing is known
 
     Range: the same both ways; an upper bound as far as a step is more than its layers
     Source: TransformerEngine, issue 2053: a Xeon launches a product of PyTorch in 13.5 us, Grace in
@@ -273,7 +273,7 @@ def roofline_step_error_factor(error_factor, layer_gpu_time, layer_launch_time):
     now = np.maximum(layer_gpu_time, layer_launch_time)
     late = np.maximum(layer_gpu_time, 1.6 * layer_launch_time) / now - 1
     both = 1 + np.sqrt((error_factor - 1) * (error_factor - 1) + late * late)
-    return where(late > 0, both, error_factor)
+    return where(late * (error_factor - 1) > 0, both, error_factor)
 
 
 def step_time_ratio(step_time_factor, step_time_error, step_error_factor):

@@ -217,7 +217,7 @@ def causal_operations() -> Pairs:
 
 
 @check(
-    "quantised_kernel_peak_flops nvfp4_peak_flops attention_peak_flops "
+    "mixed_kernel_peak_flops nvfp4_peak_flops attention_peak_flops "
     "logits_peak_flops_precision_fp8 mfu_compute_time",
     by="derivation",
     source="each product of a step in the format that its recipe gives it, times added up",
@@ -458,8 +458,8 @@ CUDNN = {
 
 
 @check(
-    "fp8_kernel_attention_peak_flops fp8_attention_backward_time_ratio "
-    "attention_operand_bytes_attention_precision_fp8",
+    "fp8_attention_peak_flops attention_backward_time_ratio "
+    "flash_operand_bytes_attention_precision_fp8",
     by="table",
     source="NVIDIA, cudnn-frontend, benchmark/sdpa_benchmark_training/results, llama3.1, dsv3 (64 "
     "and 128 heads, 8,192 tokens, causal; cuDNN 9.22, 9.19); bytes: queries, keys, values counted",
@@ -479,6 +479,24 @@ def attention_in_fp8() -> Pairs:
         yield math.prod(sixteen.values()) / math.prod(eight.values()), backward
     job |= {"model": "llama-3-70b", "attention_precision": "fp8"}
     yield value("attention_inputs_per_token", **job), np.zeros((64 + 8 + 8, 128), np.int8).nbytes
+
+
+@check(
+    "windowed_fp8_attention_peak_flops fp8_attention_peak_flops",
+    by="derivation",
+    source="cudnn-frontend: windowed layers in FP8 are slower backward; matrix units with one peak",
+    tolerance=1e-14,
+)
+def attention_that_fp8_does_not_speed_up() -> Pairs:
+    """a window in one of two layers; equal peaks, heads of 64, 128 and 256 in units of 128"""
+    for d, windows in itertools.product((64, 128, 256), ({}, {"attention_window": 128})):
+        given = {"peak_flops_bf16": 1e15, "head_size": d, "matrix_unit_size": 128, **windows}
+        given |= {"attention_precision": "fp8", "peak_flops_fp8": 2e15 if windows else 1e15}
+        given |= {"attention_kernel": "flash", "hidden_size": 8 * d, "attention_heads": 8}
+        given |= {"layers": 2, "windowed_layers": 1} if windows else {"layers": 2}
+        yield value("kernel_attention_peak_flops", **given), 1e15 * min(d / 128, 1.0)
+        given |= {"sequence_length": 1024}
+        yield value("attention_backward_time_ratio", **given), 2.5
 
 
 @check(

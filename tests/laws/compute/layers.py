@@ -229,5 +229,6 @@ def launches_ahead() -> Pairs:
         late = played(1.6 * host) / played(host)
         wider = math.hypot(1.2 - 1, late - 1) + 1
         yield value("step_error_factor", **given), wider
+        yield value("step_error_factor", **{**given, "error_factor": 1.0}), 1.0  # nothing known
         step, high = values(["step_time", "step_time_high"], **given).values()
         yield high / step, wider
