@@ -1,5 +1,6 @@
 """Modules to recompute, written as one choice."""
 
+import re
 from pathlib import Path
 from typing import Any
 
