@@ -110,8 +110,8 @@ def expert_unread_product_parameters(
     expert_parameters,
     ffn_matrices,
 ):
-    """(dense x block + l_e E_shared x expert) / (2 or 3): scores multiply results of routed experts,
-    so that gradients of scores read these
+    """(dense x block + l_e E_shared x expert) / (2 or 3): scores multiply results of routed
+    experts, so that gradients of scores read these
 
     Source: MaxText, src/maxtext/layers/moe.py (unpermute: weights multiply after wo)
     """
