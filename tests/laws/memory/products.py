@@ -208,7 +208,7 @@ def live_ranges() -> Pairs:
     "sharded_planned_state_memory resharded_planned_weights_memory resharded_planned_head_memory",
     by="derivation",
     source="matrices of published models, and of these what MaxText's unpermute reads",
-    tolerance=1e-9,
+    tolerance=1e-4,
 )
 def whole_programs() -> Pairs:
     """products that run again and gathered weights of Llama 3 8B and 70B, and of Mixtral 8x7B"""
