@@ -96,6 +96,12 @@ class Plan(Grid):
         """Inputs of the scenario that no formula in use reads and that imply no option."""
         stated, shared = self.problem.stated, self.structure
         read = shared.used.union(*(by for name, by in shared.implied.items() if name not in stated))
+        by_label = shared.used - stated
+        read |= {
+            entry.kind
+            for entry in self.problem.records
+            if by_label.intersection(entry.values.get("own", ()))
+        }
         return sorted(
             stated - read - {*self.graph.roles.before}
         )  # those that a phase takes from earlier phases

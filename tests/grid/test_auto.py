@@ -131,6 +131,9 @@ def test_what_is_given_wins_and_physics_has_no_other_input() -> None:
     )
     assert by_hand.step_time_high == cube.step_time_high
     assert "fleetcube_unused" not in cube.attrs
+    eager = {**explicit, "software": "torchtitan-eager", "zero_stage": 3, "calibration": "none"}
+    read = Sweep(eager, {}, ["memory_per_gpu"]).evaluate()
+    assert "software" not in read.attrs.get("fleetcube_unused", "").split()
     unread = Sweep({**explicit, "software": "nemo", "flops_efficiency": 0.4}, {}, TIMES)
     assert unread.evaluate(settings=Settings("numpy")).attrs["fleetcube_unused"] == "software"
 

@@ -141,8 +141,8 @@ def heads_and_rings() -> Pairs:
 
 @check(
     "gathered_context_collective_time switched_context_gather_step_time "
-    "gathered_context_fabric_time gathered_context_node_time gathered_working_memory "
-    "head_working_memory",
+    "gathered_context_fabric_time gathered_context_node_time gathered_layer_tensor_memory "
+    "head_layer_tensor_memory",
     by="simulator",
     source="a ring of all ranks for each card of a node, a part of the keys and values on each; "
     "arrays of a whole sequence",

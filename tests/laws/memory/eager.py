@@ -85,7 +85,7 @@ def layer(job: dict[str, Any], fused: bool, scores: float) -> float:
 
 
 @check(
-    "eager_norm_inputs_per_token eager_ffn_bytes_per_width norm_inputs_per_token "
+    "norm_copy_bytes activation_output_bytes norm_inputs_per_token "
     "ffn_bytes_per_width expert_routed_ffn_activations_per_token",
     by="simulator",
     source="operations of torchtitan's block and experts (torchtitan/models/norms.py and "
@@ -110,7 +110,7 @@ def layers_op_by_op() -> Pairs:
 
 
 @check(
-    "logit_bytes_compile_true logit_bytes_compile_false",
+    "logit_bytes",
     by="simulator",
     source="PyTorch, torch/nn/functional.py (cross_entropy), tools/autograd/derivatives.yaml "
     "(_log_softmax keeps its result)",

@@ -112,13 +112,13 @@ def tensors_of_a_layer() -> Pairs:
         residual = 2 * (4 * width) / shared + 2 * width / shared  # 2 norms, 2 inputs; 2 masks
         matrix = 2 * (3 * width + width + 2 * ffn) / ranks  # q, k, v; context; MLP inside
         scores = (2 + 1 + 2) * heads * length / ranks  # softmax, mask, dropped
-        norm = formulas.mixer_norm_output_per_token(2, 2, 1, 1, width, shared)
+        norm = formulas.mixer_norm_output_per_token(2, 0, 2, 1, 1, width, shared)
         inputs = formulas.grouped_attention_inputs_per_token(2, 128, heads, heads, ranks, 1, 1)
         output = formulas.attention_output_per_token(2, 128, heads, ranks, 1, 1)
         mixer = formulas.mixer_activations_per_token(norm, inputs, output, 0, 0, 0, 1)
         each = formulas.ffn_bytes_per_width(2, 2, 2, ranks)
         dense = formulas.dense_ffn_activations_per_token(each, ffn)
-        norm = formulas.ffn_norm_output_per_token(2, 0, 1, 1, width, shared)
+        norm = formulas.ffn_norm_output_per_token(2, 0, 0, 1, 1, width, shared)
         parts = [formulas.norm_inputs_per_token(2, 1, 2, 1, width, shared), mixer]
         parts.append(formulas.ffn_activations_per_token(norm, dense, 0, 0))
         c = formulas.standard_score_activations_per_token(heads, length, ranks, 2, 1)

@@ -197,7 +197,81 @@ def live_ranges() -> Pairs:
         alive["activations"] = got["layer_activation_memory"]
         alive |= dict.fromkeys(("down", "up", "gradient of down"), matrix)  # the next is on its way
         sizes.append(sum(alive.values()))
-        yield got["transient_memory"], max(sizes) - logits
+        head = 2 * vocabulary * job["hidden_size"]  # gathered, next to the logits
+        yield got["transient_memory"], max(sizes[0] + head, sizes[1]) - logits
+
+
+@check(
+    "compiled_read_exchanges_per_layer dense_unread_product_parameters "
+    "expert_unread_product_parameters expert_read_result_share table_memory even_stage_tables "
+    "staged_stage_tables widest_matrix_parameters unsharded_planned_state_memory "
+    "sharded_planned_state_memory resharded_planned_weights_memory resharded_planned_head_memory",
+    by="derivation",
+    source="matrices of published models, and of these what MaxText's unpermute reads",
+    tolerance=1e-4,
+)
+def whole_programs() -> Pairs:
+    """products that run again and gathered weights of Llama 3 8B and 70B, and of Mixtral 8x7B"""
+    dense: dict[str, Any] = {
+        "model": "llama-3-8b", "n_gpus": 64, "global_batch_size": 64, "sequence_length": 512,
+        "micro_batch_size": 1, "zero_stage": 3, "calibration": "none",
+    }  # fmt: skip
+    whole = {"recompute": "full", "whole_program": True}
+    some = {"recompute": "products", "keep_qkv_proj": 0, "keep_out_proj": 0, "keep_mlpwi": 0}
+    names = ["matrix_recompute_passes", "recomputed_exchanges_per_layer"]
+    attention, block = 4096 * 2 * 5120, 3 * 4096 * 14336
+    sparse = dense | {"model": "mixtral-8x7b", "expert_parallel": 8}
+    for again in (whole, some):
+        got = values(names, **dense, **again)
+        yield got[names[0]], (attention + block * 2 / 3) / (attention + block)
+        yield got[names[1]], 1.5
+        got = values(names, **sparse, **again)
+        yield got[names[0]], 1.0  # unpermute reads wo's results
+        yield got[names[1]], 2.0
+    moved, table = ["transient_memory"], 2 * 128256 * 4096
+    stays = values(moved, **dense, **whole, reshard_after_forward=False)
+    yield stays["transient_memory"], 2 * 8.03e9
+    yield values(moved, **dense, **whole)["transient_memory"], table
+    lora = dense | {"model": "llama-3-70b", "lora_rank": 16}
+    yield values(moved, **lora, **whole)["transient_memory"], 2 * table
+    yield (
+        values(["planned_state_memory"], **dense | {"zero_stage": 2}, **whole)[
+            "planned_state_memory"
+        ],
+        3 * 2 * 4096 * 14336,
+    )
+    gathered = ["gathered_weights_memory"]
+    layer = 2 * (attention + block)
+    for stage, tables in ((1, 1), (2, 0), (4, 1)):
+        run = dense | {"pipeline_parallel": 4, "pipeline_stage": stage, "gathered_tables": 2}
+        yield values(gathered, **run)["gathered_weights_memory"], layer + tables * table
+    tied = dense | {"gathered_tables": 2, "embedding_tables": 1}
+    yield values(gathered, **tied)["gathered_weights_memory"], layer + table
+    for frozen, each in ((False, 2), ("fp8", 1)):
+        run = dense | {"lora_rank": 16, "frozen_weights": frozen}
+        yield values(gathered, **run)["gathered_weights_memory"], layer / 2 * each
+
+
+@check(
+    "norm_copy_bytes activation_output_bytes",
+    by="derivation",
+    source="copies that autograd keeps of a block go as the block runs again",
+    tolerance=1e-12,
+)
+def copies_again() -> Pairs:
+    """Llama 3 8B op by op, with nothing kept, and with feed-forward blocks that run again"""
+    job: dict[str, Any] = {"model": "llama-3-8b", "n_gpus": 64, "sequence_length": 8192}
+    job |= {"micro_batch_size": 1, "compile": False}
+    name = "activation_memory_per_layer"
+    some = {"recompute": "products", "keep_qkv_proj": 0, "keep_out_proj": 0, "keep_mlpwi": 0}
+    for again in (some, {"recompute": "full"}):
+        yield values([name], **job, **again)[name], 2 * 8192 * 4096
+    run = job | {"recompute": "modules", "recompute_mlp": 1}
+    fused = values([name], **run | {"compile": True})[name]
+    yield values([name], **run)[name] - fused, 4 * 8192 * 4096  # of the first norm
+    run = job | {"whole_program": True, "recompute": False}
+    fused = values([name], **run | {"compile": True})[name]
+    yield values([name], **run)[name], fused
 
 
 def op_by_op(job: dict[str, Any], t: int, fused: bool) -> dict[str, Any]:
@@ -231,7 +305,7 @@ def op_by_op(job: dict[str, Any], t: int, fused: bool) -> dict[str, Any]:
 
 @check(
     "alternate_activation_memory_per_layer alternate_matrix_recompute_passes "
-    "unread_product_copies_compile_false product_layer_activation_memory "
+    "product_layer_activation_memory "
     "attention_recompute_passes_recompute_selective",
     by="simulator",
     source="ops of a Llama block as torchtitan's parallelize_llama.py (_save_list) counts them",

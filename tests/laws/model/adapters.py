@@ -101,7 +101,7 @@ def tensors(rank: int, kind: str) -> list[tuple[str, int]]:
 
 
 @check(
-    "lora_kept_weight_bytes fp8_frozen_weight_bytes nf4_frozen_weight_bytes "
+    "lora_kept_weight_bytes quantised_frozen_weight_bytes "
     "lora_updated_weight_bytes "
     "state_bytes_per_parameter lora_kept_gradient_bytes lora_updated_state_bytes "
     "lora_gradient_wire_bytes lora_weight_wire_bytes gradient_message weight_message "
@@ -219,7 +219,7 @@ TORCHTUNE = [  # two sequences of 2,048 tokens, layers recomputed; GiB
 
 
 @check(
-    "lora_kept_weight_bytes nf4_frozen_weight_bytes sharded_weights_memory "
+    "lora_kept_weight_bytes quantised_frozen_weight_bytes sharded_weights_memory "
     "sharded_layer_state_memory",
     by="table",
     source="torchtune, README.md (peak memory of LoRA and QLoRA; logits in eight chunks); Hu et "
