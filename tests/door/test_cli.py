@@ -254,7 +254,7 @@ def test_a_cube_that_cannot_be_shown_is_said_to_be_written(
     def no_thread(*_: object) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(cube, "open_cube", no_thread)
+    monkeypatch.setattr(cube, "stored_cube", no_thread)
     done = fleetcube("run", "spec.toml", "-o", "unseen.zarr", folder=folder)
     assert done.returncode == 1
     assert done.stderr == (

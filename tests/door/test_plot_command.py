@@ -72,7 +72,7 @@ def test_a_schedule_takes_as_long_as_its_step(schedule: str, overlap: float) -> 
     job |= {"expert_parallel": 16, "global_batch_size": 512, "pipeline_send_time": 0.0}
     job |= {"pipeline_parallel": 4, "expert_parallel_overlap": overlap, "link_sharing": False}
     job |= {"pipeline_schedule": schedule, "virtual_stages": 1 + (schedule == "combined_1f1b")}
-    parts = ["compute_time", "bubble_time", "exposed_layer_communication_time"]
+    parts = ["compute_time", "straggler_time", "bubble_time", "exposed_layer_communication_time"]
     for split in (False, "whole_layers"):
         job["stage_split"] = split
         found = evaluate(parts, **job)

@@ -17,14 +17,15 @@ DISPATCH = ["per_expert", "per_node"]
 
 
 def test_experts_of_one_domain_never_leave_it() -> None:
-    # 64 ranks on one rack of 72, on 8 nodes of 8
+    # 64 ranks on one rack of 72, on 8 nodes of 8; by bandwidth alone
     names = ["expert_fabric_bytes", "expert_nodes", "expert_all_to_all_time"]
     nodes = {"node": ["gb200-nvl72", "dgx-b200"], "expert_dispatch": DISPATCH}
-    found = Sweep({**JOB, "n_gpus": 576}, nodes, names).evaluate(settings=Settings("numpy"))
+    job = {**JOB, "n_gpus": 576, "intra_node_latency": 0, "inter_node_latency": 0}
+    found = Sweep(job, nodes, names).evaluate(settings=Settings("numpy"))
     rack, box = found.sel(node="gb200-nvl72"), found.sel(node="dgx-b200")
     assert (rack.expert_fabric_bytes == 0).all()
     assert (set(rack.expert_nodes.values.flat), set(box.expert_nodes.values.flat)) == ({1}, {8})
-    assert (box.expert_all_to_all_time > 8 * rack.expert_all_to_all_time).all()
+    assert (box.expert_all_to_all_time > 11 * rack.expert_all_to_all_time).all()
 
 
 def test_a_node_of_one_rank_and_one_expert_a_token_leave_nothing_to_spread() -> None:

@@ -159,7 +159,7 @@ def test_rows_as_expected_leave_the_posterior_where_it_was() -> None:
         **{"layers": 80.0, "hidden_size": 8192.0, "vocab_size": 128256.0},
     }
     assert fit.notes == ()
-    assert fit.idle == ("expert_parallel_overlap",)
+    assert fit.idle == ("layer_host_time", "expert_parallel_overlap")  # GPUs work longer
     assert "expert_parallel_overlap" in fit.published
 
 
@@ -212,6 +212,7 @@ def test_the_file_predicts_what_was_fitted_with_an_interval(tmp_path: Path) -> N
     assert held.standard_errors.keys() == set(COEFFICIENTS)
     assert np.allclose(times(str(path), RUNS[:3]), fit.fitted, rtol=1e-4)
     given = {**JOB, "calibration": str(path), "n_gpus": 256, "pipeline_parallel": 4}
+    given["cuda_graphs"] = True  # hosts, which differ, would widen the interval of small layers
     assert fit.error_factor > fit.jobs[0].error_factor
     # of the job at any size; of others the coefficients alone, along axes as well
     shape = {"layers": 80, "hidden_size": 8192, "vocab_size": 128256}
@@ -276,7 +277,8 @@ def test_a_file_is_replaced_and_what_is_sought_or_stated_has_no_factor(tmp_path:
 
 def ends(scenario: dict[str, Any], axes: dict[str, Any]) -> tuple[Any, Any]:
     """The ratio of the step's time to the sum of its parts, and its upper end over itself."""
-    parts = ["compute_time", "bubble_time", "exposed_communication_time", "optimizer_time"]
+    parts = ["compute_time", "straggler_time", "bubble_time"]
+    parts += ["exposed_communication_time", "optimizer_time"]
     names = ["step_time", "step_time_high", *parts]
     cube = fleetcube.Sweep(scenario, axes, names).evaluate(settings=Settings("numpy"))
     whole = sum(cube[name] for name in parts)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import xarray
 
 _TIMES = (
-    *("num_microbatches", "compute_time", "recompute_flops_factor"),
+    *("num_microbatches", "compute_time", "straggler_time", "recompute_flops_factor"),
     *("exposed_tensor_parallel_time", "exposed_context_parallel_time"),
     *("expert_parallel_time", "expert_all_to_alls_per_layer"),
     *("pipeline_send_time", "pipeline_gather_time"),
@@ -33,9 +33,10 @@ _STATED = (
 
 
 def job_schedule(scenario: Mapping[str, Any]) -> PlayedSchedule:
-    """Play one step of a job without slow GPUs. A forward pass, an input gradient and a weight
-    gradient are a third each of the operations that are not recomputed. They include waits for
-    tensor and context traffic, and for expert traffic that is not overlapped."""
+    """Play one step of a job, every GPU as late as the slowest. A forward pass, an input gradient
+    and a weight gradient are a third each of the operations that are not recomputed. They include
+    waits for the slowest GPU, for tensor and context traffic, and for expert traffic that is not
+    overlapped."""
     given = Evaluation(scenario, {}, ["num_microbatches"])._plan("numpy").problem
     chosen = {**choose(PHYSICS, given.options, given.constants), **given.constants}
     stated = {name: chosen.get(name, INPUTS[name].default) for name in _STATED}
@@ -45,9 +46,10 @@ def job_schedule(scenario: Mapping[str, Any]) -> PlayedSchedule:
     microbatches = step_values.pop("num_microbatches")
     layers = ("compute_time", "exposed_tensor_parallel_time", "exposed_context_parallel_time")
     passes = sum(step_values[name] for name in layers) / microbatches
-    third = passes / (3 * step_values["recompute_flops_factor"])
     traffic = step_values["expert_parallel_time"] / microbatches
     late = max(0.0, traffic - stated.pop("expert_parallel_overlap") * passes)
+    passes += step_values["straggler_time"] / microbatches  # hide no traffic
+    third = passes / (3 * step_values["recompute_flops_factor"])
     overlapping = traffic if stated["pipeline_schedule"] in PAIRED_SCHEDULES else late
     all_to_all = overlapping * 2 / step_values["expert_all_to_alls_per_layer"]
     whole = chosen["stage_split"] == "whole_layers" and stated["pipeline_parallel"] > 1
@@ -92,7 +94,8 @@ def _piece_times(
     traffic = (
         step_values["exposed_tensor_parallel_time"] + step_values["exposed_context_parallel_time"]
     )
-    computing = step_values["compute_time"] / (step_values["compute_time"] + traffic)
+    computing = step_values["compute_time"] + step_values["straggler_time"]
+    computing /= computing + traffic
     embedding, logits = (job[f"{end}_share"] * computing for end in ("embedding", "logits"))
     layer = p * (1 - embedding - logits) / layers.sum()
     times = []
