@@ -174,7 +174,7 @@ BASE: dict[str, Any] = {
     "gpu": "h100-sxm", "parameters": 8e9, "layers": 32, "hidden_size": 4096, "gpus_per_node": 8,
     "tensor_parallel": 8, "inter_node_bandwidth": "50 GB/s", "inter_node_latency": "5 us",
     "all_reduce": "ring", "global_batch_size": 2048, "training_tokens": 1e12,
-    "data_parallel_overlap": 0, "tensor_parallel_overlap": 0,
+    "data_parallel_overlap": 0, "tensor_parallel_overlap": 0, "step_time_jitter": 0,
 }  # fmt: skip
 SWEEPS: dict[str, dict[str, Any]] = {
     "latency and failures": {},
@@ -200,6 +200,20 @@ def test_wall_is_the_least_job_time_of_a_sweep(name: str) -> None:
     for n_gpus in (256, 4096):  # the wall does not depend on the current size
         wall = fleetcube.evaluate("sync_wall_gpus", **scenario, n_gpus=n_gpus)
         assert float(wall) == pytest.approx(best, rel=1e-3)
+
+
+def test_jitter_moves_the_wall_little_and_it_is_said() -> None:
+    jitter = {**BASE, "step_time_jitter": 0.027}
+    sizes = np.geomspace(32, 4e6, 40_001)
+    times = fleetcube.evaluate("job_time", **jitter, n_gpus=sizes)
+    best = float(sizes[np.nanargmin(times.values)])
+    wall, still = (
+        fleetcube.evaluate(["sync_wall_gpus"], **scenario, n_gpus=4096)
+        for scenario in (jitter, BASE)
+    )
+    assert float(wall.sync_wall_gpus) == pytest.approx(best, rel=0.02)
+    assert "step_time_jitter: the closed form" in wall.attrs["fleetcube_remarks"]
+    assert "step_time_jitter" not in still.attrs.get("fleetcube_remarks", "")
 
 
 def test_wall_with_fewer_microbatches_than_stages() -> None:

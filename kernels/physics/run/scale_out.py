@@ -273,7 +273,8 @@ def sync_wall_gpus(
     Returns: [1] GPUs
     Range: a wall on the same side of m = p as the current point if stages hold several chunks; one
         data-parallel group (with sharding groups, an estimate from the bandwidth of a group); with
-        tiered checkpoints, the rework of the lowest tier
+        tiered checkpoints, the rework of the lowest tier; stragglers as late as at the current
+        size: with jitter about 1 % off
     Source: Daly 2006, FGCS 22(3), eq. 13 and 20; ring: Patarasuk & Yuan 2009, JPDC 69(2); bubble:
         Narayanan et al. 2021 (SC21), section 2.2
     """
