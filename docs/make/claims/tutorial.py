@@ -197,8 +197,8 @@ CLAIMS = (
                     all_reduce="ring",
                     **LLAMA,
                 ),
-                # (4 x 80 + embedding and head) x 14 x (0.5 us + 8192 x 8192 x 2 B / 8 / 450 GB/s)
-                right="170.33",
+                # (4 x 80 + embedding and head) x 14 x (3.4 us + 8192 x 8192 x 2 B / 8 / 450 GB/s)
+                right="183.46",
                 label="one sequence of 8,192 tokens",
             ),
             origin("weights / 8 / 900 GB/s", "19.61", "ms", lambda: 1e3 * tensor_seconds()),
