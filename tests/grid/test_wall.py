@@ -107,6 +107,10 @@ def test_the_fastest_is_that_of_every_multiple_of_the_replica() -> None:
         settings=Settings("numpy")
     )
     assert float(found["sync_wall_gpus"]) == float(at["sync_wall_gpus"])
+    said = [
+        of({**job, "step_time_jitter": x}).attrs.get("fleetcube_remarks", "") for x in (0.02, 0)
+    ]
+    assert ["sync_wall_gpus, a closed form" in lines for lines in said] == [True, False]
 
 
 def test_the_fastest_is_found_beyond_the_doublings_that_divide() -> None:

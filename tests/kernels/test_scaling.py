@@ -212,7 +212,7 @@ def test_jitter_moves_the_wall_little_and_it_is_said() -> None:
         for scenario in (jitter, BASE)
     )
     assert float(wall.sync_wall_gpus) == pytest.approx(best, rel=0.02)
-    assert "step_time_jitter: the closed form" in wall.attrs["fleetcube_remarks"]
+    assert "step_time_jitter: sync_wall_gpus" in wall.attrs["fleetcube_remarks"]
     assert "step_time_jitter" not in still.attrs.get("fleetcube_remarks", "")
 
 

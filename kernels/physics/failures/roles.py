@@ -33,8 +33,9 @@ LEFT_OUT: tuple[tuple[str, frozenset[str], str], ...] = (
     (
         "step_time_jitter",
         frozenset({"sync_wall_gpus"}),
-        "the closed form sync_wall_gpus has stragglers as late as at this size, and among more "
-        "GPUs the slowest is later: about 1 % off; fastest_gpus counts it",
+        "sync_wall_gpus, a closed form, has stragglers as late as at this size, and among more "
+        "GPUs the slowest is later: about 1 % off; the fastest size of fleetcube scaling-limit "
+        "counts it",
     ),
 )
 # inputs that the simulation ignores, and its remark if they are above 0

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fleetcube.grid.errors import InputError, shown
+from fleetcube.grid.plan.labels import REMARKS
 from fleetcube.grid.reduce.filtered import met
 from fleetcube.grid.result import Variable
 from fleetcube.grid.run.evaluation import Evaluation, is_known
@@ -29,6 +30,7 @@ from fleetcube.scenario import phases
 from fleetcube.scenario.along_axes import values_at
 from fleetcube.tables.tables import meanings, numbers, scale
 
+from .extrapolation import with_remarks
 from .gradient import uncounted
 from .interval import SIDES, end_of
 from .layouts import WHOLE, best_layouts, candidates, check_finite, inputs_of
@@ -477,6 +479,13 @@ def _fastest(
     fastest = near.isel({SIZE: int(times.argmin())})
     if _WALL in fastest:
         curve = curve.assign({_WALL: fastest[_WALL].variable})
+        at = tried[[int(times.argmin())]]
+        before, after = (
+            _scan(scenario, axes, at, [name], settings.engine).attrs.get(REMARKS, "").splitlines()
+            for name in (TIME, _WALL)
+        )
+        more = [line for line in after if line not in before]  # of the closed form alone
+        curve.attrs = with_remarks(curve.attrs, more)
     return curve.assign(
         fastest_gpus=((), float(fastest[SIZE]), {"units": "1"}),
         fastest_time=((), float(fastest[TIME]), {"units": "s"}),
