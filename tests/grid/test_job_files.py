@@ -228,6 +228,11 @@ def test_a_spec_is_no_job(tmp_path: Path) -> None:
         ("b.yml", TEXT.replace("minimal", "some"), "leaves recompute open: remat_policy is <some>"),
         (
             "b.yml",
+            TEXT.replace("minimal", "custom\nqkv_proj: offlod"),
+            "qkv_proj is 'offlod', which is no place of a tensor",
+        ),
+        (
+            "b.yml",
             TEXT + "ici_pipeline_parallelism: 2\n",
             "ici_pipeline_parallelism = 2 is not counted",
         ),
