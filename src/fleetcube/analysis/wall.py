@@ -479,9 +479,9 @@ def _fastest(
     fastest = near.isel({SIZE: int(times.argmin())})
     if _WALL in fastest:
         curve = curve.assign({_WALL: fastest[_WALL].variable})
-        at = tried[[int(times.argmin())]]
+        size = tried[[int(times.argmin())]]
         before, after = (
-            _scan(scenario, axes, at, [name], settings.engine).attrs.get(REMARKS, "").splitlines()
+            _scan(scenario, axes, size, [name], settings.engine).attrs.get(REMARKS, "").splitlines()
             for name in (TIME, _WALL)
         )
         more = [line for line in after if line not in before]  # of the closed form alone

@@ -147,7 +147,9 @@ def bytes_of_tensors() -> Pairs:
                 layer = sum(i * o for shapes in matrices(SMALL).values() for i, o in shapes)
                 share = adapted / sum(size for what, size in found if what != "adapter")
                 waiting = 2 * layer * share if stage > 1 else 0.0  # as if spread over all weights
-                gathered = 2 * layer if stage == 3 else 0.0
+                four = layer / 2 + layer / 64 + 4 * layer / 64 / 256
+                few = {False: 2 * layer, "fp8": layer, "nf4": four}[frozen]
+                gathered = few if stage == 3 else 0.0  # in the format that is kept
                 yield got["layer_state_memory"], waiting + gathered
 
 
