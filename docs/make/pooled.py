@@ -277,9 +277,9 @@ def splits(of: Sequence[Row], fitted: Array) -> Iterator[tuple[str, list[tuple[A
     def groups(label: Callable[[Row], str]) -> list[tuple[Array, Array]]:
         """Groups of at most half of the rows, those of which none is fitted, too."""
         labels = np.array([label(row) for row in of])
-        own = [labels == part for part in dict.fromkeys(labels)]
-        own = [part for part in own if 2 * (fitted & part).sum() <= fitted.sum()]
-        return [(fitted & ~part, fitted & part if (fitted & part).any() else part) for part in own]
+        parts = [labels == part for part in dict.fromkeys(labels)]
+        few = [part for part in parts if 2 * (fitted & part).sum() <= fitted.sum()]
+        return [(fitted & ~part, fitted & part if (fitted & part).any() else part) for part in few]
 
     yield A_VENDOR, groups(vendor)
     yield LAYERS, groups(layers)

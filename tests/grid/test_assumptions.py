@@ -1,4 +1,4 @@
-"""What nobody stated stands beside an answer, by its effect: checked by asking for each alone."""
+"""What nobody stated is listed with an answer by its effect, checked by asking for each alone."""
 
 import math
 from pathlib import Path
@@ -72,11 +72,15 @@ def check(scenario: dict[str, Any], outputs: list[str]) -> int:
                 effects.append(alone(scenario, table, each.output))
             except InputError:
                 continue
-        kept = [v for v in effects if abs(v / before - 1) > 1e-12]
+        moving = [v for v in effects if abs(v / before - 1) > 1e-12]
         shown = [v for v in each.others.values() if abs(v / before - 1) > 1e-12]
-        assert len(shown) <= len(kept)
+        assert len(shown) <= len(moving)
         for value in shown:
-            assert any(math.isclose(value, own, rel_tol=1e-9) for own in kept), (each, value, kept)
+            assert any(math.isclose(value, own, rel_tol=1e-9) for own in moving), (
+                each,
+                value,
+                moving,
+            )
             compared += 1
         largest = max((abs(math.log(v / before)) for v in each.others.values()), default=0.0)
         assert each.effect == pytest.approx(largest, abs=1e-12)

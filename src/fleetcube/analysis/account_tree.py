@@ -23,7 +23,7 @@ from fleetcube.kernels.engines.spreadsheet import Expression, expression, value
 from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.graph.formulas import Function, parameters
 from fleetcube.kernels.physics.roles import CHECKS, ERRORS, WHOLES
-from fleetcube.scenario import auto
+from fleetcube.scenario import auto, framework
 from fleetcube.tables.tables import label
 
 from .gradient import reached
@@ -176,7 +176,7 @@ def _origin(plan: Plan, name: str, value: Any) -> str:
     if name in problem.stated:
         return "the spec"
     for record in problem.records:
-        entry = {**record.values, **record.values.get("own", {})}
+        entry = framework.set_by(record)
         if name in entry and (entry[name] == value or name in problem.inferred):
             return f"{record.kind} {record.label}"
     row = plan.graph.inputs.get(plain)

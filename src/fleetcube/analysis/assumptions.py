@@ -104,7 +104,7 @@ def assumed(
         deciding = {output: size for output, size in effects.items() if size > least[output]}
         output = max(deciding or effects, key=effects.__getitem__, default="")
         if output:
-            shown = {text: row[output] for text, row in others.items()}
+            shown = {t: row[output] for t, row in others.items() if not math.isnan(row[output])}
             unit = values.unit_of(sweep.graph, output)
             about = (name, _shown(name, value), source, output, unit, shown, before[output])
             ranked.append(Assumed(*about, effects[output], bool(deciding)))
@@ -159,28 +159,21 @@ def _used(sweep: Evaluation, layout: Collection[str]) -> Iterator[tuple[str, tup
     plan = sweep._plan()
     (case,) = plan.cases
     for name in assumptions():
+        if name not in plan.structure.used or name in layout or not _is_open(plan.problem, name):
+            continue
         leaf = case.leaves.get(name)
         value = case.options.get(name) if leaf is None else float(np.ravel(leaf)[0])
-        by = next((each.label for each in plan.problem.records if name in _sets(each)), "default")
-        is_read = name in plan.structure.used and value is not None
-        if is_read and name not in layout and _is_open(plan.problem, name):
-            yield name, (by, value)
+        by = (each.label for each in plan.problem.records if name in framework.set_by(each))
+        if value is not None:
+            yield name, (next(by, "default"), value)
 
 
 def _is_open(problem: Problem, name: str) -> bool:
     """Whether nobody stated an input, inferred it (then the answer has its interval), or named a
     record for it, as storage is named for its bandwidth."""
     stated = {*map(without_phase, problem.stated), *map(without_phase, problem.phased)}
-    by = {each.kind for each in problem.records if name in _sets(each)}
+    by = {each.kind for each in problem.records if name in framework.set_by(each)}
     return name not in {*stated, *problem.inferred} and by <= {"model", framework.KIND}
-
-
-def _sets(record: Any) -> Collection[str]:
-    """The inputs that a record sets."""
-    return {
-        *record.values,
-        *(record.values.get("own", {}) if record.kind == framework.KIND else ()),
-    }
 
 
 def _others(name: str, value: Any) -> Iterator[_Other]:

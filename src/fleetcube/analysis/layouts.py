@@ -140,7 +140,7 @@ def best_layouts(
     plain_axes = {name: spec["axes"][name] for name in plain}
     parts = [
         sweep.replace(
-            scenario={**spec["scenario"], **values_along(labelled, place)}, axes=plain_axes
+            scenario={**spec["scenario"], **values_along(labelled.values(), place)}, axes=plain_axes
         )
         for place in itertools.product(*(range(axis.size) for axis in labelled.values()))
     ]
@@ -527,7 +527,7 @@ def _answers(
     layouts = [*itertools.product(*tried.values())]
     answers = {}
     for k, cell in enumerate(itertools.product(*map(range, sizes))):
-        scenario = {**spec["scenario"], **values_along(axes, cell)}
+        scenario = {**spec["scenario"], **values_along(axes.values(), cell)}
         for rank, index in enumerate(best[k].tolist()):
             if index >= 0:
                 searched = dict(zip(tried, layouts[index], strict=True))

@@ -23,7 +23,7 @@ from fleetcube.grid.spec.axis import Array, Axis
 from fleetcube.kernels.calculus.derivatives import name_of
 from fleetcube.kernels.physics.roles import ERRORS, OF_JOB, RATIOS_OF_PARTS
 from fleetcube.scenario import auto, phases
-from fleetcube.scenario.along_axes import values_at
+from fleetcube.scenario.along_axes import values_along
 from fleetcube.scenario.reading import stated_inputs
 from fleetcube.tables.selectors import point_of, position
 from fleetcube.tables.tables import BELOW
@@ -178,9 +178,7 @@ def _over_grid(sweep: Evaluation, names: Sequence[str], base: Mapping[str, int])
     region = tuple(slice(base[n], base[n] + 1) if n in base else slice(None) for n in sizes)
     sides = {}
     for place in np.ndindex(*(axis.size for axis in telling_axes)):
-        scenario = dict(sweep.spec["scenario"])
-        for axis, k in zip(telling_axes, place, strict=True):
-            scenario |= values_at(axis, k)
+        scenario = {**sweep.spec["scenario"], **values_along(telling_axes, place)}
         sides[place] = side(scenario, names, rest)
     ratios: dict[str, Array] = {}
     for place, compared in sides.items():

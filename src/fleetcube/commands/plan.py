@@ -14,7 +14,7 @@ from fleetcube.commands.shared.progress import progress
 from fleetcube.commands.shared.say import say, say_each, say_json, say_wrapped
 from fleetcube.commands.shared.table import print_foot, print_table, with_unit
 from fleetcube.grid.errors import InputError
-from fleetcube.kernels.physics.roles import LOSSES
+from fleetcube.kernels.physics.roles import LOSSES, MEMORY
 
 if TYPE_CHECKING:
     from fleetcube.formats.field_table import Job
@@ -292,6 +292,8 @@ def _plan_phases(
 
 def _print_phases(best: Mapping[str, Any], job: Any, question: "Question") -> None:
     """Print the best layout of each phase, its results, and the whole job."""
+    from fleetcube.analysis.assumptions import at_last
+    from fleetcube.analysis.interval import interval
     from fleetcube.analysis.layouts import WHOLE
     from fleetcube.grid.run.settings import Settings
     from fleetcube.tables.tables import table
@@ -306,16 +308,15 @@ def _print_phases(best: Mapping[str, Any], job: Any, question: "Question") -> No
     print_table(["phase", "best layout", "tried", "can run"], rows)
     say("")
     names = dict.fromkeys([goal, "job_time", "mfu", "memory_per_gpu"])
-    phases = (
-        job.with_outputs([*names])
-        .replace(axes={"phase": [*best]})
-        .prediction_interval(settings=Settings("numpy"))
-    )
+    each = job.replace(axes={"phase": [*best]}, outputs=[*names])
+    phases = interval(each, None, Settings("numpy"))
     shown = [name for name in (*names, f"{goal}_low", f"{goal}_high", *_TIMES) if name in phases]
     print_table(*table(phases[list(dict.fromkeys(shown))]))
     say("")
-    whole = job.prediction_interval(settings=Settings("numpy"))
+    whole = interval(job, None, Settings("numpy"))
     _print_values(whole, job.spec["scenario"])
+    say_wrapped(*at_last(job.with_outputs([goal, MEMORY[0]])))
+    say("")
     _print_limits(whole)
     _print_levers(job, {}, goal, question.sense)
     searched = dict.fromkeys(n for layout in best.values() if layout for n in _open(layout))

@@ -186,16 +186,16 @@ def _verdict(answer: Sequence[Any], meanings: Mapping[int, str]) -> tuple[str, s
 
 def _ends(row: "Compared", measurement: "Row") -> tuple[float, float]:
     """The ends of a prediction's interval, NaN if unknown."""
+    from fleetcube.analysis.interval import interval
+    from fleetcube.grid.run.evaluation import Evaluation
     from fleetcube.grid.run.settings import Settings
     from fleetcube.kernels.physics.graph import PHYSICS
-    from fleetcube.sweep import Sweep
 
     if not math.isnan(row.low) or row.of not in PHYSICS.quantities:
         return row.low, row.high
-    interval = Sweep(measurement.inputs, {}, [row.of]).prediction_interval(
-        settings=Settings("numpy")
-    )
-    low, high = (float(interval.get(f"{row.of}_{side}", math.nan)) for side in ("low", "high"))
+    ends = interval(Evaluation(measurement.inputs, {}, [row.of]), None, Settings("numpy"))
+    sides = (f"{row.of}_{side}" for side in ("low", "high"))
+    low, high = (ends[side].item() if side in ends else math.nan for side in sides)
     return low, high
 
 

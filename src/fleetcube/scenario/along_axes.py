@@ -1,7 +1,7 @@
 """The values that axes set at a point."""
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -18,10 +18,10 @@ def values_at(axis: Axis, k: int) -> dict[str, Any]:
     return {name: row[k] for name, row in rows if row[k] is not None and row[k] == row[k]}
 
 
-def values_along(axes: Mapping[str, Axis], place: Sequence[int]) -> dict[str, Any]:
-    """Values that all axes set at a point."""
+def values_along(axes: Iterable[Axis], place: Iterable[int]) -> dict[str, Any]:
+    """Values that several axes set at a point."""
     values: dict[str, Any] = {}
-    for axis, k in zip(axes.values(), place, strict=True):
+    for axis, k in zip(axes, place, strict=True):
         values |= values_at(axis, k)
     return values
 
@@ -29,4 +29,5 @@ def values_along(axes: Mapping[str, Axis], place: Sequence[int]) -> dict[str, An
 def point(sweep: Evaluation, place: Mapping[str, int] = MappingProxyType({})) -> dict[str, Any]:
     """The scenario of a sweep at the first point of its axes, but for those at another place."""
     axes = make_axes(sweep.graph, sweep.spec["axes"])
-    return {**sweep.spec["scenario"], **values_along(axes, [place.get(name, 0) for name in axes])}
+    places = [place.get(name, 0) for name in axes]
+    return {**sweep.spec["scenario"], **values_along(axes.values(), places)}

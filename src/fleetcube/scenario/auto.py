@@ -26,7 +26,7 @@ from fleetcube.kernels.calculus.phased_formulas import in_phase
 from fleetcube.kernels.physics.inputs import INPUTS
 from fleetcube.kernels.physics.roles import OF_JOB, PAIRED_SCHEDULES
 from fleetcube.scenario import patterns
-from fleetcube.scenario.along_axes import values_at
+from fleetcube.scenario.along_axes import values_along, values_at
 
 _PEAKS = {"16 bits": "peak_flops_bf16", "8 bits": "peak_flops_fp8", "4 bits": "peak_flops_fp4"}
 _LAYERS = ("experts", "mixture_of_experts", "linear_layers", "linear_attention")
@@ -96,9 +96,7 @@ def infer(
     points: list[Mapping[str, Any]] = []
     leaves_open = False
     for place in itertools.product(*map(range, shape)):
-        point = dict(stated)
-        for axis, k in zip(telling_axes, place, strict=True):
-            point |= values_at(axis, k)
+        point = {**stated, **values_along(telling_axes, place)}
         cell = posterior_cell(point)
         if cell not in by_cell:
             by_cell[cell] = _coefficients(cell).values
@@ -366,9 +364,7 @@ def factors_of_job(
     shape = tuple(axis.size for axis in along)
     jobs = []
     for place in itertools.product(*map(range, shape)):
-        point = dict(stated)
-        for axis, k in zip(along, place, strict=True):
-            point |= values_at(axis, k)
+        point = {**stated, **values_along(along, place)}
         jobs.append(None if DECIDING & {*free} else measured_job(label, point))
     names = tuple(axis.name for axis in along)
     other = {STEP_FACTOR: 1.0, FACTOR: values[FACTOR]}

@@ -12,6 +12,11 @@ from fleetcube.scenario import patterns
 KIND, _STAGES = "software", "pipeline_parallel"
 
 
+def set_by(record: Record) -> Mapping[str, Any]:
+    """The inputs that a record sets, with those of a framework where nobody states them."""
+    return {**record.values, **record.values.get("own", {})}
+
+
 def supported_values(
     records: Iterable[Record], name: str, row: Sequence[Any], divides: Callable[[str, Any], bool]
 ) -> list[Any]:

@@ -15,7 +15,7 @@ from fleetcube.grid.errors import InputError
 from fleetcube.grid.spec.axis import Array, Axis
 from fleetcube.kernels.physics.inputs import INPUTS
 from fleetcube.scenario import auto
-from fleetcube.scenario.along_axes import values_at
+from fleetcube.scenario.along_axes import values_along
 
 CHIPS, NODE, DOMAIN = "n_gpus", "gpus_per_node", "gpus_per_domain"
 _X, _Y = "torus_x", "torus_y"
@@ -116,9 +116,7 @@ def in_slices(
     columns = np.full((4, *sizes), np.nan)
     remarks: dict[Any, None] = {}
     for place in np.ndindex(*sizes):
-        point: dict[str, Any] = {**labels, **constants}
-        for axis, k in zip(varying, place, strict=True):
-            point |= values_at(axis, k)
+        point = {**labels, **constants, **values_along(varying, place)}
         sheet, host = _sheets(point)
         chips = point.get(DOMAIN, point.get(CHIPS))
         columns[2:, *place] = host.get(DOMAIN, np.nan), host.get(NODE, INPUTS[NODE].default)

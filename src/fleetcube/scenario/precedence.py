@@ -263,7 +263,7 @@ def _sheet(
     entry = record(kind, label)
     # "none" is not noted: a spec without a label means the same
     entries = {(kind, label): entry} if entry.values else {}
-    spelled = patterns.spelled_out({**entry.values, **entry.values.get("own", {})}, {})
+    spelled = patterns.spelled_out(framework.set_by(entry), {})
     sheet = {
         name: distribution(graph, name, value).median if isinstance(value, Mapping) else value
         for name, value in spelled.items()

@@ -80,7 +80,7 @@ def point_of(path: str, selectors: Sequence[str]) -> dict[str, Any]:
     from fleetcube.formats.read import read_spec
     from fleetcube.grid.spec.axes import make_axes
     from fleetcube.grid.spec.graphs import graph_of
-    from fleetcube.scenario.along_axes import values_at
+    from fleetcube.scenario.along_axes import values_along
     from fleetcube.tables.selectors import pairs, position
 
     given = pairs(selectors)
@@ -90,9 +90,8 @@ def point_of(path: str, selectors: Sequence[str]) -> dict[str, Any]:
     axes = make_axes(graph, spec["axes"])
     if several := [n for n, axis in axes.items() if axis.size > 1 and n not in cuts]:
         raise InputError(f"an account is of one point; cut the axes: {', '.join(several)}=value")
-    for name, axis in axes.items():
-        scenario |= values_at(axis, position(graph, axis, given.get(name)))
-    return scenario
+    places = [position(graph, axis, given.get(name)) for name, axis in axes.items()]
+    return scenario | values_along(axes.values(), places)
 
 
 def by_phase(path: str, selectors: Sequence[str], outputs: Sequence[str]) -> Any:

@@ -30,7 +30,7 @@ from fleetcube.grid.spec.axes import make_axes, make_axis
 from fleetcube.grid.spec.axis import Axis
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.roles import SIZES, TIME
-from fleetcube.scenario.along_axes import values_at
+from fleetcube.scenario.along_axes import values_along
 
 from .page import MOST_CHOICES, Planned, is_slider, page
 
@@ -125,7 +125,7 @@ def _choices(
         cluster_winners = winners.isel(
             {axis.name: k for axis, k in zip(cluster_axes, place, strict=True)}
         )
-        near = _nearby(asked, {**scenario, **start, **_set_by(cluster_axes, place)})
+        near = _nearby(asked, {**scenario, **start, **values_along(cluster_axes, place)})
         layouts = _winners(cluster_winners, asked.of, {name: best_place[name] for name in start})
         won[place] = [*layouts, *(row for row in near if row not in layouts)]
     named = [asked.search] if isinstance(asked.search, str) else asked.search
@@ -144,7 +144,7 @@ def _choices(
         for searched_for, text in every[:most]:
             layout = searched_for or stated
             arguments = [f"{name}={in_command(value)}" for name, value in layout.items()]
-            sets = {**_set_by(cluster_axes, place), **layout}
+            sets = {**values_along(cluster_axes, place), **layout}
             choices.append(_Choice(sets, cluster, text, arguments))
     return choices
 
@@ -154,12 +154,6 @@ def _stops(axis: Axis, start: float) -> list[float]:
     few = axis.name in SIZES and axis.size < _MULTIPLES.size
     more = [x for x in (start * _MULTIPLES).tolist() if x.is_integer()] if few else []
     return [*map(float, np.union1d(axis.numbers[axis.name], more))]
-
-
-def _set_by(axes: Sequence[Any], place: Sequence[int]) -> dict[str, Any]:
-    return {
-        n: v for axis, k in zip(axes, place, strict=True) for n, v in values_at(axis, k).items()
-    }
 
 
 def _winners(
