@@ -229,7 +229,19 @@ def test_a_spec_is_no_job(tmp_path: Path) -> None:
         (
             "b.yml",
             TEXT.replace("minimal", "custom\nqkv_proj: offlod"),
-            "qkv_proj is 'offlod', which is no place of a tensor",
+            "qkv_proj = 'offlod' is not known; use one of device, offload, remat",
+        ),
+        ("a.toml", TITAN.replace("enable = true\n[m", 'enable = "yes"\n[m'), "'yes' is not known"),
+        ("a.toml", TITAN.replace("enable = true\n[m", "enable = 1\n[m"), "use one of true, false"),
+        (
+            "a.toml",
+            TITAN.replace("enable = true\n[m", 'enable = true\ncomponents = ["modle"]\n[m'),
+            "compile.components = 'modle' is not known; use one of model, loss",
+        ),
+        (
+            "a.toml",
+            TITAN + '[quantize.linear.float8]\nrecipe_name = "weird"\n',
+            "recipe_name = 'weird' is not known; use one of tensorwise, rowwise",
         ),
         (
             "b.yml",

@@ -17,6 +17,7 @@ from .field_table import (
     job_of,
     join_model,
     model_fields,
+    one_of,
     table,
     whole,
     whole_counts,
@@ -77,7 +78,7 @@ _TENSORS = (
         "offload_moe_act",
     ),
 )
-_PLACES = ("device", "offload", "remat")
+_PLACES = {place: place for place in ("device", "offload", "remat")}
 _OTHERS = ("kv_proj", "query_wa_proj", "kv_wa_proj", "mla_q", "mla_kv", "attention_out", "engram")
 _TOPOLOGY = re.compile(r"(v4|v5p|v5e|v6e)-(\d{1,6})")
 _CORES = {"v4": 2, "v5p": 2}  # of a chip, which names count
@@ -137,14 +138,8 @@ def _tensors(job: Job) -> None:
         return
     names = [name for _, ways, _ in _TENSORS for way in ways for name in way]
     names += [_INPUT, "mlpwo", "moe_mlpwo", *_OTHERS]
-    for name in names:
-        place = job.fields.get(name, "remat")
-        if place not in _PLACES and not is_open(place):
-            raise InputError(
-                f"{job.path!r}: {name} is {place!r}, which is no place of a tensor; write one of "
-                f"{', '.join(_PLACES)}"
-            )
-    where = {name: str(job.take(name, "recompute")).lower() for name in names}
+    given = {name: job.take(name, "recompute") for name in names}
+    where = {n: one_of(_PLACES, n, place or "remat", job.path) for n, place in given.items()}
     products, moved = [], {"offload_attn_norm": 1} if where[_INPUT] == "offload" else {}
     unclear = any(where[name] in ("device", "offload") for name in _OTHERS)
     for share, ways, offload in _TENSORS:

@@ -16,6 +16,7 @@ from .field_table import (
     Job,
     fields_of,
     job_of,
+    one_of,
     table,
     whole_counts,
     with_open_words,
@@ -44,7 +45,9 @@ _FLOAT8 = (
     *(f"training.{name}" for name in ("enable_float8_linear", "enable_fp8_linear", "fp8_linear")),
 )
 _CONVERTERS = {"fp8": "quantize.linear.float8", "mxfp8": "quantize.linear.mx"}
-_COMPILED = ("model", "loss")
+_COMPILED = {part: part for part in ("model", "loss")}
+_SWITCH = {"true": True, "false": False}
+_RECIPES = {"tensorwise": False, "rowwise": True, "rowwise_with_gw_hp": False}  # a scale a row
 _RECIPE = re.compile(r"(quantize\.linear\.)?float8\.recipe_name")
 _SHARD, _REPLICATE = (f"parallelism.data_parallel_{each}_degree" for each in ("shard", "replicate"))
 _RESHARD = "parallelism.fsdp_reshard_after_forward"
@@ -103,10 +106,13 @@ def job_from(fields: Mapping[str, Any], path: str, given: Mapping[str, Any] = NO
 
 def _compile(job: Job) -> None:
     """Software, by what is compiled: the model, the loss alone, or nothing."""
-    named = job.take("compile.components", "software logit_bytes") or _COMPILED
-    parts = [each for each in _COMPILED if each in named]
-    is_on = job.take("compile.enable", "software" + " logit_bytes" * (len(parts) < 2))
-    compiled = parts if is_on else []
+    named = job.take("compile.components", "software logit_bytes")
+    words = re.findall(r"[^\s,]+", named) if isinstance(named, str) else named
+    parts = [*_COMPILED] if words is None else words if isinstance(words, list) else [words]
+    parts = [one_of(_COMPILED, "compile.components", part, job.path) for part in parts]
+    is_on = job.take("compile.enable", "software" + " logit_bytes" * (len({*parts}) < 2))
+    is_on = one_of(_SWITCH, "compile.enable", is_on or "false", job.path)
+    compiled = {*parts} if is_on else set()
     job.add_inputs({"software": NAME if "model" in compiled else f"{NAME}-eager"})
     if len(compiled) == 1:
         job.add_inputs({"logit_bytes": 4 if "loss" in compiled else 12})
@@ -196,8 +202,9 @@ def _precision(job: Job) -> None:
     if kind == "fp8":
         gathered = any(value for name, value in job.fields.items() if _GATHERED.fullmatch(name))
         weights = {"master_weight_bytes": 3} if gathered else {"quantised_parameters": False}
-        recipes = [job.take(name, "fp8_scaling") for name in job.fields if _RECIPE.fullmatch(name)]
-        row = "rowwise" in recipes
+        names = [name for name in job.fields if _RECIPE.fullmatch(name)]
+        recipes = {name: job.take(name, "fp8_scaling") for name in names}
+        row = any(recipe and one_of(_RECIPES, n, recipe, job.path) for n, recipe in recipes.items())
         job.add_inputs({"precision": "fp8", "fp8_weight_bytes": 1, **weights})
         job.add_inputs({"fp8_scaling": "row"} if row else {})
     elif kind:
