@@ -235,8 +235,8 @@ def test_a_spec_is_no_job(tmp_path: Path) -> None:
         ("a.toml", TITAN.replace("enable = true\n[m", "enable = 1\n[m"), "use one of true, false"),
         (
             "a.toml",
-            TITAN.replace("enable = true\n[m", 'enable = true\ncomponents = ["modle"]\n[m'),
-            "compile.components = 'modle' is not known; use one of model, loss",
+            TITAN.replace("enable = true\n[m", 'enable = true\ncomponents = ["models"]\n[m'),
+            "compile.components = 'models' is not known; use one of model, loss",
         ),
         (
             "a.toml",
