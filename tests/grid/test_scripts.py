@@ -289,8 +289,9 @@ def test_drawn_scripts_are_read_as_bash_runs_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_five_thousand_scripts_are_read_as_bash_runs_them(tmp_path: Path) -> None:
-    for part in range(10):
+@pytest.mark.fuzz
+def test_many_scripts_are_read_as_bash_runs_them(tmp_path: Path) -> None:
+    for part in range(scaled(2)):
         folder = tmp_path / str(part)
         folder.mkdir()
         _, wrong = drawn(1000 + 500 * part, 500, folder)

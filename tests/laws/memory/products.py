@@ -117,18 +117,20 @@ def what_jax_keeps() -> Pairs:
         h, f, d = job["hidden_size"], job["ffn_hidden_size"], job["head_size"]
         heads, kv = job["attention_heads"], job["kv_heads"]
         shapes = [(h, heads * d), (h, kv * d), (h, kv * d), (heads * d, h), (h, f), (h, f), (f, h)]
-        weights = [jnp.ones((LAYERS, *shape), jnp.bfloat16) for shape in shapes]
-        x = jnp.ones((TOKENS, h), jnp.bfloat16)
+        weights = [jax.ShapeDtypeStruct((LAYERS, *shape), jnp.bfloat16) for shape in shapes]
+        x = jax.ShapeDtypeStruct((TOKENS, h), jnp.bfloat16)
         keep = dict(zip(NAMES, shares, strict=True))
         names = [name for kept, several in NAMES.items() if keep[kept] for name in several]
         policy = jax.checkpoint_policies.save_only_these_names("mlpwo", *names)
         flash = job["attention_kernel"] == "flash"
         again = []
         for run in (block, jax.checkpoint(block, policy=policy, static_argnums=(2, 3, 4))):
-            y, backward = jax.vjp(partial(stacked, run, (heads, kv, flash)), x, weights)
-            again.append(products(jax.make_jaxpr(backward)(y).jaxpr))
+            layers = partial(stacked, run, (heads, kv, flash))
+            y, backward = jax.eval_shape(partial(jax.vjp, layers), x, weights)  # nothing is run
+            again.append(products(jax.make_jaxpr(lambda pull, y: pull(y))(backward, y).jaxpr))
         kept = [leaf for leaf in jax.tree_util.tree_leaves(backward) if leaf.ndim > 1]
-        size = sum(leaf.nbytes for leaf in kept) - sum(leaf.nbytes for leaf in weights)
+        size = sum(leaf.size * leaf.dtype.itemsize for leaf in kept)
+        size -= sum(leaf.size * leaf.dtype.itemsize for leaf in weights)
         names = ["activation_memory_per_layer", "matrix_recompute_passes"]
         names += ["attention_recompute_passes"]
         got = values(names, **job, recompute="products", **keep)
