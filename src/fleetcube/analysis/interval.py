@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fleetcube.catalog.pooled import NORMAL
+from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan.labels import END_OF, UNUSED
 from fleetcube.grid.plan.plan import Plan
 from fleetcube.grid.reduce.fold import reduce
@@ -93,6 +94,22 @@ def chances(scenario: Mapping[str, Any], conditions: Sequence[Any]) -> dict[str,
         about = {"units": "1", "long_name": f"probability that {each}"}
         by_name[f"{each.of}_chance"] = (), below if each.relation == "<=" else 1 - below, about
     return by_name
+
+
+def slow_and_fast(sweep: Evaluation, condition: Any) -> list[Evaluation]:
+    """The sweep at both ends of the probability with which a condition must hold, of the error of
+    the prediction: a monotonic output keeps to it with that probability if both ends do."""
+    plan = sweep.with_outputs([condition.of])._plan("numpy")
+    laws = errors(plan, condition.of)
+    if not laws and not reached(plan, [condition.of]) & {*plan.problem.distributions}:
+        raise InputError(
+            f"{condition.of} has no interval here, so no chance; leave out 'with "
+            f"{condition.chance:.0%}', or give error_factor"
+        )
+    shares = np.array([condition.chance, 1 - condition.chance])
+    places = [{n: float(law.quantile(shares)[k]) for n, law in laws.items()} for k in range(2)]
+    scenario: Any = sweep.spec["scenario"]
+    return [sweep.replace(scenario={**scenario, **place}) for place in places]
 
 
 def _moved(

@@ -29,6 +29,7 @@ MOST_POINTS = 100_000  # of a grid without an answer
 _FAR = 2.0  # factor up to which clusters and batches are tried
 (_GPUS,), (_BATCH,) = STEPS, RUN_STEPS
 _NONE = "none tried within"
+_MOST_LINES = 3  # points without an answer, each with a line
 _MEMORY = "out_of_memory"
 _NOT_DIVIDED = {"gpus_not_divisible", "batch_not_divisible", "batch_smaller_than_data_parallel"}
 
@@ -58,6 +59,24 @@ def nearest(scenario: Mapping[str, Any], output: str, search: Sequence[str] = ()
             thinned += f"; {name} farther than {each * unit:,} off: only multiples of {step:,.0f}"
     layout = _other(sure, output) if not tried else ""
     return _line(now, _why(reasons, now, bool(tried)), runnable, layout) + thinned
+
+
+def nearest_of_points(
+    sweep: Evaluation, output: str, search: Sequence[str], reasons: Any
+) -> str:
+    """`nearest` at the first points at which no layout can run, a line each."""
+    axes = make_axes(sweep.graph, sweep.spec["axes"])
+    lines = []
+
+    def several(name: str) -> bool:
+        return name != _GPUS and axes[name].size > 1
+
+    for place in np.argwhere(reasons.values != 0)[:_MOST_LINES].tolist():
+        at = dict(zip(map(str, reasons.dims), place, strict=True))
+        line = nearest(point(sweep, at), output, search)
+        labels = (f"{n} {in_command(axes[n].labels[k])}" for n, k in at.items() if several(n))
+        lines.append(": ".join(filter(None, [", ".join(labels), line])) if line else "")
+    return "\n".join(filter(None, lines))
 
 
 def nearest_of_ranges(sweep: Evaluation, output: str, ranges: Mapping[str, Sequence[Any]]) -> str:

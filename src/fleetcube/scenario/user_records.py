@@ -1,5 +1,6 @@
 """Labels of records in a spec: of the catalog, of files, and of the files in `catalog`."""
 
+import fnmatch
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -20,6 +21,7 @@ from fleetcube.catalog import (
     own_labels,
     record,
 )
+from fleetcube.catalog import kind as catalog_kind
 from fleetcube.grid.errors import InputError, check_texts
 from fleetcube.grid.spec.axis import Axis
 
@@ -50,6 +52,18 @@ def add_user_records(
     except CatalogError as error:
         raise InputError(str(error)) from None
     return {**scenario, **({NAME: files} if files else {})}, axes
+
+
+def family(kind: str, pattern: str, scenario: Mapping[str, Any]) -> list[str]:
+    """Labels that a pattern such as llama-3-* names, of the catalog and of the scenario's files;
+    models by their parameters. Raises InputError."""
+    own = own_labels([opened(path) for path in check_texts(NAME, scenario.get(NAME))])
+    mine = {label: entry.record for (which, label), entry in own.items() if which == kind}
+    records = {**catalog_kind(kind), **mine}
+    labels = fnmatch.filter(records, pattern)
+    if not labels:
+        raise InputError(f"{kind} = {pattern!r} fits no label; `fleetcube catalog {kind}` lists all")
+    return sorted(labels, key=lambda label: records[label].values.get("parameters", 0.0))
 
 
 def record_names(kind: str, labels: Iterable[Any]) -> list[str]:
