@@ -119,11 +119,11 @@ def best_layouts(
     spec: Any = sweep.spec
     conditions = conditions_of(spec["scenario"], where, with_chance=True)
     read = dict.fromkeys([of, *also, *(name for each in conditions for name in each.outputs)])
-    asked = sweep.with_outputs([*read])  # refuses what is unknown before a search names its own axes
+    asked = sweep.with_outputs(
+        [*read]
+    )  # refuses what is unknown before a search names its own axes
     if of not in asked._plan("numpy").layout_dependent:
-        raise InputError(
-            f"{of} does not depend on the layout; seek {ALWAYS[0]}, with {of} in also"
-        )
+        raise InputError(f"{of} does not depend on the layout; seek {ALWAYS[0]}, with {of} in also")
     if phases.names(spec["scenario"]):
         first = phases.names(spec["scenario"])[0]
         raise InputError(
@@ -210,7 +210,9 @@ def _with_front(layouts: Result, axes: Mapping[str, Axis]) -> Result:
     work = [k for k in several if {*axes[reason.dims[k]].inputs} & _WORK]
     done = np.indices(reason.shape).reshape(reason.ndim, -1).T[:, work]
     beaten = [
-        ((pairs <= pair).all(axis=1) & (pairs < pair).any(axis=1) & (done == same).all(axis=1)).any()
+        (
+            (pairs <= pair).all(axis=1) & (pairs < pair).any(axis=1) & (done == same).all(axis=1)
+        ).any()
         for pair, same in zip(pairs, done, strict=True)
     ]
     front = (np.isfinite(pairs).all(axis=1) & ~np.array(beaten)).reshape(reason.shape)

@@ -27,7 +27,7 @@ MOST = 1 << 22  # points evaluated for each of cluster and batch
 EACH = 1 << 14  # whole multiples tried on each side of a value before they are thinned out
 MOST_POINTS = 100_000  # of a grid without an answer
 _FAR = 2.0  # factor up to which clusters and batches are tried
-(_GPUS,), (_BATCH,) = STEPS, RUN_STEPS
+(GPUS,), (BATCH,) = STEPS, RUN_STEPS
 _NONE = "none tried within"
 _MOST_LINES = 3  # points without an answer, each with a line
 _MEMORY = "out_of_memory"
@@ -46,7 +46,7 @@ def nearest(scenario: Mapping[str, Any], output: str, search: Sequence[str] = ()
     if reasons is None or (reasons == 0).any():
         return ""
     problem, numbers = frozen(sweep._plan("numpy"))
-    now = {name: numbers[name] for name in (_GPUS, _BATCH) if name in numbers}
+    now = {name: numbers[name] for name in (GPUS, BATCH) if name in numbers}
     runnable, thinned = {}, ""
     each = max(1, min(EACH, MOST // (8 * math.prod(map(len, tried.values())))))
     for name, value in now.items():
@@ -61,15 +61,18 @@ def nearest(scenario: Mapping[str, Any], output: str, search: Sequence[str] = ()
     return _line(now, _why(reasons, now, bool(tried)), runnable, layout) + thinned
 
 
-def nearest_of_points(
-    sweep: Evaluation, output: str, search: Sequence[str], reasons: Any
-) -> str:
+def nearest_batch(scenario: Mapping[str, Any], batch: float) -> float | None:
+    """The batch nearest to one, up to a factor of two, with which a scenario can run."""
+    return _first(scenario, REASON, (), BATCH, _around(batch, 1, EACH)[0])
+
+
+def nearest_of_points(sweep: Evaluation, output: str, search: Sequence[str], reasons: Any) -> str:
     """`nearest` at the first points at which no layout can run, a line each."""
     axes = make_axes(sweep.graph, sweep.spec["axes"])
     lines = []
 
     def several(name: str) -> bool:
-        return name != _GPUS and axes[name].size > 1
+        return name != GPUS and axes[name].size > 1
 
     for place in np.argwhere(reasons.values != 0)[:_MOST_LINES].tolist():
         at = dict(zip(map(str, reasons.dims), place, strict=True))
@@ -171,8 +174,8 @@ def _why(reasons: Any, now: Mapping[str, float], many: bool) -> str:
     subject, does = ("no layout", "s") if many else ("this layout does not", "")
     if _MEMORY in words:
         return f"{subject} fit{does} in memory"
-    if words.keys() & _NOT_DIVIDED and _BATCH in now:
-        return f"{subject} divide{does} a batch of {now[_BATCH]:,.0f}"
+    if words.keys() & _NOT_DIVIDED and BATCH in now:
+        return f"{subject} divide{does} a batch of {now[BATCH]:,.0f}"
     commonest = max(words, key=words.__getitem__)
     return f"{'no layout can' if many else 'this layout cannot'} run ({commonest})"
 
@@ -189,9 +192,9 @@ def _other(scenario: Mapping[str, Any], output: str) -> str:
 
 
 def _line(now: Mapping[str, float], why: str, close: Mapping[str, float], layout: str) -> str:
-    gpus = f"{now[_GPUS]:,.0f}" if _GPUS in now else ""
-    ways = [f"{close[_GPUS]:,.0f} GPUs can"] if _GPUS in close else []
-    ways += [f"{gpus or 'it can'} with a batch of {close[_BATCH]:,.0f}"] if _BATCH in close else []
+    gpus = f"{now[GPUS]:,.0f}" if GPUS in now else ""
+    ways = [f"{close[GPUS]:,.0f} GPUs can"] if GPUS in close else []
+    ways += [f"{gpus or 'it can'} with a batch of {close[BATCH]:,.0f}"] if BATCH in close else []
     ways += [f"{gpus or 'it can'} with the layout {layout}"] if layout else []
     nearest = ", or ".join(ways) or f"{_NONE} a factor of {_FAR:g} can either"
     return f"{gpus and gpus + ' GPUs: '}{why}; {nearest}"

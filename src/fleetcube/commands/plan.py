@@ -535,7 +535,9 @@ def _reasons(question: "Question", rows: Any) -> list[str]:
                 for *value, name in each
                 if value[0] == value[0]
             )
-            why[k] = f"none keeps to {' and '.join(question.where)}{'; closest ' * bool(near)}{near}"
+            why[k] = (
+                f"none keeps to {' and '.join(question.where)}{'; closest ' * bool(near)}{near}"
+            )
     return why
 
 

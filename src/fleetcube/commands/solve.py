@@ -1,5 +1,6 @@
 """The command `fleetcube solve`."""
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,7 +15,12 @@ from fleetcube.grid.errors import InputError
 from fleetcube.kernels.physics.roles import ALSO_REASONS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fleetcube.analysis.solve.bound import Bound
     from fleetcube.grid.run.settings import Engine, Infeasible
+
+_LEFT = {"unused_power": "", "unused_racks": "racks", "unused_gpus": "GPUs in whole rows"}
 
 
 @click.command()
@@ -23,6 +29,9 @@ if TYPE_CHECKING:
 @click.option("--target", required=True, help='Condition: "job_time <= 30 d", "a = b" of outputs.')
 @click.option("--between", help="Range to search, first:last.  [around its value]")
 @click.option("--relaxed", is_flag=True, help="Do not round counts to whole numbers.")
+@click.option(
+    "--adjust-batch", is_flag=True, help="Take the nearest batch at which GPUs come closer."
+)
 @complete.infeasible("exclude")
 @complete.engine
 @to_file
@@ -33,6 +42,7 @@ def solve(
     target: str,
     between: str | None,
     relaxed: bool,
+    adjust_batch: bool,
     infeasible: "Infeasible",
     engine: "Engine",
     output: str | None,
@@ -41,7 +51,9 @@ def solve(
 
     An axis of that input, and its value in the spec, are ignored. SELECTORS choose values of
     the other axes: axis=value, axis=first:last or axis=value,value. --target "finish <= 2027-06-01"
-    counts from start_date=2026-12-01, of the spec or of SELECTORS.
+    counts from start_date=2026-12-01, of the spec or of SELECTORS; "... with 90 %" asks for that
+    probability, by the error of the prediction. A line says where the batch keeps GPUs from the
+    target.
 
     \b
     Example:
@@ -49,6 +61,7 @@ def solve(
           --target "job_time <= 30 d" gpu_mttf=50000h \\
           checkpoint_write_bandwidth=100GB/s
     """
+    from fleetcube.analysis.solve.bound import bounds
     from fleetcube.analysis.solve.solve import solve_spec
     from fleetcube.analysis.targets import read_target
     from fleetcube.grid.run.settings import Settings
@@ -65,7 +78,12 @@ def solve(
     problem["outputs"] = aim.outputs
     with progress("solving"):
         settings = Settings(engine, infeasible)
-        solutions = solve_spec(problem, unknown, aim, ends, False if relaxed else None, settings)
+        whole = False if relaxed else None
+        solutions = solve_spec(problem, unknown, aim, ends, whole, settings)
+        binding = {} if relaxed or ends else bounds(problem, unknown, aim, solutions)
+        if adjust_batch and (moved := _batch(problem, unknown, binding)):
+            problem["scenario"] = {**problem["scenario"], **moved}
+            solutions = solve_spec(problem, unknown, aim, ends, whole, settings)
     if output is not None:
         write_table(solutions, output)
         _check_solved(solutions, unknown)
@@ -78,11 +96,42 @@ def solve(
     if solutions[unknown].size > 1 or f"nearest_{aim.of}" not in solutions:
         print_table(*table(solutions))
     say_each(_remarks(solutions, unknown, condition, aim.of), err=False)
+    say_wrapped(*(f"at {at}: {each}" if at else f"{each}" for at, each in binding.items()))
+    say_wrapped(_left(problem, unknown, solutions[unknown].values.flat[-1]))
+    if aim.chance == aim.chance:
+        say(f"{aim.of} is what it is at most in {100 * aim.chance:.4g} % of the cases")
     if condition != target:
         say(f"{target.strip()}, started on {since}: {condition}")
     say_wrapped(*_assumed(problem, unknown, solutions[unknown].values.flat[-1], aim.of), err=True)
     print_foot(solutions, [unknown])
     _check_solved(solutions, unknown)
+
+
+def _batch(problem: dict[str, Any], unknown: str, binding: "Mapping[str, Bound]") -> dict[str, Any]:
+    """The batch with which more GPUs run, of one point."""
+    axes = {name for name in problem["axes"] if name != unknown}
+    if axes or unknown != "n_gpus":
+        raise InputError("--adjust-batch is for n_gpus at one point; name one value of each axis")
+    return {"global_batch_size": each.batch for each in binding.values() if each.batch > 0}
+
+
+def _left(problem: dict[str, Any], unknown: str, value: float) -> str:
+    """What the last solution leaves of a site whose power is known."""
+    from fleetcube.grid.run.evaluation import Evaluation, is_known
+    from fleetcube.grid.run.settings import Settings
+
+    axes = {name: axis for name, axis in problem["axes"].items() if name != unknown}
+    scenario = {**problem["scenario"], unknown: value}
+    if value != value or not is_known(scenario, axes, [*_LEFT]):
+        return ""
+    cube = Evaluation(scenario, axes, [*_LEFT])._result(Settings("numpy"))
+    rows = {name: (cube[name].values.flat[-1].item(), cube[name].attrs) for name in _LEFT}
+    parts = (
+        f"{with_unit(value, about['units'], name)} {_LEFT[name]}".strip()
+        for name, (value, about) in rows.items()
+        if value < math.inf
+    )
+    return f"left of the site: {', '.join(parts)}"
 
 
 def _assumed(problem: dict[str, Any], unknown: str, value: float, output: str) -> list[str]:

@@ -62,7 +62,9 @@ def family(kind: str, pattern: str, scenario: Mapping[str, Any]) -> list[str]:
     records = {**catalog_kind(kind), **mine}
     labels = fnmatch.filter(records, pattern)
     if not labels:
-        raise InputError(f"{kind} = {pattern!r} fits no label; `fleetcube catalog {kind}` lists all")
+        raise InputError(
+            f"{kind} = {pattern!r} fits no label; `fleetcube catalog {kind}` lists all"
+        )
     return sorted(labels, key=lambda label: records[label].values.get("parameters", 0.0))
 
 

@@ -18,6 +18,7 @@ from fleetcube.analysis.extrapolation import FACTOR, extrapolation_error, remark
 from fleetcube.analysis.gradient import uncounted
 from fleetcube.analysis.layouts import DEGREES
 from fleetcube.analysis.targets import Target, judges, other_reasons, whole_unit
+from fleetcube.analysis.uncertainty import errors
 from fleetcube.catalog import KINDS
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan import memory, tiles
@@ -76,6 +77,13 @@ def solve_spec(
     graph = graph_of(spec["scenario"])
     check_free(graph, unknown)
     problem = resolve(spec["scenario"], spec["axes"], (unknown,))
+    if target.chance == target.chance:  # with steps as slow as published ones are at that chance
+        laws = errors(Plan(problem, [target.of], "numpy", free=[unknown]), target.of)
+        if not laws:
+            raise InputError(f"{target.of} has no interval here, so no chance; leave it out")
+        slow = {name: law.quantile(np.array([target.chance])).item() for name, law in laws.items()}
+        spec = {**spec, "scenario": {**spec["scenario"], **slow}}
+        problem = resolve(spec["scenario"], spec["axes"], (unknown,))
     round_ = values.is_whole(problem.graph, unknown) if whole is None else bool(whole)
     # a count that is not rounded is a relaxation, which no reason judges
     runs = settings._answers_run and (round_ or not values.is_whole(problem.graph, unknown))
