@@ -17,33 +17,30 @@ def nodes_per_row(nodes_per_rack, node_power, rack_power, racks_per_row):
     return shared * np.maximum(nodes_per_rack, 1.0)
 
 
-def powered_rows(
-    site_power, pue, cooling_power, nodes_per_row, node_power, site_racks, racks_per_row, rack_power
+def powered_gpus(
+    site_power,
+    pue,
+    cooling_power,
+    nodes_per_row,
+    node_power,
+    site_racks,
+    racks_per_row,
+    rack_power,
+    gpus_per_node,
 ):
-    """Whole rows of full racks that a site's power, cooling and room allow.
+    """GPUs in whole rows of full racks that a site's power, cooling and room allow.
 
     floor(min(min(power / PUE, cooling) / (nodes of a row x power of a node), racks / racks of a
-    row))
+    row)) x nodes of a row x GPUs of a node
 
-    Returns: [1] rows
-    Range: one site, or the sums of several; nodes at full power; racks of switches and storage, and
-        their power, are not counted
+    Returns: [1] GPUs
+    Range: one site, or the sums of several; nodes at full power; switches and storage, and their
+        racks, are not counted
     Source: Avelar et al. 2012 (PUE); Fleet Foundations, power density wall
     """
     powered = np.minimum(site_power / pue, cooling_power) / (nodes_per_row * node_power)
     row = np.maximum(racks_per_row, np.ceil(node_power / rack_power))
-    return np.floor(np.minimum(powered, site_racks / row))
-
-
-def powered_gpus(powered_rows, nodes_per_row, gpus_per_node):
-    """GPUs in all rows of a site.
-
-    rows x nodes of a row x GPUs of a node
-
-    Returns: [1] GPUs
-    Source: by definition
-    """
-    return powered_rows * nodes_per_row * gpus_per_node
+    return np.floor(np.minimum(powered, site_racks / row)) * nodes_per_row * gpus_per_node
 
 
 def unused_gpus(powered_gpus, allocated_gpus):

@@ -96,20 +96,17 @@ def chances(scenario: Mapping[str, Any], conditions: Sequence[Any]) -> dict[str,
     return by_name
 
 
-def slow_and_fast(sweep: Evaluation, condition: Any) -> list[Evaluation]:
-    """The sweep at both ends of the probability with which a condition must hold, of the error of
-    the prediction: a monotonic output keeps to it with that probability if both ends do."""
-    plan = sweep.with_outputs([condition.of])._plan("numpy")
+def ends_of_chance(plan: Plan, condition: Any) -> list[dict[str, float]]:
+    """Where the error of the prediction is at both ends of a condition's chance: a monotonic output
+    keeps to the condition with that chance if it does at both."""
     laws = errors(plan, condition.of)
-    if not laws and not reached(plan, [condition.of]) & {*plan.problem.distributions}:
+    if not laws or reached(plan, [condition.of]) & {*plan.problem.distributions}:
         raise InputError(
-            f"{condition.of} has no interval here, so no chance; leave out 'with "
-            f"{condition.chance:.0%}', or give error_factor"
+            f"a chance is of the prediction's error alone, and {condition.of} has "
+            f"{'a distribution, too' if laws else 'none here'}; leave out 'with ... %'"
         )
     shares = np.array([condition.chance, 1 - condition.chance])
-    places = [{n: float(law.quantile(shares)[k]) for n, law in laws.items()} for k in range(2)]
-    scenario: Any = sweep.spec["scenario"]
-    return [sweep.replace(scenario={**scenario, **place}) for place in places]
+    return [{n: float(law.quantile(shares)[k]) for n, law in laws.items()} for k in range(2)]
 
 
 def _moved(

@@ -48,7 +48,7 @@ from fleetcube.tables.tables import label, meanings, numbers, scale
 
 from .assumptions import ASSUMED, lines
 from .gradient import check_quantity, is_held, uncounted
-from .interval import chances, interval, slow_and_fast
+from .interval import chances, ends_of_chance, interval
 from .sensitivity import Kind, frozen, is_built, kind_of, rank_inputs
 from .targets import Target, conditions_of
 
@@ -472,7 +472,11 @@ def _tried(
     for each in conditions:
         ends = [outs]
         if each.chance == each.chance:
-            moved = slow_and_fast(grid.with_outputs(each.outputs), each)
+            alone, scenario = grid.with_outputs(each.outputs), grid.spec["scenario"]
+            moved = [
+                alone.replace(scenario={**scenario, **place})
+                for place in ends_of_chance(alone._plan("numpy"), each)
+            ]
             ends = [{each.of: spread(end._result(how)[each.of])} for end in moved]
         value = np.where(np.all([met(each, end) for end in ends], axis=0), value, np.nan)
         way = sign_of("min" if each.relation == "<=" else "max")
@@ -554,15 +558,13 @@ def _answers(
     answers = {}
     for k, cell in enumerate(itertools.product(*map(range, sizes))):
         scenario = {**spec["scenario"], **values_along(axes.values(), cell)}
-        rank = 0
-        for index in (index for index in best[k].tolist() if index >= 0):
-            searched = dict(zip(tried, layouts[index], strict=True))
-            sought = Evaluation({**scenario, **searched}, {}, outputs)
-            likely = chances(sought.spec["scenario"], conditions)
-            if all(each.is_kept(likely) for each in conditions):
-                answer = interval(sought, None, Settings("numpy", threads=1)).assign(likely)
+        for rank, index in enumerate(best[k].tolist()):
+            if index >= 0:
+                searched = dict(zip(tried, layouts[index], strict=True))
+                sought = Evaluation({**scenario, **searched}, {}, outputs)
+                answer = interval(sought, None, Settings("numpy", threads=1))
+                answer = answer.assign(chances(sought.spec["scenario"], conditions))
                 answers[k, rank] = {**layout_at(sought, [*OPEN, *names]), **searched}, answer
-                rank += 1
     dims, shape = (*axes, RANK), (*sizes, best.shape[1])
     cells = {place: layout for place, (layout, _) in answers.items()}
     columns = _layout_columns(cells, names, best.shape)

@@ -68,18 +68,14 @@ def nearest_batch(scenario: Mapping[str, Any], batch: float) -> float | None:
 
 def nearest_of_points(sweep: Evaluation, output: str, search: Sequence[str], reasons: Any) -> str:
     """`nearest` at the first points at which no layout can run, a line each."""
-    axes = make_axes(sweep.graph, sweep.spec["axes"])
-    lines = []
-
-    def several(name: str) -> bool:
-        return name != GPUS and axes[name].size > 1
-
+    axes, lines = make_axes(sweep.graph, sweep.spec["axes"]), []
     for place in np.argwhere(reasons.values != 0)[:_MOST_LINES].tolist():
         at = dict(zip(map(str, reasons.dims), place, strict=True))
+        several = (n for n in at if n != GPUS and axes[n].size > 1)
+        labels = [f"{n} {in_command(axes[n].labels[at[n]])}: " for n in several]
         line = nearest(point(sweep, at), output, search)
-        labels = (f"{n} {in_command(axes[n].labels[k])}" for n, k in at.items() if several(n))
-        lines.append(": ".join(filter(None, [", ".join(labels), line])) if line else "")
-    return "\n".join(filter(None, lines))
+        lines += ["".join(labels) + line] * bool(line)
+    return "\n".join(lines)
 
 
 def nearest_of_ranges(sweep: Evaluation, output: str, ranges: Mapping[str, Sequence[Any]]) -> str:

@@ -36,7 +36,6 @@ Kind = TypeVar("Kind", bound=Evaluation)
 Names = str | Sequence[str]
 _SHARE = 1000  # points searched, for each that is judged beforehand
 _TARGET = re.compile(r"\s*(\w+)\s*(<=|>=|==|=)\s*(.*\S)\s*")
-_RESOLUTION = 0.005  # of probabilities from draws
 _CHANCE = re.compile(r"(.*\S)\s+with\s+(\d+(?:\.\d+)?)\s*%\s*")
 
 
@@ -54,12 +53,6 @@ class Target:
     @property
     def outputs(self) -> list[str]:
         return [self.of, self.level] if isinstance(self.level, str) else [self.of]
-
-    def is_kept(self, chances: Mapping[str, Any]) -> bool:
-        """Whether drawn probabilities reach the one it must hold with, within their resolution:
-        distributions widen what the error of the prediction alone leaves."""
-        _, chance, _ = chances.get(f"{self.of}_chance", ((), math.nan, {}))
-        return not chance < self.chance - _RESOLUTION
 
     def __str__(self) -> str:
         level = self.level if isinstance(self.level, str) else f"{self.level:g}"
@@ -123,11 +116,8 @@ def conditions_of(
     since, graph = dates.start_of(scenario), graph_of(scenario)
     texts = check_texts("where", where)
     bounds = [read_condition(graph, "where", dates.as_time(text, since)) for text in texts]
-    if not with_chance and (some := [each for each in bounds if each.chance == each.chance]):
-        raise InputError(
-            f"where: {some[0]} with {some[0].chance:.4g} of the probability is answered by "
-            "`fleetcube plan` and `solve`; leave out the chance here"
-        )
+    if not with_chance and any(each.chance == each.chance for each in bounds):
+        raise InputError("where: plan and solve answer with a chance; leave out 'with ... %' here")
     return bounds
 
 

@@ -142,7 +142,9 @@ def _search(
     with progress("planning"):
         layouts = _best(question, k)
         if not as_json and not layouts[question.of].notnull().any():
-            _check_reached(question, layouts)
+            if near := _closest(question, layouts):
+                bounds = " and ".join(question.where)
+                raise InputError(f"no layout keeps to {bounds}: {near}; change a condition")
             check_finite(layouts, question.of)
         if output is not None:
             write(report(question, layouts.to_xarray(), spec, given=given), output)
@@ -152,8 +154,7 @@ def _search(
 def _best(question: "Question", k: int) -> Any:
     sweep: Any = question.sweep
     how = {"sense": question.sense, "search": question.search, "where": question.where}
-    how |= {"also": question.also}
-    return sweep.best(question.of, k, **how)
+    return sweep.best(question.of, k, **how, also=question.also)
 
 
 def _print(question: "Question", layouts: Any, spec: str, framework: str | None) -> None:
@@ -225,31 +226,20 @@ def _written(job: "Job | None", scenario: Mapping[str, Any], framework: str) -> 
     return [f"changes of {job.path}:", *lines] if lines else []
 
 
-def _check_reached(question: "Question", layouts: Any) -> None:
-    """Refuse conditions that no layout meets, and say how near layouts come to each."""
+def _closest(question: "Question", layouts: Any) -> str:
+    """How near layouts that run come to each condition; empty where none runs."""
     from fleetcube.analysis.layouts import CLOSEST
     from fleetcube.analysis.targets import conditions_of
-    from fleetcube.grid.reduce.filtered import met
 
-    sweep: Any = question.sweep
-    nearest = []
-    for condition in conditions_of(sweep.spec["scenario"], question.where, with_chance=True):
-        output, closest = condition.of, layouts[f"{CLOSEST}{condition.of}"]
-        alone = sweep.with_outputs(condition.outputs)
-        moved = {*condition.outputs} & {*alone._plan("numpy").layout_dependent}
-        if not closest.notnull().any() or (not moved and met(condition, alone.evaluate()).any()):
-            continue  # where no layout can run, `_print` says so
-        least = condition.relation == "<="
+    scenario, near = question.sweep.spec["scenario"], []
+    for each in conditions_of(scenario, question.where, with_chance=True):
+        closest = layouts[f"{CLOSEST}{each.of}"]
+        least = each.relation == "<="
         value = (closest.min() if least else closest.max()).item()
-        name = f"the {'least' if least else 'greatest'} {output}"
-        name = name if moved or closest.size > 1 else output
-        text = f"{name} is {with_unit(value, closest.attrs['units'], output)}"
-        nearest.append(text if moved else f"{text} in every layout")
-    if nearest:
-        conditions = " and ".join(question.where)
-        raise InputError(
-            f"no layout keeps to {conditions}: {', '.join(nearest)}; change a condition"
-        )
+        text = with_unit(value, closest.attrs["units"], each.of)
+        extreme = "least" if least else "greatest"
+        near += [f"the {extreme} {each.of} is {text}"] * (value == value)
+    return ", ".join(near)
 
 
 def _plan_stated(question: "Question", spec: str, framework: str | None) -> None:
@@ -499,15 +489,10 @@ def _print_several(question: "Question", layouts: Any) -> None:
     rows = rows.assign({"front": ("row", np.where(rows[FRONT].values, "*", ""))})
     cost = "job_cost" if "job_cost" in best else "gpu_hours"
     ends = [f"{name}_{side}" for name in (goal, "job_time") for side in ("low", "high")]
-    text = {
-        f"chance of {name.removesuffix('_chance')}": [
-            "-" if share != share else chance(share) for share in rows[name].values.tolist()
-        ]
-        for name in rows.data_vars
-        if name.endswith("_chance")
-    }
-    rows = rows.assign({heading: ("row", column) for heading, column in text.items()})
-    shown = [first, goal, "job_time", cost, *text, *ends, "front"]
+    likely = [name for name in rows.data_vars if name.endswith("_chance")]
+    words = {n: ["-" if p != p else chance(p) for p in rows[n].values.tolist()] for n in likely}
+    rows = rows.assign({name: ("row", column) for name, column in words.items()})
+    shown = [first, goal, "job_time", cost, *likely, *ends, "front"]
     names = dict.fromkeys([*axes, *([] if none.all() else shown), "layout"])
     print_table(*table(rows[[name for name in names if name in rows]]))
     if not none.all():
@@ -520,24 +505,14 @@ def _print_several(question: "Question", layouts: Any) -> None:
 
 def _reasons(question: "Question", rows: Any) -> list[str]:
     """Why each row has no answer: no layout runs, or how near those that do come to a condition."""
-    from fleetcube.analysis.layouts import CLOSEST
     from fleetcube.tables.tables import meanings
 
     codes = rows["infeasible_reason"]
     why = meanings(codes.attrs, codes.values)
-    bounds = [name for name in rows.data_vars if name.startswith(CLOSEST)]
     for k in (k for k, reason in enumerate(why) if reason == "feasible"):
-        why[k] = f"{question.of} is infinite"
-        if question.where:
-            each = [(rows[name].values[k], rows[name].attrs["units"], name) for name in bounds]
-            near = ", ".join(
-                f"{name.removeprefix(CLOSEST)} {with_unit(*value, name)}"
-                for *value, name in each
-                if value[0] == value[0]
-            )
-            why[k] = (
-                f"none keeps to {' and '.join(question.where)}{'; closest ' * bool(near)}{near}"
-            )
+        near = _closest(question, rows.isel(row=[k]))
+        keeps = f"none keeps to {' and '.join(question.where)}: {near}"
+        why[k] = keeps if near else f"{question.of} is infinite"
     return why
 
 

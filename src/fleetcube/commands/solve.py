@@ -15,12 +15,9 @@ from fleetcube.grid.errors import InputError
 from fleetcube.kernels.physics.roles import ALSO_REASONS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from fleetcube.analysis.solve.bound import Bound
     from fleetcube.grid.run.settings import Engine, Infeasible
 
-_LEFT = {"unused_power": "", "unused_racks": "racks", "unused_gpus": "GPUs in whole rows"}
+_LEFT = {"unused_power": "", "unused_racks": " racks", "unused_gpus": " GPUs in whole rows"}
 
 
 @click.command()
@@ -61,8 +58,7 @@ def solve(
           --target "job_time <= 30 d" gpu_mttf=50000h \\
           checkpoint_write_bandwidth=100GB/s
     """
-    from fleetcube.analysis.solve.bound import bounds
-    from fleetcube.analysis.solve.solve import solve_spec
+    from fleetcube.analysis.solve.bound import solve_and_bound
     from fleetcube.analysis.targets import read_target
     from fleetcube.grid.run.settings import Settings
     from fleetcube.grid.spec.graphs import graph_of
@@ -79,11 +75,9 @@ def solve(
     with progress("solving"):
         settings = Settings(engine, infeasible)
         whole = False if relaxed else None
-        solutions = solve_spec(problem, unknown, aim, ends, whole, settings)
-        binding = {} if relaxed or ends else bounds(problem, unknown, aim, solutions)
-        if adjust_batch and (moved := _batch(problem, unknown, binding)):
-            problem["scenario"] = {**problem["scenario"], **moved}
-            solutions = solve_spec(problem, unknown, aim, ends, whole, settings)
+        solutions, binding = solve_and_bound(
+            problem, unknown, aim, ends, whole, settings, adjust_batch
+        )
     if output is not None:
         write_table(solutions, output)
         _check_solved(solutions, unknown)
@@ -96,8 +90,7 @@ def solve(
     if solutions[unknown].size > 1 or f"nearest_{aim.of}" not in solutions:
         print_table(*table(solutions))
     say_each(_remarks(solutions, unknown, condition, aim.of), err=False)
-    say_wrapped(*(f"at {at}: {each}" if at else f"{each}" for at, each in binding.items()))
-    say_wrapped(_left(problem, unknown, solutions[unknown].values.flat[-1]))
+    say_wrapped(binding, _left(problem, unknown, solutions[unknown].values.flat[-1]))
     if aim.chance == aim.chance:
         say(f"{aim.of} is what it is at most in {100 * aim.chance:.4g} % of the cases")
     if condition != target:
@@ -105,14 +98,6 @@ def solve(
     say_wrapped(*_assumed(problem, unknown, solutions[unknown].values.flat[-1], aim.of), err=True)
     print_foot(solutions, [unknown])
     _check_solved(solutions, unknown)
-
-
-def _batch(problem: dict[str, Any], unknown: str, binding: "Mapping[str, Bound]") -> dict[str, Any]:
-    """The batch with which more GPUs run, of one point."""
-    axes = {name for name in problem["axes"] if name != unknown}
-    if axes or unknown != "n_gpus":
-        raise InputError("--adjust-batch is for n_gpus at one point; name one value of each axis")
-    return {"global_batch_size": each.batch for each in binding.values() if each.batch > 0}
 
 
 def _left(problem: dict[str, Any], unknown: str, value: float) -> str:
@@ -125,12 +110,12 @@ def _left(problem: dict[str, Any], unknown: str, value: float) -> str:
     if value != value or not is_known(scenario, axes, [*_LEFT]):
         return ""
     cube = Evaluation(scenario, axes, [*_LEFT])._result(Settings("numpy"))
-    rows = {name: (cube[name].values.flat[-1].item(), cube[name].attrs) for name in _LEFT}
-    parts = (
-        f"{with_unit(value, about['units'], name)} {_LEFT[name]}".strip()
-        for name, (value, about) in rows.items()
-        if value < math.inf
-    )
+    left = {name: cube[name].values.flat[-1].item() for name in _LEFT}
+    parts = [
+        f"{with_unit(left[n], cube[n].attrs['units'], n)}{kind}"
+        for n, kind in _LEFT.items()
+        if left[n] < math.inf
+    ]
     return f"left of the site: {', '.join(parts)}"
 
 

@@ -55,16 +55,11 @@ def add_user_records(
 
 
 def family(kind: str, pattern: str, scenario: Mapping[str, Any]) -> list[str]:
-    """Labels that a pattern such as llama-3-* names, of the catalog and of the scenario's files;
-    models by their parameters. Raises InputError."""
+    """Labels, also of the scenario's files, that a pattern names: llama-3-*; models by size."""
     own = own_labels([opened(path) for path in check_texts(NAME, scenario.get(NAME))])
-    mine = {label: entry.record for (which, label), entry in own.items() if which == kind}
-    records = {**catalog_kind(kind), **mine}
-    labels = fnmatch.filter(records, pattern)
-    if not labels:
-        raise InputError(
-            f"{kind} = {pattern!r} fits no label; `fleetcube catalog {kind}` lists all"
-        )
+    records = {**catalog_kind(kind), **{n: one.record for (k, n), one in own.items() if k == kind}}
+    if not (labels := fnmatch.filter(records, pattern)):
+        raise InputError(f"no {kind} is called {pattern!r}; see `fleetcube catalog {kind}`")
     return sorted(labels, key=lambda label: records[label].values.get("parameters", 0.0))
 
 

@@ -16,9 +16,9 @@ import numpy as np
 
 from fleetcube.analysis.extrapolation import FACTOR, extrapolation_error, remarks, with_remarks
 from fleetcube.analysis.gradient import uncounted
+from fleetcube.analysis.interval import ends_of_chance
 from fleetcube.analysis.layouts import DEGREES
 from fleetcube.analysis.targets import Target, judges, other_reasons, whole_unit
-from fleetcube.analysis.uncertainty import errors
 from fleetcube.catalog import KINDS
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan import memory, tiles
@@ -78,10 +78,7 @@ def solve_spec(
     check_free(graph, unknown)
     problem = resolve(spec["scenario"], spec["axes"], (unknown,))
     if target.chance == target.chance:  # with steps as slow as published ones are at that chance
-        laws = errors(Plan(problem, [target.of], "numpy", free=[unknown]), target.of)
-        if not laws:
-            raise InputError(f"{target.of} has no interval here, so no chance; leave it out")
-        slow = {name: law.quantile(np.array([target.chance])).item() for name, law in laws.items()}
+        slow, _ = ends_of_chance(Plan(problem, [target.of], "numpy", free=[unknown]), target)
         spec = {**spec, "scenario": {**spec["scenario"], **slow}}
         problem = resolve(spec["scenario"], spec["axes"], (unknown,))
     round_ = values.is_whole(problem.graph, unknown) if whole is None else bool(whole)

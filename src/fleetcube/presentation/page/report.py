@@ -46,7 +46,7 @@ _HARDWARE = {"gpu", "node", "fabric", "reliability"}  # none makes a layout inva
 
 @dataclass(frozen=True)
 class Question:
-    """The search of a plan: a sweep, its goal, the open inputs, conditions, and what else to show."""
+    """The search of a plan: a sweep, its goal, open inputs, conditions, what else to show."""
 
     sweep: Evaluation
     of: str
