@@ -119,10 +119,8 @@ def best_layouts(
     spec: Any = sweep.spec
     conditions = conditions_of(spec["scenario"], where, with_chance=True)
     read = dict.fromkeys([of, *also, *(name for each in conditions for name in each.outputs)])
-    asked = sweep.with_outputs(
-        [*read]
-    )  # refuses what is unknown before a search names its own axes
-    if of not in asked._plan("numpy").layout_dependent:
+    # what is unknown is refused before a search names its own axes
+    if of not in sweep.with_outputs([*read])._plan("numpy").layout_dependent:
         raise InputError(f"{of} does not depend on the layout; seek {ALWAYS[0]}, with {of} in also")
     if phases.names(spec["scenario"]):
         first = phases.names(spec["scenario"])[0]
@@ -209,11 +207,9 @@ def _with_front(layouts: Result, axes: Mapping[str, Axis]) -> Result:
     several = [k for k, dim in enumerate(reason.dims) if axes[dim].size > 1]
     work = [k for k in several if {*axes[reason.dims[k]].inputs} & _WORK]
     done = np.indices(reason.shape).reshape(reason.ndim, -1).T[:, work]
+    rows = zip(pairs, (done == same for same in done), strict=True)
     beaten = [
-        (
-            (pairs <= pair).all(axis=1) & (pairs < pair).any(axis=1) & (done == same).all(axis=1)
-        ).any()
-        for pair, same in zip(pairs, done, strict=True)
+        ((pairs <= pair).all(1) & (pairs < pair).any(1) & same.all(1)).any() for pair, same in rows
     ]
     front = (np.isfinite(pairs).all(axis=1) & ~np.array(beaten)).reshape(reason.shape)
     other = "".join(f" of this {reason.dims[k]}" for k in work)
@@ -470,18 +466,13 @@ def _tried(
     shape = [axis.size for axis in axes.values()]
     limits = {}
     for each in conditions:
-        ends = [outs]
-        if each.chance == each.chance:
-            alone, scenario = grid.with_outputs(each.outputs), grid.spec["scenario"]
-            moved = [
-                alone.replace(scenario={**scenario, **place})
-                for place in ends_of_chance(alone._plan("numpy"), each)
-            ]
-            ends = [{each.of: spread(end._result(how)[each.of])} for end in moved]
-        value = np.where(np.all([met(each, end) for end in ends], axis=0), value, np.nan)
         way = sign_of("min" if each.relation == "<=" else "max")
-        runs = (reason == 0) & np.all([np.isfinite(end[each.of]) for end in ends], axis=0)
-        worst = np.max([way * end[each.of] for end in ends], axis=0)
+        worst = way * outs[each.of]
+        if each.chance == each.chance:
+            ends = [spread(end._result(how)[each.of]) for end in _ends(grid, each)]
+            worst = np.maximum(*(way * end for end in ends))
+        value = np.where(met(each, {**outs, each.of: way * worst}), value, np.nan)
+        runs = (reason == 0) & np.isfinite(worst)
         closest = way * np.fmin.reduce(worst, axis=1, where=runs, initial=np.nan).reshape(shape)
         about = {**cube[each.of].attrs, "long_name": f"{each.of} of the layout nearest to {each}"}
         limits[f"{CLOSEST}{each.of}"] = tuple(axes), closest, about
@@ -505,6 +496,13 @@ def _tried(
         "nearest_memory_margin": (tuple(axes), margin.reshape(shape), nearest_about),
     }
     return best, reason, limits
+
+
+def _ends(grid: Evaluation, condition: Target) -> list[Evaluation]:
+    """The grid at both ends of the chance with which a condition must hold."""
+    alone, scenario = grid.with_outputs([condition.of]), grid.spec["scenario"]
+    places = ends_of_chance(alone._plan("numpy"), condition)
+    return [alone.replace(scenario={**scenario, **place}) for place in places]
 
 
 def _check_count(tried: Mapping[str, Sequence[Any]], points: int) -> None:

@@ -122,7 +122,7 @@ def _same_in_layouts(problem: Mapping[str, Any], name: str) -> list[str] | None:
         return []
     if graph.get(name) is None and is_known(graph, name):
         raise InputError(f"--of {name}: an input has no best without values; give {name}=a,b,c")
-    plan = Evaluation(problem["scenario"], problem["axes"], ["step_time", name])._plan("numpy")
+    plan = Evaluation(problem["scenario"], problem["axes"], [name])._plan("numpy")
     return None if name in plan.layout_dependent else [name]
 
 

@@ -1,6 +1,5 @@
 """The command `fleetcube solve`."""
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,8 +15,6 @@ from fleetcube.kernels.physics.roles import ALSO_REASONS
 
 if TYPE_CHECKING:
     from fleetcube.grid.run.settings import Engine, Infeasible
-
-_LEFT = {"unused_power": "", "unused_racks": " racks", "unused_gpus": " GPUs in whole rows"}
 
 
 @click.command()
@@ -90,7 +87,7 @@ def solve(
     if solutions[unknown].size > 1 or f"nearest_{aim.of}" not in solutions:
         print_table(*table(solutions))
     say_each(_remarks(solutions, unknown, condition, aim.of), err=False)
-    say_wrapped(binding, _left(problem, unknown, solutions[unknown].values.flat[-1]))
+    say_wrapped(*binding)
     if aim.chance == aim.chance:
         say(f"{aim.of} is what it is at most in {100 * aim.chance:.4g} % of the cases")
     if condition != target:
@@ -98,25 +95,6 @@ def solve(
     say_wrapped(*_assumed(problem, unknown, solutions[unknown].values.flat[-1], aim.of), err=True)
     print_foot(solutions, [unknown])
     _check_solved(solutions, unknown)
-
-
-def _left(problem: dict[str, Any], unknown: str, value: float) -> str:
-    """What the last solution leaves of a site whose power is known."""
-    from fleetcube.grid.run.evaluation import Evaluation, is_known
-    from fleetcube.grid.run.settings import Settings
-
-    axes = {name: axis for name, axis in problem["axes"].items() if name != unknown}
-    scenario = {**problem["scenario"], unknown: value}
-    if value != value or not is_known(scenario, axes, [*_LEFT]):
-        return ""
-    cube = Evaluation(scenario, axes, [*_LEFT])._result(Settings("numpy"))
-    left = {name: cube[name].values.flat[-1].item() for name in _LEFT}
-    parts = [
-        f"{with_unit(left[n], cube[n].attrs['units'], n)}{kind}"
-        for n, kind in _LEFT.items()
-        if left[n] < math.inf
-    ]
-    return f"left of the site: {', '.join(parts)}"
 
 
 def _assumed(problem: dict[str, Any], unknown: str, value: float, output: str) -> list[str]:

@@ -15,7 +15,7 @@ from fleetcube.grid.run.settings import Settings
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.roles import STEPS
 from fleetcube.scenario.along_axes import point
-from fleetcube.tables.tables import meanings
+from fleetcube.tables.tables import meanings, with_unit
 
 from .solve import solve_spec
 
@@ -31,21 +31,35 @@ def solve_and_bound(
     whole: bool | None,
     settings: Settings,
     adjust: bool,
-) -> tuple[Result, str]:
-    """`solve_spec`, and at one point what binds its GPUs besides the target; with `adjust` for the
-    batch that frees them, which the spec then has."""
+) -> tuple[Result, list[str]]:
+    """`solve_spec`, and at one point what binds its GPUs besides the target, and what they leave of
+    a site; with `adjust` for the batch that frees them, which the spec then has."""
     found, line, batch = solve_spec(spec, unknown, target, between, whole, settings), "", math.nan
-    if adjust and (unknown != GPUS or found[unknown].size > 1):
-        raise InputError(f"a batch is adjusted for {GPUS} at one point; name a value of each axis")
-    if unknown == GPUS and found[unknown].size == 1 and whole is None and between is None:
-        axes = {name: axis for name, axis in spec["axes"].items() if name != unknown}
-        at = point(Evaluation({**spec["scenario"], GPUS: 8}, axes, target.outputs))
-        line, batch = bound(at, target, float(found[unknown].item()))
+    if unknown != GPUS or found[unknown].size > 1 or whole is not None or between is not None:
+        if adjust:
+            raise InputError(f"a batch is adjusted for {GPUS} at one point; name one of each axis")
+        return found, []
+    axes = {name: axis for name, axis in spec["axes"].items() if name != unknown}
+    at = point(Evaluation({**spec["scenario"], GPUS: 8}, axes, target.outputs))
+    line, batch = bound(at, target, float(found[unknown].item()))
     if adjust and batch == batch:
-        spec["scenario"] = {**spec["scenario"], BATCH: batch}
-        found = solve_spec(spec, unknown, target, between, whole, settings)
+        spec["scenario"] = at = {**at, BATCH: batch}
+        found = solve_spec({**spec, "axes": {}}, unknown, target, between, whole, settings)
         line = f"with a batch of {batch:,.0f}"
-    return found, line
+    return found, [line, _left({**at, GPUS: found[unknown].item()})]
+
+
+def _left(scenario: Mapping[str, Any]) -> str:
+    """What a job leaves of a site whose power is known."""
+    outputs = ["powered_gpus", "allocated_gpus", "facility_power", "racks"]
+    if not is_known(scenario, {}, outputs):
+        return ""
+    point = Evaluation(scenario, {}, outputs)
+    (_, limits), used = frozen(point._plan("numpy")), point._result(Settings("numpy"))
+    gpus, taken, power, racks = (used[name].item() for name in outputs)
+    text = f"left of the site: {with_unit(limits['site_power'] - power, 'W', 'site_power')}"
+    text += f", {limits['site_racks'] - racks:,.0f} racks" * (limits["site_racks"] < math.inf)
+    return f"{text}, {gpus - taken:,.0f} GPUs in whole rows"
 
 
 def bound(scenario: Mapping[str, Any], target: Target, answer: float) -> tuple[str, float]:
@@ -64,8 +78,8 @@ def bound(scenario: Mapping[str, Any], target: Target, answer: float) -> tuple[s
     replica = round(math.ceil(alone) / float(at._result(Settings())[replicas].item()))
     unit = math.lcm(max(replica, 1), whole_unit(problem, GPUS))
     inwards, whole = (-1, math.floor) if not answer > alone else (1, math.ceil)
-    first, batch = whole(round(alone / unit, 9)) * unit, numbers[BATCH]
-    if first <= 0 or abs(answer - first) <= _FELT * first:
+    first, batch = whole(round(alone / unit, 9)) * unit, numbers.get(BATCH, 0)  # 0: by phase
+    if not batch or first <= 0 or abs(answer - first) <= _FELT * first:
         return "", math.nan
     reasons = Evaluation({**stated, GPUS: first}, {}, [REASON])._result(Settings())[REASON]
     (why,) = meanings(reasons.attrs, reasons.values.reshape(1))
