@@ -58,13 +58,12 @@ def rows(*words: str) -> list[list[str]]:
 
 def test_the_largest_model_by_the_date_is_first(job: str) -> None:
     """On 1,024 H100 6 N D / (1,024 x 989e12 x MFU) are 4.8 days of llama-3-70b at a MFU of 1, and
-    27.8 of llama-3-405b: with an MFU between 0.3 and 0.6, 20 days are enough for the first alone."""
+    27.8 of llama-3-405b: with an MFU between 0.2 and 0.6, 30 days are enough for
+    the first alone."""
     words = ("plan", job, "--of", "max parameters", "model=llama-3-*", "tensor_parallel=8", *LAYOUT)
-    found = rows(*words, "--where", "finish <= 2027-01-20 with 90 %", "start_date=2027-01-01")
+    found = rows(*words, "--where", "finish <= 2027-01-30 with 90 %", "start_date=2027-01-01")
     assert [row[0] for row in found] == ["llama-3-70b", "llama-3-8b", "llama-3-405b"]
-    assert (
-        " none keeps to finish <= 2027-01-20 with 90 %" in " ".join(found[2]) or found[2][1] == "-"
-    )
+    assert "(none keeps to finish <= 2027-01-30 with 90 %: the least " in " ".join(found[2])
 
 
 def test_goals_along_axes_rank_points_and_the_front_is_of_one_work(job: str) -> None:
@@ -73,7 +72,8 @@ def test_goals_along_axes_rank_points_and_the_front_is_of_one_work(job: str) -> 
     assert [row[1] for row in found] == ["512", "512", "1,024", "1,024", "1,000", "1,000"]
     text = said(*words, "--of", "min n_gpus", "n_gpus=512,1024,1000")
     assert "*: no other of this model has less job_time and job_cost" in text
-    assert "1,000 GPUs: no layout" in text or "1,000 GPUs: this layout" in text
+    assert "model llama-3-8b: 1,000 GPUs: " in text
+    assert "model llama-3-70b: 1,000 GPUs: " in text
     # each model has its fastest size on its own front
     assert all("*" in row for row in found if row[1] == "1,024")
     refusal = said("plan", job, "--of", "min n_gpus", fails=True)
@@ -161,10 +161,10 @@ def test_a_family_is_ordered_by_its_parameters(job: str) -> None:
         "llama-3-405b",
     ]
     assert "no model is called 'llama-9-*'" in said(*words, "model=llama-9-*", fails=True)
-    assert (
-        "240" in said("run", job, "-v", "powered_gpus", "catalog=hall.toml", "site=h*")[:400]
-        or True
+    powered = said(
+        "run", job, "-v", "powered_gpus", "catalog=hall.toml", "site=h*", "--no-interval"
     )
+    assert powered.startswith("powered_gpus 7,680 ")
 
 
 def test_networks_that_differ_in_latency_alone_are_named(job: str) -> None:
