@@ -137,10 +137,11 @@ def test_a_site_is_filled_by_the_nearest_batch(job: str) -> None:
     text = said(*words)
     assert " 6,144 6,144 solved 7,680 GPUs would meet the target and cannot run " in text
     assert "; 7,680 can with a batch of 2,400 (+4.2%)" in text
-    assert "left of the site: 10.6 MW, 48 racks, 1,536 GPUs in whole rows" in text
+    assert "left of the site: facility_power 10.6 MW, racks 48, allocated_gpus 1,536" in text
     text = said(*words, "--adjust-batch")
     assert (
-        " 7,680 7,680 solved with a batch of 2,400 left of the site: 8.25 MW, 0 racks, 0 " in text
+        " 7,680 7,680 solved with a batch of 2,400 left of the site: facility_power 8.25 MW, racks 0, allocated_gpus 0"
+        in text
     )
     refusal = said(*words, "--adjust-batch", "pue=1.1,1.2", fails=True)
     assert refusal.startswith("a batch is adjusted for n_gpus at one point")

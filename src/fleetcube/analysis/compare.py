@@ -31,7 +31,6 @@ from .ratio import Ratio, between, side
 from .sensitivity import check_levers, cut
 from .terms import DECOMPOSED, USUAL, quantities, term_names, terms
 
-_LATENCY = "inter_node_latency"
 MOST_CHANGES = 8  # up to which every combination is evaluated
 SMALLEST = 1e-12  # relative to the whole: terms smaller than this everywhere are left out
 SIDES = ("a", "b")
@@ -139,8 +138,11 @@ def _shared(
     ]
     sheets = [record(hardware.NETWORK, name).values for name in networks]
     every = {name for sheet in sheets for name in sheet}
-    if {n for n in every if sheets[0].get(n) != sheets[-1].get(n)} == {_LATENCY}:
-        text = f"{' and '.join(networks)} differ in {_LATENCY} alone; state what else does: "
+    unlike = [name for name in every if sheets[0].get(name) != sheets[-1].get(name)]
+    if unlike and all(name.endswith("_latency") for name in unlike):
+        text = (
+            f"{' and '.join(networks)} differ in {', '.join(unlike)} alone; state what else does: "
+        )
         lines.append(
             text + "oversubscription=1,2 rail_optimized=true,false inter_node_bandwidth=..."
         )

@@ -70,10 +70,10 @@ def nearest_of_points(sweep: Evaluation, output: str, search: Sequence[str], rea
     """`nearest` at the first points at which no layout can run, a line each."""
     axes, lines = make_axes(sweep.graph, sweep.spec["axes"]), []
     for place in np.argwhere(reasons.values != 0)[:_MOST_LINES].tolist():
-        at = dict(zip(map(str, reasons.dims), place, strict=True))
-        several = (n for n in at if n != GPUS and axes[n].size > 1)
-        labels = [f"{n} {in_command(axes[n].labels[at[n]])}: " for n in several]
-        line = nearest(point(sweep, at), output, search)
+        place_of = dict(zip(map(str, reasons.dims), place, strict=True))
+        several = (n for n in place_of if n != GPUS and axes[n].size > 1)
+        labels = [f"{n} {in_command(axes[n].labels[place_of[n]])}: " for n in several]
+        line = nearest(point(sweep, place_of), output, search)
         lines += ["".join(labels) + line] * bool(line)
     return "\n".join(lines)
 

@@ -24,6 +24,7 @@ from fleetcube.catalog import (
 from fleetcube.catalog import kind as catalog_kind
 from fleetcube.grid.errors import InputError, check_texts
 from fleetcube.grid.spec.axis import Axis
+from fleetcube.kernels.physics.roles import ORDERED_BY
 
 NAME = "catalog"
 ABOUT = "files of your own records, one table [KIND.LABEL] each, whose labels this scenario may use"
@@ -56,11 +57,12 @@ def add_user_records(
 
 def family(kind: str, pattern: str, scenario: Mapping[str, Any]) -> list[str]:
     """Labels, also of the scenario's files, that a pattern names: llama-3-*; models by size."""
-    own = own_labels([opened(path) for path in check_texts(NAME, scenario.get(NAME))])
-    records = {**catalog_kind(kind), **{n: one.record for (k, n), one in own.items() if k == kind}}
+    labelled = own_labels([opened(path) for path in check_texts(NAME, scenario.get(NAME))])
+    records = dict(catalog_kind(kind))
+    records |= {n: one.record for (k, n), one in labelled.items() if k == kind}
     if not (labels := fnmatch.filter(records, pattern)):
         raise InputError(f"no {kind} is called {pattern!r}; see `fleetcube catalog {kind}`")
-    return sorted(labels, key=lambda label: records[label].values.get("parameters", 0.0))
+    return sorted(labels, key=lambda label: records[label].values.get(ORDERED_BY.get(kind), 0.0))
 
 
 def record_names(kind: str, labels: Iterable[Any]) -> list[str]:

@@ -13,7 +13,8 @@ from fleetcube.grid.result import Result
 from fleetcube.grid.run.evaluation import Evaluation, is_known
 from fleetcube.grid.run.settings import Settings
 from fleetcube.kernels.graph.roles import REASON
-from fleetcube.kernels.physics.roles import STEPS
+from fleetcube.kernels.physics.inputs import INPUTS
+from fleetcube.kernels.physics.roles import OF_SITE, STEPS
 from fleetcube.scenario.along_axes import point
 from fleetcube.tables.tables import meanings, with_unit
 
@@ -34,32 +35,33 @@ def solve_and_bound(
 ) -> tuple[Result, list[str]]:
     """`solve_spec`, and at one point what binds its GPUs besides the target, and what they leave of
     a site; with `adjust` for the batch that frees them, which the spec then has."""
-    found, line, batch = solve_spec(spec, unknown, target, between, whole, settings), "", math.nan
-    if unknown != GPUS or found[unknown].size > 1 or whole is not None or between is not None:
+    solutions = solve_spec(spec, unknown, target, between, whole, settings)
+    if unknown != GPUS or solutions[unknown].size > 1 or whole is not None or between is not None:
         if adjust:
             raise InputError(f"a batch is adjusted for {GPUS} at one point; name one of each axis")
-        return found, []
+        return solutions, []
     axes = {name: axis for name, axis in spec["axes"].items() if name != unknown}
-    at = point(Evaluation({**spec["scenario"], GPUS: 8}, axes, target.outputs))
-    line, batch = bound(at, target, float(found[unknown].item()))
+    scenario = point(Evaluation({**spec["scenario"], GPUS: 8}, axes, target.outputs))
+    line, batch = bound(scenario, target, float(solutions[unknown].item()))
     if adjust and batch == batch:
-        spec["scenario"] = at = {**at, BATCH: batch}
-        found = solve_spec({**spec, "axes": {}}, unknown, target, between, whole, settings)
+        spec["scenario"] = scenario = {**scenario, BATCH: batch}
+        solutions = solve_spec({**spec, "axes": {}}, unknown, target, between, whole, settings)
         line = f"with a batch of {batch:,.0f}"
-    return found, [line, _left({**at, GPUS: found[unknown].item()})]
+    return solutions, [line, _left({**scenario, GPUS: solutions[unknown].item()})]
 
 
 def _left(scenario: Mapping[str, Any]) -> str:
     """What a job leaves of a site whose power is known."""
-    outputs = ["powered_gpus", "allocated_gpus", "facility_power", "racks"]
+    outputs = [name for pair in OF_SITE.items() for name in pair if name not in INPUTS]
     if not is_known(scenario, {}, outputs):
         return ""
-    point = Evaluation(scenario, {}, outputs)
-    (_, limits), used = frozen(point._plan("numpy")), point._result(Settings("numpy"))
-    gpus, taken, power, racks = (used[name].item() for name in outputs)
-    text = f"left of the site: {with_unit(limits['site_power'] - power, 'W', 'site_power')}"
-    text += f", {limits['site_racks'] - racks:,.0f} racks" * (limits["site_racks"] < math.inf)
-    return f"{text}, {gpus - taken:,.0f} GPUs in whole rows"
+    job = Evaluation(scenario, {}, outputs)
+    (_, numbers), values = frozen(job._plan("numpy")), job._result(Settings("numpy"))
+    numbers = {**numbers, **{name: values[name].item() for name in outputs}}
+    left = {name: numbers[limit] - numbers[name] for name, limit in OF_SITE.items()}
+    units = {name: str(values[name].attrs["units"]) for name in left}
+    parts = [f"{n} {with_unit(v, units[n], n)}" for n, v in left.items() if v < math.inf]
+    return f"left of the site: {', '.join(parts)}"
 
 
 def bound(scenario: Mapping[str, Any], target: Target, answer: float) -> tuple[str, float]:
@@ -73,9 +75,9 @@ def bound(scenario: Mapping[str, Any], target: Target, answer: float) -> tuple[s
     alone = float(solve_spec(spec, GPUS, target, None, False, Settings())[GPUS].item())
     if math.isnan(alone):
         return "", math.nan
-    at = Evaluation({**stated, GPUS: math.ceil(alone)}, {}, [replicas, REASON])
-    problem, numbers = frozen(at._plan("numpy"))
-    replica = round(math.ceil(alone) / float(at._result(Settings())[replicas].item()))
+    aligned = Evaluation({**stated, GPUS: math.ceil(alone)}, {}, [replicas, REASON])
+    problem, numbers = frozen(aligned._plan("numpy"))
+    replica = round(math.ceil(alone) / float(aligned._result(Settings())[replicas].item()))
     unit = math.lcm(max(replica, 1), whole_unit(problem, GPUS))
     inwards, whole = (-1, math.floor) if not answer > alone else (1, math.ceil)
     first, batch = whole(round(alone / unit, 9)) * unit, numbers.get(BATCH, 0)  # 0: by phase
