@@ -62,7 +62,9 @@ def family(kind: str, pattern: str, scenario: Mapping[str, Any]) -> list[str]:
     records |= {n: one.record for (k, n), one in labelled.items() if k == kind}
     if not (labels := fnmatch.filter(records, pattern)):
         raise InputError(f"no {kind} is called {pattern!r}; see `fleetcube catalog {kind}`")
-    return sorted(labels, key=lambda label: records[label].values.get(ORDERED_BY.get(kind), 0.0))
+    return sorted(
+        labels, key=lambda label: records[label].values.get(ORDERED_BY.get(kind, ""), 0.0)
+    )
 
 
 def record_names(kind: str, labels: Iterable[Any]) -> list[str]:
