@@ -223,6 +223,7 @@ def kept_drive_copy_loss_share(memory_tier_share):
     return 1 - memory_tier_share
 
 
+@alternative("drive_copy_every", tier_intervals="tuned")
 def drive_copy_every(
     memory_tier_stall_time,
     drive_tier_stall_time,
@@ -253,6 +254,17 @@ def drive_copy_every(
     return _multiple(first, second)
 
 
+@alternative("drive_copy_every", tier_intervals="stated")
+def stated_drive_copy_every(drive_tier_interval, checkpoint_interval):
+    """tau_2 / tau_1, at least 1, not rounded: a copy is due by the clock or by steps
+
+    Range: checkpoint_interval above 0
+    Source: by definition
+    """
+    return _ratio(checkpoint_interval, drive_tier_interval)
+
+
+@alternative("storage_copy_every", tier_intervals="tuned")
 def storage_copy_every(
     memory_tier_stall_time,
     drive_tier_stall_time,
@@ -283,6 +295,16 @@ def storage_copy_every(
     return _multiple(second, third)
 
 
+@alternative("storage_copy_every", tier_intervals="stated")
+def stated_storage_copy_every(storage_tier_interval, drive_tier_interval):
+    """tau_3 / tau_2, at least 1, not rounded
+
+    Source: by definition
+    """
+    return _ratio(drive_tier_interval, storage_tier_interval)
+
+
+@alternative("drive_tier_interval", tier_intervals="tuned")
 def drive_tier_interval(checkpoint_interval, drive_copy_every):
     """Time between checkpoints written to local drives.
 
@@ -294,6 +316,16 @@ def drive_tier_interval(checkpoint_interval, drive_copy_every):
     return checkpoint_interval * drive_copy_every
 
 
+@alternative("drive_tier_interval", tier_intervals="stated")
+def stated_drive_tier_interval(target_drive_interval, storage_tier_interval):
+    """min(target of the drives, interval of storage)
+
+    Source: by definition: a checkpoint on storage is one on drives, too
+    """
+    return np.minimum(target_drive_interval, storage_tier_interval)
+
+
+@alternative("storage_tier_interval", tier_intervals="tuned")
 def storage_tier_interval(drive_tier_interval, storage_copy_every):
     """Time between checkpoints written to remote storage.
 
@@ -303,6 +335,70 @@ def storage_tier_interval(drive_tier_interval, storage_copy_every):
     Source: by definition
     """
     return drive_tier_interval * storage_copy_every
+
+
+@alternative("target_drive_interval", drive_steps=False)
+def target_drive_interval(
+    memory_tier_stall_time,
+    drive_tier_stall_time,
+    memory_tier_flush_time,
+    drive_tier_flush_time,
+    memory_tier_share,
+    drive_tier_share,
+    cluster_mtbf,
+):
+    """Time between checkpoints on local drives, were it not for storage's.
+
+    max(sqrt(2 d_2 M / p_2), sqrt(2 (d_1 + d_2) M / (p_1 + p_2)), F_2), the best: the second where
+    drives would get more checkpoints than memory; infinite if drives serve no failures
+
+    Returns: [s] interval
+    Range: to first order, while losses are well below 1
+    Source: Benoit et al. 2017, IEEE TC 66(7): waste is the sum of sqrt(2 d_l lambda_l)
+    """
+    flush = np.maximum(memory_tier_flush_time, drive_tier_flush_time)
+    stall, share = memory_tier_stall_time + drive_tier_stall_time, memory_tier_share
+    both = pooled_interval(stall, (share + drive_tier_share) / cluster_mtbf, flush)
+    rate = drive_tier_share / cluster_mtbf
+    return np.maximum(both, pooled_interval(drive_tier_stall_time, rate, drive_tier_flush_time))
+
+
+# what the interval of the lowest tier is tuned to
+row(
+    "tuned_stall_time",
+    "checkpoint_stall_time",
+    "the mean over tiers, whose intervals are multiples of it",
+    summary="Training stall of one checkpoint for which the interval is the best.",
+    returns="[s] stall",
+    source="Benoit et al. 2017, IEEE TC 66(7)",
+    tier_intervals="tuned",
+)
+row("tuned_stall_time", "memory_tier_stall_time", tier_intervals="stated")
+row(
+    "longest_checkpoint_interval",
+    np.inf,
+    "the multiples follow it",
+    summary="Time after which the tier above memory gets a checkpoint.",
+    returns="[s] interval",
+    tier_intervals="tuned",
+)
+row("longest_checkpoint_interval", "drive_tier_interval", tier_intervals="stated")
+row(
+    "shortest_checkpoint_interval",
+    "checkpoint_flush_time",
+    "of the tier that limits it",
+    summary="Time that one checkpoint takes until the next may begin.",
+    returns="[s] interval",
+    tier_intervals="tuned",
+)
+row("shortest_checkpoint_interval", "memory_tier_flush_time", tier_intervals="stated")
+row(
+    "minimum_checkpoint_interval",
+    "shortest_checkpoint_interval",
+    "the flush of the one before",
+    source="Mohan et al. 2021, CheckFreq, FAST",
+    checkpoint_mode="tiered",
+)
 
 
 @alternative("checkpoint_stall_time", checkpoint_mode="tiered")
@@ -343,6 +439,7 @@ def tiered_checkpoint_flush_time(
     return np.maximum(memory_tier_flush_time, above / drive_copy_every)
 
 
+@alternative("tiered_mtbf", tier_intervals="tuned")
 def tiered_mtbf(
     memory_tier_share,
     drive_tier_share,
@@ -363,27 +460,35 @@ def tiered_mtbf(
     return cluster_mtbf / (memory_tier_share + drive_copy_every * above)
 
 
+@alternative("tiered_mtbf", tier_intervals="stated")
+def memory_tier_mtbf(memory_tier_share, cluster_mtbf):
+    """M / p_1: only memory's failures depend on its interval; infinite if it serves none"""
+    some = memory_tier_share > 0
+    return where(some, cluster_mtbf / where(some, memory_tier_share, 1.0), np.inf)
+
+
 @alternative("young_interval", checkpoint_mode="tiered")
-@same_as(young)
-def tiered_young_interval(checkpoint_stall_time, tiered_mtbf):
-    """sqrt(2 d M), with the mean stall and `tiered_mtbf`"""
+def tiered_young_interval(tuned_stall_time, tiered_mtbf, longest_checkpoint_interval):
+    """min(sqrt(2 d M), interval of the tier above), with `tuned_stall_time` and `tiered_mtbf`"""
+    return np.minimum(young(tuned_stall_time, tiered_mtbf), longest_checkpoint_interval)
 
 
 @alternative("daly_interval", checkpoint_mode="tiered")
-@same_as(daly)
-def tiered_daly_interval(checkpoint_stall_time, tiered_mtbf):
-    """sqrt(2 d M) [1 + sqrt(d / 2M) / 3 + d / (18 M)] - d for d < 2 M, else M, with the mean stall
-    and `tiered_mtbf`
+def tiered_daly_interval(tuned_stall_time, tiered_mtbf, longest_checkpoint_interval):
+    """min(sqrt(2 d M) [1 + sqrt(d / 2M) / 3 + d / (18 M)] - d for d < 2 M, else M; interval of the
+    tier above), with `tuned_stall_time` and `tiered_mtbf`
     """
+    return np.minimum(daly(tuned_stall_time, tiered_mtbf), longest_checkpoint_interval)
 
 
 @alternative("exact_interval", checkpoint_mode="tiered")
-@same_as(exact)
-def tiered_exact_interval(checkpoint_stall_time, tiered_mtbf):
+def tiered_exact_interval(tuned_stall_time, tiered_mtbf, longest_checkpoint_interval):
     """Time between checkpoints that minimises the expected wall time.
 
-    M [1 + W0(-exp(-d/M - 1))], with the mean stall and `tiered_mtbf`
+    min(M [1 + W0(-exp(-d/M - 1))], interval of the tier above), with `tuned_stall_time` and
+    `tiered_mtbf`
     """
+    return np.minimum(exact(tuned_stall_time, tiered_mtbf), longest_checkpoint_interval)
 
 
 @alternative("checkpoint_restore_time", checkpoint_mode="tiered")
@@ -542,8 +647,12 @@ def _intervals(stalls, flushes, shares, mtbf):
     return first, second, np.maximum(second, pooled_interval(d3, p3, f3))
 
 
-def _multiple(shorter, longer):
-    """Ratio of intervals rounded to a whole number, at least 1; 1 if one is infinite or 0."""
+def _ratio(shorter, longer):
+    """Ratio of intervals, at least 1; 1 if one is infinite or 0."""
     both = (shorter > 0) & (longer < np.inf)
-    ratio = where(both, longer, 1.0) / where(both, shorter, 1.0)
-    return np.maximum(1.0, np.floor(ratio + 0.5))
+    return np.maximum(1.0, where(both, longer, 1.0) / where(both, shorter, 1.0))
+
+
+def _multiple(shorter, longer):
+    """That ratio rounded to a whole number."""
+    return np.floor(_ratio(shorter, longer) + 0.5)
