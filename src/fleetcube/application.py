@@ -23,7 +23,16 @@ TEXT_LISTS = (NAME,)
 AFFECTING = auto.COMPUTE.union(*WHOLES.values())
 _ROLES = ("failures", "learning", "model", "run")
 _SCENARIO = (
-    *("auto", "framework", "hardware", "user_records", "patterns", "phases", "precedence"),
+    *(
+        "auto",
+        "framework",
+        "hardware",
+        "user_records",
+        "patterns",
+        "phases",
+        "policies",
+        "precedence",
+    ),
     *("reading", "remarks"),
 )
 CODE = (

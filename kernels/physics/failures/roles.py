@@ -31,6 +31,20 @@ LEFT_OUT: tuple[tuple[str, frozenset[str], str], ...] = (
         "other: checkpoint_mode = tiered falls back to storage",
     ),
     (
+        "repair_spread",
+        frozenset(
+            {
+                "crews_spare_left_probability",
+                "crews_whole_pool_probability",
+                "crews_whole_safe_pool_probability",
+                "crews_nodes_in_repair",
+                "crews_nodes_beyond_spares",
+            }
+        ),
+        "repairs by crews are counted as exponential, of the mean: more of them wait if times have "
+        "a longer tail",
+    ),
+    (
         "step_time_jitter",
         frozenset({"sync_wall_gpus"}),
         "sync_wall_gpus, a closed form, has stragglers as late as at this size, and among more "

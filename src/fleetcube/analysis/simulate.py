@@ -40,7 +40,9 @@ FLUSH = "unsafe_time"  # from the end of a stall until the checkpoint is safe
 # Spares are simulated: recovery_time must include all of provision_time
 FIXED = {"sparing": False}
 _KINDS = ("in_process", "in_job", "requeue")  # of failures; each has a share and a recovery time
-_INPUTS = ("failure_shape", "spare_nodes", "repair_time", "corruption_probability")
+_INPUTS = (
+    *("failure_shape", "spare_nodes", "repair_time", "repair_spread", "corruption_probability"),
+)
 
 _TIERED = (  # graph quantities of the tiers
     *(
@@ -165,7 +167,8 @@ def simulate(
             `recovery_time` covers the whole recovery: nothing is added without a spare.
 
     A failure costs the work since the last safe checkpoint, and one node, which returns after
-    `repair_time`; recovery waits for `provision_time` if no spare is free, or for a repair if
+    `repair_time`, or with a `repair_spread` for a log-normal time of that mean; recovery waits for
+    `provision_time` if no spare is free, or for a repair if
     `node_pool` is closed. With `repair_crews`, that number of nodes is repaired at a time, each for
     an exponential time of mean `repair_time`. Each of several nodes that fail together
     (correlated_failure_fraction) takes a spare. All nodes work at the start. `failure_shape` is the
@@ -541,6 +544,7 @@ def _parameters(values: Mapping[str, Array], of_job: bool = True) -> dict[str, A
         "provision": values["node_provision_time"],
         "spares": values["spare_nodes"],
         "repair": values["repair_time"],
+        "repair_spread": values["repair_spread"],
         "corruption": values["corruption_probability"],
         "nodes": values.get("nodes", np.ones(())),
     }
@@ -597,11 +601,15 @@ def _simulated(problem: Problem) -> Problem:
     tiered = "tiered" in _chosen(problem, "checkpoint_mode")
     late = "late" in _chosen(problem, "corruption_detection")
     elastic = "shrink" in _chosen(problem, "elastic")
+    spread = problem.most_together({"repair_spread"}) > 0
+    crews = "crews" in _chosen(problem, "repair_shop")
     for feature, asked, other_feature, other in (
         ("corruption_probability", unreadable, "tiers of checkpoints", tiered),
         ("corruption_probability", unreadable, "elastic = 'shrink'", elastic),
         ("late detection of corruption", late, "elastic = 'shrink'", elastic),
         ("tiers of checkpoints", tiered, "elastic = 'shrink'", elastic),
+        ("repair_spread", spread, "elastic = 'shrink'", elastic),
+        ("repair_spread", spread, "repair_crews", crews),
     ):
         if asked and other:
             raise InputError(f"{feature} cannot be simulated with {other_feature}; remove one")
