@@ -355,15 +355,17 @@ def _shop(job: Any, room: int, tiers: Any) -> Shop:
 
 @_inlined
 def _lose(state: Any, run: Any, times: Any, count: int, now: Any, shop: Shop) -> None:
-    """Record nodes lost at a time, in a ring buffer; drawn returns in place of the earliest."""
+    """Record nodes lost at a time, in a ring buffer; or when drawn repairs end, the last first."""
     for _ in range(count):
-        if len(times) > 0:
-            place = run.lost % len(times)
-            if shop.spread > 0 and run.lost >= len(times):
-                place = int(np.argmin(times))
-            last = now + _repair_time(state, shop) if shop.spread > 0 else now
-            if shop.spread == 0 or run.lost < len(times) or last > times[place]:
-                times[place] = last
+        place, room, mark = run.lost % max(len(times), 1), len(times), now
+        if shop.spread > 0:
+            place, mark = min(run.lost, room), now + _repair_time(state, shop)
+            while place > 0 and times[place - 1] < mark:
+                if place < room:
+                    times[place] = times[place - 1]
+                place -= 1
+        if place < room:
+            times[place] = mark
         run.lost += 1
 
 
@@ -375,12 +377,11 @@ def _repair_time(state: Any, shop: Shop) -> Any:
 
 
 @_inlined
-def _return_time(run: Any, times: Any, still_away: int, shop: Shop) -> Any:
-    """When no more than so many of the nodes lost are away."""
+def _return_time(run: Any, times: Any, away: int, shop: Shop) -> Any:
+    """When all of the nodes lost are whole but so many."""
     if shop.spread > 0:
-        known = times[: min(run.lost, len(times))]
-        return np.partition(known, len(known) - 1 - still_away)[len(known) - 1 - still_away]
-    return times[(run.lost - 1 - still_away) % len(times)] + shop.repair
+        return times[away]
+    return times[(run.lost - 1 - away) % len(times)] + shop.repair
 
 
 @_inlined
@@ -397,13 +398,7 @@ def _lose_idle(state: Any, run: Any, times: Any, end: Any, idle: Any, shop: Shop
     clock = run.updated - math.log(uniform(state)) / rate
     while clock < end and run.lost < MOST_FAILURES:
         away, most = 0, min(run.lost, len(times))
-        if shop.spread > 0:
-            away = int(np.sum(times[:most] > clock))
-        while (
-            shop.spread == 0
-            and away < most
-            and times[(run.lost - 1 - away) % len(times)] > clock - shop.repair
-        ):
+        while away < most and _return_time(run, times, away, shop) > clock:
             away += 1
         if uniform(state) * idle < idle - away:
             count = min(_together(state, shop.group_share, shop.group), int(idle) - away)
@@ -802,9 +797,7 @@ def _is_short(run: Any, times: Any, shop: Shop, count: int) -> Any:
     free = shop.spares - count + 1  # limit of nodes away that leaves a spare for each loss
     if run.lost < free:
         return False
-    if free > 0 and shop.spread > 0:
-        return _return_time(run, times, free - 1, shop) > run.now
-    return free <= 0 or run.now - times[(run.lost - free) % len(times)] < shop.repair
+    return free <= 0 or _return_time(run, times, free - 1, shop) > run.now
 
 
 @_inlined

@@ -23,17 +23,8 @@ TEXT_LISTS = (NAME,)
 AFFECTING = auto.COMPUTE.union(*WHOLES.values())
 _ROLES = ("failures", "learning", "model", "run")
 _SCENARIO = (
-    *(
-        "auto",
-        "framework",
-        "hardware",
-        "user_records",
-        "patterns",
-        "phases",
-        "policies",
-        "precedence",
-    ),
-    *("reading", "remarks"),
+    *("auto", "framework", "hardware", "user_records", "patterns", "phases", "precedence"),
+    *("policies", "reading", "remarks"),
 )
 CODE = (
     *("kernels.physics.graph", "kernels.physics.roles"),

@@ -46,7 +46,7 @@ def is_spelled(name: str, text: str) -> bool:
     return counts or bool(spelled(name, text))
 
 
-def notes(scenario: Mapping[str, Any]) -> dict[str, str]:
+def conversions(scenario: Mapping[str, Any]) -> dict[str, str]:
     """What texts were converted to, by the input that is read."""
     lines = {}
     for name, value in scenario.items():

@@ -1,17 +1,17 @@
 """Policies as people state them, played event by event: tiers due by the clock, repairs by tails."""
 
-import itertools
 import math
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
 
+import fleetcube
 from fleetcube.kernels.laws import repair
-from fleetcube.kernels.physics.graph import PHYSICS
 
 from ... import formulas
 from ...draws import generator
-from ...evaluated import computed, value
+from ...evaluated import value
 from ..check import Pairs, check
 
 Three = tuple[float, float, float]
@@ -83,13 +83,13 @@ class Play:
             self.saved[tier] = self.position
             ready = self.clock + self.policy.flushes[tier]
             self.under_way.append((tier, ready, self.position))
-            self.storage_writes += tier == 2
         return True
 
     def lose(self, level: int) -> None:
         """Copies that are safe by now count; the failure ends those that it is too grave for."""
         for tier, ready, position in self.under_way:
             if ready <= self.clock:
+                self.storage_writes += tier == 2
                 self.safe[tier] = max(self.safe[tier], position)
         self.under_way = [c for c in self.under_way if c[1] > self.clock and c[0] > level]
 
@@ -146,3 +146,72 @@ def clocks() -> Pairs:
         point = scenario(policy) | {"checkpoint_write_time": policy.restarts[2]}
         yield value("goodput", **point), played
         yield value("storage_duty", **point), writes * policy.restarts[2]
+
+
+@check(
+    "memory_tier_mtbf target_drive_interval tiered_exact_interval tiered_young_interval "
+    "tiered_daly_interval",
+    by="derivation",
+    source="the least of goodput's closed form over 161 intervals on each side",
+    tolerance=0.002,
+)
+def best_intervals() -> Pairs:
+    """goodput with the intervals left open, and the most at any; with drives and without"""
+    for storage, drives, stalls in (
+        (3600.0, 0.0, (0.4, 0.0, 9.0)),
+        (1800.0, 0.95, (0.4, 6.0, 20.0)),
+        (7200.0, 0.95, (3.0, 0.5, 20.0)),  # drives so cheap that they get each checkpoint
+    ):
+        shares = (0.8, max(drives - 0.8, 0.0), 0.2 - max(drives - 0.8, 0.0))
+        policy = Policy(
+            (1.0, 1.0, storage), stalls, (0.0,) * 3, (60.0, 90.0, 200.0), shares, 9000.0
+        )  # type: ignore[arg-type]
+        point = scenario(policy)
+        point = {
+            k: v
+            for k, v in point.items()
+            if k not in ("checkpoint_interval", "drive_tier_interval")
+        }
+        spans = np.geomspace(5.0, 7200.0, 161)
+        most = max(
+            float(fleetcube.evaluate("goodput", checkpoint_interval=spans, **point, **more).max())
+            for more in ([{"drive_tier_interval": s} for s in spans[::4]] if drives else [{}])
+        )
+        for chosen in ("exact", "daly", "young"):
+            yield value("goodput", checkpoint_policy=chosen, **point), most
+
+
+@check(
+    "lognormal_mean lognormal_spread",
+    by="simulator",
+    source="400,000 drawn repairs: their mean, median and a percentile",
+    tolerance=0.01,
+)
+def repairs() -> Pairs:
+    """median 6 h and p95 3 d, p90 of 8 h, p99 of a week"""
+    rng = generator(63)
+    for percent, high in ((95, 72.0), (90, 8.0), (99, 168.0)):
+        spread = repair.lognormal_spread(6.0, high, NormalDist().inv_cdf(percent / 100))
+        times = rng.lognormal(math.log(6.0), spread, 400_000)
+        yield repair.lognormal_mean(6.0, spread), times.mean()
+        yield high, np.percentile(times, percent)
+
+
+@check(
+    "storage_bytes checkpoint_storage_cost stepped_checkpoint_interval stepped_drive_interval "
+    "stepped_storage_interval",
+    by="derivation",
+    source="a shelf of checkpoints, counted hour by hour and step by step",
+)
+def shelf() -> Pairs:
+    """a write every hour, of which three are kept, for ten days at a price a byte and second"""
+    shelf, most, paid = list[int](), 0, 0.0
+    for hour in range(240):
+        most = max(most, len(shelf) + 1)  # the new one is written before the oldest goes
+        shelf = [*shelf, hour][-3:]
+        paid += most * 5e9 * 2e-16 * 3600 if hour > 2 else 4 * 5e9 * 2e-16 * 3600
+    yield formulas.storage_bytes(3, 5e9), most * 5e9
+    yield formulas.checkpoint_storage_cost(most * 5e9, 2e-16, 240 * 3600.0), paid
+    for law in ("checkpoint", "drive", "storage"):
+        stepped = getattr(formulas, f"stepped_{law}_interval")
+        yield stepped(500, 6.5), sum(6.5 for _ in range(500))
