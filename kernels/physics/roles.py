@@ -35,6 +35,7 @@ from .pipeline.roles import UNCHUNKED_SCHEDULES as UNCHUNKED_SCHEDULES
 from .run.roles import BEFORE as BEFORE
 from .run.roles import BEST_HIGH as BEST_HIGH
 from .run.roles import BEST_LOW as BEST_LOW
+from .run.roles import FACTORS as FACTORS
 from .run.roles import FIRST as FIRST
 from .run.roles import LARGEST as LARGEST
 from .run.roles import LEAST as LEAST

@@ -105,3 +105,5 @@ OF_WHOLES = frozenset(  # computed by their formula from whole-job values
         "reliability_to_useful_ratio",
     }
 )
+# quantities that say half without another, where an option is in use
+FACTORS = {"goodput": ("elastic", "elastic_capacity")}
