@@ -211,7 +211,6 @@ def lognormal_spread(median, high, normal_quantile) -> Any:
         high [s]: a higher percentile of them
         normal_quantile [1]: z, that of the standard normal distribution, 1.645 for 95 %
     Returns: [1] spread
-    Range: log-normal times: 13 % of them longer than the mean for a spread of 2.3
     Source: Kline 1984, IEEE Trans. Reliability R-33(5) (corrective repair times)
     """
     return np.log(high / median) / normal_quantile

@@ -342,56 +342,31 @@ def target_drive_interval(
 ):
     """Time between checkpoints on local drives, were it not for storage's.
 
-    max(sqrt(2 d_2 M / p_2), sqrt(2 (d_1 + d_2) M / (p_1 + p_2)), F_2), the best: the second where
-    drives would get more checkpoints than memory; infinite if drives serve no failures
+    max(sqrt(2 d_2 M / p_2), F_2, that of memory and drives together); infinite where p_2 = 0
 
     Returns: [s] interval
-    Range: to first order, while losses are well below 1
-    Source: Benoit et al. 2017, IEEE TC 66(7): waste is the sum of sqrt(2 d_l lambda_l)
+    Range: the best to first order, while losses are well below 1
+    Source: Benoit et al. 2017, IEEE TC 66(7)
     """
-    flush = np.maximum(memory_tier_flush_time, drive_tier_flush_time)
-    stall, share = memory_tier_stall_time + drive_tier_stall_time, memory_tier_share
-    both = pooled_interval(stall, (share + drive_tier_share) / cluster_mtbf, flush)
-    rate = drive_tier_share / cluster_mtbf
-    return np.maximum(both, pooled_interval(drive_tier_stall_time, rate, drive_tier_flush_time))
+    return _intervals(
+        (memory_tier_stall_time, drive_tier_stall_time, 0.0),
+        (memory_tier_flush_time, drive_tier_flush_time, 0.0),
+        (memory_tier_share, drive_tier_share, 0.0),
+        cluster_mtbf,
+    )[1]
 
 
-# what the interval of the lowest tier is tuned to
-row(
-    "tuned_stall_time",
-    "checkpoint_stall_time",
-    "the mean over tiers, whose intervals are multiples of it",
-    summary="Training stall of one checkpoint for which the interval is the best.",
-    returns="[s] stall",
-    source="Benoit et al. 2017, IEEE TC 66(7)",
-    tier_intervals="tuned",
-)
-row("tuned_stall_time", "memory_tier_stall_time", tier_intervals="stated")
-row(
-    "longest_checkpoint_interval",
-    np.inf,
-    "the multiples follow it",
-    summary="Time after which the tier above memory gets a checkpoint.",
-    returns="[s] interval",
-    tier_intervals="tuned",
-)
+_interval: dict[str, str] = {"returns": "[s] time"}
+_longest = {**_interval, "summary": "Time after which the tier above memory gets a checkpoint."}
+_shortest = {**_interval, "summary": "Time until a next checkpoint may begin."}
+_tuned = {**_interval, "summary": "Mean stall of one checkpoint, for its best interval."}
+row("longest_checkpoint_interval", np.inf, **_longest, tier_intervals="tuned")
 row("longest_checkpoint_interval", "drive_tier_interval", tier_intervals="stated")
-row(
-    "shortest_checkpoint_interval",
-    "checkpoint_flush_time",
-    "of the tier that limits it",
-    summary="Time that one checkpoint takes until the next may begin.",
-    returns="[s] interval",
-    tier_intervals="tuned",
-)
+row("shortest_checkpoint_interval", "checkpoint_flush_time", **_shortest, tier_intervals="tuned")
 row("shortest_checkpoint_interval", "memory_tier_flush_time", tier_intervals="stated")
-row(
-    "minimum_checkpoint_interval",
-    "shortest_checkpoint_interval",
-    "the flush of the one before",
-    source="Mohan et al. 2021, CheckFreq, FAST",
-    checkpoint_mode="tiered",
-)
+row("minimum_checkpoint_interval", "shortest_checkpoint_interval", checkpoint_mode="tiered")
+row("tuned_stall_time", "checkpoint_stall_time", **_tuned, tier_intervals="tuned")
+row("tuned_stall_time", "memory_tier_stall_time", tier_intervals="stated")
 
 
 @alternative("checkpoint_stall_time", checkpoint_mode="tiered")
@@ -462,25 +437,19 @@ def memory_tier_mtbf(memory_tier_share, cluster_mtbf):
 
 @alternative("young_interval", checkpoint_mode="tiered")
 def tiered_young_interval(tuned_stall_time, tiered_mtbf, longest_checkpoint_interval):
-    """min(sqrt(2 d M), interval of the tier above), with `tuned_stall_time` and `tiered_mtbf`"""
+    """min(sqrt(2 d M), interval of the tier above), d the tuned stall, M `tiered_mtbf`"""
     return np.minimum(young(tuned_stall_time, tiered_mtbf), longest_checkpoint_interval)
 
 
 @alternative("daly_interval", checkpoint_mode="tiered")
 def tiered_daly_interval(tuned_stall_time, tiered_mtbf, longest_checkpoint_interval):
-    """min(sqrt(2 d M) [1 + sqrt(d / 2M) / 3 + d / (18 M)] - d for d < 2 M, else M; interval of the
-    tier above), with `tuned_stall_time` and `tiered_mtbf`
-    """
+    """as without tiers, at most the interval of the tier above, with the tuned stall"""
     return np.minimum(daly(tuned_stall_time, tiered_mtbf), longest_checkpoint_interval)
 
 
 @alternative("exact_interval", checkpoint_mode="tiered")
 def tiered_exact_interval(tuned_stall_time, tiered_mtbf, longest_checkpoint_interval):
-    """Time between checkpoints that minimises the expected wall time.
-
-    min(M [1 + W0(-exp(-d/M - 1))], interval of the tier above), with `tuned_stall_time` and
-    `tiered_mtbf`
-    """
+    """min(M [1 + W0(-exp(-d/M - 1))], interval of the tier above), with the tuned stall"""
     return np.minimum(exact(tuned_stall_time, tiered_mtbf), longest_checkpoint_interval)
 
 

@@ -32,15 +32,7 @@ LEFT_OUT: tuple[tuple[str, frozenset[str], str], ...] = (
     ),
     (
         "repair_spread",
-        frozenset(
-            {
-                "crews_spare_left_probability",
-                "crews_whole_pool_probability",
-                "crews_whole_safe_pool_probability",
-                "crews_nodes_in_repair",
-                "crews_nodes_beyond_spares",
-            }
-        ),
+        frozenset({"repair_crews"}),
         "repairs by crews are counted as exponential, of the mean: more of them wait if times have "
         "a longer tail",
     ),

@@ -8,44 +8,35 @@ from ...ops import where
 
 @alternative("checkpoint_interval", checkpoint_policy="steps")
 def stepped_checkpoint_interval(checkpoint_steps, step_time):
-    """steps x step time
-
-    Source: by definition
-    """
+    """steps x step time"""
     return checkpoint_steps * step_time
 
 
 @alternative("target_drive_interval", drive_steps=True)
 @same_as(stepped_checkpoint_interval)
 def stepped_drive_interval(drive_tier_steps, step_time):
-    """steps x step time
-
-    Source: by definition
-    """
+    """steps x step time"""
 
 
 @alternative("storage_tier_interval", tier_intervals="stated")
 @same_as(stepped_checkpoint_interval)
 def stepped_storage_interval(storage_tier_steps, step_time):
-    """steps x step time, unless a time is given
-
-    Source: by definition
-    """
+    """steps x step time, unless a time is given"""
 
 
-row(
-    "storage_write_interval",
-    "checkpoint_interval",
-    summary="Time between checkpoints that are written to storage.",
-    returns="[s] interval; infinite where none is written",
-    checkpoint_mode=("sync", "async"),
-)
+row("storage_write_interval", "checkpoint_interval", checkpoint_mode=("sync", "async"))
 row("storage_write_interval", np.inf, "none is written", checkpoint_mode="in_memory")
 
 
 @alternative("storage_write_interval", checkpoint_mode="tiered")
 def tiered_storage_write_interval(storage_tier_interval, storage_tier_share):
-    """interval of the tier; infinite if it serves no failures, and so is not written"""
+    """Time between checkpoints that are written to storage.
+
+    interval of the tier; infinite if it serves no failures, and so is not written
+
+    Returns: [s] interval
+    Source: by definition
+    """
     return where(storage_tier_share > 0, storage_tier_interval, np.inf)
 
 
