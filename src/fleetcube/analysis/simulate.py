@@ -167,10 +167,9 @@ def simulate(
             `recovery_time` covers the whole recovery: nothing is added without a spare.
 
     A failure costs the work since the last safe checkpoint, and one node, which returns after
-    `repair_time`, or with a `repair_spread` for a log-normal time of that mean; recovery waits for
-    `provision_time` if no spare is free, or for a repair if
-    `node_pool` is closed. With `repair_crews`, that number of nodes is repaired at a time, each for
-    an exponential time of mean `repair_time`. Each of several nodes that fail together
+    `repair_time`, with a `repair_spread` a log-normal time of that mean; recovery waits for
+    `provision_time` if no spare is free, or for a repair if `node_pool` is closed. With
+    `repair_crews` so many nodes are repaired at a time. Each of several nodes that fail together
     (correlated_failure_fraction) takes a spare. All nodes work at the start. `failure_shape` is the
     Weibull shape of the time between the job's failures, `cluster_mtbf` its mean.
 
@@ -563,6 +562,7 @@ def _long_job(
     storage_every: Array,
     crews: Array,
     replica_nodes: Array,
+    repair_spread: Array,
     **_: Array,
 ) -> Array:
     """Useful time of a job whose start and end do not matter, in whole intervals of all tiers."""
@@ -570,6 +570,7 @@ def _long_job(
     fails, writes = np.isfinite(mtbf), np.isfinite(interval) & (interval > 0)
     interval = np.where(writes, interval, 1.0)  # no checkpoints: no division by inf, 0 or NaN
     turns = np.where(crews > 0, 1 + spares / np.maximum(crews, 1.0), 1.0)  # until all are repaired
+    turns = turns * np.exp(repair_spread * repair_spread)  # the mean repair that is under way
     longest = np.maximum(
         np.where(fails, mtbf, interval),
         np.where((spares > 0) | (pool > 0) | (replica_nodes > 0), repair * turns, 0.0),
