@@ -211,7 +211,7 @@ def lognormal_spread(median, high, normal_quantile) -> Any:
         high [s]: a higher percentile of them
         normal_quantile [1]: z, that of the standard normal distribution, 1.645 for 95 %
     Returns: [1] spread
-    Source: Kline 1984, IEEE Trans. Reliability R-33(5) (corrective repair times)
+    Source: Kline 1984, Reliability Engineering 9(2)
     """
     return np.log(high / median) / normal_quantile
 
@@ -225,6 +225,6 @@ def lognormal_mean(median, spread) -> Any:
         median [s]: half of the repairs are done by then
         spread [1]: standard deviation s of the logarithm
     Returns: [s] mean
-    Source: Kline 1984, IEEE Trans. Reliability R-33(5) (corrective repair times)
+    Source: Kline 1984, Reliability Engineering 9(2)
     """
     return median * np.exp(spread * spread / 2)

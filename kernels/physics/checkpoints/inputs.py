@@ -96,7 +96,11 @@ INPUTS = declared(
         implied="stated",
         implied_by=_INTERVALS,
     ),
-    switch("drive_steps", "whether the interval of drives is stated in steps", "drive_tier_steps"),
+    real("drive_tier_interval", "s", None, "between checkpoints on local drives (tiered)"),
+    real("storage_tier_interval", "s", None, "between checkpoints on storage (tiered)"),
+    switch("drive_timing", "whether drives have an interval stated for them", *_INTERVALS[::2]),
+    switch("drive_steps", "whether that is stated in steps", "drive_tier_steps"),
+    switch("storage_steps", "whether storage's interval is in steps", "storage_tier_steps"),
     option(
         "checkpoint_policy",
         "exact",

@@ -223,7 +223,6 @@ def kept_drive_copy_loss_share(memory_tier_share):
     return 1 - memory_tier_share
 
 
-@alternative("drive_copy_every", tier_intervals="tuned")
 def drive_copy_every(
     memory_tier_stall_time,
     drive_tier_stall_time,
@@ -254,16 +253,6 @@ def drive_copy_every(
     return _multiple(first, second)
 
 
-@alternative("drive_copy_every", tier_intervals="stated")
-def stated_drive_copy_every(drive_tier_interval, checkpoint_interval):
-    """tau_2 / tau_1, at least 1 and not rounded: a copy is due by the clock
-
-    Range: checkpoint_interval above 0; within 0.006 of goodput of copies after whole checkpoints
-    """
-    return _ratio(checkpoint_interval, drive_tier_interval)
-
-
-@alternative("storage_copy_every", tier_intervals="tuned")
 def storage_copy_every(
     memory_tier_stall_time,
     drive_tier_stall_time,
@@ -294,43 +283,24 @@ def storage_copy_every(
     return _multiple(second, third)
 
 
-@alternative("storage_copy_every", tier_intervals="stated")
-def stated_storage_copy_every(storage_tier_interval, drive_tier_interval):
-    """tau_3 / tau_2, at least 1 and not rounded"""
-    return _ratio(drive_tier_interval, storage_tier_interval)
+row("target_drive_interval", "timed_drive_interval", drive_timing=True)
+row(
+    "timed_drive_interval",
+    "drive_tier_interval",
+    summary="Stated time between checkpoints on local drives.",
+    returns="[s] interval",
+    drive_steps=False,
+)
+row(
+    "target_storage_interval",
+    "storage_tier_interval",
+    summary="Stated time between checkpoints on storage.",
+    returns="[s] interval",
+    storage_steps=False,
+)
 
 
-@alternative("drive_tier_interval", tier_intervals="tuned")
-def drive_tier_interval(checkpoint_interval, drive_copy_every):
-    """Time between checkpoints written to local drives.
-
-    interval x checkpoints per copy to drives
-
-    Returns: [s] interval
-    Source: by definition
-    """
-    return checkpoint_interval * drive_copy_every
-
-
-@alternative("drive_tier_interval", tier_intervals="stated")
-def stated_drive_tier_interval(target_drive_interval, storage_tier_interval):
-    """min(target of the drives, interval of storage)"""
-    return np.minimum(target_drive_interval, storage_tier_interval)
-
-
-@alternative("storage_tier_interval", tier_intervals="tuned")
-def storage_tier_interval(drive_tier_interval, storage_copy_every):
-    """Time between checkpoints written to remote storage.
-
-    interval of drives x copies to drives per copy to storage
-
-    Returns: [s] interval
-    Source: by definition
-    """
-    return drive_tier_interval * storage_copy_every
-
-
-@alternative("target_drive_interval", drive_steps=False)
+@alternative("target_drive_interval", drive_timing=False)
 def target_drive_interval(
     memory_tier_stall_time,
     drive_tier_stall_time,
@@ -356,17 +326,78 @@ def target_drive_interval(
     )[1]
 
 
-_interval: dict[str, str] = {"returns": "[s] time"}
-_longest = {**_interval, "summary": "Time after which the tier above memory gets a checkpoint."}
-_shortest = {**_interval, "summary": "Time until a next checkpoint may begin."}
-_tuned = {**_interval, "summary": "Mean stall of one checkpoint, for its best interval."}
-row("longest_checkpoint_interval", np.inf, **_longest, tier_intervals="tuned")
-row("longest_checkpoint_interval", "drive_tier_interval", tier_intervals="stated")
-row("shortest_checkpoint_interval", "checkpoint_flush_time", **_shortest, tier_intervals="tuned")
+@alternative("longest_checkpoint_interval", tier_intervals="stated")
+def longest_checkpoint_interval(target_drive_interval, target_storage_interval):
+    """Time after which the tier above memory gets a checkpoint.
+
+    min(target of drives, interval of storage)
+
+    Returns: [s] interval
+    Source: by definition: a checkpoint on storage is one on drives, too
+    """
+    return np.minimum(target_drive_interval, target_storage_interval)
+
+
+row("longest_checkpoint_interval", np.inf, "multiples follow", tier_intervals="tuned")
+
+
+@alternative("drive_multiple", tier_intervals="stated")
+def drive_multiple(longest_checkpoint_interval, checkpoint_interval):
+    """Checkpoints per checkpoint on local drives, as the job runs.
+
+    tau_2 / tau_1, at least 1 and not rounded: a copy is due by the clock
+
+    Returns: [1] number of checkpoints
+    Range: checkpoint_interval above 0
+    Source: by definition
+    """
+    return _ratio(checkpoint_interval, longest_checkpoint_interval)
+
+
+@alternative("storage_multiple", tier_intervals="stated")
+def storage_multiple(target_storage_interval, longest_checkpoint_interval):
+    """Checkpoints on local drives per checkpoint on storage, as the job runs.
+
+    tau_3 / tau_2, at least 1 and not rounded: a copy is due by the clock
+
+    Returns: [1] number of copies
+    Source: by definition
+    """
+    return _ratio(longest_checkpoint_interval, target_storage_interval)
+
+
+row("drive_multiple", "drive_copy_every", tier_intervals="tuned")
+row("storage_multiple", "storage_copy_every", tier_intervals="tuned")
+
+
+def drive_write_interval(checkpoint_interval, drive_multiple):
+    """Time between checkpoints written to local drives.
+
+    interval x checkpoints per copy to drives
+
+    Returns: [s] interval
+    Source: by definition
+    """
+    return checkpoint_interval * drive_multiple
+
+
+@alternative("storage_write_interval", checkpoint_mode="tiered")
+def storage_write_interval(drive_write_interval, storage_multiple):
+    """Time between checkpoints written to remote storage.
+
+    interval of drives x copies to drives per copy to storage
+
+    Returns: [s] interval
+    Source: by definition
+    """
+    return drive_write_interval * storage_multiple
+
+
+row("storage_write_interval", "checkpoint_interval", checkpoint_mode=("sync", "async"))
+row("storage_write_interval", np.inf, "none is written", checkpoint_mode="in_memory")
+row("tuned_stall_time", "memory_tier_stall_time", tier_intervals="stated")
 row("shortest_checkpoint_interval", "memory_tier_flush_time", tier_intervals="stated")
 row("minimum_checkpoint_interval", "shortest_checkpoint_interval", checkpoint_mode="tiered")
-row("tuned_stall_time", "checkpoint_stall_time", **_tuned, tier_intervals="tuned")
-row("tuned_stall_time", "memory_tier_stall_time", tier_intervals="stated")
 
 
 @alternative("checkpoint_stall_time", checkpoint_mode="tiered")
@@ -374,8 +405,8 @@ def tiered_checkpoint_stall_time(
     memory_tier_stall_time,
     drive_tier_stall_time,
     storage_tier_stall_time,
-    drive_copy_every,
-    storage_copy_every,
+    drive_multiple,
+    storage_multiple,
 ):
     """Mean training stall of one checkpoint.
 
@@ -384,8 +415,8 @@ def tiered_checkpoint_stall_time(
     Returns: [s] stall of one checkpoint
     Source: Benoit et al. 2017, IEEE TC 66(7)
     """
-    above = drive_tier_stall_time + storage_tier_stall_time / storage_copy_every
-    return memory_tier_stall_time + above / drive_copy_every
+    above = drive_tier_stall_time + storage_tier_stall_time / storage_multiple
+    return memory_tier_stall_time + above / drive_multiple
 
 
 @alternative("checkpoint_flush_time", checkpoint_mode="tiered")
@@ -393,8 +424,8 @@ def tiered_checkpoint_flush_time(
     memory_tier_flush_time,
     drive_tier_flush_time,
     storage_tier_flush_time,
-    drive_copy_every,
-    storage_copy_every,
+    drive_multiple,
+    storage_multiple,
 ):
     """Time from a snapshot until it is safe.
 
@@ -403,8 +434,25 @@ def tiered_checkpoint_flush_time(
     Returns: [s] flush time
     Source: Mohan et al. 2021, CheckFreq, FAST (one checkpoint in flight), of each tier
     """
-    above = np.maximum(drive_tier_flush_time, storage_tier_flush_time / storage_copy_every)
-    return np.maximum(memory_tier_flush_time, above / drive_copy_every)
+    above = np.maximum(drive_tier_flush_time, storage_tier_flush_time / storage_multiple)
+    return np.maximum(memory_tier_flush_time, above / drive_multiple)
+
+
+for _name, _formula, _words, _text in (
+    ("tuned_stall_time", tiered_checkpoint_stall_time, "one checkpoint", "one to be tuned to"),
+    ("shortest_checkpoint_interval", tiered_checkpoint_flush_time, "a snapshot", "each snapshot"),
+):
+    family(
+        {
+            _formula.__alternative__[0]: _name,
+            _formula.__name__: f"{_name}_of_multiples",
+            "drive_multiple": "drive_copy_every",
+            "storage_multiple": "storage_copy_every",
+            _words: _text,
+        },
+        _formula,
+        tier_intervals="tuned",
+    )
 
 
 @alternative("tiered_mtbf", tier_intervals="tuned")
@@ -493,8 +541,8 @@ def memory_tier_period(checkpoint_interval, memory_tier_stall_time):
 
 def tiered_delay(
     memory_tier_period,
-    drive_copy_every,
-    storage_copy_every,
+    drive_multiple,
+    storage_multiple,
     drive_tier_stall_time,
     storage_tier_stall_time,
     memory_tier_restart_time,
@@ -523,18 +571,18 @@ def tiered_delay(
     rate3 = rate * storage_tier_share
     above = rate2 + rate3
     lower = recoveries(rate1, memory_tier_restart_time, above)
-    lost = drive_copy_every * interruption_delay(memory_tier_period, rate, above, lower)
+    lost = drive_multiple * interruption_delay(memory_tier_period, rate, above, lower)
     lost = lost + interruption_delay(drive_tier_stall_time, rate, above, lower)
-    second = drive_copy_every * memory_tier_period + drive_tier_stall_time
+    second = drive_multiple * memory_tier_period + drive_tier_stall_time
     middle = recoveries(rate2, drive_tier_restart_time, rate3)
     lost = lost + interruption_delay(second + lost, above, rate3, middle)
     highest = recoveries(rate3, storage_tier_restart_time, 0.0)
     # work without checkpoints is the limit of short intervals: recoveries alone
     free = (1 + lower) * (1 + middle) * (1 + highest) - 1
     lower = recoveries(rate1, memory_tier_restart_time, rate3) + middle
-    lost = storage_copy_every * lost
+    lost = storage_multiple * lost
     lost = lost + interruption_delay(storage_tier_stall_time, rate, rate3, lower)
-    third = storage_copy_every * second + storage_tier_stall_time
+    third = storage_multiple * second + storage_tier_stall_time
     lost = lost + interruption_delay(third + lost, rate3, 0.0, highest)
     return where(third > 0, lost / where(third > 0, third, 1.0), free)
 
@@ -589,10 +637,10 @@ def drive_tier_bytes(checkpoint_size, nodes):
 
 
 @alternative("drive_tier_bytes", corruption_detection="late")
-def late_drive_tier_bytes(checkpoint_size, nodes, corruption_latency, drive_tier_interval):
+def late_drive_tier_bytes(checkpoint_size, nodes, corruption_latency, drive_write_interval):
     """(2 + D / tau_2) x size / nodes: those written since a corruption, too"""
-    some = drive_tier_interval > 0
-    since = where(some, corruption_latency / where(some, drive_tier_interval, 1.0), 0.0)
+    some = drive_write_interval > 0
+    since = where(some, corruption_latency / where(some, drive_write_interval, 1.0), 0.0)
     return (2 + since) * checkpoint_size / nodes
 
 

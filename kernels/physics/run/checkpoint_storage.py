@@ -1,8 +1,6 @@
 """Checkpoints in steps, and what those on storage take of it."""
 
-import numpy as np
-
-from ...alternatives import alternative, row, same_as
+from ...alternatives import alternative, same_as
 from ...ops import where
 
 
@@ -12,45 +10,36 @@ def stepped_checkpoint_interval(checkpoint_steps, step_time):
     return checkpoint_steps * step_time
 
 
-@alternative("target_drive_interval", drive_steps=True)
+@alternative("timed_drive_interval", drive_steps=True)
 @same_as(stepped_checkpoint_interval)
 def stepped_drive_interval(drive_tier_steps, step_time):
     """steps x step time"""
 
 
-@alternative("storage_tier_interval", tier_intervals="stated")
+@alternative("target_storage_interval", storage_steps=True)
 @same_as(stepped_checkpoint_interval)
 def stepped_storage_interval(storage_tier_steps, step_time):
-    """steps x step time, unless a time is given"""
+    """steps x step time"""
 
 
-row("storage_write_interval", "checkpoint_interval", checkpoint_mode=("sync", "async"))
-row("storage_write_interval", np.inf, "none is written", checkpoint_mode="in_memory")
-
-
-@alternative("storage_write_interval", checkpoint_mode="tiered")
-def tiered_storage_write_interval(storage_tier_interval, storage_tier_share):
-    """Time between checkpoints that are written to storage.
-
-    interval of the tier; infinite if it serves no failures, and so is not written
-
-    Returns: [s] interval
-    Source: by definition
-    """
-    return where(storage_tier_share > 0, storage_tier_interval, np.inf)
-
-
+@alternative("storage_duty", checkpoint_mode=("sync", "async", "in_memory"))
 def storage_duty(checkpoint_write_time, goodput, storage_write_interval):
     """Share of the wall time in which checkpoints take the storage's bandwidth for writing.
 
     t goodput / tau: no checkpoint that is safe is written twice
 
     Returns: [1] share of the wall time
-    Range: while the job runs. Restores, and parts of writes that a failure ends, are not counted:
-        at most t / (2 M) more
+    Range: while the job runs. Restores, and parts of writes that a failure ends, are not counted
     Source: by definition of the segment (Daly 2006, section 2)
     """
     return checkpoint_write_time * goodput / storage_write_interval
+
+
+@alternative("storage_duty", checkpoint_mode="tiered")
+def tiered_storage_duty(checkpoint_write_time, goodput, storage_write_interval, storage_tier_share):
+    """t goodput / tau; 0 if the tier serves no failures, and so is not written"""
+    duty = checkpoint_write_time * goodput / storage_write_interval
+    return where(storage_tier_share > 0, duty, 0.0)
 
 
 def storage_bytes(kept_checkpoints, checkpoint_size):

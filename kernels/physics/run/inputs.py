@@ -14,12 +14,7 @@ INPUTS = declared(
     "operations",
     count("checkpoint_steps", None, "steps between checkpoints (checkpoint_policy = steps)"),
     count("drive_tier_steps", None, "steps between checkpoints on local drives (tiered)"),
-    count(
-        "storage_tier_steps",
-        None,
-        "steps between checkpoints on storage (tiered)",
-        part_of="storage_tier_interval",
-    ),
+    count("storage_tier_steps", None, "steps between checkpoints on storage (tiered)"),
     count("kept_checkpoints", None, "checkpoints that storage keeps, besides one being written"),
     real(
         "transition_time",

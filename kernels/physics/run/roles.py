@@ -107,3 +107,10 @@ OF_WHOLES = frozenset(  # computed by their formula from whole-job values
 )
 # quantities that say half without another, where an option is in use
 FACTORS = {"goodput": ("elastic", "elastic_capacity")}
+# intervals that may be stated in steps, and what sets them then; repairs by percentiles
+IN_STEPS: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "checkpoint_interval": ("checkpoint_steps", {"checkpoint_policy": "steps"}),
+    "drive_tier_interval": ("drive_tier_steps", {}),
+    "storage_tier_interval": ("storage_tier_steps", {}),
+}
+REPAIR, REPAIR_SPREAD = "repair_time", "repair_spread"

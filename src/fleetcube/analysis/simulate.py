@@ -50,7 +50,7 @@ _TIERED = (  # graph quantities of the tiers
         for kind in ("stall", "flush")
         for tier in ("memory", "drive", "storage")
     ),
-    *("memory_tier_share", "drive_tier_share", "drive_copy_every", "storage_copy_every"),
+    *("memory_tier_share", "drive_tier_share", "drive_multiple", "storage_multiple"),
     *("memory_tier_restore_time", "drive_copy_time", "checkpoint_size", "read_bandwidth"),
     *("checkpoint_restore_time", "storage_copy_loss_share"),
 )
@@ -478,8 +478,8 @@ def _of_tiers(values: Mapping[str, Array]) -> dict[str, Array]:
         "memory_restore": values["memory_tier_restore_time"] - usual,
         "drive_restore": values["drive_copy_time"] - usual,
         "storage_restore": values["checkpoint_size"] / values["read_bandwidth"] - usual,
-        "drive_every": values["drive_copy_every"],
-        "storage_every": values["storage_copy_every"],
+        "drive_every": values["drive_multiple"],
+        "storage_every": values["storage_multiple"],
     }
     for tier in ("memory", "drive", "storage"):
         tiers[f"{tier}_stall"] = values[f"{tier}_tier_stall_time"]

@@ -18,11 +18,13 @@ from fleetcube.kernels.physics.inputs import INPUTS
 from fleetcube.kernels.physics.roles import (
     FOLDED_SCHEDULES,
     GROUP,
+    IN_STEPS,
     KEPT_PRODUCTS,
     LETTER_SETS,
     LETTERS,
     MISSING_LETTER_SETS,
     MODULES,
+    REPAIR,
     SPLIT,
     UNCHUNKED_SCHEDULES,
 )
@@ -249,7 +251,7 @@ def spelled_out(
     scenario: Mapping[str, Any], swept: Mapping[str, Any], models: Sequence[Any] = ()
 ) -> Mapping[str, Any]:
     """A scenario with counts in place of its patterns; `models` are the labels of an axis."""
-    for key in (NAME, LAYOUT, RECOMPUTED, policies.REPAIR, *policies.STEPS):
+    for key in (NAME, LAYOUT, RECOMPUTED, REPAIR, *IN_STEPS):
         if key not in scenario:
             continue
         if key == NAME:

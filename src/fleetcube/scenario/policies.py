@@ -11,14 +11,8 @@ from fleetcube.grid.spec import values
 from fleetcube.kernels.declare import HOUR
 from fleetcube.kernels.laws.repair import lognormal_mean, lognormal_spread
 from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.kernels.physics.roles import IN_STEPS, REPAIR, REPAIR_SPREAD
 
-# An interval, and what sets it in steps
-STEPS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    "checkpoint_interval": ("checkpoint_steps", {"checkpoint_policy": "steps"}),
-    "drive_tier_interval": ("drive_tier_steps", {}),
-    "storage_tier_interval": ("storage_tier_steps", {}),
-}
-REPAIR, SPREAD = "repair_time", "repair_spread"
 _STEPS = re.compile(r"\s*([0-9][0-9_,]*)\s+steps?\s*")
 _PERCENTILES = re.compile(r"\s*median\s+([^,]+),\s*p([0-9]{2}(?:\.[0-9]+)?)\s+([^,]+)")
 
@@ -27,8 +21,8 @@ def spelled(name: str, value: Any) -> dict[str, Any]:
     """The inputs that a text such as "10 steps" or "median 6 h, p95 3 d" sets; none for others."""
     if not isinstance(value, str):
         return {}
-    if name in STEPS and (match := _STEPS.fullmatch(value)):
-        steps, policy = STEPS[name]
+    if name in IN_STEPS and (match := _STEPS.fullmatch(value)):
+        steps, policy = IN_STEPS[name]
         return {steps: values.number(PHYSICS, steps, match[1]), **policy}
     if name != REPAIR or not (match := _PERCENTILES.fullmatch(value)):
         return {}
@@ -37,7 +31,7 @@ def spelled(name: str, value: Any) -> dict[str, Any]:
     if not (high > median > 0 and percent > 50):
         raise InputError(f"{name} = {shown(value)} has a percentile below its median; swap them")
     spread = float(lognormal_spread(median, high, NormalDist().inv_cdf(percent / 100)))
-    return {REPAIR: float(lognormal_mean(median, spread)), SPREAD: spread}
+    return {REPAIR: float(lognormal_mean(median, spread)), REPAIR_SPREAD: spread}
 
 
 def is_spelled(name: str, text: str) -> bool:
@@ -54,5 +48,7 @@ def conversions(scenario: Mapping[str, Any]) -> dict[str, str]:
             lines[name] = f"{name} {value!r}: {float(mean_time) / HOUR:,.6g} h"
     if repair := spelled(REPAIR, scenario.get(REPAIR)):
         mean = f"{repair[REPAIR] / HOUR:.4g} h on average"
-        lines[REPAIR] = f"repair_time: {mean}, log-normal of repair_spread {repair[SPREAD]:.4g}"
+        lines[REPAIR] = (
+            f"{REPAIR}: {mean}, log-normal of {REPAIR_SPREAD} {repair[REPAIR_SPREAD]:.4g}"
+        )
     return lines
