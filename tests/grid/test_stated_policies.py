@@ -120,3 +120,15 @@ def test_spread_of_repairs_moves_no_mean() -> None:
     for other in ({"repair_crews": 3}, {"elastic": "shrink"}):
         with pytest.raises(InputError, match="repair_spread cannot be simulated"):
             fleetcube.simulate(trials=5, **{**JOB, **other}, repair_spread=1.0, spare_nodes=3)
+
+
+def test_editors_take_the_texts() -> None:
+    import re
+
+    from fleetcube.scenario.schema import _text
+
+    for text in ("500 steps", "1 of 1,024 nodes a day", "419 in 54 days on 16,384 GPUs"):
+        assert re.search(_text("s"), text)
+        assert not re.search(_text("B"), text)
+    assert re.search(_text("s"), "median 6 h, p95 3 d")
+    assert not re.search(_text("s"), "soon")

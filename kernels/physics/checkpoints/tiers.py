@@ -438,17 +438,18 @@ def tiered_checkpoint_flush_time(
     return np.maximum(memory_tier_flush_time, above / drive_multiple)
 
 
-for _name, _formula, _words, _text in (
-    ("tuned_stall_time", tiered_checkpoint_stall_time, "one checkpoint", "one to be tuned to"),
-    ("shortest_checkpoint_interval", tiered_checkpoint_flush_time, "a snapshot", "each snapshot"),
+for _quantity, _name, _formula in (
+    ("checkpoint_stall_time", "tuned_stall_time", tiered_checkpoint_stall_time),
+    ("checkpoint_flush_time", "shortest_checkpoint_interval", tiered_checkpoint_flush_time),
 ):
     family(
         {
-            _formula.__alternative__[0]: _name,
-            _formula.__name__: f"{_name}_of_multiples",
+            _quantity: _name,
+            f"tiered_{_quantity}": f"{_name}_of_multiples",
             "drive_multiple": "drive_copy_every",
             "storage_multiple": "storage_copy_every",
-            _words: _text,
+            "one checkpoint": "one checkpoint, to tune to",
+            "a snapshot": "each snapshot",
         },
         _formula,
         tier_intervals="tuned",
