@@ -205,7 +205,7 @@ def _text(unit: str) -> str:
         return rf"^\s*{_NUMBER}\s*(%|[kKMBT])?\s*$"
     if unit.startswith("USD"):
         return rf"^\s*\$?\s*{_NUMBER}\s*([kKMBT](?![A-Za-z]))?\s*(/?\s*{_UNIT})?\s*$"
-    policy = r"|[0-9][^a-z]* (steps?|of .+|in .+)|median .+" if unit == "s" else ""
+    policy = r"|[0-9][^ ]* (of|in) .+|median .+" if unit == "s" else ""
     return rf"^\s*([+-]?inf(inite)?|{_NUMBER}\s*{_UNIT}{policy})\s*$"
 
 
