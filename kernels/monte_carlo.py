@@ -26,7 +26,8 @@ With an age of the hardware, the failures' clock runs at the failure rate of tha
 failures are drawn at the highest rate in a window and thinned (Lewis & Shedler 1979).
 
 A share of the failures that cost a node takes a group of nodes, which needs as many spares. A
-failed node is away for `repair`, then whole. One of the `spares` is free while fewer nodes are away
+failed node is away for `repair`, then whole; with a `repair_spread`, for a log-normal time of that
+mean. One of the `spares` is free while fewer nodes are away
 (Palm 1938; Feeney & Sherbrooke 1966); if none is free, recovery takes `provision` longer. With
 `pool` CLOSED or IDLE_SAFE recovery begins only when `nodes` nodes are whole; with CLOSED, spares
 and waiting nodes fail at random at the same rate as the job's. `crews` nodes are repaired at a
@@ -100,11 +101,20 @@ PARAMETERS = (
     "growth_stop",
     "rounds",  # micro-batches of a step, of each replica of the whole job
     "nodeless",  # share of the failures that strike no node, but all of the job
+    "repair_spread",  # standard deviation of the logarithm of repair times; 0: all take `repair`
 )
 JOB = np.dtype([(name, np.float64) for name in PARAMETERS])  # compiled code reads job.mtbf, ...
 # First parameters of kinds, tiers, ...
-KINDS, TIERS, AGES, CREWS, GROUPS, ENDS = 14, 22, 34, 41, 42, 45
-_PARTS = (KINDS, TIERS, CREWS, GROUPS, ENDS, len(PARAMETERS))  # draws differ if one is not all 0
+KINDS, TIERS, AGES, CREWS, GROUPS, ENDS, SPREAD = 14, 22, 34, 41, 42, 45, 52
+_PARTS = (
+    KINDS,
+    TIERS,
+    CREWS,
+    GROUPS,
+    ENDS,
+    SPREAD,
+    len(PARAMETERS),
+)  # draws differ if one is not all 0
 OPEN, CLOSED, IDLE_SAFE = 0.0, 1.0, 2.0
 FREE, STOP, NEXT_FAILURE, RESTART = 0.0, 1.0, 2.0, 3.0
 _TRAINS, _SAVES, _RECOVERS, _GROWS, _ENDED = range(5)  # stages of an elastic job
@@ -323,6 +333,7 @@ class Shop(NamedTuple):
     nodes: Any
     spares: int
     repair: Any
+    spread: Any  # of the logarithm of repair times; `times` are then those of the last returns
     crews: Any  # 0: nodes do not wait for one
     idle_rate: Any  # failures of one idle node
     group_share: Any
@@ -338,16 +349,39 @@ def _shop(job: Any, room: int, tiers: Any) -> Shop:
     leaving = 1 - job.in_process - job.in_job  # failures that cost a node
     idle_rate = leaving / (nodes * job.mtbf) if job.pool == CLOSED else 0.0
     spares = int(min(math.floor(job.spares), room))
-    return Shop(nodes, spares, job.repair, crews, idle_rate, group_share, group)
+    spread = job.repair_spread
+    return Shop(nodes, spares, job.repair, spread, crews, idle_rate, group_share, group)
 
 
 @_inlined
-def _lose(run: Any, times: Any, count: int, now: Any) -> None:
-    """Record nodes lost at a time, in a ring buffer."""
+def _lose(state: Any, run: Any, times: Any, count: int, now: Any, shop: Shop) -> None:
+    """Record nodes lost at a time, in a ring buffer; or when drawn repairs end, the last first."""
     for _ in range(count):
-        if len(times) > 0:
-            times[run.lost % len(times)] = now
+        place, room, mark = run.lost % max(len(times), 1), len(times), now
+        if shop.spread > 0:
+            place, mark = min(run.lost, room), now + _repair_time(state, shop)
+            while place > 0 and times[place - 1] < mark:
+                if place < room:
+                    times[place] = times[place - 1]
+                place -= 1
+        if place < room:
+            times[place] = mark
         run.lost += 1
+
+
+@_inlined
+def _repair_time(state: Any, shop: Shop) -> Any:
+    """A log-normal time of the mean of repairs (Box & Muller 1958)."""
+    size, angle = math.sqrt(-2 * math.log(uniform(state))), 2 * math.pi * uniform(state)
+    return shop.repair * math.exp(shop.spread * (size * math.cos(angle) - shop.spread / 2))
+
+
+@_inlined
+def _return_time(run: Any, times: Any, away: int, shop: Shop) -> Any:
+    """When all of the nodes lost are whole but so many."""
+    if shop.spread > 0:
+        return times[away]
+    return times[(run.lost - 1 - away) % len(times)] + shop.repair
 
 
 @_inlined
@@ -364,11 +398,11 @@ def _lose_idle(state: Any, run: Any, times: Any, end: Any, idle: Any, shop: Shop
     clock = run.updated - math.log(uniform(state)) / rate
     while clock < end and run.lost < MOST_FAILURES:
         away, most = 0, min(run.lost, len(times))
-        while away < most and times[(run.lost - 1 - away) % len(times)] > clock - shop.repair:
+        while away < most and _return_time(run, times, away, shop) > clock:
             away += 1
         if uniform(state) * idle < idle - away:
             count = min(_together(state, shop.group_share, shop.group), int(idle) - away)
-            _lose(run, times, count, clock)
+            _lose(state, run, times, count, clock, shop)
         clock -= math.log(uniform(state)) / rate
     run.updated = end
 
@@ -671,7 +705,7 @@ def _recover(
         _update(state, run, times, shop)
         short = kind == NODE_SWAP and _is_short(run, times, shop, count)
         if kind >= REQUEUE:
-            _repair(run, times, shop, count)
+            _repair(state, run, times, shop, count)
         if max(run.lost, run.failures) >= MOST_FAILURES:
             return -1.0
         needed = _recovery_time(job, kind)
@@ -718,7 +752,7 @@ def _detect(job: Any, state: Any, run: Any, times: Any, shop: Shop, window: Any)
         if kind >= REQUEUE or shop.crews > 0:
             _update(state, run, times, shop)
         if kind >= REQUEUE:
-            _repair(run, times, shop, count)
+            _repair(state, run, times, shop, count)
         life = _time_to_failure(state, job, run.log_scale, run.now, window)
     life -= detection - run.now
     run.now = detection
@@ -747,12 +781,12 @@ def _update(state: Any, run: Any, times: Any, shop: Shop) -> None:
 
 
 @_inlined
-def _repair(run: Any, times: Any, shop: Shop, count: int) -> None:
+def _repair(state: Any, run: Any, times: Any, shop: Shop, count: int) -> None:
     """Send nodes to repair."""
     if shop.crews > 0:
         run.away += count
     else:
-        _lose(run, times, count, run.now)
+        _lose(state, run, times, count, run.now, shop)
 
 
 @_inlined
@@ -763,7 +797,7 @@ def _is_short(run: Any, times: Any, shop: Shop, count: int) -> Any:
     free = shop.spares - count + 1  # limit of nodes away that leaves a spare for each loss
     if run.lost < free:
         return False
-    return free <= 0 or run.now - times[(run.lost - free) % len(times)] < shop.repair
+    return free <= 0 or _return_time(run, times, free - 1, shop) > run.now
 
 
 @_inlined
@@ -776,13 +810,13 @@ def _wait_for_nodes(state: Any, run: Any, times: Any, shop: Shop) -> Any:
         run.away = spares
         run.now += wait
     elif run.lost > spares:
-        whole = times[(run.lost - 1 - spares) % len(times)] + shop.repair
+        whole = _return_time(run, times, spares, shop)
         while run.now < whole:
             _lose_idle(state, run, times, whole, nodes, shop)
             if run.lost >= MOST_FAILURES:
                 return np.inf
             run.now = whole
-            whole = times[(run.lost - 1 - spares) % len(times)] + shop.repair
+            whole = _return_time(run, times, spares, shop)
         wait = run.now - failed
     run.updated = run.now
     return wait

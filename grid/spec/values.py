@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ...catalog.failure_counts import counted
 from ...catalog.units import UnitError, carried, converted, factor, parse
 from ...kernels.calculus import derivatives
 from ...kernels.calculus.phased_formulas import without_phase
@@ -179,7 +180,11 @@ def number(graph: Graph, name: str, value: Any) -> float:
     value = without_unit(graph, name, value)
     if isinstance(value, str):
         try:
-            result = parse(value, unit_of(graph, name), name, _example(graph, name))
+            mean_time = counted(value, name)
+            if mean_time is None:
+                result = parse(value, unit_of(graph, name), name, _example(graph, name))
+            else:
+                result = float(mean_time)
         except UnitError as error:
             raise InputError(str(error)) from None
     elif isinstance(value, bool | np.bool_ | np.timedelta64 | np.complexfloating) or not isinstance(

@@ -199,3 +199,32 @@ def settled_time(delay, spares, repair, load) -> Any:
     within = even * y * y / 2 + (1 - even) * curved
     beyond = np.maximum(delay - repair, 0.0)
     return where(remembered, repair * within + beyond, delay)
+
+
+def lognormal_spread(median, high, normal_quantile) -> Any:
+    """Standard deviation of the logarithm of repair times, from two percentiles.
+
+    log(high / median) / z
+
+    Parameters:
+        median [s]: half of the repairs are done by then
+        high [s]: a higher percentile of them
+        normal_quantile [1]: z, that of the standard normal distribution, 1.645 for 95 %
+    Returns: [1] spread
+    Source: Kline 1984, Reliability Engineering 9(2)
+    """
+    return np.log(high / median) / normal_quantile
+
+
+def lognormal_mean(median, spread) -> Any:
+    """Mean of log-normal repair times.
+
+    median e^(s^2 / 2)
+
+    Parameters:
+        median [s]: half of the repairs are done by then
+        spread [1]: standard deviation s of the logarithm
+    Returns: [s] mean
+    Source: Kline 1984, Reliability Engineering 9(2)
+    """
+    return median * np.exp(spread * spread / 2)

@@ -36,13 +36,17 @@ from .pipeline.roles import UNCHUNKED_SCHEDULES as UNCHUNKED_SCHEDULES
 from .run.roles import BEFORE as BEFORE
 from .run.roles import BEST_HIGH as BEST_HIGH
 from .run.roles import BEST_LOW as BEST_LOW
+from .run.roles import FACTORS as FACTORS
 from .run.roles import FIRST as FIRST
+from .run.roles import IN_STEPS as IN_STEPS
 from .run.roles import LARGEST as LARGEST
 from .run.roles import LEAST as LEAST
 from .run.roles import LOSSES as LOSSES
 from .run.roles import MEANS as MEANS
 from .run.roles import OF_WHOLES as OF_WHOLES
 from .run.roles import PHASED as PHASED
+from .run.roles import REPAIR as REPAIR
+from .run.roles import REPAIR_SPREAD as REPAIR_SPREAD
 from .run.roles import SUMS as SUMS
 
 # Quantities that judge a point

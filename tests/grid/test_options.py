@@ -33,7 +33,10 @@ JOB |= {"slow_node_check_interval": 86400, "gpu_hour_price": 2, "electricity_pri
 JOB |= {"node_price": 3e5, "switch_port_price": 5e2, "depreciation_time": "4 yr"}
 JOB |= {"interruption_mttf": 2e8, "all_causes": False}
 JOB |= {"document_length": 1000, "document_mask": False, "lora_rank": 16, "lora": False}
-JOB |= {"latent_kv_elements": 576, "latent_weights": 187e6}
+JOB |= {"latent_kv_elements": 576, "latent_weights": 187e6, "checkpoint_mode": "sync"}
+JOB |= {"drive_tier_interval": 900, "storage_tier_interval": 3600, "checkpoint_steps": 20}
+JOB |= {"drive_tier_steps": 100, "storage_tier_steps": 500, "tier_intervals": "tuned"}
+JOB |= dict.fromkeys(("drive_timing", "drive_steps", "storage_steps"), False)
 
 
 @pytest.mark.parametrize("option", OPTIONS)

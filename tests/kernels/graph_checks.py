@@ -21,9 +21,9 @@ def check(graph: Graph) -> None:
                         f"{function.__name__} needs {parameter}, which nothing defines: "
                         "write its formula, or declare it in the inputs.py of its topic"
                     )
-    done: set[str] = set()
-    for name in quantities:
-        _find_cycle(quantities, name, [], done)
+    circling = _circling(quantities)
+    for name in circling:
+        _find_cycle({n: quantities[n] for n in circling}, name, [], {})
 
 
 def _check_choices(quantity: Quantity, row: Input | None) -> None:
@@ -42,13 +42,34 @@ def _check_choices(quantity: Quantity, row: Input | None) -> None:
             )
 
 
-def _find_cycle(graph: Mapping[str, Quantity], name: str, path: list[str], done: set[str]) -> None:
+def _circling(graph: Mapping[str, Quantity]) -> list[str]:
+    """Quantities on a cycle, or between two, if every choice could be made with every other."""
+    left = {
+        name: {p for f in quantity.formulas.values() for p in parameters(f) if p in graph}
+        for name, quantity in graph.items()
+    }
+    ends = [""]
+    while ends:
+        needed = set[str]().union(*left.values())
+        ends = [name for name, needs in left.items() if not needs or name not in needed]
+        left = {name: needs - {*ends} for name, needs in left.items() if name not in ends}
+    return [*left]
+
+
+def _find_cycle(
+    graph: Mapping[str, Quantity], name: str, path: list[str], chosen: Mapping[str, object]
+) -> None:
+    """Refuse a cycle of formulas that are chosen together."""
     if name in path:
         cycle = " -> ".join([*path[path.index(name) :], name])
         raise ValueError(f"the quantities form a cycle: {cycle}")
-    if name in done or name not in graph:
+    if name not in graph:
         return
-    for function in graph[name].formulas.values():
+    option = graph[name].option
+    for choice, function in graph[name].formulas.items():
+        if option in chosen and chosen[option] != choice:
+            continue
         for parameter in parameters(function):
-            _find_cycle(graph, parameter, [*path, name], done)
-    done.add(name)
+            _find_cycle(
+                graph, parameter, [*path, name], {**chosen, **({option: choice} if option else {})}
+            )

@@ -134,7 +134,10 @@ def points() -> dict[str, Any]:
         "query_latent_size": pick(0.0, 1536.0), "offload_core_attn": between(0, 1),
         "document_length": pick(300.0, 3e3, 1e5),
         "lora_rank": pick(4.0, 64.0, 64.0, 1e4),
-        "serving_rail_bandwidth": between(1e9, 1e11),
+        "serving_rail_bandwidth": between(1e9, 1e11), "repair_spread": pick(0.0, 1.5),
+        "drive_tier_interval": between(60, 7200), "storage_tier_interval": between(600, 14400),
+        "drive_tier_steps": pick(20.0, 100.0), "storage_tier_steps": pick(100.0, 1000.0),
+        "checkpoint_steps": pick(1.0, 20.0), "kept_checkpoints": 3.0, "storage_rent": 2.7e-16,
     }  # fmt: skip
 
 

@@ -26,7 +26,7 @@ SLOW = {
     *("kinds_and_late_corruption", "slow_copies"),
     *("late_corruption_in_closed_pools", "microbatches_in_flight", "played"),
     *("what_jax_keeps", "drawn_jobs", "elastic_jobs", "states_allocated", "crews_and_pools"),
-    "drawn_servers",
+    *("drawn_servers", "clocks"),
 }
 
 

@@ -153,7 +153,7 @@ row(
     "checkpoint_flush_time",
     "the flush of the one before",
     source="Mohan et al. 2021, CheckFreq, FAST",
-    checkpoint_mode=("async", "in_memory", "tiered"),
+    checkpoint_mode=("async", "in_memory"),
 )
 
 

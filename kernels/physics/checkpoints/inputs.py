@@ -4,6 +4,10 @@ import math
 
 from ...declare import declared, option, real, switch
 
+_INTERVALS = (  # as people state them
+    *("drive_tier_interval", "storage_tier_interval", "drive_tier_steps", "storage_tier_steps"),
+)
+
 INPUTS = declared(
     "hardware",
     real("nvme_bandwidth", "B/s", 3e9, "per GPU, to its drives"),
@@ -65,7 +69,7 @@ INPUTS = declared(
         "training stops for the write, or only for a snapshot that is written or copied behind it; "
         "or several tiers hold checkpoints: memory, drives and storage",
         implied="tiered",
-        implied_by=("memory_tier_survival", "drive_tier_survival"),
+        implied_by=("memory_tier_survival", "drive_tier_survival", *_INTERVALS),
     ),
     real(
         "memory_tier_survival",
@@ -85,9 +89,22 @@ INPUTS = declared(
     ),
     option("memory_tier", "peer", ("peer", "host"), "whose memory holds checkpoints (tiered)"),
     option(
+        "tier_intervals",
+        "tuned",
+        ("tuned", "stated"),
+        "whether drives and storage get every so many checkpoints, or one at a stated interval",
+        implied="stated",
+        implied_by=_INTERVALS,
+    ),
+    real("drive_tier_interval", "s", None, "between checkpoints on local drives (tiered)"),
+    real("storage_tier_interval", "s", None, "between checkpoints on storage (tiered)"),
+    switch("drive_timing", "whether drives have an interval stated for them", *_INTERVALS[::2]),
+    switch("drive_steps", "whether that is stated in steps", "drive_tier_steps"),
+    switch("storage_steps", "whether storage's interval is in steps", "storage_tier_steps"),
+    option(
         "checkpoint_policy",
         "exact",
-        ("exact", "daly", "young", "fixed"),
+        ("exact", "daly", "young", "fixed", "steps"),
         "how the interval is set",
         implied="fixed",
         implied_by=("fixed_checkpoint_interval",),

@@ -283,7 +283,94 @@ def storage_copy_every(
     return _multiple(second, third)
 
 
-def drive_tier_interval(checkpoint_interval, drive_copy_every):
+row("target_drive_interval", "timed_drive_interval", drive_timing=True)
+row(
+    "timed_drive_interval",
+    "drive_tier_interval",
+    summary="Stated time between checkpoints on local drives.",
+    returns="[s] interval",
+    drive_steps=False,
+)
+row(
+    "target_storage_interval",
+    "storage_tier_interval",
+    summary="Stated time between checkpoints on storage.",
+    returns="[s] interval",
+    storage_steps=False,
+)
+
+
+@alternative("target_drive_interval", drive_timing=False)
+def target_drive_interval(
+    memory_tier_stall_time,
+    drive_tier_stall_time,
+    memory_tier_flush_time,
+    drive_tier_flush_time,
+    memory_tier_share,
+    drive_tier_share,
+    cluster_mtbf,
+):
+    """Time between checkpoints on local drives, were it not for storage's.
+
+    max(sqrt(2 d_2 M / p_2), F_2, that of memory and drives together); infinite where p_2 = 0
+
+    Returns: [s] interval
+    Range: the best to first order, while losses are well below 1
+    Source: Benoit et al. 2017, IEEE TC 66(7)
+    """
+    return _intervals(
+        (memory_tier_stall_time, drive_tier_stall_time, 0.0),
+        (memory_tier_flush_time, drive_tier_flush_time, 0.0),
+        (memory_tier_share, drive_tier_share, 0.0),
+        cluster_mtbf,
+    )[1]
+
+
+@alternative("longest_checkpoint_interval", tier_intervals="stated")
+def longest_checkpoint_interval(target_drive_interval, target_storage_interval):
+    """Time after which the tier above memory gets a checkpoint.
+
+    min(target of drives, interval of storage)
+
+    Returns: [s] interval
+    Source: by definition: a checkpoint on storage is one on drives, too
+    """
+    return np.minimum(target_drive_interval, target_storage_interval)
+
+
+row("longest_checkpoint_interval", np.inf, "multiples follow", tier_intervals="tuned")
+
+
+@alternative("drive_multiple", tier_intervals="stated")
+def drive_multiple(longest_checkpoint_interval, checkpoint_interval):
+    """Checkpoints per checkpoint on local drives, as the job runs.
+
+    tau_2 / tau_1, at least 1 and not rounded: a copy is due by the clock
+
+    Returns: [1] number of checkpoints
+    Range: checkpoint_interval above 0
+    Source: by definition
+    """
+    return _ratio(checkpoint_interval, longest_checkpoint_interval)
+
+
+@alternative("storage_multiple", tier_intervals="stated")
+def storage_multiple(target_storage_interval, longest_checkpoint_interval):
+    """Checkpoints on local drives per checkpoint on storage, as the job runs.
+
+    tau_3 / tau_2, at least 1 and not rounded: a copy is due by the clock
+
+    Returns: [1] number of copies
+    Source: by definition
+    """
+    return _ratio(longest_checkpoint_interval, target_storage_interval)
+
+
+row("drive_multiple", "drive_copy_every", tier_intervals="tuned")
+row("storage_multiple", "storage_copy_every", tier_intervals="tuned")
+
+
+def drive_write_interval(checkpoint_interval, drive_multiple):
     """Time between checkpoints written to local drives.
 
     interval x checkpoints per copy to drives
@@ -291,10 +378,11 @@ def drive_tier_interval(checkpoint_interval, drive_copy_every):
     Returns: [s] interval
     Source: by definition
     """
-    return checkpoint_interval * drive_copy_every
+    return checkpoint_interval * drive_multiple
 
 
-def storage_tier_interval(drive_tier_interval, storage_copy_every):
+@alternative("storage_write_interval", checkpoint_mode="tiered")
+def storage_write_interval(drive_write_interval, storage_multiple):
     """Time between checkpoints written to remote storage.
 
     interval of drives x copies to drives per copy to storage
@@ -302,7 +390,14 @@ def storage_tier_interval(drive_tier_interval, storage_copy_every):
     Returns: [s] interval
     Source: by definition
     """
-    return drive_tier_interval * storage_copy_every
+    return drive_write_interval * storage_multiple
+
+
+row("storage_write_interval", "checkpoint_interval", checkpoint_mode=("sync", "async"))
+row("storage_write_interval", np.inf, "none is written", checkpoint_mode="in_memory")
+row("tuned_stall_time", "memory_tier_stall_time", tier_intervals="stated")
+row("shortest_checkpoint_interval", "memory_tier_flush_time", tier_intervals="stated")
+row("minimum_checkpoint_interval", "shortest_checkpoint_interval", checkpoint_mode="tiered")
 
 
 @alternative("checkpoint_stall_time", checkpoint_mode="tiered")
@@ -310,8 +405,8 @@ def tiered_checkpoint_stall_time(
     memory_tier_stall_time,
     drive_tier_stall_time,
     storage_tier_stall_time,
-    drive_copy_every,
-    storage_copy_every,
+    drive_multiple,
+    storage_multiple,
 ):
     """Mean training stall of one checkpoint.
 
@@ -320,8 +415,8 @@ def tiered_checkpoint_stall_time(
     Returns: [s] stall of one checkpoint
     Source: Benoit et al. 2017, IEEE TC 66(7)
     """
-    above = drive_tier_stall_time + storage_tier_stall_time / storage_copy_every
-    return memory_tier_stall_time + above / drive_copy_every
+    above = drive_tier_stall_time + storage_tier_stall_time / storage_multiple
+    return memory_tier_stall_time + above / drive_multiple
 
 
 @alternative("checkpoint_flush_time", checkpoint_mode="tiered")
@@ -329,8 +424,8 @@ def tiered_checkpoint_flush_time(
     memory_tier_flush_time,
     drive_tier_flush_time,
     storage_tier_flush_time,
-    drive_copy_every,
-    storage_copy_every,
+    drive_multiple,
+    storage_multiple,
 ):
     """Time from a snapshot until it is safe.
 
@@ -339,10 +434,29 @@ def tiered_checkpoint_flush_time(
     Returns: [s] flush time
     Source: Mohan et al. 2021, CheckFreq, FAST (one checkpoint in flight), of each tier
     """
-    above = np.maximum(drive_tier_flush_time, storage_tier_flush_time / storage_copy_every)
-    return np.maximum(memory_tier_flush_time, above / drive_copy_every)
+    above = np.maximum(drive_tier_flush_time, storage_tier_flush_time / storage_multiple)
+    return np.maximum(memory_tier_flush_time, above / drive_multiple)
 
 
+for _quantity, _name, _formula in (
+    ("checkpoint_stall_time", "tuned_stall_time", tiered_checkpoint_stall_time),
+    ("checkpoint_flush_time", "shortest_checkpoint_interval", tiered_checkpoint_flush_time),
+):
+    family(
+        {
+            _quantity: _name,
+            f"tiered_{_quantity}": f"{_name}_of_multiples",
+            "drive_multiple": "drive_copy_every",
+            "storage_multiple": "storage_copy_every",
+            "one checkpoint": "one checkpoint, to tune to",
+            "a snapshot": "each snapshot",
+        },
+        _formula,
+        tier_intervals="tuned",
+    )
+
+
+@alternative("tiered_mtbf", tier_intervals="tuned")
 def tiered_mtbf(
     memory_tier_share,
     drive_tier_share,
@@ -363,27 +477,29 @@ def tiered_mtbf(
     return cluster_mtbf / (memory_tier_share + drive_copy_every * above)
 
 
+@alternative("tiered_mtbf", tier_intervals="stated")
+def memory_tier_mtbf(memory_tier_share, cluster_mtbf):
+    """M / p_1: only memory's failures depend on its interval; infinite if it serves none"""
+    some = memory_tier_share > 0
+    return where(some, cluster_mtbf / where(some, memory_tier_share, 1.0), np.inf)
+
+
 @alternative("young_interval", checkpoint_mode="tiered")
-@same_as(young)
-def tiered_young_interval(checkpoint_stall_time, tiered_mtbf):
-    """sqrt(2 d M), with the mean stall and `tiered_mtbf`"""
+def tiered_young_interval(tuned_stall_time, tiered_mtbf, longest_checkpoint_interval):
+    """min(sqrt(2 d M), interval of the tier above), d the tuned stall, M `tiered_mtbf`"""
+    return np.minimum(young(tuned_stall_time, tiered_mtbf), longest_checkpoint_interval)
 
 
 @alternative("daly_interval", checkpoint_mode="tiered")
-@same_as(daly)
-def tiered_daly_interval(checkpoint_stall_time, tiered_mtbf):
-    """sqrt(2 d M) [1 + sqrt(d / 2M) / 3 + d / (18 M)] - d for d < 2 M, else M, with the mean stall
-    and `tiered_mtbf`
-    """
+def tiered_daly_interval(tuned_stall_time, tiered_mtbf, longest_checkpoint_interval):
+    """as without tiers, at most the interval of the tier above, with the tuned stall"""
+    return np.minimum(daly(tuned_stall_time, tiered_mtbf), longest_checkpoint_interval)
 
 
 @alternative("exact_interval", checkpoint_mode="tiered")
-@same_as(exact)
-def tiered_exact_interval(checkpoint_stall_time, tiered_mtbf):
-    """Time between checkpoints that minimises the expected wall time.
-
-    M [1 + W0(-exp(-d/M - 1))], with the mean stall and `tiered_mtbf`
-    """
+def tiered_exact_interval(tuned_stall_time, tiered_mtbf, longest_checkpoint_interval):
+    """min(M [1 + W0(-exp(-d/M - 1))], interval of the tier above), with the tuned stall"""
+    return np.minimum(exact(tuned_stall_time, tiered_mtbf), longest_checkpoint_interval)
 
 
 @alternative("checkpoint_restore_time", checkpoint_mode="tiered")
@@ -426,8 +542,8 @@ def memory_tier_period(checkpoint_interval, memory_tier_stall_time):
 
 def tiered_delay(
     memory_tier_period,
-    drive_copy_every,
-    storage_copy_every,
+    drive_multiple,
+    storage_multiple,
     drive_tier_stall_time,
     storage_tier_stall_time,
     memory_tier_restart_time,
@@ -456,18 +572,18 @@ def tiered_delay(
     rate3 = rate * storage_tier_share
     above = rate2 + rate3
     lower = recoveries(rate1, memory_tier_restart_time, above)
-    lost = drive_copy_every * interruption_delay(memory_tier_period, rate, above, lower)
+    lost = drive_multiple * interruption_delay(memory_tier_period, rate, above, lower)
     lost = lost + interruption_delay(drive_tier_stall_time, rate, above, lower)
-    second = drive_copy_every * memory_tier_period + drive_tier_stall_time
+    second = drive_multiple * memory_tier_period + drive_tier_stall_time
     middle = recoveries(rate2, drive_tier_restart_time, rate3)
     lost = lost + interruption_delay(second + lost, above, rate3, middle)
     highest = recoveries(rate3, storage_tier_restart_time, 0.0)
     # work without checkpoints is the limit of short intervals: recoveries alone
     free = (1 + lower) * (1 + middle) * (1 + highest) - 1
     lower = recoveries(rate1, memory_tier_restart_time, rate3) + middle
-    lost = storage_copy_every * lost
+    lost = storage_multiple * lost
     lost = lost + interruption_delay(storage_tier_stall_time, rate, rate3, lower)
-    third = storage_copy_every * second + storage_tier_stall_time
+    third = storage_multiple * second + storage_tier_stall_time
     lost = lost + interruption_delay(third + lost, rate3, 0.0, highest)
     return where(third > 0, lost / where(third > 0, third, 1.0), free)
 
@@ -522,10 +638,10 @@ def drive_tier_bytes(checkpoint_size, nodes):
 
 
 @alternative("drive_tier_bytes", corruption_detection="late")
-def late_drive_tier_bytes(checkpoint_size, nodes, corruption_latency, drive_tier_interval):
+def late_drive_tier_bytes(checkpoint_size, nodes, corruption_latency, drive_write_interval):
     """(2 + D / tau_2) x size / nodes: those written since a corruption, too"""
-    some = drive_tier_interval > 0
-    since = where(some, corruption_latency / where(some, drive_tier_interval, 1.0), 0.0)
+    some = drive_write_interval > 0
+    since = where(some, corruption_latency / where(some, drive_write_interval, 1.0), 0.0)
     return (2 + since) * checkpoint_size / nodes
 
 
@@ -542,8 +658,12 @@ def _intervals(stalls, flushes, shares, mtbf):
     return first, second, np.maximum(second, pooled_interval(d3, p3, f3))
 
 
-def _multiple(shorter, longer):
-    """Ratio of intervals rounded to a whole number, at least 1; 1 if one is infinite or 0."""
+def _ratio(shorter, longer):
+    """Ratio of intervals, at least 1; 1 if one is infinite or 0."""
     both = (shorter > 0) & (longer < np.inf)
-    ratio = where(both, longer, 1.0) / where(both, shorter, 1.0)
-    return np.maximum(1.0, np.floor(ratio + 0.5))
+    return np.maximum(1.0, where(both, longer, 1.0) / where(both, shorter, 1.0))
+
+
+def _multiple(shorter, longer):
+    """That ratio rounded to a whole number."""
+    return np.floor(_ratio(shorter, longer) + 0.5)

@@ -90,6 +90,17 @@ def measured_node_mttf(interruption_mttf, gpus_per_node):
     return interruption_mttf / gpus_per_node
 
 
+def slow_repair_time(repair_time, repair_spread):
+    """Time within which 95 % of repairs are done, log-normal ones.
+
+    mean e^(s (1.645 - s / 2)), s the spread
+
+    Returns: [s] time
+    Source: Kline 1984, Reliability Engineering 9(2)
+    """
+    return repair_time * np.exp(repair_spread * (1.6448536269514722 - repair_spread / 2))
+
+
 @same_as(bathtub_factor)
 def aging_factor(
     fleet_age, aging_window, burn_in_excess, burn_in_time, wear_out_age, wear_out_shape

@@ -106,6 +106,16 @@ INPUTS = declared(
         positive=False,
         high=1e10,
     ),
+    real(
+        "repair_spread",
+        "1",
+        0.0,
+        "standard deviation of the logarithm of repair times; closed forms take their mean",
+        positive=False,
+        high=4.0,
+        idle="with a place for each failed node the mean of repair times decides, not their spread "
+        "(Palm's theorem); fleetcube simulate draws them",
+    ),
     option(
         "repair_shop",
         "unlimited",

@@ -31,6 +31,12 @@ LEFT_OUT: tuple[tuple[str, frozenset[str], str], ...] = (
         "other: checkpoint_mode = tiered falls back to storage",
     ),
     (
+        "repair_spread",
+        frozenset({"repair_crews"}),
+        "repairs by crews are counted as exponential, of the mean: more of them wait if times have "
+        "a longer tail",
+    ),
+    (
         "step_time_jitter",
         frozenset({"sync_wall_gpus"}),
         "sync_wall_gpus, a closed form, has stragglers as late as at this size, and among more "

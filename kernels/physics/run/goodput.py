@@ -32,8 +32,8 @@ def tier_rework_time(
     drive_tier_share,
     storage_tier_share,
     checkpoint_interval,
-    drive_tier_interval,
-    storage_tier_interval,
+    drive_write_interval,
+    storage_write_interval,
     memory_tier_flush_time,
     drive_tier_flush_time,
     storage_tier_flush_time,
@@ -47,9 +47,9 @@ def tier_rework_time(
     Source: Benoit et al. 2017, IEEE TC 66(7)
     """
     memory = _lost(memory_tier_share, checkpoint_interval, memory_tier_flush_time)
-    drive = _lost(drive_tier_share, drive_tier_interval, drive_tier_flush_time)
+    drive = _lost(drive_tier_share, drive_write_interval, drive_tier_flush_time)
     return (
-        memory + drive + _lost(storage_tier_share, storage_tier_interval, storage_tier_flush_time)
+        memory + drive + _lost(storage_tier_share, storage_write_interval, storage_tier_flush_time)
     )
 
 
@@ -77,7 +77,7 @@ for _tier, _words in (("drive", "by local drives"), ("storage", "by storage")):
         {
             "memory_tier_rework": f"{_tier}_tier_rework",
             "memory_tier_share": f"{_tier}_tier_share",
-            "checkpoint_interval": f"{_tier}_tier_interval",
+            "checkpoint_interval": f"{_tier}_write_interval",
             "memory_tier_flush_time": f"{_tier}_tier_flush_time",
             "by memory": _words,
         },

@@ -1,6 +1,6 @@
 """Inputs of the whole run."""
 
-from ...declare import Input, declared, option, real
+from ...declare import Input, count, declared, option, real
 
 
 def _budget(name: str, default: float, loss: str) -> Input:
@@ -9,7 +9,13 @@ def _budget(name: str, default: float, loss: str) -> Input:
 
 
 INPUTS = declared(
+    "hardware",
+    real("storage_rent", "USD/B/s", None, "price of space on storage for some time"),
     "operations",
+    count("checkpoint_steps", None, "steps between checkpoints (checkpoint_policy = steps)"),
+    count("drive_tier_steps", None, "steps between checkpoints on local drives (tiered)"),
+    count("storage_tier_steps", None, "steps between checkpoints on storage (tiered)"),
+    count("kept_checkpoints", None, "checkpoints that storage keeps, besides one being written"),
     real(
         "transition_time",
         "s",

@@ -35,6 +35,7 @@ SUMS = frozenset(
     {
         "attempted_steps",
         "carbon_emissions",
+        "checkpoint_storage_cost",
         "checkpoints_written",
         "electricity_cost",
         "energy",
@@ -72,6 +73,7 @@ MEANS: Mapping[str, tuple[str, ...]] = {  # weighted by the product of these
     "recovery_overhead": _WALL,
     "reliability_overhead": _WALL,
     "rework_overhead": _WALL,
+    "storage_duty": _WALL,
     "straggler_overhead": _WALL,
     "tokens_per_second": _STEPS,
     "transition_share": ("job_time",),
@@ -89,6 +91,7 @@ LARGEST = frozenset(
         "memory_per_gpu_low",
         "near_memory_limit",
         "racks",
+        "storage_bytes",
         "compute_optimal_parameters",
         "overtraining",
         "trained_tokens",
@@ -105,3 +108,12 @@ OF_WHOLES = frozenset(  # computed by their formula from whole-job values
         "reliability_to_useful_ratio",
     }
 )
+# quantities that say half without another, where an option is in use
+FACTORS = {"goodput": ("elastic", "elastic_capacity")}
+# intervals that may be stated in steps, and what sets them then; repairs by percentiles
+IN_STEPS: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "checkpoint_interval": ("checkpoint_steps", {"checkpoint_policy": "steps"}),
+    "drive_tier_interval": ("drive_tier_steps", {}),
+    "storage_tier_interval": ("storage_tier_steps", {}),
+}
+REPAIR, REPAIR_SPREAD = "repair_time", "repair_spread"

@@ -40,7 +40,9 @@ FLUSH = "unsafe_time"  # from the end of a stall until the checkpoint is safe
 # Spares are simulated: recovery_time must include all of provision_time
 FIXED = {"sparing": False}
 _KINDS = ("in_process", "in_job", "requeue")  # of failures; each has a share and a recovery time
-_INPUTS = ("failure_shape", "spare_nodes", "repair_time", "corruption_probability")
+_INPUTS = (
+    *("failure_shape", "spare_nodes", "repair_time", "repair_spread", "corruption_probability"),
+)
 
 _TIERED = (  # graph quantities of the tiers
     *(
@@ -48,7 +50,7 @@ _TIERED = (  # graph quantities of the tiers
         for kind in ("stall", "flush")
         for tier in ("memory", "drive", "storage")
     ),
-    *("memory_tier_share", "drive_tier_share", "drive_copy_every", "storage_copy_every"),
+    *("memory_tier_share", "drive_tier_share", "drive_multiple", "storage_multiple"),
     *("memory_tier_restore_time", "drive_copy_time", "checkpoint_size", "read_bandwidth"),
     *("checkpoint_restore_time", "storage_copy_loss_share"),
 )
@@ -165,9 +167,9 @@ def simulate(
             `recovery_time` covers the whole recovery: nothing is added without a spare.
 
     A failure costs the work since the last safe checkpoint, and one node, which returns after
-    `repair_time`; recovery waits for `provision_time` if no spare is free, or for a repair if
-    `node_pool` is closed. With `repair_crews`, that number of nodes is repaired at a time, each for
-    an exponential time of mean `repair_time`. Each of several nodes that fail together
+    `repair_time`, with a `repair_spread` a log-normal time of that mean; recovery waits for
+    `provision_time` if no spare is free, or for a repair if `node_pool` is closed. With
+    `repair_crews` so many nodes are repaired at a time. Each of several nodes that fail together
     (correlated_failure_fraction) takes a spare. All nodes work at the start. `failure_shape` is the
     Weibull shape of the time between the job's failures, `cluster_mtbf` its mean.
 
@@ -476,8 +478,8 @@ def _of_tiers(values: Mapping[str, Array]) -> dict[str, Array]:
         "memory_restore": values["memory_tier_restore_time"] - usual,
         "drive_restore": values["drive_copy_time"] - usual,
         "storage_restore": values["checkpoint_size"] / values["read_bandwidth"] - usual,
-        "drive_every": values["drive_copy_every"],
-        "storage_every": values["storage_copy_every"],
+        "drive_every": values["drive_multiple"],
+        "storage_every": values["storage_multiple"],
     }
     for tier in ("memory", "drive", "storage"):
         tiers[f"{tier}_stall"] = values[f"{tier}_tier_stall_time"]
@@ -541,6 +543,7 @@ def _parameters(values: Mapping[str, Array], of_job: bool = True) -> dict[str, A
         "provision": values["node_provision_time"],
         "spares": values["spare_nodes"],
         "repair": values["repair_time"],
+        "repair_spread": values["repair_spread"],
         "corruption": values["corruption_probability"],
         "nodes": values.get("nodes", np.ones(())),
     }
@@ -559,6 +562,7 @@ def _long_job(
     storage_every: Array,
     crews: Array,
     replica_nodes: Array,
+    repair_spread: Array,
     **_: Array,
 ) -> Array:
     """Useful time of a job whose start and end do not matter, in whole intervals of all tiers."""
@@ -566,6 +570,7 @@ def _long_job(
     fails, writes = np.isfinite(mtbf), np.isfinite(interval) & (interval > 0)
     interval = np.where(writes, interval, 1.0)  # no checkpoints: no division by inf, 0 or NaN
     turns = np.where(crews > 0, 1 + spares / np.maximum(crews, 1.0), 1.0)  # until all are repaired
+    turns = turns * np.exp(repair_spread * repair_spread)  # the mean repair that is under way
     longest = np.maximum(
         np.where(fails, mtbf, interval),
         np.where((spares > 0) | (pool > 0) | (replica_nodes > 0), repair * turns, 0.0),
@@ -597,11 +602,15 @@ def _simulated(problem: Problem) -> Problem:
     tiered = "tiered" in _chosen(problem, "checkpoint_mode")
     late = "late" in _chosen(problem, "corruption_detection")
     elastic = "shrink" in _chosen(problem, "elastic")
+    spread = problem.most_together({"repair_spread"}) > 0
+    crews = "crews" in _chosen(problem, "repair_shop")
     for feature, asked, other_feature, other in (
         ("corruption_probability", unreadable, "tiers of checkpoints", tiered),
         ("corruption_probability", unreadable, "elastic = 'shrink'", elastic),
         ("late detection of corruption", late, "elastic = 'shrink'", elastic),
         ("tiers of checkpoints", tiered, "elastic = 'shrink'", elastic),
+        ("repair_spread", spread, "elastic = 'shrink'", elastic),
+        ("repair_spread", spread, "repair_crews", crews),
     ):
         if asked and other:
             raise InputError(f"{feature} cannot be simulated with {other_feature}; remove one")

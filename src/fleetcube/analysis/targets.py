@@ -29,7 +29,7 @@ from fleetcube.kernels.calculus.derivatives import is_quantity
 from fleetcube.kernels.calculus.phased_formulas import without_phase
 from fleetcube.kernels.graph.formulas import Graph
 from fleetcube.kernels.graph.roles import REASON
-from fleetcube.kernels.physics.roles import ALSO_REASONS, HEADROOM, NEAR, UNITS
+from fleetcube.kernels.physics.roles import ALSO_REASONS, FACTORS, HEADROOM, NEAR, UNITS
 from fleetcube.scenario import dates
 
 Kind = TypeVar("Kind", bound=Evaluation)
@@ -128,6 +128,16 @@ def other_reasons(problem: Problem, plan: Plan) -> list[str]:
         if size in plan.structure.used and judges(problem, reason):
             reasons.append(reason)
     return reasons
+
+
+def factors(plan: Plan) -> list[str]:
+    """Quantities without which those asked for mislead: the speed of an elastic job."""
+    return [
+        factor
+        for name, (option, factor) in FACTORS.items()
+        if name in plan.outputs and any(case.options.get(option) for case in plan.cases)
+        if judges(plan.problem, factor)
+    ]
 
 
 def judges(problem: Problem, reason: str, *free: str) -> bool:

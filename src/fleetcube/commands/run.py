@@ -168,7 +168,7 @@ def _run_to_table(
     """Print values as a table if they are few, else as CSV, or write them to a file."""
     from fleetcube.analysis.assumptions import ASSUMED, at_last
     from fleetcube.analysis.interval import is_predicted
-    from fleetcube.analysis.targets import near_memory, other_reasons
+    from fleetcube.analysis.targets import factors, near_memory, other_reasons
     from fleetcube.grid.run.stream import user_sizes
     from fleetcube.tables.tables import check_rows, check_sheet, table, wrong_points
 
@@ -181,8 +181,8 @@ def _run_to_table(
     if interval is None:  # CSV columns stay fixed, because programs read them
         interval = bool(relative_to) or (output is None and is_predicted(plan))
     reasons = other_reasons(sweep._problem, plan) if settings.infeasible != "include" else []
-    if reasons:
-        sweep = sweep.with_outputs(list(dict.fromkeys([*sweep._outputs, *reasons])))
+    more = [*(factors(plan) if output is None else ()), *reasons]
+    sweep = sweep.with_outputs(list(dict.fromkeys([*sweep._outputs, *more])))
     if interval:
         values = sweep.prediction_interval(settings=settings, relative_to=relative_to)
     else:

@@ -18,15 +18,18 @@ from fleetcube.kernels.physics.inputs import INPUTS
 from fleetcube.kernels.physics.roles import (
     FOLDED_SCHEDULES,
     GROUP,
+    IN_STEPS,
     KEPT_PRODUCTS,
     LETTER_SETS,
     LETTERS,
     MISSING_LETTER_SETS,
     MODULES,
+    REPAIR,
     SPLIT,
     UNCHUNKED_SCHEDULES,
 )
 from fleetcube.kernels.physics.roles import RECOMPUTED as RECOMPUTED
+from fleetcube.scenario import policies
 
 NAME = "layer_pattern"
 _LETTERS = "M Mamba-2, G gated DeltaNet, * attention, - feed-forward, E experts"
@@ -248,15 +251,19 @@ def spelled_out(
     scenario: Mapping[str, Any], swept: Mapping[str, Any], models: Sequence[Any] = ()
 ) -> Mapping[str, Any]:
     """A scenario with counts in place of its patterns; `models` are the labels of an axis."""
-    for key in (NAME, LAYOUT, RECOMPUTED):
+    for key in (NAME, LAYOUT, RECOMPUTED, REPAIR, *IN_STEPS):
         if key not in scenario:
             continue
         if key == NAME:
             inputs = counts(scenario[key])
         elif key == LAYOUT:
             inputs = _layout_inputs(scenario, swept, models)
-        elif not (inputs := modules(scenario[key])):
-            continue  # a plain choice
+        elif not (
+            inputs := modules(scenario[key])
+            if key == RECOMPUTED
+            else policies.spelled(key, scenario[key])
+        ):
+            continue  # a plain choice, or number
         inputs = {} if key in swept else inputs  # an axis has the last word
         for name, value in inputs.items():
             if name in swept:

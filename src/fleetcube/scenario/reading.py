@@ -14,6 +14,7 @@ from fleetcube.kernels.calculus.phased_formulas import in_phase
 from fleetcube.kernels.graph.formulas import Graph
 from fleetcube.kernels.physics.roles import ERRORS, GROWING, MEASURED, SHARES
 from fleetcube.scenario import auto, dates, framework, hardware, patterns, phases, user_records
+from fleetcube.scenario.policies import conversions
 from fleetcube.scenario.precedence import Merged, Request, merged, voided_totals
 
 
@@ -40,7 +41,7 @@ def resolve(
     labels |= cards
     request = Request(graph, tuple(swept), labels, constants, options, explicit, free)
     torus = hardware.in_slices(swept, labels, constants, explicit, free)
-    notes |= voided_totals(request) | dict(torus.notes)
+    notes |= voided_totals(request) | dict(torus.notes) | conversions(scenario)
     resolved = merged(request, torus.rows)
     counted = hardware.whole_units([*resolved.axes.values()], resolved.constants, free)
     job = resolved.axes[phases.NAME] if added_up else None

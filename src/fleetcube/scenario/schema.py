@@ -205,7 +205,8 @@ def _text(unit: str) -> str:
         return rf"^\s*{_NUMBER}\s*(%|[kKMBT])?\s*$"
     if unit.startswith("USD"):
         return rf"^\s*\$?\s*{_NUMBER}\s*([kKMBT](?![A-Za-z]))?\s*(/?\s*{_UNIT})?\s*$"
-    return rf"^\s*([+-]?inf(inite)?|{_NUMBER}\s*{_UNIT})\s*$"
+    policy = r"|[0-9][^ ]* (of|in) .+|median .+" if unit == "s" else ""
+    return rf"^\s*([+-]?inf(inite)?|{_NUMBER}\s*{_UNIT}{policy})\s*$"
 
 
 def _scenario(name: str, value: str) -> Schema:

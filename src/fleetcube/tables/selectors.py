@@ -12,7 +12,7 @@ from fleetcube.grid.spec.axes import make_axes
 from fleetcube.grid.spec.axis import Axis
 from fleetcube.kernels.calculus.phased_formulas import without_phase
 from fleetcube.kernels.graph.formulas import Graph
-from fleetcube.scenario import dates, patterns, phases, user_records
+from fleetcube.scenario import dates, patterns, phases, policies, user_records
 
 from .tables import label, scale
 
@@ -212,7 +212,11 @@ def narrow(
             raise InputError(
                 f"{name} is set by phases of the job; change it in one, as {name}__PHASE=VALUE"
             )
-        elif name in (patterns.LAYOUT, dates.NAME) or (name == patterns.NAME and "," not in text):
+        elif (
+            name in (patterns.LAYOUT, dates.NAME)
+            or (name == patterns.NAME and "," not in text)
+            or policies.is_spelled(name, text)
+        ):
             scenario[name] = text
         elif name == patterns.NAME:
             scenario.pop(name, None)

@@ -340,7 +340,7 @@ def capacities() -> Pairs:
     while left > 0:
         left, seconds = left - 32 * 3e6, seconds + 1
     yield formulas.drive_copy_time(12e9, 32, 3e6), seconds
-    for layout, progress, flush, memory, drive, room, disk, code in (
+    for layout, progress, flush, memory, drive, room, disk, code, *shorter in (
         (0.0, 0.0, 5.0, 0.6, 0.9, 12e9, 6e9, 0),
         (10.0, 15.0, 20.0, 0.6, 0.5, 1e9, 1e9, 10),
         (0.0, 15.0, 20.0, 0.6, 0.5, 1e9, 1e9, 33),
@@ -349,11 +349,14 @@ def capacities() -> Pairs:
         (0.0, 15.0, 20.0, 0.6, 0.0, 12e9, 1e9, 11),
         (0.0, 15.0, 20.0, 0.0, 0.9, 1e9, 6e9, 11),
         (0.0, 15.0, 5.0, 0.6, 0.9, 12e9, 6e9, 15),
+        (0.0, 15.0, 5.0, 0.6, 0.9, 12e9, 6e9, 33, 9.0),  # storage more often than memory
+        (0.0, 0.0, 5.0, 0.6, 0.9, 12e9, 6e9, 0, 10.0),
         (0.0, 0.0, math.nan, 0.6, 0.9, 12e9, 6e9, math.nan),
     ):
+        longest = shorter[0] if shorter else math.inf
         yield (
             formulas.tiered_infeasible_reason(
-                layout, progress, 10.0, flush, memory, drive, 12e9, 6e9, room, disk
+                layout, progress, 10.0, flush, memory, drive, 12e9, 6e9, room, disk, longest
             ),
             code,
         )

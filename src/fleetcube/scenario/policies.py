@@ -1,0 +1,54 @@
+"""Policies as people state them: intervals in steps, repairs by percentiles, counted failures."""
+
+import re
+from collections.abc import Mapping
+from statistics import NormalDist
+from typing import Any
+
+from fleetcube.catalog.failure_counts import counted
+from fleetcube.grid.errors import InputError, shown
+from fleetcube.grid.spec import values
+from fleetcube.kernels.declare import HOUR
+from fleetcube.kernels.laws.repair import lognormal_mean, lognormal_spread
+from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.kernels.physics.roles import IN_STEPS, REPAIR, REPAIR_SPREAD
+
+_STEPS = re.compile(r"\s*([0-9][0-9_,]*)\s+steps?\s*")
+_PERCENTILES = re.compile(r"\s*median\s+([^,]+),\s*p([0-9]{2}(?:\.[0-9]+)?)\s+([^,]+)")
+
+
+def spelled(name: str, value: Any) -> dict[str, Any]:
+    """The inputs that a text such as "10 steps" or "median 6 h, p95 3 d" sets; none for others."""
+    if not isinstance(value, str):
+        return {}
+    if name in IN_STEPS and (match := _STEPS.fullmatch(value)):
+        steps, policy = IN_STEPS[name]
+        return {steps: values.number(PHYSICS, steps, match[1]), **policy}
+    if name != REPAIR or not (match := _PERCENTILES.fullmatch(value)):
+        return {}
+    median, high = (values.number(PHYSICS, REPAIR, match[n]) for n in (1, 3))
+    percent = float(match[2])
+    if not (high > median > 0 and percent > 50):
+        raise InputError(f"{name} = {shown(value)} has a percentile below its median; swap them")
+    spread = float(lognormal_spread(median, high, NormalDist().inv_cdf(percent / 100)))
+    return {REPAIR: float(lognormal_mean(median, spread)), REPAIR_SPREAD: spread}
+
+
+def is_spelled(name: str, text: str) -> bool:
+    """Whether a text is one policy, which commas do not part."""
+    counts = values.is_known(PHYSICS, name) and counted(text, name) is not None
+    return counts or bool(spelled(name, text))
+
+
+def conversions(scenario: Mapping[str, Any]) -> dict[str, str]:
+    """What texts were converted to, by the input that is read."""
+    lines = {}
+    for name, value in scenario.items():
+        if isinstance(value, str) and (mean_time := counted(value, name)):
+            lines[name] = f"{name} {value!r}: {float(mean_time) / HOUR:,.6g} h"
+    if repair := spelled(REPAIR, scenario.get(REPAIR)):
+        mean = f"{repair[REPAIR] / HOUR:.4g} h on average"
+        lines[REPAIR] = (
+            f"{REPAIR}: {mean}, log-normal of {REPAIR_SPREAD} {repair[REPAIR_SPREAD]:.4g}"
+        )
+    return lines

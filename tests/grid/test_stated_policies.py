@@ -1,0 +1,132 @@
+"""Policies as people state them: counted failures, intervals in steps, percentiles of repairs."""
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import fleetcube
+from fleetcube.analysis.simulate import simulate_spec
+from fleetcube.cli import cli
+from fleetcube.grid.errors import InputError
+from fleetcube.scenario.schema import _text
+from tests.draws import generator
+from tests.laws.checkpoints.stated_policies import drawn, scenario
+
+JOB: dict[str, Any] = {"model": "llama-3-70b", "node": "dgx-h100", "n_gpus": 2048}
+DAY = 86400.0
+ALL = fleetcube.Settings(infeasible="include")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "seconds"),
+    [
+        ("node_mttf", "1 of 256 nodes a day", 256 * DAY),
+        ("node_mttf", "3 failures of 1,000 hosts per week", 7 * 1000 * DAY / 3),
+        ("interruption_mttf", "419 in 54 days on 16,384 GPUs", 16384 * 54 * DAY / 419),
+        ("gpu_mttf", "148 interruptions in 54 d on 16384 GPUs", 16384 * 54 * DAY / 148),
+        ("psu_mttf", "1 of 400 power supplies a year", 400 * 31557600.0),
+        ("switch_mttf", "0.5 of 1 switch a year", 2 * 31557600.0),
+    ],
+)
+def test_counted_failures(name: str, text: str, seconds: float) -> None:
+    given = fleetcube.evaluate(["cluster_mtbf", "goodput"], **JOB, **{name: text})
+    same = fleetcube.evaluate(["cluster_mtbf", "goodput"], **JOB, **{name: seconds})
+    assert float(given.cluster_mtbf) == float(same.cluster_mtbf)
+    if name != "switch_mttf":
+        assert f"{name} {text!r}: {seconds / 3600:,.6g} h" in given.attrs["fleetcube_remarks"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("node_mttf", "419 in 54 days on 16,384 GPUs", "is of a node"),
+        ("interruption_mttf", "1 of 256 nodes a day", "is of a GPU"),
+        ("node_mttf", "0 of 256 nodes a day", "no time of failures"),
+        ("node_mttf", "1 of 256 nodes a fortnite", "no time of failures"),
+        ("node_mttf", "some of 256 nodes a day", "is no count of failures"),
+        ("job_duration", "1 of 256 nodes a day", "unknown unit|known unit"),
+        ("repair_time", "median 3 d, p95 6 h", "below its median"),
+        ("checkpoint_interval", "0 steps", "must be greater than 0"),
+    ],
+)
+def test_refusals(name: str, text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message) as refused:
+        fleetcube.evaluate("goodput", **JOB, **{name: text})
+    assert "\n" not in str(refused.value)
+
+
+def test_steps_are_times_of_steps() -> None:
+    tiers = {"memory_tier_survival": 0.9, "drive_tier_survival": 0.95}
+    names = ["checkpoint_interval", "drive_write_interval", "storage_write_interval"]
+    steps = {"checkpoint_interval": 10, "drive_tier_interval": 60, "storage_tier_interval": 500}
+    stated = {name: f"{number} steps" for name, number in steps.items()}
+    answer = fleetcube.evaluate(["step_time", "goodput", *names], **JOB, **tiers, **stated)
+    times = {name: number * float(answer.step_time) for name, number in steps.items()}
+    assert [float(answer[name]) for name in names] == pytest.approx([*times.values()], 1e-12)
+    timed = fleetcube.evaluate("goodput", **JOB, **tiers, **times)
+    assert float(timed) == pytest.approx(float(answer.goodput), 1e-12)
+
+
+def test_tiers_in_order() -> None:
+    tiers = {"memory_tier_survival": 0.9, "checkpoint_interval": "10 min"}
+    tiers |= {"tensor_parallel": 8, "pipeline_parallel": 2, "global_batch_size": 2048}
+    for interval, reason in (("1 h", 0), ("10 min", 0), ("5 min", 33)):
+        asked = {**JOB, **tiers, "storage_tier_interval": interval}
+        assert fleetcube.evaluate("infeasible_reason", **asked) == reason
+    with pytest.raises(InputError, match="give storage_tier_interval"):
+        fleetcube.evaluate("goodput", **JOB, drive_tier_survival=0.9, drive_tier_interval="1 h")
+
+
+def test_commands(tmp_path: Any) -> None:
+    spec = tmp_path / "job.toml"
+    spec.write_text('outputs = ["goodput"]\n[scenario]\nmodel = "llama-3-70b"\nnode = "dgx-h100"\n')
+    chosen = ["n_gpus=2048", "node_mttf=1 of 1,024 nodes a day", "repair_time=median 6 h, p95 3 d"]
+    chosen += ["spare_nodes=4", "memory_tier_survival=0.9", "storage_tier_interval=500 steps"]
+    ran = CliRunner().invoke(cli, ["run", str(spec), *chosen, "elastic=shrink"])
+    assert ran.exit_code == 0, ran.output
+    assert "elastic_capacity" in ran.stdout
+    assert "24,576 h" in ran.stderr
+    assert "18.78 h on average" in " ".join(ran.stderr.split())
+
+
+@pytest.mark.slow
+def test_closed_forms_of_drawn_policies_are_what_is_played() -> None:
+    rng = generator(64)
+    policies = [scenario(drawn(rng)) for _ in range(24)]
+    for each in policies:  # memory and storage alone: drives serve nothing, and are not written
+        if "drive_tier_interval" not in each:
+            each |= {"drive_tier_survival": 0.0, "drive_tier_stall_time": 0.0}
+            each |= {"drive_tier_interval": each["storage_tier_interval"]}
+    varied = {name for name in policies[0] if len({each[name] for each in policies}) > 1}
+    shared = {name: value for name, value in policies[0].items() if name not in varied}
+    axes = {"policy": {name: [each[name] for each in policies] for name in sorted(varied)}}
+    played = simulate_spec(shared, axes, trials=60)
+    closed = fleetcube.Sweep(shared, axes, ["goodput"]).evaluate(settings=ALL).goodput
+    off = np.abs(played.goodput.values - closed.values)
+    assert (off < 5 * played.goodput_error.values + 0.003).all(), (off, played.goodput_error)
+
+
+@pytest.mark.slow
+def test_spread_of_repairs_moves_no_mean() -> None:
+    job = {"cluster_mtbf": "4 h", "checkpoint_interval": "20 min", "checkpoint_stall_time": 20}
+    job |= {"nodes": 32, "node_failure_rate": 1 / 14400, "checkpoint_restore_time": 60}
+    job |= {"spare_nodes": 3, "repair_time": "10 h", "node_pool": ["open", "closed"]}
+    alike = fleetcube.simulate(trials=150, **job, repair_spread=0.0)
+    spread = fleetcube.simulate(trials=150, **job, repair_spread=1.2)
+    for name in ("goodput", "whole_cluster_probability", "spare_shortage"):
+        error = np.hypot(alike[f"{name}_error"], spread[f"{name}_error"]).values
+        assert (np.abs(alike[name] - spread[name]).values < 5 * error + 0.003).all(), name
+    for other in ({"repair_crews": 3}, {"elastic": "shrink"}):
+        with pytest.raises(InputError, match="repair_spread cannot be simulated"):
+            fleetcube.simulate(trials=5, **{**JOB, **other}, repair_spread=1.0, spare_nodes=3)
+
+
+def test_editors_take_the_texts() -> None:
+    counts = ("1 of 1,024 nodes a day", "419 in 54 days on 16,384 GPUs")
+    for text in (*counts, "500 steps", "median 6 h, p95 3 d"):
+        assert re.search(_text("s"), text)
+    assert not any(re.search(_text("B"), text) for text in counts)
+    assert not re.search(_text("s"), "soon")
