@@ -209,7 +209,7 @@ def test_the_engine_imports_nothing_of_its_applications(package: str, path: Path
 OF_SCENARIOS = {
     "bounded.py": {"fleetcube.catalog.files"},
     "graphs.py": {"fleetcube.catalog.units", "fleetcube.kernels.physics.graph"},
-    "values.py": {"fleetcube.catalog.failure_counts", "fleetcube.catalog.units"},
+    "values.py": {"fleetcube.catalog.units"},
 }
 
 

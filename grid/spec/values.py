@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ...catalog.failure_counts import counted
 from ...catalog.units import UnitError, carried, converted, factor, parse
 from ...kernels.calculus import derivatives
 from ...kernels.calculus.phased_formulas import without_phase
@@ -180,11 +179,7 @@ def number(graph: Graph, name: str, value: Any) -> float:
     value = without_unit(graph, name, value)
     if isinstance(value, str):
         try:
-            mean_time = counted(value, name)
-            if mean_time is None:
-                result = parse(value, unit_of(graph, name), name, _example(graph, name))
-            else:
-                result = float(mean_time)
+            result = parse(value, unit_of(graph, name), name, _example(graph, name))
         except UnitError as error:
             raise InputError(str(error)) from None
     elif isinstance(value, bool | np.bool_ | np.timedelta64 | np.complexfloating) or not isinstance(

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from statistics import NormalDist
 from typing import Any
 
-from fleetcube.catalog.failure_counts import counted
+from fleetcube.catalog.units import counted_failures
 from fleetcube.grid.errors import InputError, shown
 from fleetcube.grid.spec import values
 from fleetcube.kernels.declare import HOUR
@@ -36,7 +36,7 @@ def spelled(name: str, value: Any) -> dict[str, Any]:
 
 def is_spelled(name: str, text: str) -> bool:
     """Whether a text is one policy, which commas do not part."""
-    counts = values.is_known(PHYSICS, name) and counted(text, name) is not None
+    counts = values.is_known(PHYSICS, name) and counted_failures(text, name) is not None
     return counts or bool(spelled(name, text))
 
 
@@ -44,7 +44,7 @@ def conversions(scenario: Mapping[str, Any]) -> dict[str, str]:
     """What texts were converted to, by the input that is read."""
     lines = {}
     for name, value in scenario.items():
-        if isinstance(value, str) and (mean_time := counted(value, name)):
+        if isinstance(value, str) and (mean_time := counted_failures(value, name)):
             lines[name] = f"{name} {value!r}: {float(mean_time) / HOUR:,.6g} h"
     if repair := spelled(REPAIR, scenario.get(REPAIR)):
         mean = f"{repair[REPAIR] / HOUR:.4g} h on average"
