@@ -15,6 +15,7 @@ from ..plan.written import restored, result_scenario
 from ..progress import expected
 from ..result import Result
 from ..run.evaluation import Evaluation
+from .chunks import COMPRESSOR
 from .cube import as_sealed, damage, opened, reading, spec_of
 from .examine import Contents, check_sealed, examine
 from .layout_version import LAYOUT, repeats
@@ -119,7 +120,9 @@ def _planned_again(contents: Contents, cube: Result, report: Report) -> tuple[Pl
             return None
         try:
             sweep = Evaluation(result_scenario({**spec, "axes": axes}), axes, spec["outputs"])
-            writer = Writer(sweep._plan(engine, mask), {**spec, "axes": axes}, dtype, {}, chunks)
+            compressor = record.get("compressor", COMPRESSOR)
+            made = sweep._plan(engine, mask), {**spec, "axes": axes}, dtype, {}, chunks, compressor
+            writer = Writer(*made)
         except InputError as error:
             report.notes.append(f"no samples: the cube's spec is now refused ({error})")
             return None

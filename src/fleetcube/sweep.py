@@ -88,6 +88,7 @@ class Sweep(Evaluation):
         append: bool = False,
         dtype: DType = "float64",
         chunks: Mapping[str, int] | None = None,
+        compressor: Literal["lz4", "zstd"] = "lz4",
         settings: Settings | None = None,
     ) -> Path | str:
         """Compute every output at every point into a Zarr v3 cube, in bounded memory.
@@ -105,6 +106,8 @@ class Sweep(Evaluation):
             dtype: of the numbers; flags are int8.
             chunks: sizes by axis; by default chunks hold 8 MB and are cut alike along every axis,
                 so that slices along each are fast.
+            compressor: "lz4", in Blosc, with crc32c; or "zstd", whose files GDAL reads, too: each
+                frame ends in its own checksum.
             settings: instead of the sweep's. Workers of a Dask cluster write into the folder, which
                 they must share, one block at a time; `threads` is for runs without Dask.
 
@@ -113,6 +116,7 @@ class Sweep(Evaluation):
         URL.
         """
         from fleetcube.grid.store.append import engine_of
+        from fleetcube.grid.store.chunks import check_compressor
         from fleetcube.grid.store.cube import Mode, check_chunks, store
         from fleetcube.grid.store.places.address import place_of
         from fleetcube.grid.store.places.place import Folder
@@ -131,6 +135,7 @@ class Sweep(Evaluation):
                     Mode(overwrite, resume, append),
                     dtype=check_dtype(dtype),
                     chunks=check_chunks(plan, chunks),
+                    compressor=check_compressor(compressor),
                     threads=asked._cores,
                     cluster=cluster,
                 )
