@@ -11,14 +11,14 @@ import numpy as np
 from ..errors import InputError, shown
 from ..spec.axis import Array
 
-Compressor = Literal["lz4", "zstd"]  # zstd: what GDAL reads, too
+Compressor = Literal["lz4", "zstd"]
 COMPRESSOR: Literal["lz4"] = "lz4"
 LEVEL = 9  # versus 5: 2 to 3 % fewer bytes at the same speed; zstd is slower for the same size
 MOST = 1 << 27  # bytes of values in a chunk or in the labels of an axis
 LARGEST = MOST + 1024  # bytes of a chunk's file: incompressible data is stored as is
 MOST_TEXT = 1 << 24  # bytes of an axis' text labels
 ZSTD = {"name": "zstd", "configuration": {"level": 0, "checksum": False}}
-_CHECKED = {"name": "zstd", "configuration": {"level": 0, "checksum": True}}  # by itself
+CHECKED = {"name": "zstd", "configuration": {"level": 0, "checksum": True}}  # by itself
 _CRC32C = {"name": "crc32c"}
 
 
@@ -33,21 +33,19 @@ def fill_value(dtype: Any) -> float:
     return -1 if np.dtype(dtype) == np.int8 else np.nan
 
 
-def codecs(dtype: Any, compressor: Compressor) -> list[Any]:
+def codecs(dtype: Any) -> list[Any]:
     """Zarr codecs of chunks: crc32c comes last, so that it covers every byte."""
-    if compressor == "zstd":
-        return small_codecs(dtype, compressor)
     size = np.dtype(dtype).itemsize
     blosc = {"typesize": size, "cname": COMPRESSOR, "clevel": LEVEL, "shuffle": "shuffle"}
     blosc["blocksize"] = 0
     return [numbers(size), {"name": "blosc", "configuration": blosc}, _CRC32C]
 
 
-def small_codecs(dtype: Any, compressor: Compressor) -> list[Any]:
+def small_codecs(dtype: Any) -> list[Any]:
     """Zarr codecs of coordinates, whose bytes are checked like those of chunks."""
     texts = {"name": "vlen-utf8", "configuration": {}}
     first = texts if np.dtype(dtype).hasobject else numbers(np.dtype(dtype).itemsize)
-    return [first, _CHECKED] if compressor == "zstd" else [first, ZSTD, _CRC32C]
+    return [first, ZSTD, _CRC32C]
 
 
 def numbers(size: int) -> dict[str, Any]:
@@ -79,9 +77,8 @@ def encode_labels(labels: Array, compressor: Compressor) -> bytes:
     from numcodecs import VLenUTF8, Zstd
 
     data = VLenUTF8().encode(labels) if labels.dtype.hasobject else labels.tobytes()
-    if compressor == "zstd":
-        return bytes(Zstd(level=0, checksum=True).encode(data))
-    return _closed(Zstd(level=0).encode(data))[0]
+    frame = Zstd(level=0, checksum=compressor == "zstd").encode(data)
+    return bytes(frame) if compressor == "zstd" else _closed(frame)[0]
 
 
 def _closed(data: Any) -> tuple[bytes, int]:

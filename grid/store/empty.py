@@ -13,16 +13,8 @@ from ..plan.labels import attributes, dtype_of, origin
 from ..plan.plan import Plan
 from ..result import called
 from ..spec.axis import Array
-from .chunks import (
-    KEYS,
-    ZSTD,
-    Compressor,
-    codecs,
-    encode_labels,
-    fill_value,
-    numbers,
-    small_codecs,
-)
+from . import chunks as stored
+from .chunks import KEYS, ZSTD, codecs, encode_labels, fill_value, numbers, small_codecs
 from .layout_version import KEY, LAYOUT, consolidated
 from .names import GROUP, RECORD, ROOT
 
@@ -37,19 +29,21 @@ def empty_cube(
     dtype: str,
     chunks: Mapping[str, tuple[int, ...]],
     coords: Mapping[str, tuple[Any, Array, Mapping[str, Any]]],
-    compressor: Compressor,
+    compressor: stored.Compressor,
 ) -> dict[str, bytes]:
     """Files by name, always the same bytes. `chunks` are shapes by output, `coords` dimensions,
     labels and attributes by name."""
     arrays, files = {}, {}
     for name, (dims, labels, attrs) in coords.items():
-        axes = (dims,) if isinstance(dims, str) else dims
-        arrays[name] = _coordinate(axes, labels, attrs, compressor)
+        arrays[name] = _coordinate((dims,) if isinstance(dims, str) else dims, labels, attrs)
         files["/".join((name, "c", *"0" * labels.ndim))] = encode_labels(labels, compressor)
     arrays |= {
-        name: _output(plan, name, dtype_of(plan.graph, name, dtype), chunks[name], compressor)
+        name: _output(plan, name, dtype_of(plan.graph, name, dtype), chunks[name])
         for name in chunks
     }
+    if compressor == "zstd":
+        for meta in arrays.values():
+            meta["codecs"] = [meta["codecs"][0], stored.CHECKED]
     arrays = dict(sorted(arrays.items()))
     attributes = {KEY: LAYOUT, **called(origin(plan, spec, coords))}
     plain = [name for name in coords if name not in plan.sizes]
@@ -63,25 +57,21 @@ def empty_cube(
     return dict(sorted({**files, ROOT: json.dumps(root).encode()}.items()))
 
 
-def _coordinate(
-    dims: Any, labels: Array, attrs: Mapping[str, Any], compressor: Compressor
-) -> dict[str, Any]:
-    dtype, shape = labels.dtype, labels.shape
+def _coordinate(dims: Any, labels: Array, attrs: Mapping[str, Any]) -> dict[str, Any]:
+    dtype = labels.dtype
     attributes = {**attrs, "_FillValue": _NAN} if dtype.kind == "f" else attrs
     fill = _FILLS[dtype.kind]
-    return _array(shape, shape, dtype, fill, small_codecs(dtype, compressor), attributes, dims)
+    return _array(labels.shape, labels.shape, dtype, fill, small_codecs(dtype), attributes, dims)
 
 
-def _output(
-    plan: Plan, name: str, dtype: Any, chunk: tuple[int, ...], compressor: Compressor
-) -> dict[str, Any]:
+def _output(plan: Plan, name: str, dtype: Any, chunk: tuple[int, ...]) -> dict[str, Any]:
     attrs = {
         key: value.tolist() if isinstance(value, np.ndarray) else value
         for key, value in attributes(plan, name).items()
     }
     dims = plan.user_dims(name)
     fill = "NaN" if dtype.kind == "f" else fill_value(dtype)
-    return _array(plan.shape(dims), chunk, dtype, fill, codecs(dtype, compressor), attrs, dims)
+    return _array(plan.shape(dims), chunk, dtype, fill, codecs(dtype), attrs, dims)
 
 
 def _array(

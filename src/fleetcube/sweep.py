@@ -10,7 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from fleetcube.grid.errors import InputError
+from fleetcube.grid.errors import InputError, check_count
 from fleetcube.grid.result import Result
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
@@ -140,6 +140,19 @@ class Sweep(Evaluation):
                     cluster=cluster,
                 )
         return place.path if isinstance(place, Folder) else str(place)
+
+    def to_arrow(self, rows: int = 1 << 20) -> Any:
+        """The grid as rows, a `pyarrow.RecordBatchReader` that computes `rows` of them at a time.
+
+        Columns are axes and outputs as in Parquet files. DuckDB, Polars and pyarrow also take the
+        sweep itself (`__arrow_c_stream__`). Needs the extra `table`.
+        """
+        from fleetcube.tables.tables import stream
+
+        return stream(self.virtual(), check_count("rows", rows))
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def to_html(self, path: "str | PathLike[str] | None" = None, title: str = "") -> str:
         """A page of HTML in one file that computes this sweep in a browser, without Python.
