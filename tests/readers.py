@@ -66,17 +66,17 @@ GDAL = """
         getattr(gdal, function).argtypes = arguments
     gdal.GDALAllRegister()
 
-    def error():
+    def failure():
         return ValueError(gdal.CPLGetLastErrorMsg().decode())
 
     def read(path, name):
         dataset = gdal.GDALOpenEx(path.encode(), 0x12, None, None, None)
         if not dataset:
-            raise error()
+            raise failure()
         group = gdal.GDALDatasetGetRootGroup(dataset)
         array = gdal.GDALGroupOpenMDArray(group, name.encode(), None)
         if not array:
-            raise error()
+            raise failure()
         count = S()
         dims = gdal.GDALMDArrayGetDimensions(array, ctypes.byref(count))
         sizes = [gdal.GDALDimensionGetSize(dims[k]) for k in range(count.value)]
@@ -87,7 +87,7 @@ GDAL = """
             kind, values = gdal.GDALExtendedDataTypeCreate(7), (ctypes.c_double * size)()
         start, counts = (U * 9)(), (S * 9)(*sizes)
         if not gdal.GDALMDArrayRead(array, start, counts, None, None, kind, values, None, 0):
-            raise error()
+            raise failure()
         return [v.decode() if isinstance(v, bytes) else v for v in values]
 """
 NETCDF = """
@@ -95,7 +95,9 @@ NETCDF = """
 
     def read(path, name):
         url = f"file://{path}#mode=zarr,file" if path.endswith("zarr") else path
-        return netCDF4.Dataset(url)[name][...].filled()
+        dataset = netCDF4.Dataset(url)
+        dataset.set_auto_mask(False)
+        return dataset[name][...]
 """
 NCDUMP = """
     import re
@@ -153,16 +155,12 @@ ICECHUNK = """
         store = icechunk.Repository.open(storage).readonly_session("main").store
         return zarr.open_group(store, mode="r")[name][...]
 """
-HVPLOT = """
-    import hvplot.xarray
+XARRAY = """
     import xarray
 
     def read(path, name):
-        cube = xarray.open_zarr(path) if path.endswith("zarr") else xarray.open_dataset(path)
-        array = cube[name]
-        if array.ndim != 1 or name in cube.indexes:
-            return array
-        return array.hvplot().dimension_values(name)  # what the picture shows
+        nc = path.endswith("nc")
+        return (xarray.open_dataset(path) if nc else xarray.open_zarr(path, chunks=None))[name]
 """
 ZARRITA = """
     import { FileSystemStore } from "@zarrita/storage";
@@ -203,7 +201,7 @@ READERS = {
     "zarrita": Reader("zarrita", ("zarrita", "@zarrita/storage"), ZARRITA),
     "virtualizarr": Reader("VirtualiZarr", ("virtualizarr", "obstore", "arro3-core"), VIRTUALIZARR),
     "icechunk": Reader("Icechunk", ("icechunk", "zarr"), ICECHUNK, places=("icechunk",)),
-    "hvplot": Reader("xarray and hvPlot", ("hvplot", "xarray", "zarr", "dask", "netCDF4"), HVPLOT),
+    "xarray": Reader("xarray", ("xarray", "zarr", "netCDF4"), XARRAY, places=("lz4", "zstd", "nc")),
     "gdal": Reader(
         "GDAL",
         ("rasterio",),
@@ -315,7 +313,7 @@ def found(told: dict[Any, Any], place: str, values: dict[str, list[Any]]) -> lis
     why = next((text for n in values if isinstance(text := told[place, n], str)), "")
     harmed = told.get((f"{place} harmed", "job_time"))
     damage = [] if harmed is None or not right else [isinstance(harmed, str)]
-    reason = " ".join(why.partition(": ")[2].split() or why.split())[:60]
+    reason = " ".join(why.partition(": ")[2].split() or why.split()).partition(": '")[0][:60]
     return [*right, *(f"WRONG {n}" for n in wrong), *damage] or [reason]
 
 
@@ -329,10 +327,11 @@ def environment(name: str, reader: Reader) -> tuple[list[str], str]:
         about = json.loads((folder / "node_modules/zarrita/package.json").read_text())
         return ["node", str(folder / "program.mjs")], about["version"]
     python, library = folder / "bin/python", (*reader.packages, "numpy")[0].partition("=")[0]
-    if not python.exists():
+    if not (folder / "ready").exists():
         subprocess.run([reader.python, "-m", "venv", str(folder)], check=True)
         packages = [*reader.packages, "numpy"]
         subprocess.run([python, "-m", "pip", "install", "-q", *packages], check=True)
+        (folder / "ready").touch()
     asked = f"import importlib.metadata as m; print(m.version({library!r}))"
     command = [str(python), "-c", reader.version or asked]
     if reader.program is NCDUMP:
