@@ -84,6 +84,5 @@ class _Joined:
 
 @functools.lru_cache(maxsize=4)
 def _opened(plan: Plan, work: _Write) -> tuple[Writer, _Joined]:
-    sizes = dict(work.chunks), dict(work.shapes)
-    writer = Writer(plan, {}, work.dtype, *sizes, work.compressor)
+    writer = Writer(plan, {}, work.dtype, dict(work.chunks), dict(work.shapes), work.compressor)
     return writer, _Joined(work.place)

@@ -15,7 +15,6 @@ from ..plan.written import restored, result_scenario
 from ..progress import expected
 from ..result import Result
 from ..run.evaluation import Evaluation
-from .chunks import COMPRESSOR
 from .cube import as_sealed, damage, opened, reading, spec_of
 from .examine import Contents, check_sealed, examine
 from .layout_version import LAYOUT, repeats
@@ -120,9 +119,8 @@ def _planned_again(contents: Contents, cube: Result, report: Report) -> tuple[Pl
             return None
         try:
             sweep = Evaluation(result_scenario({**spec, "axes": axes}), axes, spec["outputs"])
-            compressor = record.get("compressor", COMPRESSOR)
-            made = sweep._plan(engine, mask), {**spec, "axes": axes}, dtype, {}, chunks, compressor
-            writer = Writer(*made)
+            plan, given = sweep._plan(engine, mask), {**spec, "axes": axes}
+            writer = Writer(plan, given, dtype, {}, chunks, record.get("compressor", "lz4"))
         except InputError as error:
             report.notes.append(f"no samples: the cube's spec is now refused ({error})")
             return None
@@ -141,7 +139,7 @@ def _planned_again(contents: Contents, cube: Result, report: Report) -> tuple[Pl
     elif (changed := difference(record, writer.fingerprint)) is not None:
         report.notes.append(f"no samples: since the cube was written, this changed: {changed}")
     else:
-        return sweep._plan(engine, mask), writer
+        return plan, writer
     return None
 
 

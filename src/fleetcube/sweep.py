@@ -10,7 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from fleetcube.grid.errors import InputError, check_count
+from fleetcube.grid.errors import InputError
 from fleetcube.grid.result import Result
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
@@ -106,8 +106,7 @@ class Sweep(Evaluation):
             dtype: of the numbers; flags are int8.
             chunks: sizes by axis; by default chunks hold 8 MB and are cut alike along every axis,
                 so that slices along each are fast.
-            compressor: "lz4", in Blosc, with crc32c; or "zstd", whose files GDAL reads, too: each
-                frame ends in its own checksum.
+            compressor: "lz4", in Blosc, or "zstd", which GDAL reads, too; both with checksums.
             settings: instead of the sweep's. Workers of a Dask cluster write into the folder, which
                 they must share, one block at a time; `threads` is for runs without Dask.
 
@@ -141,18 +140,11 @@ class Sweep(Evaluation):
                 )
         return place.path if isinstance(place, Folder) else str(place)
 
-    def to_arrow(self, rows: int = 1 << 20) -> Any:
-        """The grid as rows, a `pyarrow.RecordBatchReader` that computes `rows` of them at a time.
-
-        Columns are axes and outputs as in Parquet files. DuckDB, Polars and pyarrow also take the
-        sweep itself (`__arrow_c_stream__`). Needs the extra `table`.
-        """
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """The grid's rows for DuckDB, Polars, pyarrow: a million are computed at a time."""
         from fleetcube.tables.tables import stream
 
-        return stream(self.virtual(), check_count("rows", rows))
-
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        return self.to_arrow().__arrow_c_stream__(requested_schema)
+        return stream(self.virtual()).__arrow_c_stream__(requested_schema)
 
     def to_html(self, path: "str | PathLike[str] | None" = None, title: str = "") -> str:
         """A page of HTML in one file that computes this sweep in a browser, without Python.

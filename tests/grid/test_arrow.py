@@ -10,7 +10,7 @@ import pyarrow.parquet
 import pytest
 
 from fleetcube import Settings, Sweep, open_cube
-from fleetcube.tables.tables import arrow_table
+from fleetcube.tables.tables import arrow_table, stream
 
 from .common import refused
 from .test_exports import AXES, OUTPUTS, SCENARIO
@@ -27,8 +27,8 @@ def sweep() -> Sweep:
 def test_a_stream_has_the_rows_of_a_parquet_file(sweep: Sweep, rows: int) -> None:
     """And their order, types, units and attributes, however it is cut."""
     table = arrow_table(sweep.virtual(), False)
-    assert sweep.to_arrow(rows).read_all().combine_chunks().equals(table)
-    assert sweep.to_arrow(rows).schema.equals(table.schema, check_metadata=True)
+    assert stream(sweep.virtual(), rows).read_all().combine_chunks().equals(table)
+    assert stream(sweep.virtual(), rows).schema.equals(table.schema, check_metadata=True)
     assert table.schema.field("n_gpus").type == "int64"
     assert table.schema.field("gpu_mttf").metadata[b"units"] == b"s"
 
@@ -41,21 +41,20 @@ def test_libraries_take_the_sweep_itself(sweep: Sweep) -> None:
     best = expected["job_time"].min(["gpu_mttf", "n_gpus"])
     assert found.fetchall() == [(name, float(best.sel(fabric=name))) for name in AXES["fabric"]]
     assert pyarrow.table(sweep).num_rows == 8
-    refused("rows = 0 is not a whole number above 0", sweep.to_arrow, 0)
 
 
 def test_a_stream_of_points_that_cannot_run_leaves_their_rows_out() -> None:
     some = {"n_gpus": [60, 8], "micro_batch_size": [1, 2]}  # 60 GPUs are no multiple of 8
     job = {**SCENARIO, "global_batch_size": 64, "fabric": "infiniband-ndr"}
     sweep = Sweep(job, some, ["job_time"], settings=Settings("numpy", "exclude"))
-    assert sweep.to_arrow(2).read_all().column("n_gpus").to_pylist() == [8, 8]
+    assert stream(sweep.virtual(), 2).read_all().column("n_gpus").to_pylist() == [8, 8]
 
 
 def test_a_grid_larger_than_memory_streams() -> None:
     axes: dict[str, Any] = {"gpu_mttf": {"linspace": [1e7, 1e9], "num": 100_000}}
     axes["checkpoint_write_bandwidth"] = {"linspace": [1e9, 1e12], "num": 100_000}
     sweep = Sweep({**SCENARIO, "n_gpus": 64}, axes, ["goodput"], settings=Settings("numpy"))
-    reader = sweep.to_arrow(10_000)
+    reader = stream(sweep.virtual(), 10_000)
     reader.read_next_batch()  # after which everything is loaded
     tracemalloc.start()
     for _ in range(3):
@@ -110,6 +109,12 @@ def test_partitions_of_other_rows_are_refused_before_anything_is_written(tmp_pat
     refused("holds other rows; .* partition by it", grown.fleetcube.to_parquet, folder, "n_gpus")
     other = Sweep({**SCENARIO, "training_tokens": 1e12}, GROWN, OUTPUTS).evaluate()
     refused("holds other rows", other.fleetcube.to_parquet, folder, "n_gpus")
+    first = folder / "n_gpus=8" / "fleetcube.parquet"
+    before = first.read_bytes()
+    first.write_bytes(b"notes")
+    refused("holds other rows", cube.fleetcube.to_parquet, folder, "n_gpus")
+    assert first.read_bytes() == b"notes"
+    first.write_bytes(before)
     assert sorted(folder.rglob("*")) == names
     refused(
         "by: 'fabrc' is no axis; did you mean 'fabric'", cube.fleetcube.to_parquet, folder, "fabrc"

@@ -27,7 +27,7 @@ def partition(cube: Any, folder: str | PathLike[str], by: str | Sequence[str]) -
         path, part = Path(folder, *folders, NAME), one.drop_vars(axes)
         if not path.exists():
             missing.append((path, part))
-        elif not parquet.ParquetFile(path).read().to_pandas().equals(stream(part).read_pandas()):
+        elif not _holds(path, stream(part)):
             raise InputError(
                 f"{str(path)!r} holds other rows; choose another folder, or if an axis has grown, "
                 "partition by it, too"
@@ -43,3 +43,12 @@ def partition(cube: Any, folder: str | PathLike[str], by: str | Sequence[str]) -
         finally:
             unfinished.unlink(missing_ok=True)
     return [path for path, _ in missing]
+
+
+def _holds(path: Path, rows: Any) -> bool:
+    """Whether a file has these rows."""
+    try:
+        stored = imported("pyarrow.parquet").ParquetFile(path).read()
+    except ValueError:  # no Parquet
+        return False
+    return bool(stored.to_pandas().equals(rows.read_pandas()))
