@@ -139,8 +139,8 @@ class Writer:
     def files(self) -> dict[str, bytes]:
         """The empty cube by file: coordinates, attributes, arrays; always the same bytes."""
         chunks = {name: self.stored_chunks(name) for name in self.plan.outputs}
-        made = self.plan, self.spec, self.dtype, chunks, self.coordinates(), self.compressor
-        return empty_cube(*made)
+        inputs = self.plan, self.spec, self.dtype, chunks, self.coordinates(), self.compressor
+        return empty_cube(*inputs)
 
     def run(
         self,
