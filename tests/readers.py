@@ -1,9 +1,10 @@
 """Try other programs' readers on cubes, each in an environment of its own.
 
 `python -m tests.readers [--write] [NAME ...]`: some minutes; package registries are asked, and
-environments stay in build/readers. `--write` saves the results in readers.json; `python -m
-docs.make docs/cube-format.md` writes their table. An array counts if it equals what `open_cube`
-gives, to the bit; a reader finds damage if it refuses a chunk with a changed bit.
+environments stay in build/readers; python3.12, node, npm and ncdump must be on PATH. `--write`
+saves the results in readers.json; `python -m docs.make docs/cube-format.md` writes their table. An
+array counts if it equals what `open_cube` gives, to the bit; a reader finds damage if it refuses a
+chunk with a changed bit.
 """
 
 import datetime
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from fleetcube import Settings, Sweep, open_cube
+from fleetcube.tables.tables import export
 
 ROOT = Path(__file__).parents[1]
 RESULTS = Path(__file__).with_name("readers.json")
@@ -262,7 +264,7 @@ def cubes(folder: Path, places: set[str]) -> dict[str, Path]:
     for place in sorted(places):
         path = folder / f"cube.{place if place == 'nc' else f'{place}.zarr'}"
         if place == "nc":
-            sweep.evaluate().to_netcdf(path)
+            export(sweep.evaluate(), path)
         elif place == "icechunk":
             sweep.to_zarr(f"icechunk://{path}")
         else:
