@@ -135,7 +135,7 @@ def write_raw(chunks: Sequence[Any], folder: Path) -> None:
 
     def write(task: tuple[int, Any]) -> None:
         number, chunk = task
-        data, _ = encode(chunk)
+        data, _ = encode(chunk, COMPRESSOR)
         with open(folder / str(number), "wb") as file:
             file.write(data)
             file.flush()

@@ -27,6 +27,7 @@ _EXTRAS = {
     "icechunk": ("Icechunk needs", "icechunk"),
     "matplotlib": ("plots need", "plot"),
     "obstore": ("an object store needs", "cloud"),
+    "pyarrow": ("Arrow tables need", "table"),
     "scipy": ("a fit, a search over ranges or a Sobol, Latin or gamma draw needs", "stats"),
     "xlsxwriter": ("Excel files need", "table"),
 }

@@ -23,6 +23,7 @@ from . import (
     glossary,
     laws,
     outputs,
+    readers,
     readme,
     simulated,
     training,
@@ -39,6 +40,7 @@ MAKERS: dict[Path, Callable[[], str]] = {
     float32.PAGE: float32.page,
     frozen.PAGE: frozen.page,
     glossary.PAGE: glossary.page,
+    readers.PAGE: readers.page,
     simulated.PAGE: simulated.page,
     readme.PAGE: readme.page,
 }

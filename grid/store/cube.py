@@ -24,6 +24,7 @@ from ..result import Result
 from ..spec.graphs import graph_of
 from . import journal
 from .append import check_grows, fitting, stored_plan
+from .chunks import Compressor
 from .examine import Contents, check_complete, check_files, examine
 from .journal import Block
 from .layout_version import LAYOUT
@@ -63,6 +64,7 @@ def store(
     *,
     dtype: str,
     chunks: Mapping[str, int],
+    compressor: Compressor,
     threads: int,
     cluster: "Cluster | None" = None,
 ) -> None:
@@ -92,7 +94,7 @@ def store(
             "choose another name, or keep a copy and use --overwrite"
         )
     shapes = None if chunks or not mode.continues else _stored_shapes(plan, contents, begun)
-    writer = Writer(plan, spec, dtype, chunks, shapes)
+    writer = Writer(plan, spec, dtype, chunks, shapes, compressor)
     if mode.append and contents.attributes is not None:
         stored_plan(contents, "nothing can be appended")
         contents = as_sealed(contents)

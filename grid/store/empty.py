@@ -13,6 +13,7 @@ from ..plan.labels import attributes, dtype_of, origin
 from ..plan.plan import Plan
 from ..result import called
 from ..spec.axis import Array
+from . import chunks as stored
 from .chunks import KEYS, ZSTD, codecs, encode_labels, fill_value, numbers, small_codecs
 from .layout_version import KEY, LAYOUT, consolidated
 from .names import GROUP, RECORD, ROOT
@@ -28,17 +29,21 @@ def empty_cube(
     dtype: str,
     chunks: Mapping[str, tuple[int, ...]],
     coords: Mapping[str, tuple[Any, Array, Mapping[str, Any]]],
+    compressor: stored.Compressor,
 ) -> dict[str, bytes]:
     """Files by name, always the same bytes. `chunks` are shapes by output, `coords` dimensions,
     labels and attributes by name."""
     arrays, files = {}, {}
     for name, (dims, labels, attrs) in coords.items():
         arrays[name] = _coordinate((dims,) if isinstance(dims, str) else dims, labels, attrs)
-        files["/".join((name, "c", *"0" * labels.ndim))] = encode_labels(labels)
+        files["/".join((name, "c", *"0" * labels.ndim))] = encode_labels(labels, compressor)
     arrays |= {
         name: _output(plan, name, dtype_of(plan.graph, name, dtype), chunks[name])
         for name in chunks
     }
+    if compressor == "zstd":
+        for meta in arrays.values():
+            meta["codecs"] = [meta["codecs"][0], stored.CHECKED]
     arrays = dict(sorted(arrays.items()))
     attributes = {KEY: LAYOUT, **called(origin(plan, spec, coords))}
     plain = [name for name in coords if name not in plan.sizes]

@@ -10,6 +10,7 @@ from typing import Any
 from ..errors import InputError
 from ..plan.plan import Plan
 from ..run.cluster import Cluster
+from .chunks import Compressor
 from .journal import Block
 from .names import PLAN
 from .places.durable import TEMPORARY
@@ -34,9 +35,8 @@ def reached(cluster: Cluster, place: Place) -> Place:
 
 def written(cluster: Cluster, place: Place, writer: Writer, tasks: list[Task]) -> Iterator[Block]:
     """Blocks as workers finish them; a worker thread keeps one block in memory at a time."""
-    work = _Write(
-        place, writer.dtype, tuple(writer.axis_chunks.items()), tuple(writer.shapes.items())
-    )
+    sizes = tuple(writer.axis_chunks.items()), tuple(writer.shapes.items())
+    work = _Write(place, writer.dtype, *sizes, writer.compressor)
     for _, pairs in cluster.runs(work, tasks):
         for _, block in pairs:
             yield block
@@ -50,6 +50,7 @@ class _Write:
     dtype: str
     chunks: tuple[tuple[str, int], ...]
     shapes: tuple[tuple[str, tuple[int, ...]], ...]
+    compressor: Compressor
 
     def __call__(self, plan: Plan, task: Task) -> Block:
         writer, place = _opened(plan, self)
@@ -83,5 +84,5 @@ class _Joined:
 
 @functools.lru_cache(maxsize=4)
 def _opened(plan: Plan, work: _Write) -> tuple[Writer, _Joined]:
-    writer = Writer(plan, {}, work.dtype, dict(work.chunks), shapes=dict(work.shapes))
+    writer = Writer(plan, {}, work.dtype, dict(work.chunks), dict(work.shapes), work.compressor)
     return writer, _Joined(work.place)

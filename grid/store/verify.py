@@ -119,7 +119,8 @@ def _planned_again(contents: Contents, cube: Result, report: Report) -> tuple[Pl
             return None
         try:
             sweep = Evaluation(result_scenario({**spec, "axes": axes}), axes, spec["outputs"])
-            writer = Writer(sweep._plan(engine, mask), {**spec, "axes": axes}, dtype, {}, chunks)
+            plan, given = sweep._plan(engine, mask), {**spec, "axes": axes}
+            writer = Writer(plan, given, dtype, {}, chunks, record.get("compressor", "lz4"))
         except InputError as error:
             report.notes.append(f"no samples: the cube's spec is now refused ({error})")
             return None
@@ -138,7 +139,7 @@ def _planned_again(contents: Contents, cube: Result, report: Report) -> tuple[Pl
     elif (changed := difference(record, writer.fingerprint)) is not None:
         report.notes.append(f"no samples: since the cube was written, this changed: {changed}")
     else:
-        return sweep._plan(engine, mask), writer
+        return plan, writer
     return None
 
 

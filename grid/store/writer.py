@@ -27,7 +27,7 @@ from ..plan.workspace import Workspace
 from ..plan.written import FEW
 from ..progress import expected
 from ..spec.axis import Array
-from .chunks import MOST, MOST_TEXT, encode, fill
+from .chunks import COMPRESSOR, MOST, MOST_TEXT, Compressor, encode, fill
 from .empty import empty_cube
 from .examine import Contents
 from .journal import (
@@ -70,10 +70,11 @@ class Writer:
         dtype: str,
         chunks: Mapping[str, int],
         shapes: Mapping[str, tuple[int, ...]] | None = None,
+        compressor: Compressor = COMPRESSOR,
     ) -> None:
         """`chunks` are sizes by axis; `shapes` are by output, from a cube being continued."""
         self.plan, self.spec, self.dtype, self.axis_chunks = plan, spec, dtype, chunks
-        self.shapes = shapes or {}
+        self.shapes, self.compressor = shapes or {}, compressor
         self.done: Callable[[int], None]  # called with the number of values written
         # held while computing, not while writing: others compute while a block waits for the disk
         self.cores: AbstractContextManager[Any] = nullcontext()
@@ -112,7 +113,8 @@ class Writer:
     def fingerprint(self) -> dict[str, Any]:
         """Everything that the cube's bytes depend on."""
         chunks = {name: self.stored_chunks(name) for name in self.plan.outputs}
-        return fingerprint(self.plan, self.spec, self.dtype, chunks)
+        other = {} if self.compressor == COMPRESSOR else {"compressor": self.compressor}
+        return fingerprint(self.plan, self.spec, self.dtype, chunks) | other
 
     def regions(self) -> Iterator[Task]:
         """All blocks: dimensions of their outputs, and extent."""
@@ -137,7 +139,8 @@ class Writer:
     def files(self) -> dict[str, bytes]:
         """The empty cube by file: coordinates, attributes, arrays; always the same bytes."""
         chunks = {name: self.stored_chunks(name) for name in self.plan.outputs}
-        return empty_cube(self.plan, self.spec, self.dtype, chunks, self.coordinates())
+        inputs = self.plan, self.spec, self.dtype, chunks, self.coordinates(), self.compressor
+        return empty_cube(*inputs)
 
     def run(
         self,
@@ -233,7 +236,7 @@ class Writer:
                 order = [dims.index(dim) for dim in self.plan.user_dims(name)]
                 (chunk,) = self._chunk.arrays(self.stored_chunks(name), [out.dtype])
                 with self.cores:
-                    data, crc = encode(fill(chunk, out.transpose(order)))
+                    data, crc = encode(fill(chunk, out.transpose(order)), self.compressor)
                 file = self._file(name, region)
                 write(file, data)
                 files.append((file, len(data), crc))

@@ -132,6 +132,17 @@ class DatasetAccessor(Accessor[xarray.Dataset]):
         """
         return _explained(name, self._given)
 
+    def to_parquet(self, folder: str | PathLike[str], by: str | Sequence[str]) -> list[Path]:
+        """Write Parquet into hive folders (`fabric=infiniband-ndr/`), by the labels of some axes.
+
+        Called again on a larger cube, it adds the partitions that are missing, and returns their
+        files; what is there stays. Raises InputError, before writing, where a partition has other
+        rows. Needs the extra `table`.
+        """
+        from fleetcube.tables.partitions import partition
+
+        return partition(self._given, folder, by)
+
     def to_units(self, units: str | Mapping[str, str]) -> xarray.Dataset:
         """Convert the cube to other units, stated in its `units` attributes.
 

@@ -88,6 +88,7 @@ class Sweep(Evaluation):
         append: bool = False,
         dtype: DType = "float64",
         chunks: Mapping[str, int] | None = None,
+        compressor: Literal["lz4", "zstd"] = "lz4",
         settings: Settings | None = None,
     ) -> Path | str:
         """Compute every output at every point into a Zarr v3 cube, in bounded memory.
@@ -105,6 +106,7 @@ class Sweep(Evaluation):
             dtype: of the numbers; flags are int8.
             chunks: sizes by axis; by default chunks hold 8 MB and are cut alike along every axis,
                 so that slices along each are fast.
+            compressor: "lz4", in Blosc, or "zstd", which GDAL reads, too; both with checksums.
             settings: instead of the sweep's. Workers of a Dask cluster write into the folder, which
                 they must share, one block at a time; `threads` is for runs without Dask.
 
@@ -113,6 +115,7 @@ class Sweep(Evaluation):
         URL.
         """
         from fleetcube.grid.store.append import engine_of
+        from fleetcube.grid.store.chunks import check_compressor
         from fleetcube.grid.store.cube import Mode, check_chunks, store
         from fleetcube.grid.store.places.address import place_of
         from fleetcube.grid.store.places.place import Folder
@@ -131,10 +134,17 @@ class Sweep(Evaluation):
                     Mode(overwrite, resume, append),
                     dtype=check_dtype(dtype),
                     chunks=check_chunks(plan, chunks),
+                    compressor=check_compressor(compressor),
                     threads=asked._cores,
                     cluster=cluster,
                 )
         return place.path if isinstance(place, Folder) else str(place)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """The grid's rows for DuckDB, Polars, pyarrow: a million are computed at a time."""
+        from fleetcube.tables.tables import stream
+
+        return stream(self.virtual()).__arrow_c_stream__(requested_schema)
 
     def to_html(self, path: "str | PathLike[str] | None" = None, title: str = "") -> str:
         """A page of HTML in one file that computes this sweep in a browser, without Python.

@@ -1,7 +1,10 @@
 """docs/lookup.md and docs/command-line.md work."""
 
+import contextlib
 import re
 import shlex
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +53,96 @@ def test_the_reader_reads_what_zarr_reads(scope: dict[str, Any], folder: Path) -
     chunked = scope["sweep"].to_zarr(folder / "b.zarr", chunks={"n_gpus": 7, "gpu_mttf": 10})
     read, _ = scope["read"](Path(chunked) / "job_time")
     np.testing.assert_array_equal(read, held)
+
+
+def test_arrow_and_partitions_print_what_the_page_says(
+    scope: dict[str, Any],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name in ("pyarrow", "duckdb", "polars"):
+        pytest.importorskip(name)
+    monkeypatch.chdir(folder)
+    pairs = re.findall(r"```python arrow\n(.*?)```\n```text\n(.*?)```", PAGE, re.DOTALL)
+    assert len(pairs) == len(blocks("python arrow")) == 3
+    for code, printed in pairs:
+        exec(compile(code, "lookup.md", "exec"), scope)
+        assert capsys.readouterr().out == printed
+
+
+@pytest.fixture(scope="module")
+def points(scope: dict[str, Any], folder: Path) -> tuple[Any, Any, Any]:
+    """Points within the table, with the values of `interp` and of the formulas."""
+    draw = np.random.default_rng(0).uniform
+    n_gpus, gpu_mttf = np.exp(draw(np.log([[64], [1.8e7]]), np.log([[16384], [1.8e9]]), (2, 20)))
+    at = {"n_gpus": np.rint(n_gpus), "gpu_mttf": gpu_mttf}
+    with contextlib.chdir(folder):
+        table = scope["fleetcube"].interp(scope["cube"][["goodput"]].load(), at)
+    formulas = scope["fleetcube"].function("goodput", scope["sweep"].spec["scenario"], [*at])
+    return list(zip(*at.values(), strict=True)), table["goodput"].values, formulas(**at)
+
+
+def check_readings(found: Any, points: tuple[Any, Any, Any]) -> None:
+    """Values as `interp` has them, and errors that hold those of the formulas."""
+    values, errors = np.array(found, float).T
+    np.testing.assert_allclose(values, points[1], rtol=1e-12)
+    assert (abs(values - points[2]) <= errors * 1.01).all()  # of which C prints two digits
+    assert errors.max() < 0.0085
+
+
+def test_c_reads_the_lookup_table(scope: dict[str, Any], folder: Path, points: Any) -> None:
+    if not shutil.which("cc"):
+        pytest.skip("no C compiler")
+    (folder / "lookup.c").write_text(blocks("c")[0], encoding="utf-8")
+    build = ["cc", "-O2", "-Wall", "-Wextra", "-Werror", "-o", "lookup", "lookup.c", "-lm"]
+    subprocess.run(build, cwd=folder, check=True)
+    rows = [printed(folder, "./lookup", point).split(" +- ") for point in points[0]]
+    check_readings(rows, points)
+    assert printed(folder, "./lookup", (3000, 144000000)) + "\n" in PAGE
+    assert printed(folder, "./lookup", (3, 144000000)) == "nan +- nan"
+    ends = (64, 1.8e7), (16384, 1.8e9)
+    corners = [printed(folder, "./lookup", point).split()[0] for point in ends]
+    held = scope["table"]["goodput"].values
+    np.testing.assert_allclose(np.array(corners, float), [held[0], held[-1]], rtol=1e-12)
+
+
+def test_javascript_reads_the_lookup_table(scope: Any, folder: Path, points: Any) -> None:
+    if not shutil.which("node"):
+        pytest.skip("no Node")
+    (folder / "lookup.mjs").write_text(blocks("js")[0], encoding="utf-8")
+    rows = [printed(folder, "node lookup.mjs", point) for point in points[0][:5]]
+    pairs = [re.findall(r": ([\d.e-]+)", row) for row in rows]
+    check_readings(pairs, tuple(part[:5] for part in points))
+    assert printed(folder, "node lookup.mjs", (3000, 144000000)) in PAGE
+    assert "NaN" in printed(folder, "node lookup.mjs", (3, 144000000))
+
+
+@pytest.mark.parametrize("program", ["sqlite3", "duckdb"])
+def test_sql_reads_the_lookup_table(scope: Any, folder: Path, points: Any, program: str) -> None:
+    asked = ", ".join(f"({float(n)!r}, {float(m)!r})" for n, m in points[0])
+    query = blocks("sql")[0].replace("(3000.0, 144000000.0)", asked)
+    if program == "duckdb":
+        table = pytest.importorskip("duckdb").connect()
+        table.execute(f"CREATE TABLE goodput AS FROM '{folder / 'goodput.csv'}'")
+        rows = table.execute(query).fetchall()
+    else:
+        if not shutil.which("sqlite3"):
+            pytest.skip("no SQLite")
+        (folder / "lookup.sql").write_text(query, encoding="utf-8")
+        command = re.findall(
+            r"^\$ (sqlite3 .*?\.read lookup.sql\")", PAGE, re.DOTALL | re.MULTILINE
+        )
+        done = subprocess.run(command[0], shell=True, cwd=folder, capture_output=True, text=True)
+        assert not done.stderr
+        rows = [line.split("|") for line in done.stdout.splitlines()]
+    found = {f"{float(row[1]):.12g}": row[2:] for row in rows}
+    check_readings([found[f"{m:.12g}"] for _, m in points[0]], points)
+
+
+def printed(folder: Path, command: str, point: Any) -> str:
+    words = [*command.split(), "goodput.csv", *(f"{number:.17g}" for number in point)]
+    return subprocess.run(words, cwd=folder, capture_output=True, text=True).stdout.strip()
 
 
 def test_the_indices_of_salib_are_found(scope: dict[str, Any]) -> None:

@@ -13,28 +13,38 @@ from zarr.codecs import BloscCodec, Crc32cCodec, ZstdCodec
 
 from fleetcube import Sweep
 from fleetcube.grid.plan.workspace import Workspace
-from fleetcube.grid.store.chunks import encode, fill, fill_value
+from fleetcube.grid.store.chunks import Compressor, encode, fill, fill_value, is_sound
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "int8"])
 @pytest.mark.parametrize("shape", [(), (1,), (7,), (100, 33), (5, 6, 7)])
-def test_zarr_writes_the_same_bytes(tmp_path: Path, dtype: str, shape: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("compressor", ["lz4", "zstd"])
+def test_zarr_writes_the_same_bytes(
+    tmp_path: Path, dtype: str, shape: tuple[int, ...], compressor: Compressor
+) -> None:
     """Whole chunks and those that extend beyond the end, which Zarr fills."""
     steps = tuple(max(1, size * 2 // 3) for size in shape)
     values = np.random.default_rng(0).geometric(0.05, shape).astype(dtype)
     made = dict(shape=shape, chunks=steps, dtype=dtype, fill_value=fill_value(dtype))
     size = np.dtype(dtype).itemsize
     blosc = BloscCodec(cname="lz4", clevel=9, shuffle="shuffle", typesize=size)
-    made |= dict(compressors=[blosc, Crc32cCodec()], config={"write_empty_chunks": True})
+    checked = [ZstdCodec(level=0, checksum=True)]
+    made |= dict(compressors=[blosc, Crc32cCodec()] if compressor == "lz4" else checked)
+    made |= dict(config={"write_empty_chunks": True})
     array: Any = zarr.create_array(tmp_path, name="v", **made)
     array[...] = values
     found = 0
     for index in np.ndindex(*(-(-n // step) for n, step in zip(shape, steps, strict=True))):
         cut = tuple(slice(k * s, (k + 1) * s) for k, s in zip(index, steps, strict=True))
         chunk = np.full(steps, 99, dtype)  # left by another chunk in reused memory
-        data, crc = encode(fill(chunk, values[cut]))
+        data, crc = encode(fill(chunk, values[cut]), compressor)
         assert data == (tmp_path / "v" / "c" / "/".join(map(str, index))).read_bytes()
-        assert crc == google_crc32c.value(data[:-4])
+        assert crc == google_crc32c.value(data[:-4] if compressor == "lz4" else data)
+        assert is_sound(data, len(data), crc)
+        for place in {0, len(data) // 2, len(data) - 5, len(data) - 1}:
+            harmed = bytearray(data)
+            harmed[place] ^= 1
+            assert not is_sound(bytes(harmed), len(data), crc)
         found += 1
     assert found == sum(file.is_file() for file in (tmp_path / "v" / "c").rglob("*")) or not shape
 
@@ -50,16 +60,21 @@ KINDS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("axes", [KINDS, {}])
-def test_zarr_and_xarray_write_the_same_empty_cube(tmp_path: Path, axes: Any) -> None:
+@pytest.mark.parametrize("compressor", ["lz4", "zstd"])
+def test_zarr_and_xarray_write_the_same_empty_cube(
+    tmp_path: Path, axes: Any, compressor: Compressor
+) -> None:
     sweep = Sweep(SCENARIO, axes, OUTPUTS)
-    cube = Path(sweep.to_zarr(tmp_path / "a.zarr", dtype="float32"))
+    cube = Path(sweep.to_zarr(tmp_path / "a.zarr", dtype="float32", compressor=compressor))
     coords = sweep.evaluate().drop_vars(["infeasible_reason", *OUTPUTS]).coords
     texts = {
         name: (coord.dims, coord.values.astype(object), coord.attrs)
         for name, coord in coords.items()
         if coord.dtype.kind == "U"
     }
-    codecs = {name: {"compressors": [ZstdCodec(level=0), Crc32cCodec()]} for name in coords}
+    checked = [ZstdCodec(level=0, checksum=True)]
+    used = [ZstdCodec(level=0), Crc32cCodec()] if compressor == "lz4" else checked
+    codecs = {name: {"compressors": used} for name in coords}
     xarray.Dataset(coords={**coords, **texts}).to_zarr(
         tmp_path / "b.zarr",
         zarr_format=3,

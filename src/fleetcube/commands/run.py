@@ -38,6 +38,12 @@ _FILES = (".txt", ".tsv", ".xls", ".h5", ".hdf5", ".html", ".png", ".svg", ".pdf
     help="Number format of the cube.  [float64]",
 )
 @click.option("--chunks", help="Chunk sizes: axis=size,axis=size.  [8 MB a chunk]")
+@click.option(
+    "--compressor",
+    type=complete.OneOf(("lz4", "zstd")),
+    default="lz4",
+    help="Of the cube: lz4, or zstd, which GDAL reads, too.  [lz4]",
+)
 @click.option("--overwrite", is_flag=True, help="Replace an existing cube or table.")
 @click.option("--resume", is_flag=True, help="Continue an interrupted run; repair a damaged cube.")
 @click.option("--append", is_flag=True, help="Extend a cube by the labels that its axes gained.")
@@ -108,7 +114,8 @@ def _check_table(
     if output is not None:
         check_target(Path(output), overwrite)
     given = {**cube_options, "overwrite": overwrite and output in (None, "-"), "dask": dask}
-    for name in ("resume", "append", "overwrite", "chunks", "dask"):
+    given["compressor"] = given["compressor"] != "lz4"
+    for name in ("resume", "append", "overwrite", "chunks", "compressor", "dask"):
         if given[name]:
             raise InputError(f"--{name} is for cubes; name one: -o cube.zarr")
 

@@ -1,6 +1,7 @@
 """Print a cut of a cube as a table, or write it for other tools."""
 
 import io
+import itertools
 import json
 import math
 import os
@@ -12,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fleetcube.grid.errors import EXTRA, InputError, check_path, nearest
+from fleetcube.grid.errors import EXTRA, InputError, check_path, imported, nearest
 from fleetcube.grid.plan.labels import END_OF
+from fleetcube.grid.plan.tiles import blocks
 from fleetcube.grid.result import Result, along, in_memory
 from fleetcube.grid.spec import values
 from fleetcube.grid.spec.axes import PHASE
@@ -401,7 +403,9 @@ def _write(cube: Result, path: Path, whole: bool) -> None:
     elif ending == ".xlsx":
         _write_sheet(_frame_for_people(cube, whole, guard=str), path)
     else:
-        _write_parquet(cube.to_xarray(), path, whole)
+        from pyarrow.parquet import write_table
+
+        write_table(arrow_table(cube.to_xarray(), whole), path)
 
 
 def _coords(cube: "Result | xarray.Dataset", dims: Sequence[str], whole: bool) -> list[str]:
@@ -473,11 +477,29 @@ def _write_sheet(frame: Any, path: Path) -> None:
     path.write_bytes(buffer.getvalue())
 
 
-def _write_parquet(cube: "xarray.Dataset", path: Path, whole: bool) -> None:
-    """One row for each point, with attributes as metadata of the columns and the file."""
+def stream(cube: "xarray.Dataset", rows: int = 1 << 20) -> Any:
+    """The rows of a cube as a `pyarrow.RecordBatchReader`, of which few are in memory at once."""
+    pyarrow = imported("pyarrow")
+    dims = [*(used := _dims(cube)), *(str(dim) for dim in cube.dims if dim not in used)]
+    whole = {dim: slice(0, cube.sizes[dim]) for dim in dims}
+    parts = (arrow_table(cube.isel(block), False) for block in blocks(whole, rows))
+    first = next(parts)
+    kinds = {  # a count is whole in all blocks, or in none
+        name: pyarrow.array(_whole(name, cube[name].values.reshape(-1))).type
+        for name in first.column_names
+        if name in cube.coords and cube[name].dtype.kind == "f"
+    }
+    fields = [f.with_type(kinds.get(f.name, f.type)) for f in first.schema]
+    schema = pyarrow.schema(fields, first.schema.metadata)
+    tables = (part.cast(schema) for part in itertools.chain([first], parts))
+    batches = (batch for table in tables for batch in table.to_batches())
+    return pyarrow.RecordBatchReader.from_batches(schema, batches)
+
+
+def arrow_table(cube: "xarray.Dataset", whole: bool) -> Any:
+    """One row for each point, with attributes as metadata of the columns and the table."""
     import pandas
     import pyarrow
-    import pyarrow.parquet
 
     dims = [*(used := _dims(cube)), *(str(dim) for dim in cube.dims if dim not in used)]
     points = cube if dims else cube.expand_dims("point")
@@ -490,7 +512,7 @@ def _write_parquet(cube: "xarray.Dataset", path: Path, whole: bool) -> None:
     table = pyarrow.Table.from_pandas(pandas.DataFrame(columns), preserve_index=False)
     fields = [f.with_metadata(_metadata(cube[f.name].attrs)) for f in table.schema]
     metadata = table.schema.metadata | _metadata(cube.attrs)
-    pyarrow.parquet.write_table(table.cast(pyarrow.schema(fields, metadata)), path)
+    return table.cast(pyarrow.schema(fields, metadata))
 
 
 def _metadata(attrs: Mapping[Any, Any]) -> dict[bytes, bytes]:
