@@ -227,8 +227,8 @@ def located(cube: "xarray.Dataset", name: str, value: Any) -> Any:
         axes = list(map(str, cube.dims))
         hint = nearest(str(name), axes, f"choose from {', '.join(axes) or 'none'}")
         raise InputError(f"{shown(name)} is not an axis; {hint}")
-    if name in cube.coords and cube[name].dtype.kind in "OUT":
-        return _as_choice(value)
+    if name in cube.coords and cube[name].dtype.kind in "OUTb":
+        return _as_choice(value, cube[name].dtype.kind == "b")
     if name not in cube.coords or cube[name].dtype.kind not in "iufm":
         return value
     read = functools.partial(_read, name, cube.variables[name])
@@ -244,10 +244,13 @@ def located(cube: "xarray.Dataset", name: str, value: Any) -> Any:
     return read(value)
 
 
-def _as_choice(value: Any) -> Any:
-    """An option's value as spelled on its axis: True and False as words."""
+def _as_choice(value: Any, switch: bool) -> Any:
+    """An option's value as spelled on its axis: True and False as words, or words as these."""
     if isinstance(value, list | tuple):
-        return [_as_choice(part) for part in value]
+        parts = [_as_choice(part, switch) for part in value]
+        return np.array(parts, object) if switch else parts  # a list of booleans would be a mask
+    if switch:
+        return {"true": True, "false": False}.get(str(value).lower(), value)
     return written(bool(value)) if isinstance(value, bool | np.bool_) else value
 
 
