@@ -159,10 +159,12 @@ class Sweep(Evaluation):
     def to_salib(self, of: str) -> tuple[dict[str, Any], Callable[[Any], Any]]:
         """For SALib's methods: a `problem` dict, and a function from its samples to an output.
 
-        Axes of numbers vary evenly between their ends, in logarithms where their values have even
-        ratios; distributions of the scenario are as they are (a lognormal one is not cut at the
-        bounds of its input). All is in base units. Samples of whole numbers are rounded. Raises
-        InputError for axes of labels and empirical distributions.
+        A linspace varies evenly between its ends, a geomspace in logarithms; of values that are
+        listed each is as likely, and a sample is its place in the list, from 0 and up to their
+        number. Distributions of the scenario are as they are (a lognormal one is not cut at the
+        bounds of its input). All is in base units. Samples of whole numbers are rounded, and those
+        that cannot run are counted in a warning. Raises InputError for axes of labels and
+        empirical distributions.
 
         The function takes samples, (samples, inputs), as `SALib.ProblemSpec.evaluate` wants it.
         """
