@@ -31,6 +31,7 @@ DEFAULTS = "fleetcube_defaults"  # attribute: inputs left to defaults
 PARTLY = "fleetcube_defaults_partly"  # attribute: those left to defaults at some points only
 MOST_COMPARED = 1 << 16  # bytes of coordinates that plans may share
 END_OF = "interval_of"  # attribute of an interval's end: the variable of the interval
+ERROR_OF = "error_of"  # attribute of an estimated error: the variable
 
 
 def dtype_of(graph: Graph, name: str, dtype: Any) -> Any:

@@ -14,6 +14,7 @@ from ...kernels.graph.roles import REASON
 from ..datasets import load_accessor
 from ..errors import InputError, nearest, shown
 from ..plan import memory
+from ..plan.labels import ERROR_OF
 from ..spec import values
 from ..spec.arguments import in_base_unit
 from ..spec.axis import Array
@@ -208,6 +209,8 @@ def _looked_up(
     axes = [str(dim) for dim in variable.dims if dim in places]
     if not axes:
         return {name: variable.variable}
+    if variable.dtype.kind == "m":
+        raise InputError(f"{name} is a duration; look values up before to_timedelta")
     axis_places = [places[axis] for axis in axes]
     dims = tuple(dict.fromkeys(dim for place in axis_places for dim in place.dims))
     sizes = {
@@ -236,7 +239,8 @@ def _looked_up(
         out[part], error[part] = table.interpolated(
             [(cell[part], share[part]) for cell, share in flat]
         )
-    about = {"units": variable.attrs.get("units", "1"), "long_name": f"estimated error of {name}"}
+    unit = variable.attrs.get("units", "1")
+    about = {"units": unit, "long_name": f"estimated error of {name}", ERROR_OF: name}
     return {
         name: ((*dims, *rest), out.reshape(final), variable.attrs),
         f"{name}_error": ((*dims, *rest), error.reshape(final), about),

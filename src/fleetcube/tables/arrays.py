@@ -10,6 +10,7 @@ import numpy as np
 
 from fleetcube.catalog.units import UnitError, carried, converted, factor, parse, ratio
 from fleetcube.grid.errors import InputError, nearest, shown
+from fleetcube.grid.plan.labels import END_OF, ERROR_OF
 from fleetcube.kernels.declare import written
 from fleetcube.kernels.graph.roles import REASON
 
@@ -23,8 +24,14 @@ _PER_SECOND = 1_000_000_000  # of a timedelta64[ns]
 
 
 def in_units(cube: "xarray.Dataset", units: Mapping[str, str]) -> "xarray.Dataset":
-    """A cube with some variables and coordinates in other units. Raises InputError."""
-    changed = {}
+    """A cube with some variables and coordinates in other units, with the ends of their intervals
+    and their errors. Raises InputError."""
+    changed, units = {}, dict(units)
+    for name in sorted(map(str, cube.variables), key=len):  # an end before its error
+        about = cube.variables[name].attrs
+        whose = about.get(ERROR_OF, about.get(END_OF))
+        if whose in units and _fits(cube.variables[name], units[whose]):
+            units.setdefault(name, units[whose])
     for name, unit in units.items():
         variable = _variable(cube, name)
         share = _ratio(name, unit, unit_of(name, variable))
@@ -79,10 +86,12 @@ def _with(cube: "xarray.Dataset", changed: Mapping[str, "xarray.Variable"]) -> "
 def unit_of(name: str, variable: "xarray.Variable") -> str:
     """The unit attribute of a variable. Raises InputError if it has none."""
     unit = variable.attrs.get("units")
-    if "flag_meanings" in variable.attrs or not isinstance(unit, str):
-        flag = "flag_meanings" in variable.attrs
-        rule = "is a flag; name another" if flag else "has no unit; set its attribute units"
-        raise InputError(f"{name} {rule}")
+    if "flag_meanings" in variable.attrs:
+        raise InputError(f"{name} is a flag; name another")
+    if variable.dtype.kind == "m":
+        raise InputError(f"{name} is a duration; convert units before to_timedelta")
+    if not isinstance(unit, str):
+        raise InputError(f"{name} has no unit; set its attribute units")
     return unit
 
 
@@ -106,7 +115,11 @@ def _fits(variable: "xarray.Variable", unit: str) -> bool:
 
 
 def _stated(cube: "xarray.Dataset") -> str:
-    stated = [f"{n} [{v.attrs['units']}]" for n, v in cube.data_vars.items() if "units" in v.attrs]
+    units = {
+        name: "duration" if array.dtype.kind == "m" else array.attrs.get("units")
+        for name, array in cube.data_vars.items()
+    }
+    stated = [f"{name} [{unit}]" for name, unit in units.items() if unit]
     return f"it has {', '.join(stated) or 'no units'}"
 
 
