@@ -13,6 +13,8 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+import numpy as np
+
 from ...kernels import log
 from ...kernels.graph.roles import REASON
 from ..datasets import load_accessor
@@ -456,12 +458,20 @@ def spec_of(attrs: Mapping[Any, Any]) -> dict[str, Any]:
     return spec
 
 
+def _fixed_width(variable: Any) -> Any:
+    """A variable with texts as they are in memory: np.save, records and plots need their width."""
+    texts = np.asarray(variable.values if variable.dtype.kind in "OT" else None, object)
+    if all(isinstance(text, str) for text in texts.flat):
+        return variable.dims, texts.astype(str), variable.attrs
+    return variable
+
+
 def in_order(cube: Cube) -> Cube:
     """Outputs and axes in the spec's order, the rest by name: arrays arrive in any order."""
     spec = spec_of(cube.attrs)
     outputs, axes = (
         {
-            name: cube.variables[name]
+            name: _fixed_width(cube.variables[name])
             for name in (*filter(group.__contains__, order), *sorted(map(str, group)))
         }
         for group, order in ((cube.data_vars, spec["outputs"]), (cube.coords, spec["axes"]))
