@@ -21,6 +21,7 @@ from ..datasets import load_accessor
 from ..errors import InputError, check_count, shown
 from ..plan import memory
 from ..plan.fingerprint import difference
+from ..plan.labels import FILL, with_missing
 from ..plan.plan import Plan
 from ..result import Result
 from ..spec.graphs import graph_of
@@ -375,7 +376,7 @@ def open_cube(
         _ = reader.arrays
         source = SealedStore(place.source(), reader)
         cube: xarray.Dataset = xarray.open_zarr(source, consolidated=False, chunks=chunks)
-        return _checked(cube)
+        return with_missing((contents.plan or {}).get("infeasible") == "exclude", _checked(cube))
 
 
 def stored_cube(path: str) -> Result:
@@ -458,12 +459,26 @@ def spec_of(attrs: Mapping[Any, Any]) -> dict[str, Any]:
     return spec
 
 
-def _fixed_width(variable: Any) -> Any:
-    """A variable with texts as they are in memory: np.save, records and plots need their width."""
+def _as_results(variable: Any) -> Any:
+    """A variable as results in memory have it: texts of fixed width, which np.save, records and
+    plots need; codes of flags in their type, also -1 where xarray has read it as missing."""
     texts = np.asarray(variable.values if variable.dtype.kind in "OT" else None, object)
     if all(isinstance(text, str) for text in texts.flat):
         return variable.dims, texts.astype(str), variable.attrs
+    if "flag_values" in variable.attrs and variable.dtype.kind == "f":
+        from ..read.elementwise import elementwise
+
+        attrs, encoding = variable.attrs, {FILL: variable.encoding.get(FILL)}
+        variable = elementwise(_codes, [variable], variable.dims, np.int8)
+        variable.attrs, variable.encoding = attrs, encoding
+    if "flag_values" in variable.attrs:
+        codes = np.atleast_1d(variable.attrs["flag_values"])
+        variable.attrs["flag_values"] = codes.astype(variable.dtype)
     return variable
+
+
+def _codes(numbers: Any) -> Any:
+    return np.where(np.isnan(numbers), -1, numbers).astype(np.int8)
 
 
 def in_order(cube: Cube) -> Cube:
@@ -471,7 +486,7 @@ def in_order(cube: Cube) -> Cube:
     spec = spec_of(cube.attrs)
     outputs, axes = (
         {
-            name: _fixed_width(cube.variables[name])
+            name: _as_results(cube.variables[name])
             for name in (*filter(group.__contains__, order), *sorted(map(str, group)))
         }
         for group, order in ((cube.data_vars, spec["outputs"]), (cube.coords, spec["axes"]))

@@ -210,7 +210,7 @@ class Sweep(Evaluation):
         how: Literal["min", "max", "mean", "sum", "count", "quantile"],
         over: str | Sequence[str] | None = None,
         *,
-        q: float | None = None,
+        q: float | Sequence[float] | None = None,
         of: str | None = None,
         where: str | Sequence[str] | None = None,
         settings: Settings | None = None,
@@ -222,9 +222,9 @@ class Sweep(Evaluation):
                 points. Flags are left out. For the point of an extreme see `best`.
             over: axes to reduce; all of them by default. An output keeps its other axes, and is
                 reduced over those axes only that it depends on.
-            q: share of the points below the quantile, from 0 to 1. Quantiles are exact, linear
-                between order statistics; more than a million points under one quantile are
-                evaluated up to five times.
+            q: share of the points below the quantile, from 0 to 1, or several, which are the first
+                dimension of the result, `quantile`. They are exact, linear between order
+                statistics; more than a million points under one are evaluated up to five times.
             of: reduce this output only.
             where: conditions on the points of `of` that count, such as "job_time <= 60 d". Points
                 are then those of the axes of all outputs named, and where infeasible points are

@@ -10,7 +10,7 @@ import numpy as np
 
 from fleetcube.catalog.units import UnitError, carried, converted, factor, parse, ratio
 from fleetcube.grid.errors import InputError, nearest, shown
-from fleetcube.grid.plan.labels import END_OF, ERROR_OF
+from fleetcube.grid.plan.labels import END_OF, ERROR_OF, with_missing
 from fleetcube.kernels.declare import written
 from fleetcube.kernels.graph.roles import REASON
 
@@ -176,7 +176,7 @@ def feasible(cube: "xarray.Dataset", drop: bool) -> "xarray.Dataset":
         dims = [axis for axis in axes if axis in variable.dims or axis in reason.dims]
         judged = functools.partial(_judged, blank)
         changed[str(key)] = _mapped(judged, variable, dtype, reason, dims=dims)
-    result = _with(cube, changed)
+    result = with_missing(True, _with(cube, changed))
     if not drop:
         return result
     ok = (_blockwise(cube[REASON]) == 0).compute()
