@@ -73,15 +73,14 @@ def reduce(
 
 def _along_shares(shares: Sequence[float], parts: Sequence[Result]) -> Result:
     """Quantiles along their shares, the first dimension."""
-    first = parts[0]
     rows = {
         name: stacked("quantile", [part[name] for part in parts], row.attrs)
-        for name, row in first.data_vars.items()
+        for name, row in parts[0].data_vars.items()
     }
-    about = "quantiles " + ", ".join(f"{share:g}" for share in shares)
-    over = first.attrs["fleetcube_reduction"].partition(" over ")[2]
-    attrs = {**first.attrs, "fleetcube_reduction": f"{about} over {over}"}
-    return Result(rows, {**first.coords, "quantile": np.array(shares, float)}, attrs)
+    over = parts[0].attrs["fleetcube_reduction"].partition(" over ")[2]
+    about = f"quantiles {', '.join(f'{share:g}' for share in shares)} over {over}"
+    coords = {**parts[0].coords, "quantile": np.array(shares, float)}
+    return Result(rows, coords, {**parts[0].attrs, "fleetcube_reduction": about})
 
 
 def _groups(

@@ -167,7 +167,7 @@ class Cluster:
                 oldest, _ = next(iter(running.values()), (started, ()))  # they are in order
                 if left and started - oldest < ahead:
                     run = [left.pop() for _ in range(min(length, len(left)))]
-                    call = _dumps(_run, (self.recipe, digest, work, run))
+                    call = _dumps(_run, self.recipe, digest, work, run)
                     future = client.submit(loads, call, key=f"{name}-{started}", pure=False)
                     running[future] = started, run
                     future.add_done_callback(finished.put)
@@ -231,13 +231,11 @@ class _Call:
         return self.function, self.arguments
 
 
-def _dumps(function: Any, arguments: tuple[Any, ...]) -> bytes:
-    """A call as bytes that `loads` makes on a worker."""
+def _dumps(function: Any, *arguments: Any) -> bytes:
+    """A call that `loads` makes on a worker."""
     from distributed.protocol import pickle
 
-    dumps: Any = pickle.dumps
-    call: bytes = dumps(_Call(function, arguments))
-    return call
+    return bytes(pickle.dumps(_Call(function, arguments)))
 
 
 def check_dask(dask: Any) -> Any:
@@ -299,7 +297,7 @@ def _ask_workers(client: Any, function: Any, *arguments: Any) -> dict[str, Any]:
     address, patience = client.scheduler.address, PATIENCE
     for _ in range(LOSSES):
         if not client.nthreads():
-            _await_worker(client, patience, _dumps(function, arguments))
+            _await_worker(client, patience, _dumps(function, *arguments))
         answers: dict[str, Any] = client.run(function, *arguments, on_error="return")
         lost = [_line(answer) for answer in answers.values() if isinstance(answer, OSError)]
         if answers and not lost:
@@ -315,26 +313,26 @@ def _ask_workers(client: Any, function: Any, *arguments: Any) -> dict[str, Any]:
 
 def _await_worker(client: Any, patience: float, call: bytes) -> None:
     """Wait for a worker, by a task for which an adaptive cluster starts one."""
-    task, address = client.submit(loads, call, pure=False), client.scheduler.address
+    name, task = (
+        f"the Dask cluster at {client.scheduler.address}",
+        client.submit(loads, call, pure=False),
+    )
+    starts = _adapts(client) or bool(getattr(client.cluster, "plan", ()))
+    about = f"{name} starts its first worker, which is awaited for {STARTS:.0f} s at most"
     try:
         for limit in (patience, STARTS):
             with contextlib.suppress(TimeoutError):
                 task.exception(limit)
                 return
-            if not (_adapts(client) or getattr(client.cluster, "plan", ())):
+            if not starts:
                 raise InputError(
-                    f"the Dask cluster at {address} has no workers; start some, with more memory "
-                    "if they exit at once"
+                    f"{name} has no workers; start some, with more memory if they exit at once"
                 )
-            if limit == patience:
-                warnings.warn(
-                    f"the Dask cluster at {address} starts its first worker, which is awaited for "
-                    f"{STARTS:.0f} s at most",
-                    stacklevel=2,
-                )
+            if limit != STARTS:
+                warnings.warn(about, stacklevel=2)
         raise InputError(
-            f"the Dask cluster at {address} started no worker within {STARTS:.0f} s; look at its "
-            "jobs, or await one however long it takes: client.submit(int).result()"
+            f"{name} started no worker within {STARTS:.0f} s; look at its jobs, or await one "
+            "however long it takes: client.submit(int).result()"
         )
     finally:
         task.cancel()

@@ -416,11 +416,15 @@ def _unverified(place: Place, chunks: Any) -> "xarray.Dataset":
     check_complete(contents, copied=True)
     with reading(place, "is no copy of a cube ({}); open it with xarray"):
         if isinstance(place, Folder) and place.path.is_file():
-            return in_order(xarray.open_dataset(place.path, chunks=chunks))
-        consolidated = None if contents.names is None else False
-        options: Any = {"chunks": chunks, "consolidated": consolidated}
-        cube: xarray.Dataset = xarray.open_zarr(place.source(), **options)
-        return in_order(cube)
+            read: Any = functools.partial(xarray.open_dataset, place.path, chunks=chunks)
+        else:
+            how: Any = {"consolidated": None if contents.names is None else False}
+            read = functools.partial(xarray.open_zarr, place.source(), chunks=chunks, **how)
+        flags = [name for name, row in read().variables.items() if "flag_values" in row.attrs]
+        cube = in_order(read(mask_and_scale=dict.fromkeys(flags, False)))  # -1 stays a code
+        for name in flags:
+            cube[name].encoding |= {FILL: cube[name].attrs.pop(FILL, None)}
+        return cube
 
 
 def _check_attributes(name: str, attrs: Mapping[Any, Any]) -> None:
@@ -460,25 +464,15 @@ def spec_of(attrs: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _as_results(variable: Any) -> Any:
-    """A variable as results in memory have it: texts of fixed width, which np.save, records and
-    plots need; codes of flags in their type, also -1 where xarray has read it as missing."""
-    texts = np.asarray(variable.values if variable.dtype.kind in "OT" else None, object)
-    if all(isinstance(text, str) for text in texts.flat):
-        return variable.dims, texts.astype(str), variable.attrs
-    if "flag_values" in variable.attrs and variable.dtype.kind == "f":
-        from ..read.elementwise import elementwise
-
-        attrs, encoding = variable.attrs, {FILL: variable.encoding.get(FILL)}
-        variable = elementwise(_codes, [variable], variable.dims, np.int8)
-        variable.attrs, variable.encoding = attrs, encoding
+    """A variable as results in memory have it: codes of flags in their type, texts of fixed width,
+    which np.save, records and plots need."""
     if "flag_values" in variable.attrs:
         codes = np.atleast_1d(variable.attrs["flag_values"])
         variable.attrs["flag_values"] = codes.astype(variable.dtype)
+    texts = np.asarray(variable.values if variable.dtype.kind in "OT" else None, object)
+    if all(isinstance(text, str) for text in texts.flat):
+        return variable.dims, texts.astype(str), variable.attrs
     return variable
-
-
-def _codes(numbers: Any) -> Any:
-    return np.where(np.isnan(numbers), -1, numbers).astype(np.int8)
 
 
 def in_order(cube: Cube) -> Cube:

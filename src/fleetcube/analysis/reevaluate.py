@@ -147,14 +147,12 @@ def with_interval(cut: "xarray.Dataset", outputs: Sequence[str] | None = None) -
 
 def _in_base_units(cut: "xarray.Dataset") -> "xarray.Dataset":
     """A cut as its spec gives it; the same where no unit was converted."""
-    graph = graph_at(cut.attrs)
-    units = {
-        str(name): unit_of(graph, str(name))
-        for name, variable in cut.variables.items()
-        if "units" in variable.attrs and is_known(graph, name) and ERROR_OF not in variable.attrs
-    }
-    units = {name: unit for name, unit in units.items() if cut[name].attrs["units"] != unit}
-    return in_units(cut, units) if units else cut
+    graph, bases = graph_at(cut.attrs), {}
+    for name, row in cut.variables.items():
+        if "units" in row.attrs and ERROR_OF not in row.attrs and is_known(graph, name):
+            bases[str(name)] = unit_of(graph, str(name))
+    bases = {name: unit for name, unit in bases.items() if cut[name].attrs["units"] != unit}
+    return in_units(cut, bases) if bases else cut
 
 
 def _check_same(cut: "xarray.Dataset", intervals: Result, names: Sequence[str]) -> None:

@@ -30,11 +30,8 @@ def salib(sweep: Evaluation, output: str) -> tuple[dict[str, Any], Callable[[Any
     laws = plan.problem.distributions
     entries = sweep.spec["axes"]
     axes = make_axes(plan.graph, entries)
-    listed = {name: _choices(axis) for name, axis in axes.items() if not _is_range(entries[name])}
-    ranges = {
-        name: ("unif", [0.0, float(axis.size)]) if name in listed else _range(axis, entries[name])
-        for name, axis in axes.items()
-    }
+    ranges = {name: _axis(axis, entries[name]) for name, axis in axes.items()}
+    listed = {n: axis.numbers[n] for n, axis in axes.items() if not _is_range(entries[n])}
     ranges |= {name: _distribution(name, distribution) for name, distribution in laws.items()}
     if not ranges:
         raise InputError("the sweep has no axis and no distribution; give one to vary")
@@ -72,8 +69,7 @@ def salib(sweep: Evaluation, output: str) -> tuple[dict[str, Any], Callable[[Any
 
 def _warn_of(wrong: Array, samples: int, about: dict[str, Any], output: str) -> None:
     """Count the samples that cannot run, by reason."""
-    counts = Counter(meanings(about, wrong)).most_common()
-    if counts:
+    if counts := Counter(meanings(about, wrong)).most_common():
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in counts)
         warnings.warn(
             f"{wrong.size:,} of {samples:,} samples cannot run ({reasons}); {output} is there what "
@@ -82,24 +78,21 @@ def _warn_of(wrong: Array, samples: int, about: dict[str, Any], output: str) -> 
         )
 
 
-def _is_range(entry: Any) -> bool:
-    return isinstance(entry, Mapping) and ("linspace" in entry or "geomspace" in entry)
-
-
-def _choices(axis: Axis) -> Array:
-    """The values of an axis of one input. Raises InputError if they are not numbers."""
+def _axis(axis: Axis, entry: Any) -> tuple[str, list[float]]:
+    """Uniform between the ends of a linspace, in logarithms of a geomspace; places in a list."""
     if axis.inputs != (axis.name,) or not axis.numbers or axis.size < 2:
         raise InputError(
             f"axis {axis.name!r} does not list numbers of one input; put one of its values into "
             "the scenario"
         )
-    return axis.numbers[axis.name]
-
-
-def _range(axis: Axis, entry: Mapping[str, Any]) -> tuple[str, list[float]]:
-    """Uniform between the ends of an axis, in logarithms for a geomspace."""
-    points = _choices(axis)
+    points = axis.numbers[axis.name]
+    if not _is_range(entry):
+        return "unif", [0.0, float(axis.size)]
     return "logunif" if "geomspace" in entry else "unif", [float(points.min()), float(points.max())]
+
+
+def _is_range(entry: Any) -> bool:
+    return isinstance(entry, Mapping) and not {"linspace", "geomspace"}.isdisjoint(entry)
 
 
 def _distribution(name: str, distribution: Distribution) -> tuple[str, list[float]]:
