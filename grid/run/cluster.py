@@ -235,7 +235,8 @@ def _dumps(function: Any, *arguments: Any) -> bytes:
     """A call that `loads` makes on a worker."""
     from distributed.protocol import pickle
 
-    return bytes(pickle.dumps(_Call(function, arguments)))
+    dumps: Any = pickle.dumps
+    return bytes(dumps(_Call(function, arguments)))
 
 
 def check_dask(dask: Any) -> Any:

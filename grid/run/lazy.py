@@ -57,8 +57,8 @@ def lazy(
         _check_blocks(whole, sides)
         for name, array in _arrays(recipe, tuple(names), sides, dtype):
             variables[name] = (plan.user_dims(name), array, attributes(plan, name))
-    whole = result(plan, {name: variables[name] for name in plan.outputs}, spec).to_xarray()
-    return with_missing(plan.mask, whole)
+    cube = result(plan, {name: variables[name] for name in plan.outputs}, spec).to_xarray()
+    return with_missing(plan.mask, cube)
 
 
 def _check_blocks(whole: Mapping[str, int], sides: Mapping[str, int]) -> None:

@@ -421,7 +421,9 @@ def _unverified(place: Place, chunks: Any) -> "xarray.Dataset":
             how: Any = {"consolidated": None if contents.names is None else False}
             read = functools.partial(xarray.open_zarr, place.source(), chunks=chunks, **how)
         flags = [name for name, row in read().variables.items() if "flag_values" in row.attrs]
-        cube = in_order(read(mask_and_scale=dict.fromkeys(flags, False)))  # -1 stays a code
+        cube: xarray.Dataset = in_order(
+            read(mask_and_scale=dict.fromkeys(flags, False))
+        )  # -1 stays a code
         for name in flags:
             cube[name].encoding |= {FILL: cube[name].attrs.pop(FILL, None)}
         return cube
