@@ -16,6 +16,7 @@ import xarray
 
 import fleetcube
 from fleetcube import Sweep
+from fleetcube.grid.store.cube import stored_cube
 
 from .common import on_h100
 
@@ -140,3 +141,12 @@ def test_idioms_work_the_same_wherever_a_cube_comes_from(origin: str, path: Path
         except Exception as error:  # every idiom that fails is named
             wrong[name] = f"{type(error).__name__}: {error}"[:200]
     assert not wrong
+
+
+def test_a_cube_opened_for_tables_has_the_types_of_results_and_reads_no_value(path: Path) -> None:
+    cube = stored_cube(str(path))
+    assert {name: row.dtype.str for name, row in cube.variables.items()} == {
+        name: row.dtype.str for name, row in SWEEP.evaluate().variables.items()
+    }
+    for name in cube.data_vars:
+        assert "values" not in vars(cube[name]), name
