@@ -471,7 +471,7 @@ def _as_results(variable: Any) -> Any:
     if "flag_values" in variable.attrs:
         codes = np.atleast_1d(variable.attrs["flag_values"])
         variable.attrs["flag_values"] = codes.astype(variable.dtype)
-    texts = np.asarray(variable.values if variable.dtype.kind in "OT" else None, object)
+    texts = np.asarray(variable.values if variable.dtype.kind in {"O", "T"} else None, object)
     if all(isinstance(text, str) for text in texts.flat):
         return variable.dims, texts.astype(str), variable.attrs
     return variable
