@@ -21,7 +21,10 @@ class Variable(NDArrayOperatorsMixin):
 
     def __init__(self, dims: Any, values: Any, attrs: Any = ()) -> None:
         self.dims: tuple[str, ...] = (dims,) if isinstance(dims, str) else tuple(dims)
-        self.values = values if hasattr(values, "dtype") else np.asarray(values)
+        whole = hasattr(values, "dtype") and not isinstance(
+            values, str
+        )  # np.str_ has no dimensions
+        self.values = values if whole else np.asarray(values)
         self.attrs: dict[str, Any] = dict(attrs)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:

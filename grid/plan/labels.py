@@ -31,6 +31,8 @@ DEFAULTS = "fleetcube_defaults"  # attribute: inputs left to defaults
 PARTLY = "fleetcube_defaults_partly"  # attribute: those left to defaults at some points only
 MOST_COMPARED = 1 << 16  # bytes of coordinates that plans may share
 END_OF = "interval_of"  # attribute of an interval's end: the variable of the interval
+FILL = "_FillValue"  # encoding of flags: what stands for no value in files of xarray
+ERROR_OF = "error_of"  # attribute of an estimated error: the variable
 
 
 def dtype_of(graph: Graph, name: str, dtype: Any) -> Any:
@@ -253,8 +255,17 @@ def _template(plan: Plan) -> tuple["xarray.Dataset", list[str]]:
     shapes = {name: plan.shape(plan.out_dims[name]) for name in plan.outputs}
     nothing = {name: np.broadcast_to(np.int8(0), shape) for name, shape in shapes.items()}
     template = _labelled(plan, variables_of(plan, nothing), {}).to_xarray()
+    with_missing(plan.mask, template)
     coords = (name for name in template.coords if name not in template.dims)
     return template, [str(name) for name in coords if name not in plan.outputs]
+
+
+def with_missing(excluded: bool, cube: "xarray.Dataset") -> "xarray.Dataset":
+    """A cube whose flags are -1 where points are excluded, for files in which that is missing."""
+    for variable in cube.data_vars.values() if excluded else ():
+        if "flag_values" in variable.attrs:
+            variable.encoding[FILL] = variable.dtype.type(-1)
+    return cube
 
 
 def result(

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...kernels.declare import written
 from ...kernels.graph.formulas import Graph
 from ...kernels.graph.roles import REASON
 from ..datasets import load_accessor
 from ..errors import InputError, nearest, shown
 from ..plan import memory
+from ..plan.labels import ERROR_OF
 from ..spec import values
 from ..spec.arguments import in_base_unit
 from ..spec.axis import Array
@@ -31,9 +33,10 @@ def interp(cube: "xarray.Dataset", point: Mapping[str, Any]) -> "xarray.Dataset"
     Args:
         cube: a Dataset as `open_cube`, `Sweep.evaluate` or `Sweep.virtual` return it; name
             variables to have fewer (`cube[["goodput"]]`).
-        at: where, by axis: a number in the base unit or text with a unit; a list or 1-D array of
+        point: where, by axis: a number in the base unit or text with a unit; a list or 1-D array of
             them (such axes vary together along `point`); or a DataArray, whose dimensions replace
-            the axis in the result; of an axis of labels, one label. Other axes stay as they are.
+            the axis in the result; of an axis of labels (also of options that are numbers, and of
+            numbers that are not finite), one label. Other axes stay as they are.
 
     Between points, the logarithm of a variable is linear in the logarithm of each axis: a power law
     is exact. Linear interpolation is used instead for an axis or a cell with values not above 0.
@@ -45,8 +48,8 @@ def interp(cube: "xarray.Dataset", point: Mapping[str, Any]) -> "xarray.Dataset"
     the cell and both neighbours, and about 4 times the error where it is smooth; over several axes
     their sum, an estimate. NaN where an axis has two points, which show no bend.
 
-    Raises InputError for a point outside an axis, an axis of several inputs, and more
-    values than memory allows.
+    Raises InputError for a point outside an axis, a label that is not on it, and more values than
+    memory allows.
 
     Example:
         >>> import fleetcube
@@ -63,11 +66,10 @@ def interp(cube: "xarray.Dataset", point: Mapping[str, Any]) -> "xarray.Dataset"
             f"a {type(cube).__name__} is not a cube; give a Dataset, as open_cube returns it"
         )
     if not isinstance(point, Mapping):
-        raise InputError(f"at = {shown(point)} is not a table; write {{axis: value}}")
-    named = {name: value for name, value in point.items() if _has_labels(cube, name)}
-    for name, value in named.items():
-        cube = _selected(cube, name, value)
-    places = {n: _place(cube, n, value) for n, value in point.items() if n not in named}
+        raise InputError(f"point = {shown(point)} is not a table; write {{axis: value}}")
+    picks = {name: _pick(cube, name, value) for name, value in point.items()}
+    cube = cube.isel({name: pick for name, pick in picks.items() if pick is not None})
+    places = {n: _place(cube, n, value) for n, value in point.items() if picks[n] is None}
     _check_dims(cube, places)
     variables: dict[str, Any] = {}
     data = cube.reset_coords(REASON) if REASON in cube.coords else cube
@@ -124,17 +126,27 @@ def _place(cube: "xarray.Dataset", name: Any, value: Any) -> _Place:
     return _Place(dims, points, order[picked], nodes[picked], cell, share)
 
 
-def _has_labels(cube: "xarray.Dataset", name: Any) -> bool:
-    return name in cube.dims and name in cube.coords and cube[name].dtype.kind not in "iuf"
-
-
-def _selected(cube: "xarray.Dataset", name: str, label: Any) -> "xarray.Dataset":
-    """The cube at one label of an axis of labels."""
-    labels = [str(each) for each in cube[name].values]
-    if not isinstance(label, str) or label not in labels:
-        hint = nearest(str(label), labels, f"choose from {', '.join(labels)}")
-        raise InputError(f"{name} = {shown(label)} is not one label of its axis; {hint}")
-    return cube.isel({name: labels.index(label)})
+def _pick(cube: "xarray.Dataset", name: Any, value: Any) -> int | None:
+    """The index of a label that is taken as it is; None along an axis of finite numbers."""
+    if name not in cube.dims or name not in cube.coords:
+        return None
+    graph, labels = graph_at(cube.attrs), cube[name].values
+    numbers = labels.dtype.kind in "iuf" and values.is_known(graph, name)
+    if numbers and not values.is_option(graph, name):
+        dims, points = (
+            ((POINT,), labels) if np.isfinite(labels).all() else _requested(graph, name, value)
+        )
+        return None if dims or points not in labels else int(np.argmax(labels == points))
+    value = value.item() if np.ndim(value) == 0 and hasattr(value, "item") else value
+    for k, each in enumerate(labels.tolist()):
+        if isinstance(each, str) != isinstance(value, str):  # a switch or a number, and its word
+            if written(each).lower() == written(value).lower():
+                return k
+        elif isinstance(each, bool) == isinstance(value, bool) and each == value:
+            return k
+    words = [*map(written, labels.tolist())]
+    hint = nearest(str(value), words, f"choose from {', '.join(words)}")
+    raise InputError(f"{name} = {shown(value)} is not one label of its axis; {hint}")
 
 
 def _labels(graph: Graph, cube: "xarray.Dataset", name: Any) -> Array:
@@ -143,14 +155,10 @@ def _labels(graph: Graph, cube: "xarray.Dataset", name: Any) -> Array:
         axes = [str(dim) for dim in cube.dims]
         hint = nearest(name, axes, f"choose from {', '.join(axes)}")
         raise InputError(f"{shown(name)} is not an axis of the cube; {hint}")
-    labels: Array = cube[name].values if name in cube.coords else np.array(["?"])
-    if labels.dtype.kind not in "iuf" or values.is_option(graph_at(cube.attrs), name):
-        raise InputError(f"{name} holds no numbers; cut it first: cube.sel({name}=...)")
-    if not values.is_known(graph_at(cube.attrs), name):
-        raise InputError(f"{name} stands for several inputs; cut it first: cube.sel({name}=...)")
-    if (
-        unit := cube[name].attrs.get("units", base := values.unit_of(graph_at(cube.attrs), name))
-    ) != base:
+    if name not in cube.coords:
+        raise InputError(f"{name} has no labels; cut it first: cube.isel({name}=...)")
+    labels: Array = cube[name].values
+    if (unit := cube[name].attrs.get("units", base := values.unit_of(graph, name))) != base:
         hint = f"cube.fleetcube.to_units({{{name!r}: {base!r}}})"
         raise InputError(f"{name} is in {unit}; give the cube with it in {base}: {hint}")
     if not np.isfinite(labels).all():
@@ -201,6 +209,8 @@ def _looked_up(
     axes = [str(dim) for dim in variable.dims if dim in places]
     if not axes:
         return {name: variable.variable}
+    if variable.dtype.kind == "m":
+        raise InputError(f"{name} is a duration; look values up before to_timedelta")
     axis_places = [places[axis] for axis in axes]
     dims = tuple(dict.fromkeys(dim for place in axis_places for dim in place.dims))
     sizes = {
@@ -229,7 +239,8 @@ def _looked_up(
         out[part], error[part] = table.interpolated(
             [(cell[part], share[part]) for cell, share in flat]
         )
-    about = {"units": variable.attrs.get("units", "1"), "long_name": f"estimated error of {name}"}
+    unit = variable.attrs.get("units", "1")
+    about = {"units": unit, "long_name": f"estimated error of {name}", ERROR_OF: name}
     return {
         name: ((*dims, *rest), out.reshape(final), variable.attrs),
         f"{name}_error": ((*dims, *rest), error.reshape(final), about),

@@ -7,7 +7,7 @@ import xarray
 from xarray.backends import BackendArray
 from xarray.core import indexing
 
-from ..plan.labels import attributes, dtype_of, result
+from ..plan.labels import attributes, dtype_of, result, with_missing
 from ..plan.tiles import chunk_sizes
 from ..run.evaluation import Evaluation
 from ..run.points import values_at
@@ -110,4 +110,4 @@ def virtual(sweep: Evaluation, settings: Settings, dtype: str) -> xarray.Dataset
     whole = result(plan, variables, sweep.spec).to_xarray()
     for name, encoding in encodings.items():
         whole[name].encoding = encoding
-    return whole
+    return with_missing(plan.mask, whole)

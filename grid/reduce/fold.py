@@ -1,5 +1,6 @@
 """Streaming reductions: blocks are evaluated, folded in and dropped."""
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from ..plan.engine import JAX
 from ..plan.labels import attributes, coordinates, ordered, origin
 from ..plan.plan import Plan
 from ..plan.tiles import Region, extent
-from ..result import Result
+from ..result import Result, stacked
 from ..run import stream
 from ..spec.axis import Array
 from .filtered import Condition, FilteredRoom
@@ -35,10 +36,13 @@ def reduce(
     map_: stream.Map,
     threads: int,
     of: str | None = None,
-    q: float | None = None,
+    q: float | Sequence[float] | None = None,
     where: Sequence[Condition] | None = None,
 ) -> Result:
     """See `Sweep.reduce`."""
+    if how == "quantile" and np.ndim(shares := np.array(q, object)) and shares.size:
+        one = functools.partial(reduce, plan, spec, how, over, map_, threads, of, where=where)
+        return _along_shares([*shares], [one(q=share) for share in shares])
     if how not in HOW:
         raise InputError(f"how = {how!r} is unknown; choose one of {', '.join(HOW)}")
     axes = stream.check_over(plan, over)
@@ -65,6 +69,18 @@ def reduce(
     kind = f"{how} {share:g}" if how == "quantile" else how
     attrs = {**origin(plan, spec), "fleetcube_reduction": f"{kind} over {', '.join(axes)}"}
     return Result(variables, coordinates(plan, remaining), attrs)
+
+
+def _along_shares(shares: Sequence[float], parts: Sequence[Result]) -> Result:
+    """Quantiles along their shares, the first dimension."""
+    rows = {
+        name: stacked("quantile", [part[name] for part in parts], row.attrs)
+        for name, row in parts[0].data_vars.items()
+    }
+    over = parts[0].attrs["fleetcube_reduction"].partition(" over ")[2]
+    about = f"quantiles {', '.join(f'{share:g}' for share in shares)} over {over}"
+    coords = {**parts[0].coords, "quantile": np.array(shares, float)}
+    return Result(rows, coords, {**parts[0].attrs, "fleetcube_reduction": about})
 
 
 def _groups(
@@ -108,7 +124,7 @@ def _check_share(how: str, q: Any) -> float:
             raise InputError(f"q = {q!r} is for how = 'quantile', not {how!r}; leave it out")
         return math.nan
     if isinstance(q, bool) or not isinstance(q, int | float | np.number) or not 0 <= q <= 1:
-        raise InputError(f"q = {q!r} is not a share; give one from 0 to 1")
+        raise InputError(f"q = {q!r} is not a share; give one from 0 to 1, or a list")
     return float(q)
 
 

@@ -9,6 +9,7 @@ import re
 import signal
 import time
 import uuid
+import warnings
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -29,7 +30,9 @@ SECONDS = 0.5  # of work in a run: a hundred times its scheduling cost
 BUSY = 0.01  # seconds of work in a run per worker thread: three times its cost
 FIRST = 32  # concurrent runs until the first shows how long its tasks take
 AHEAD = 4  # runs per worker thread, from the oldest unfinished one
+ADAPTS = 20  # the same where the cluster starts a worker for every five seconds of waiting work
 PATIENCE = 5.0  # seconds to wait for a scheduler, and for its first worker
+STARTS = 600.0  # seconds to wait for the first worker of a cluster that starts workers itself
 RESTART = 20.0  # seconds to wait for a replacement of a lost worker
 LOSSES = 4  # of workers, after which a call is not repeated: the work may kill them
 PAUSED = 10.0  # seconds without a result, after which workers are checked for being paused
@@ -150,9 +153,7 @@ class Cluster:
         from distributed import CancelledError, KilledWorker
         from distributed.client import ClosedClientError
         from distributed.comm import CommClosedError  # type: ignore[attr-defined]
-        from distributed.protocol import pickle
 
-        dumps: Any = pickle.dumps
         client, left, started, length = self.client, list(tasks), 0, 1
         left.reverse()
         name, digest = f"fleetcube-{uuid.uuid4().hex}", _digest(self.recipe)
@@ -166,7 +167,7 @@ class Cluster:
                 oldest, _ = next(iter(running.values()), (started, ()))  # they are in order
                 if left and started - oldest < ahead:
                     run = [left.pop() for _ in range(min(length, len(left)))]
-                    call = dumps(_Call(_run, (self.recipe, digest, work, run)))
+                    call = _dumps(_run, self.recipe, digest, work, run)
                     future = client.submit(loads, call, key=f"{name}-{started}", pure=False)
                     running[future] = started, run
                     future.add_done_callback(finished.put)
@@ -181,16 +182,18 @@ class Cluster:
                 for future, (seconds, results) in zip(done, answers, strict=True):
                     number, run = running.pop(future)
                     length = run_length(seconds / len(run), len(left), threads)
-                    ahead = AHEAD * threads
+                    ahead = (ADAPTS if _adapts(client) else AHEAD) * threads
                     yield number, list(zip(run, results, strict=True))
                 for future in failed:
                     future.result()
         except (CancelledError, ClosedClientError, CommClosedError, AttributeError) as error:
             if isinstance(error, AttributeError) and client.status == "running":
                 raise  # a client closed during a call raises this, having no scheduler to ask
+            closed = client.status in ("closing", "closed")
             lost = getattr(error, "reason", "scheduler-connection-lost") != "unknown"
-            event = "was lost" if lost else "cancelled the work"
-            raise OSError(f"the Dask cluster {event} ({_line(error)})") from error
+            event = "was lost" if lost or closed else "cancelled the work"
+            reason = "its client was closed during the call" if closed else _line(error)
+            raise OSError(f"the Dask cluster {event} ({reason})") from error
         except ImportError as error:  # from a worker that joined after the check
             raise ChildProcessError(
                 f"a Dask worker cannot compute this sweep ({_line(error)}); "
@@ -228,6 +231,14 @@ class _Call:
         return self.function, self.arguments
 
 
+def _dumps(function: Any, *arguments: Any) -> bytes:
+    """A call that `loads` makes on a worker."""
+    from distributed.protocol import pickle
+
+    dumps: Any = pickle.dumps
+    return bytes(dumps(_Call(function, arguments)))
+
+
 def check_dask(dask: Any) -> Any:
     """A number of processes, a scheduler's address or a client. Raises InputError."""
     client = imported("distributed").Client
@@ -237,6 +248,8 @@ def check_dask(dask: Any) -> Any:
         return dask
     if isinstance(dask, str) and ADDRESS.fullmatch(dask):
         return dask
+    if isinstance(dask, client) and dask.status in ("closing", "closed"):
+        raise InputError("the Dask client is closed; give an open one")
     if isinstance(dask, client) and not dask.asynchronous:
         return dask
     raise InputError(
@@ -284,13 +297,8 @@ def _ask_workers(client: Any, function: Any, *arguments: Any) -> dict[str, Any]:
     """Each worker's answer or error; all are asked again if one is lost meanwhile."""
     address, patience = client.scheduler.address, PATIENCE
     for _ in range(LOSSES):
-        try:
-            client.wait_for_workers(1, timeout=patience)
-        except TimeoutError:
-            raise InputError(
-                f"the Dask cluster at {address} has no workers; start some, with more memory "
-                "if they exit at once"
-            ) from None
+        if not client.nthreads():
+            _await_worker(client, patience, _dumps(function, *arguments))
         answers: dict[str, Any] = client.run(function, *arguments, on_error="return")
         lost = [_line(answer) for answer in answers.values() if isinstance(answer, OSError)]
         if answers and not lost:
@@ -302,6 +310,38 @@ def _ask_workers(client: Any, function: Any, *arguments: Any) -> dict[str, Any]:
         f"the Dask cluster at {address} lost workers {LOSSES} times while they were asked "
         f"({lost[0] if lost else 'none answered'}); give them more memory"
     )
+
+
+def _await_worker(client: Any, patience: float, call: bytes) -> None:
+    """Wait for a worker, by a task for which an adaptive cluster starts one."""
+    name, task = (
+        f"the Dask cluster at {client.scheduler.address}",
+        client.submit(loads, call, pure=False),
+    )
+    starts = _adapts(client) or bool(getattr(client.cluster, "plan", ()))
+    about = f"{name} starts its first worker, which is awaited for {STARTS:.0f} s at most"
+    try:
+        for limit in (patience, STARTS):
+            with contextlib.suppress(TimeoutError):
+                task.exception(limit)
+                return
+            if not starts:
+                raise InputError(
+                    f"{name} has no workers; start some, with more memory if they exit at once"
+                )
+            if limit != STARTS:
+                warnings.warn(about, stacklevel=2)
+        raise InputError(
+            f"{name} started no worker within {STARTS:.0f} s; look at its jobs, or await one "
+            "however long it takes: client.submit(int).result()"
+        )
+    finally:
+        task.cancel()
+
+
+def _adapts(client: Any) -> bool:
+    """Whether the cluster of a client starts workers by the work that waits."""
+    return getattr(client.cluster, "_adaptive", None) is not None  # no public name
 
 
 def _finished(finished: "SimpleQueue[Any]", client: Any) -> list[Any]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..plan.execute import evaluate_block
-from ..plan.labels import attributes, dtype_of, result
+from ..plan.labels import attributes, dtype_of, result, with_missing
 from ..plan.plan import Plan
 from ..plan.tiles import chunk_sizes
 from ..spec.axis import Array
@@ -57,7 +57,8 @@ def lazy(
         _check_blocks(whole, sides)
         for name, array in _arrays(recipe, tuple(names), sides, dtype):
             variables[name] = (plan.user_dims(name), array, attributes(plan, name))
-    return result(plan, {name: variables[name] for name in plan.outputs}, spec).to_xarray()
+    cube = result(plan, {name: variables[name] for name in plan.outputs}, spec).to_xarray()
+    return with_missing(plan.mask, cube)
 
 
 def _check_blocks(whole: Mapping[str, int], sides: Mapping[str, int]) -> None:

@@ -13,12 +13,15 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+import numpy as np
+
 from ...kernels import log
 from ...kernels.graph.roles import REASON
 from ..datasets import load_accessor
 from ..errors import InputError, check_count, shown
 from ..plan import memory
 from ..plan.fingerprint import difference
+from ..plan.labels import FILL, with_missing
 from ..plan.plan import Plan
 from ..result import Result
 from ..spec.graphs import graph_of
@@ -375,7 +378,7 @@ def open_cube(
         _ = reader.arrays
         source = SealedStore(place.source(), reader)
         cube: xarray.Dataset = xarray.open_zarr(source, consolidated=False, chunks=chunks)
-        return _checked(cube)
+        return with_missing((contents.plan or {}).get("infeasible") == "exclude", _checked(cube))
 
 
 def stored_cube(path: str) -> Result:
@@ -415,11 +418,17 @@ def _unverified(place: Place, chunks: Any) -> "xarray.Dataset":
     check_complete(contents, copied=True)
     with reading(place, "is no copy of a cube ({}); open it with xarray"):
         if isinstance(place, Folder) and place.path.is_file():
-            return in_order(xarray.open_dataset(place.path, chunks=chunks))
-        consolidated = None if contents.names is None else False
-        options: Any = {"chunks": chunks, "consolidated": consolidated}
-        cube: xarray.Dataset = xarray.open_zarr(place.source(), **options)
-        return in_order(cube)
+            read: Any = functools.partial(xarray.open_dataset, place.path, chunks=chunks)
+        else:
+            how: Any = {"consolidated": None if contents.names is None else False}
+            read = functools.partial(xarray.open_zarr, place.source(), chunks=chunks, **how)
+        flags = [name for name, row in read().variables.items() if "flag_values" in row.attrs]
+        cube: xarray.Dataset = in_order(
+            read(mask_and_scale=dict.fromkeys(flags, False))
+        )  # -1 stays a code
+        for name in flags:
+            cube[name].encoding |= {FILL: cube[name].attrs.pop(FILL, None)}
+        return cube
 
 
 def _check_attributes(name: str, attrs: Mapping[Any, Any]) -> None:
@@ -458,12 +467,24 @@ def spec_of(attrs: Mapping[Any, Any]) -> dict[str, Any]:
     return spec
 
 
+def _as_results(variable: Any) -> Any:
+    """A variable as results in memory have it: codes of flags in their type, texts of fixed width,
+    which np.save, records and plots need."""
+    if "flag_values" in variable.attrs:
+        codes = np.atleast_1d(variable.attrs["flag_values"])
+        variable.attrs["flag_values"] = codes.astype(variable.dtype)
+    texts = np.asarray(variable.values if variable.dtype.kind in {"O", "T"} else None, object)
+    if all(isinstance(text, str) for text in texts.flat):
+        return variable.dims, texts.astype(str), variable.attrs
+    return variable
+
+
 def in_order(cube: Cube) -> Cube:
     """Outputs and axes in the spec's order, the rest by name: arrays arrive in any order."""
     spec = spec_of(cube.attrs)
     outputs, axes = (
         {
-            name: cube.variables[name]
+            name: _as_results(cube.variables[name])
             for name in (*filter(group.__contains__, order), *sorted(map(str, group)))
         }
         for group, order in ((cube.data_vars, spec["outputs"]), (cube.coords, spec["axes"]))

@@ -105,7 +105,7 @@ class Unread(Variable):
         self._reader, self._name, self._places, self.attrs = reader, name, places, attrs
         self.dims = tuple(dim for dim, place in places.items() if np.ndim(place))
         self.shape = tuple(places[dim].size for dim in self.dims)
-        self.size = math.prod(self.shape)
+        self.size, self.dtype = math.prod(self.shape), np.dtype(reader.arrays[name].dtype)
 
     @cached_property
     def values(self) -> Array:  # type: ignore[override]

@@ -169,10 +169,12 @@ class Sweep(Evaluation):
     def to_salib(self, of: str) -> tuple[dict[str, Any], Callable[[Any], Any]]:
         """For SALib's methods: a `problem` dict, and a function from its samples to an output.
 
-        Axes of numbers vary evenly between their ends, in logarithms where their values have even
-        ratios; distributions of the scenario are as they are (a lognormal one is not cut at the
-        bounds of its input). All is in base units. Samples of whole numbers are rounded. Raises
-        InputError for axes of labels and empirical distributions.
+        A linspace varies evenly between its ends, a geomspace in logarithms; of values that are
+        listed each is as likely, and a sample is its place in the list, from 0 and up to their
+        number. Distributions of the scenario are as they are (a lognormal one is not cut at the
+        bounds of its input). All is in base units. Samples of whole numbers are rounded, and those
+        that cannot run are counted in a warning. Raises InputError for axes of labels and
+        empirical distributions.
 
         The function takes samples, (samples, inputs), as `SALib.ProblemSpec.evaluate` wants it.
         """
@@ -218,7 +220,7 @@ class Sweep(Evaluation):
         how: Literal["min", "max", "mean", "sum", "count", "quantile"],
         over: str | Sequence[str] | None = None,
         *,
-        q: float | None = None,
+        q: float | Sequence[float] | None = None,
         of: str | None = None,
         where: str | Sequence[str] | None = None,
         settings: Settings | None = None,
@@ -230,9 +232,9 @@ class Sweep(Evaluation):
                 points. Flags are left out. For the point of an extreme see `best`.
             over: axes to reduce; all of them by default. An output keeps its other axes, and is
                 reduced over those axes only that it depends on.
-            q: share of the points below the quantile, from 0 to 1. Quantiles are exact, linear
-                between order statistics; more than a million points under one quantile are
-                evaluated up to five times.
+            q: share of the points below the quantile, from 0 to 1, or several, which are the first
+                dimension of the result, `quantile`. They are exact, linear between order
+                statistics; more than a million points under one are evaluated up to five times.
             of: reduce this output only.
             where: conditions on the points of `of` that count, such as "job_time <= 60 d". Points
                 are then those of the axes of all outputs named, and where infeasible points are

@@ -481,3 +481,42 @@ def test_names_are_never_near_each_other() -> None:
     found = cube.fleetcube.sel(fabric="roce-400g", global_batch_size=300, method="nearest")
     assert (found["fabric"].item(), found["global_batch_size"].item()) == ("roce-400g", 256)
     refused("fabric = 'nope' is not on its axis", cube.fleetcube.sel, fabric="nope")
+
+
+def test_accessors_follow_each_other_or_say_why_not() -> None:
+    job = on_h100("llama-3-70b", tensor_parallel=8, pipeline_parallel=4)
+    axes = {
+        "n_gpus": [512, 1024, 2048],
+        "gpu_mttf": {"geomspace": ["10_000 h", "90_000 h"], "num": 7},
+    }
+    cube = Sweep(job, axes, ["job_time", "step_time", "dominant_overhead"]).evaluate()
+    plain = cube.fleetcube.prediction_interval()
+    days = {"job_time": "d", "gpu_mttf": "h"}
+    found = cube.fleetcube.to_units(days).fleetcube.prediction_interval()
+    turned = plain.fleetcube.to_units(days)
+    assert {name: found[name].attrs["units"] for name in ("job_time_low", "job_time_high")} == {
+        "job_time_low": "d",
+        "job_time_high": "d",
+    }
+    xarray.testing.assert_allclose(found, turned, rtol=1e-9)
+    assert list(found.gpu_mttf.values) == list(turned.gpu_mttf.values)
+
+    between = fleetcube.interp(plain, {"n_gpus": 700})
+    hours = between.fleetcube.to_units({"job_time": "h"})
+    for name in ("job_time", "job_time_error", "job_time_low", "job_time_low_error"):
+        assert hours[name].attrs["units"] == "h"
+        np.testing.assert_allclose(hours[name], between[name] / 3600, rtol=1e-15)
+    assert hours.step_time_error.attrs["units"] == "s"
+    kept = between.fleetcube.to_units({"job_time": "h", "job_time_error": "min"})
+    assert (kept.job_time_error.attrs["units"], kept.job_time_low.attrs["units"]) == ("min", "h")
+
+    refused("values between its points have no interval", between.fleetcube.prediction_interval)
+    durations = cube.fleetcube.to_timedelta()
+    refused(
+        "job_time is a duration; look values up before",
+        fleetcube.interp,
+        durations,
+        {"n_gpus": 700},
+    )
+    refused("convert units before to_timedelta", durations.fleetcube.to_units, {"job_time": "d"})
+    refused(r"it has job_time \[duration\]", durations.fleetcube.to_units, "d")

@@ -259,6 +259,47 @@ def test_an_adaptive_cluster_gives_the_same(sweep: Sweep, tmp_path: Path) -> Non
     assert contents(path) == contents(sweep.to_zarr(tmp_path / "whole.zarr", chunks=MANY))
 
 
+def in_this_process() -> Any:
+    return distributed.LocalCluster(
+        n_workers=0, threads_per_worker=1, processes=False, dashboard_address=":0"
+    )
+
+
+def test_a_cluster_that_starts_workers_for_work_gets_some(sweep: Sweep, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(cluster, "PATIENCE", 0.0)
+    with in_this_process() as local, distributed.Client(local, set_as_default=False) as mine:
+        local.adapt(maximum=2, interval="50ms")
+        with pytest.warns(UserWarning, match="first worker, which is awaited for 600 s"):
+            found = sweep.reduce("min", settings=Settings(dask=mine))
+        xarray.testing.assert_identical(found, sweep.reduce("min"))
+        local.adapt(maximum=0, interval="50ms")
+        while mine.nthreads():
+            time.sleep(0.01)
+        monkeypatch.setattr(cluster, "STARTS", 0.2)
+        with pytest.warns(UserWarning, match="first worker"):
+            refused("started no worker within 0 s; look", sweep.reduce, "min", **on(mine))
+
+
+def on(client: Any) -> dict[str, Any]:
+    return {"settings": Settings(dask=client)}
+
+
+def nap(plan: Any, task: int) -> int:
+    time.sleep(0.05)
+    return task
+
+
+@pytest.mark.slow
+def test_an_adaptive_cluster_grows_with_the_work_that_waits(sweep: Sweep) -> None:
+    with in_this_process() as local, distributed.Client(local, set_as_default=False) as mine:
+        local.adapt(maximum=4, interval="200ms")
+        most = 0
+        with cluster.Cluster(mine, _recipe(sweep)) as found:
+            for _ in found.map(nap, range(800)):
+                most = max(most, len(local.scheduler.workers))
+    assert most == 4
+
+
 @cases(
     "how, again", ("scheduler", None), ("client", "dask"), ("tasks", None), ("interrupt", "dask")
 )
@@ -289,6 +330,8 @@ def test_lost_runs_go_on(
             # tasks that ended meanwhile cannot be lost, so more are cancelled until one is
             stopped(sweep, path, mine, 9, stop[how], repeat=how == "tasks")
         assert "\n" not in str(told.value)
+        assert how != "client" or "(its client was closed during the call)" in str(told.value)
+        assert "NoneType" not in str(told.value)
         assert time.monotonic() - start < 300
     assert not path.exists()
     kept = len(examine(Folder(path.with_name("a.zarr.partial"))).blocks)
@@ -540,6 +583,12 @@ def test_a_cluster_without_workers_is_refused(sweep: Sweep, monkeypatch: Patch) 
         pytest.raises(InputError, match="has no workers"),
     ):
         sweep.reduce("min", settings=Settings(dask=client))
+
+
+def test_a_closed_client_is_refused(sweep: Sweep) -> None:
+    with in_this_process() as local, distributed.Client(local, set_as_default=False) as mine:
+        pass
+    refused("client is closed; give an open one", sweep.reduce, "min", **on(mine))
 
 
 def test_without_distributed_the_extra_is_named(sweep: Sweep, monkeypatch: Patch) -> None:

@@ -14,7 +14,7 @@ import pyarrow.parquet
 import pytest
 import xarray
 
-from fleetcube import Settings, Sweep
+from fleetcube import Settings, Sweep, open_cube
 from fleetcube.catalog import units
 from fleetcube.grid.errors import InputError
 from fleetcube.scenario import dates
@@ -290,3 +290,39 @@ def test_a_table_has_its_axes_in_their_order(cube: xarray.Dataset) -> None:
     at = dict(zip(heads, body[5], strict=True))  # the last axis is fastest
     assert (at["fabric"], at["gpu_mttf [h]"], at["n_gpus"]) == ("roce-100g", "10,000", "60")
     assert at["feasible"] == "no: gpus_not_divisible"
+
+
+@pytest.mark.parametrize("origin", ["evaluate", "virtual", "lazy", "stored", "feasible", "slice"])
+def test_flags_in_netcdf_have_codes_of_their_type_and_mark_what_is_missing(
+    origin: str, tmp_path: Path
+) -> None:
+    netcdf = pytest.importorskip("netCDF4")
+    job = {**SCENARIO, "fabric": "roce-100g"}
+    axes = {"n_gpus": [8, 60, 64]}
+    sweep = Sweep(job, axes, ["dominant_overhead"], settings=Settings(infeasible="exclude"))
+    if origin in ("stored", "slice"):
+        given = open_cube(sweep.to_zarr(tmp_path / "a.zarr"))
+    elif origin == "feasible":
+        whole = Sweep(job, axes, ["dominant_overhead"]).evaluate(
+            settings=Settings(infeasible="mark")
+        )
+        given = whole.fleetcube.feasible()
+    else:
+        given = getattr(sweep, origin)()
+    if origin == "slice":
+        slicing.export(given, tmp_path / "a.nc")
+    else:
+        given.to_netcdf(tmp_path / "a.nc")
+    given.to_zarr(tmp_path / "copy.zarr", zarr_format=3, consolidated=False)
+    with netcdf.Dataset(tmp_path / "a.nc") as file:
+        flags = file["dominant_overhead"]
+        assert flags.dtype == flags.flag_values.dtype == np.int8
+        assert flags[:].mask.tolist() == [False, True, False]
+        if "infeasible_reason" in file.variables:
+            assert "_FillValue" not in file["infeasible_reason"].ncattrs()
+            assert file["infeasible_reason"].flag_values.dtype == np.int8
+    assert np.isnan(xarray.load_dataset(tmp_path / "a.nc")["dominant_overhead"][1])
+    for copy in ("a.nc", "copy.zarr"):
+        back = open_cube(tmp_path / copy, verify=False)["dominant_overhead"]
+        assert (back.dtype, back.attrs["flag_values"].dtype) == (np.int8, np.int8)
+        np.testing.assert_array_equal(back, given["dominant_overhead"])

@@ -176,8 +176,51 @@ def test_a_stored_and_a_virtual_cube_are_read_where_looked_up(tmp_path: Path) ->
     np.testing.assert_array_equal(interp(sweep.virtual(), at).step_time, want.step_time)
 
 
+OPTIONS = {"sequence_parallel": [False, True], "recompute": [False, "full"], "zero_stage": [1, 2]}
+OPTIONS |= {"gpu_mttf": [1e8, np.inf], "how": {"labels": ["a", "b"], "n_gpus": [512, 1024]}}
+SPELLED: list[tuple[str, list[Any]]] = [  # spellings of the last label of an axis
+    ("sequence_parallel", [True, np.True_, np.array(True), "true", "True"]),
+    ("zero_stage", [2, 2.0, np.int8(2), np.array(2)]),
+    ("recompute", ["full", np.str_("full"), np.array("full"), xarray.DataArray("full")]),
+    ("gpu_mttf", [np.inf, "inf", np.float32(np.inf), np.array(np.inf)]),
+    ("how", ["b", np.array("b")]),
+]
+
+
+@pytest.mark.parametrize("origin", ["evaluate", "virtual", "lazy", "stored"])
+def test_every_label_that_sel_takes_is_looked_up(origin: str, tmp_path: Path) -> None:
+    scenario = {"node": "dgx-h100", "fabric": "roce-100g", "model": "llama-3-8b"}
+    sweep = Sweep(scenario, OPTIONS, ["job_time", "memory_per_gpu"])
+    if origin == "stored":
+        held = fleetcube.open_cube(sweep.to_zarr(tmp_path / "a.zarr"))
+    else:
+        held = getattr(sweep, origin)()
+    for name, spellings in SPELLED:
+        want = held.isel({name: -1}).drop_vars(name)
+        for value in spellings:
+            for found in (held.fleetcube.sel({name: value}), interp(held, {name: value})):
+                assert name not in found.dims, (name, value)
+                xarray.testing.assert_equal(found[[*want.data_vars]].drop_vars(name), want)
+    off = interp(held, {"recompute": False, "sequence_parallel": np.False_})
+    xarray.testing.assert_equal(off, held.isel(recompute=0, sequence_parallel=0))
+    both = held.fleetcube.sel(sequence_parallel=["true", False])
+    xarray.testing.assert_equal(both, held.isel(sequence_parallel=[1, 0]))
+
+
+def test_a_quantity_is_a_label_and_a_point_between() -> None:
+    pint = pytest.importorskip("pint")
+    hours = pint.UnitRegistry().hour
+    table = cube(lambda n, m: n * m, n_gpus=N_GPUS, gpu_mttf=[10_000 * HOUR, 50_000 * HOUR])
+    label = interp(table, {"gpu_mttf": 50_000 * hours})
+    np.testing.assert_array_equal(label.y, table.y[:, 1])
+    between = interp(table, {"gpu_mttf": 20_000 * hours, "n_gpus": 1024})
+    assert float(between.y) == pytest.approx(1024 * 20_000 * HOUR)
+
+
 TABLE = cube(lambda n, m: n * m)
-LABELLED = TABLE.expand_dims(fabric=["a", "b"]).expand_dims(layout=[0, 1]).expand_dims(zero_stage=2)
+LABELLED = (
+    TABLE.expand_dims(fabric=["a", "b"]).expand_dims(layout=[0, 1]).expand_dims(zero_stage=[0, 1])
+)
 BAD: list[tuple[Any, Any, str]] = [
     (TABLE.y, {}, "a DataArray is not a cube"),
     (TABLE, ["n_gpus"], "write {axis: value}"),
@@ -192,8 +235,11 @@ BAD: list[tuple[Any, Any, str]] = [
     (TABLE, {"n_gpus": [100, 200], "gpu_mttf": [4e7]}, "give as many for each"),
     (TABLE, {"n_gpus": xarray.DataArray([100.0], dims="gpu_mttf")}, "rename one"),
     (LABELLED, {"fabric": "z"}, "is not one label of its axis"),
-    (LABELLED, {"layout": 0.5}, "stands for several inputs"),
-    (LABELLED, {"zero_stage": 1}, "holds no numbers"),
+    (LABELLED, {"fabric": ["a", "b"]}, "is not one label of its axis"),
+    (LABELLED, {"fabric": None}, "choose from a, b"),
+    (LABELLED, {"layout": 0.5}, "layout = 0.5 is not one label"),
+    (LABELLED, {"zero_stage": True}, "is not one label of its axis; choose from 0, 1"),
+    (LABELLED.drop_vars("layout"), {"layout": 1}, "cube.isel(layout=...)"),
     (TABLE.isel(n_gpus=[0, 0, 1]), {"n_gpus": 64}, "holds a point twice"),
     (cube(lambda m: m, gpu_mttf=[1e8, np.inf]), {"gpu_mttf": 2e8}, "is not finite"),
 ]

@@ -16,7 +16,7 @@ from fleetcube.grid.reduce import quantile
 from fleetcube.grid.reduce.fold import HOW
 
 from ..draws import TIMES, scaled
-from .common import Patch, cases
+from .common import Patch, cases, on_h100, refused
 
 SCENARIO: dict[str, Any] = {"model": "llama-3-8b", "node": "dgx-h100", "sequence_parallel": True}
 SCENARIO |= {"global_batch_size": 64, "virtual_stages": 1, "memory_headroom": False}
@@ -179,6 +179,26 @@ def test_jax_reduces_alike(test: Any, more: list[Any]) -> None:
 
 
 @pytest.mark.slow
+def test_several_quantiles_are_along_their_shares() -> None:
+    job = on_h100("llama-3-70b", tensor_parallel=8, pipeline_parallel=4)
+    axes = {"n_gpus": [512, 1024, 4096], "gpu_mttf": {"geomspace": [1e7, 1e9], "num": 9}}
+    sweep = Sweep(job, axes, ["job_time", "cluster_mtbf"])
+    shares = [0.9, 0.1, 0.5]
+    found = sweep.reduce("quantile", "gpu_mttf", q=np.array(shares))
+    assert found["job_time"].dims == ("quantile", "n_gpus")
+    assert found["quantile"].values.tolist() == shares
+    assert found.attrs["fleetcube_reduction"] == "quantiles 0.9, 0.1, 0.5 over gpu_mttf"
+    for share in shares:
+        one = sweep.reduce("quantile", "gpu_mttf", q=share)
+        xarray.testing.assert_equal(found.sel(quantile=share, drop=True), one)
+    theirs = sweep.evaluate()["job_time"].quantile(shares, "gpu_mttf")
+    assert_allclose(found["job_time"], theirs, rtol=1e-12)
+    for wrong in ([], [0.5, 2], ["a"], "0.5"):
+        refused(
+            "is not a share; give one from 0 to 1, or a list", sweep.reduce, "quantile", q=wrong
+        )
+
+
 def test_compiled_blocks_give_the_same_winners_and_quantiles(monkeypatch: Patch) -> None:
     scenario = {**SCENARIO, "memory_per_gpu": "60 GB"}  # given, so that few formulas are compiled
     sweep = Sweep(scenario, {name: AXES[name] for name in list(AXES)[:5]}, ["data_parallel_time"])

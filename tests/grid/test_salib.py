@@ -23,6 +23,7 @@ def test_ranges_are_those_of_axes_and_distributions() -> None:
     problem, _ = Sweep({**SCENARIO, **UNCERTAIN}, AXES, ["job_time"]).to_salib("goodput")
     assert problem["names"] == ["n_gpus", "gpu_mttf", *UNCERTAIN]
     assert problem["dists"] == ["logunif", "unif", "truncnorm", "lognorm", "unif"]
+    assert problem["bounds"][0] == [512, 8192]
     samples = np.random.default_rng(0).random((20_000, 5))
     drawn = np.asarray(SALib.util.scale_samples(samples.copy(), problem))
     assert drawn[:, 0].min() >= 512
@@ -46,11 +47,33 @@ def test_the_model_is_the_sweep_at_its_samples() -> None:
     assert model([[1023.6, 9e7]])[0] == model([[1024, 9e7]])[0]  # whole GPUs
 
 
+def test_listed_values_are_choices_and_what_cannot_run_is_counted() -> None:
+    from SALib.sample import latin
+
+    axes = {"pipeline_parallel": [1, 2, 4, 8, 16], "gpu_mttf": ["10_000 h", np.inf]}
+    sweep = Sweep({**SCENARIO, "n_gpus": 1024}, axes, ["job_time"])
+    problem, model = sweep.to_salib("job_time")
+    assert problem["bounds"] == [[0, 5], [0, 2]]
+    assert problem["dists"] == ["unif", "unif"]
+    cube = sweep.evaluate()
+    corners = [[k + 0.5, m] for k in range(5) for m in (0, 1.99)] + [[5, 2]]
+    told = r"2 of 11 samples cannot run \(out_of_memory 2\)"
+    with pytest.warns(UserWarning, match=told):
+        found = model(corners)
+    np.testing.assert_array_equal(found, [*cube["job_time"].values.ravel(), cube["job_time"][4, 1]])
+    drawn = np.asarray(latin.sample(problem, 1000, seed=0))
+    with pytest.warns(UserWarning, match=r"200 of 1,000 samples cannot run"):
+        values, counts = np.unique(model(drawn), return_counts=True)
+    assert set(values) == set(cube["job_time"].values.ravel())
+    assert counts.min() > 80
+
+
 def test_an_analysis_agrees_with_our_own() -> None:
     from SALib.analyze import sobol
     from SALib.sample import sobol as sample
 
-    sweep = Sweep({**SCENARIO, **UNCERTAIN, "n_gpus": 4096}, {}, ["job_time"])
+    job = {**SCENARIO, **UNCERTAIN, "n_gpus": 4096, "pipeline_parallel": 4}
+    sweep = Sweep(job, {}, ["job_time"])
     problem, model = sweep.to_salib("job_time")
     points = sample.sample(problem, 4096, calc_second_order=False, seed=1)
     theirs = sobol.analyze(problem, model(points), calc_second_order=False, seed=1)["ST"]
@@ -61,10 +84,9 @@ def test_an_analysis_agrees_with_our_own() -> None:
 
 @cases(
     "scenario, axes, words",
-    ({}, {"fabric": ["infiniband-ndr", "roce-400g"]}, "is not a range of numbers"),
+    ({}, {"fabric": ["infiniband-ndr", "roce-400g"]}, "does not list numbers of one input"),
     ({"detection_time": {"empirical": [1, 2]}}, {}, "empirical"),
     ({"n_gpus": 64}, {}, "no axis and no distribution"),
-    ({}, {"gpu_mttf": [1e9, np.inf]}, "is not finite"),
 )
 def test_what_salib_cannot_draw_is_refused(scenario: Any, axes: Any, words: str) -> None:
     sweep = Sweep({**SCENARIO, "n_gpus": 64, **scenario}, axes, ["goodput"])

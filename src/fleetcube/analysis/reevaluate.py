@@ -7,7 +7,7 @@ import numpy as np
 
 from fleetcube.grid.errors import InputError, nearest
 from fleetcube.grid.plan.citations import records
-from fleetcube.grid.plan.labels import own_version
+from fleetcube.grid.plan.labels import ERROR_OF, own_version
 from fleetcube.grid.plan.written import COORDINATE, result_scenario
 from fleetcube.grid.result import Result, Variable
 from fleetcube.grid.run import stream
@@ -15,11 +15,13 @@ from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.spec.arguments import POINTS
 from fleetcube.grid.spec.axes import is_coupled, make_axis
-from fleetcube.grid.spec.axis import Axis
-from fleetcube.grid.spec.graphs import graph_of
+from fleetcube.grid.spec.axis import Array, Axis
+from fleetcube.grid.spec.graphs import graph_at, graph_of
+from fleetcube.grid.spec.values import is_known, unit_of
 from fleetcube.grid.store.cube import spec_of
 from fleetcube.kernels.graph.formulas import Graph
 from fleetcube.scenario.user_records import add_user_records
+from fleetcube.tables.arrays import in_units
 from fleetcube.tables.tables import label
 
 from .interval import interval, is_predicted
@@ -62,11 +64,22 @@ def _axis(graph: Graph, name: str, entry: Any, cut: "xarray.Dataset") -> Axis:
     places = {label(point): k for k, point in reversed([*enumerate(whole.labels)])}
     given = np.asarray(_points(cut, name))
     if {given.dtype.kind, whole.labels.dtype.kind} <= {*"iuf"}:  # counts are whole numbers there
-        given = given.astype(whole.labels.dtype)
+        given = _snapped(given, whole.labels)
     wanted = [label(point) for point in given]
-    if not {*wanted} <= places.keys():
-        raise InputError(f"the labels {name!r} are not those of the cube's spec")
+    if others := [point for point in wanted if point not in places]:
+        raise InputError(
+            f"{name} = {others[0]} is no label of the cube's spec: values between its points have "
+            "no interval; evaluate the sweep there"
+        )
     return whole.cut(np.asarray([places[point] for point in wanted], dtype=np.int64))
+
+
+def _snapped(points: Array, labels: Array) -> Array:
+    """Points as on their axis, where they differ by the rounding of units only."""
+    ordered = np.sort(labels)
+    places = np.searchsorted(ordered, points - 1e-9 * np.abs(points))
+    near = ordered[np.minimum(places, ordered.size - 1)]
+    return np.where(np.isclose(near, points, 1e-9, 0), near, points)
 
 
 def _points(cut: "xarray.Dataset", name: str) -> Any:
@@ -91,10 +104,11 @@ def predicted(cube: "xarray.Dataset") -> list[str]:
 def with_interval(cut: "xarray.Dataset", outputs: Sequence[str] | None = None) -> "xarray.Dataset":
     """A cut of any cube with the ends of 90 % intervals; see `Sweep.prediction_interval`.
 
-    They are evaluated now, at the points of the cut alone, by default for all numeric variables; a
-    cut without any interval is returned unchanged. Raises InputError for more than MOST points, and
-    if today's formulas and records give other values.
+    They are evaluated now, at the points of the cut alone, by default for all numeric variables, in
+    their units; a cut without any interval is returned unchanged. Raises InputError for more than
+    MOST points, and if today's formulas and records give other values.
     """
+    given, cut = cut, _in_base_units(cut)
     sweep = sweep_of(cut)
     wanted = cut.data_vars if outputs is None else outputs
     if outputs is not None and (unknown := {*outputs} - {*sweep.spec["outputs"]}):
@@ -105,7 +119,7 @@ def with_interval(cut: "xarray.Dataset", outputs: Sequence[str] | None = None) -
     sweep = sweep.with_outputs([name for name in sweep.spec["outputs"] if name in wanted])
     plan = sweep._plan("numpy")
     if not is_predicted(plan):
-        return cut
+        return given
     names = stream.numeric(plan)
     if sweep.points > MOST:
         raise InputError(
@@ -125,7 +139,20 @@ def with_interval(cut: "xarray.Dataset", outputs: Sequence[str] | None = None) -
     along = [dim for dims, *_ in ends.values() for dim in dims if dim not in cut.dims]
     # of the interval alone
     labels = {dim: intervals[dim].parts for dim in along if dim in intervals.coords}
-    return cut.assign(ends).assign_coords(labels)
+    if given is not cut:
+        units = {name: str(given[name].attrs["units"]) for name in names}
+        ends = {end: in_units(cut.assign(ends), units)[end].variable for end in ends}
+    return given.assign(ends).assign_coords(labels)
+
+
+def _in_base_units(cut: "xarray.Dataset") -> "xarray.Dataset":
+    """A cut as its spec gives it; the same where no unit was converted."""
+    graph, bases = graph_at(cut.attrs), {}
+    for name, row in cut.variables.items():
+        if "units" in row.attrs and ERROR_OF not in row.attrs and is_known(graph, name):
+            bases[str(name)] = unit_of(graph, str(name))
+    bases = {name: unit for name, unit in bases.items() if cut[name].attrs["units"] != unit}
+    return in_units(cut, bases) if bases else cut
 
 
 def _check_same(cut: "xarray.Dataset", intervals: Result, names: Sequence[str]) -> None:

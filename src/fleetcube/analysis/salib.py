@@ -1,12 +1,15 @@
 """A sweep for SALib: a problem to draw samples from, and a model of those samples."""
 
 import math
-from collections.abc import Callable
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from fleetcube.grid.errors import InputError
+from fleetcube.grid.plan.labels import attributes
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.run.stream import check_output
@@ -14,6 +17,8 @@ from fleetcube.grid.spec.axes import make_axes
 from fleetcube.grid.spec.axis import Array, Axis
 from fleetcube.grid.spec.distributions import Distribution
 from fleetcube.grid.spec.values import is_whole
+from fleetcube.kernels.graph.roles import REASON
+from fleetcube.tables.tables import meanings
 
 from .sensitivity import cut, frozen, outputs_at
 
@@ -23,7 +28,10 @@ def salib(sweep: Evaluation, output: str) -> tuple[dict[str, Any], Callable[[Any
     plan = sweep.with_outputs([output])._plan("numpy")
     check_output(plan, output)
     laws = plan.problem.distributions
-    ranges = {name: _axis(axis) for name, axis in make_axes(plan.graph, sweep.spec["axes"]).items()}
+    entries = sweep.spec["axes"]
+    axes = make_axes(plan.graph, entries)
+    ranges = {name: _axis(axis, entries[name]) for name, axis in axes.items()}
+    listed = {n: axis.numbers[n] for n, axis in axes.items() if not _is_range(entries[n])}
     ranges |= {name: _distribution(name, distribution) for name, distribution in laws.items()}
     if not ranges:
         raise InputError("the sweep has no axis and no distribution; give one to vary")
@@ -35,7 +43,8 @@ def salib(sweep: Evaluation, output: str) -> tuple[dict[str, Any], Callable[[Any
         "outputs": [output],
     }
     point, _ = cut(sweep.with_outputs([output]), {})
-    frozen_problem, _ = frozen(point._plan("numpy"))
+    frozen_plan = point._plan("numpy")
+    frozen_problem, _ = frozen(frozen_plan)
 
     def model(samples: Any) -> Array:
         points = np.asarray(samples, float)
@@ -43,28 +52,47 @@ def salib(sweep: Evaluation, output: str) -> tuple[dict[str, Any], Callable[[Any
             raise InputError(
                 f"samples have the shape {points.shape}; give (samples, {len(ranges)})"
             )
-        columns = {
-            name: np.rint(column) if is_whole(plan.graph, name) else column
-            for name, column in zip(ranges, points.T, strict=True)
-        }
+        columns = dict(zip(ranges, points.T, strict=True))
+        for name, column in columns.items():
+            if name in listed:
+                last = listed[name].size - 1
+                columns[name] = listed[name][np.clip(column, 0, last).astype(int)]
+            elif is_whole(plan.graph, name):
+                columns[name] = np.rint(column)
+        if REASON in frozen_plan.outputs:
+            codes = outputs_at(frozen_problem, columns, REASON, Settings())
+            _warn_of(codes[codes > 0], codes.size, attributes(frozen_plan, REASON), output)
         return outputs_at(frozen_problem, columns, output, Settings())
 
     return problem, model
 
 
-def _axis(axis: Axis) -> tuple[str, list[float]]:
-    """Uniform between the ends of an axis, in logarithms if its values are geometric."""
+def _warn_of(wrong: Array, samples: int, about: dict[str, Any], output: str) -> None:
+    """Count the samples that cannot run, by reason."""
+    if counts := Counter(meanings(about, wrong)).most_common():
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in counts)
+        warnings.warn(
+            f"{wrong.size:,} of {samples:,} samples cannot run ({reasons}); {output} is there what "
+            "it would be if they could: list values that can run, or leave these samples out",
+            stacklevel=3,
+        )
+
+
+def _axis(axis: Axis, entry: Any) -> tuple[str, list[float]]:
+    """Uniform between the ends of a linspace, in logarithms of a geomspace; places in a list."""
     if axis.inputs != (axis.name,) or not axis.numbers or axis.size < 2:
         raise InputError(
-            f"axis {axis.name!r} is not a range of numbers; put one of its values into the scenario"
+            f"axis {axis.name!r} does not list numbers of one input; put one of its values into "
+            "the scenario"
         )
-    points = np.sort(axis.numbers[axis.name])
-    if not np.isfinite(points[-1]):
-        raise InputError(f"axis {axis.name!r} is not finite; give finite values")
-    # SALib draws logarithms, which 0 lacks
-    ratios = points[1:] / points[:-1] if points[0] > 0 else np.zeros(1)
-    even = axis.size > 2 and points[0] > 0 and np.allclose(ratios, ratios[0], rtol=1e-6, atol=0)
-    return "logunif" if even else "unif", [float(points[0]), float(points[-1])]
+    points = axis.numbers[axis.name]
+    if not _is_range(entry):
+        return "unif", [0.0, float(axis.size)]
+    return "logunif" if "geomspace" in entry else "unif", [float(points.min()), float(points.max())]
+
+
+def _is_range(entry: Any) -> bool:
+    return isinstance(entry, Mapping) and not {"linspace", "geomspace"}.isdisjoint(entry)
 
 
 def _distribution(name: str, distribution: Distribution) -> tuple[str, list[float]]:

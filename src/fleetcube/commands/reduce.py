@@ -1,6 +1,5 @@
 """The command `fleetcube reduce`."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -75,26 +74,16 @@ def reduce(
     judged = infeasible != "exclude" or of in sweep._plan(engine, True).layout_dependent
     among = where if where or not judged else None
     with progress("reducing"):
-        if shares is not None:
-            reduced = _quantiles(sweep, of, axes, shares, among)
-        else:
-            reduced = sweep.reduce(how, axes, of=of, where=among)
+        q = None if shares is None else _shares(shares)
+        reduced = sweep.reduce(how, axes, q=q, of=of, where=among)
     reduced = reduced.drop_vars([name for name in reduced.coords if name not in reduced.dims])
     if k is not None:
         reduced = ordered(reduced, of, k)
     answer(reduced, sweep, where, infeasible, output, None if how in ("count", "sum") else of)
 
 
-def _quantiles(
-    sweep: Any, output: str, axes: Sequence[str] | None, shares: str, where: Sequence[str] | None
-) -> Any:
-    from fleetcube.grid.errors import InputError
-    from fleetcube.grid.result import Result, stacked
-
+def _shares(text: str) -> list[float]:
     try:
-        numbers = [float(share) for share in shares.split(",")]
+        return [float(share) for share in text.split(",")]
     except ValueError:
-        raise InputError(f"-q {shares!r} is not a list of shares; write -q 0.1,0.5,0.9") from None
-    parts = [sweep.reduce("quantile", axes, of=output, q=q, where=where) for q in numbers]
-    whole = stacked("quantile", [part[output] for part in parts], parts[0][output].attrs)
-    return Result({output: whole}, {**parts[0].coords, "quantile": numbers}, parts[0].attrs)
+        raise InputError(f"-q {text!r} is not a list of shares; write -q 0.1,0.5,0.9") from None

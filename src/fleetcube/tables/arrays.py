@@ -10,6 +10,7 @@ import numpy as np
 
 from fleetcube.catalog.units import UnitError, carried, converted, factor, parse, ratio
 from fleetcube.grid.errors import InputError, nearest, shown
+from fleetcube.grid.plan.labels import END_OF, ERROR_OF, with_missing
 from fleetcube.kernels.declare import written
 from fleetcube.kernels.graph.roles import REASON
 
@@ -23,8 +24,14 @@ _PER_SECOND = 1_000_000_000  # of a timedelta64[ns]
 
 
 def in_units(cube: "xarray.Dataset", units: Mapping[str, str]) -> "xarray.Dataset":
-    """A cube with some variables and coordinates in other units. Raises InputError."""
-    changed = {}
+    """A cube with some variables and coordinates in other units, with the ends of their intervals
+    and their errors. Raises InputError."""
+    changed, units = {}, dict(units)
+    for name in sorted(map(str, cube.variables), key=len):  # an end before its error
+        about = cube.variables[name].attrs
+        whose = about.get(ERROR_OF, about.get(END_OF))
+        if whose in units and _fits(cube.variables[name], units[whose]):
+            units.setdefault(name, units[whose])
     for name, unit in units.items():
         variable = _variable(cube, name)
         share = _ratio(name, unit, unit_of(name, variable))
@@ -79,10 +86,12 @@ def _with(cube: "xarray.Dataset", changed: Mapping[str, "xarray.Variable"]) -> "
 def unit_of(name: str, variable: "xarray.Variable") -> str:
     """The unit attribute of a variable. Raises InputError if it has none."""
     unit = variable.attrs.get("units")
-    if "flag_meanings" in variable.attrs or not isinstance(unit, str):
-        flag = "flag_meanings" in variable.attrs
-        rule = "is a flag; name another" if flag else "has no unit; set its attribute units"
-        raise InputError(f"{name} {rule}")
+    if "flag_meanings" in variable.attrs:
+        raise InputError(f"{name} is a flag; name another")
+    if variable.dtype.kind == "m":
+        raise InputError(f"{name} is a duration; convert units before to_timedelta")
+    if not isinstance(unit, str):
+        raise InputError(f"{name} has no unit; set its attribute units")
     return unit
 
 
@@ -106,7 +115,11 @@ def _fits(variable: "xarray.Variable", unit: str) -> bool:
 
 
 def _stated(cube: "xarray.Dataset") -> str:
-    stated = [f"{n} [{v.attrs['units']}]" for n, v in cube.data_vars.items() if "units" in v.attrs]
+    units = {
+        name: "duration" if array.dtype.kind == "m" else array.attrs.get("units")
+        for name, array in cube.data_vars.items()
+    }
+    stated = [f"{name} [{unit}]" for name, unit in units.items() if unit]
     return f"it has {', '.join(stated) or 'no units'}"
 
 
@@ -163,7 +176,7 @@ def feasible(cube: "xarray.Dataset", drop: bool) -> "xarray.Dataset":
         dims = [axis for axis in axes if axis in variable.dims or axis in reason.dims]
         judged = functools.partial(_judged, blank)
         changed[str(key)] = _mapped(judged, variable, dtype, reason, dims=dims)
-    result = _with(cube, changed)
+    result = with_missing(True, _with(cube, changed))
     if not drop:
         return result
     ok = (_blockwise(cube[REASON]) == 0).compute()
@@ -227,8 +240,8 @@ def located(cube: "xarray.Dataset", name: str, value: Any) -> Any:
         axes = list(map(str, cube.dims))
         hint = nearest(str(name), axes, f"choose from {', '.join(axes) or 'none'}")
         raise InputError(f"{shown(name)} is not an axis; {hint}")
-    if name in cube.coords and cube[name].dtype.kind in "OUT":
-        return _as_choice(value)
+    if name in cube.coords and cube[name].dtype.kind in "OUTb":
+        return _as_choice(value, cube[name].dtype.kind == "b")
     if name not in cube.coords or cube[name].dtype.kind not in "iufm":
         return value
     read = functools.partial(_read, name, cube.variables[name])
@@ -244,10 +257,13 @@ def located(cube: "xarray.Dataset", name: str, value: Any) -> Any:
     return read(value)
 
 
-def _as_choice(value: Any) -> Any:
-    """An option's value as spelled on its axis: True and False as words."""
+def _as_choice(value: Any, switch: bool) -> Any:
+    """An option's value as spelled on its axis: True and False as words, or words as these."""
     if isinstance(value, list | tuple):
-        return [_as_choice(part) for part in value]
+        parts = [_as_choice(part, switch) for part in value]
+        return np.array(parts, object) if switch else parts  # a list of booleans would be a mask
+    if switch:
+        return {"true": True, "false": False}.get(str(value).lower(), value)
     return written(bool(value)) if isinstance(value, bool | np.bool_) else value
 
 

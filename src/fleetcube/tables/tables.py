@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fleetcube.grid.errors import EXTRA, InputError, check_path, imported, nearest
-from fleetcube.grid.plan.labels import END_OF
+from fleetcube.grid.plan.labels import END_OF, with_missing
 from fleetcube.grid.plan.tiles import blocks
 from fleetcube.grid.result import Result, along, in_memory
 from fleetcube.grid.spec import values
@@ -394,7 +394,9 @@ def _write(cube: Result, path: Path, whole: bool) -> None:
     ending = path.suffix.lower()
     if ending == ".nc":
         path.write_bytes(bytes(4096))  # otherwise NetCDF reports a full disk as "Permission denied"
-        _with_counts(cube.to_xarray()).to_netcdf(path)
+        flags = [row for row in cube.data_vars.values() if "flag_values" in row.attrs]
+        excluded = any((row.values == -1).any() for row in flags)
+        with_missing(excluded, _with_counts(cube.to_xarray())).to_netcdf(path)
     elif ending == ".json":
         rows = finite(_with_counts(cube.to_xarray()).to_dict())
         path.write_text(json.dumps(rows, default=str), encoding="utf-8")
