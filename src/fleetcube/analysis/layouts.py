@@ -612,8 +612,9 @@ def searched(layouts: Any) -> str:
     """How many layouts were tried, and how many can run."""
     feasible = layouts["feasible_layouts"]
     ends = dict.fromkeys(f"{end.item():,}" for end in (feasible.min(), feasible.max()))
-    most, each = ("up to ", " at each point") if feasible.ndim else ("", "")
-    tried = f"{most}{layouts.attrs['fleetcube_tried']:,} layouts{each}"
+    count, each = layouts.attrs["fleetcube_tried"], " at each point" if feasible.ndim else ""
+    most = "up to " if each and count > 1 else ""
+    tried = f"{most}{count:,} layout{'s' if count > 1 else ''}{each}"
     return f"tried {tried}; {' to '.join(ends)} can run"
 
 

@@ -280,25 +280,26 @@ def meanings(attrs: Mapping[str, Any], codes: Any) -> list[str]:
 
 def numbers(column: Any) -> list[str]:
     """Numbers as text in one format. Whole numbers stay whole. Others have the same significant
-    digits: 4, or fewer if that changes nothing; no digit before the point is cut. If one is below
-    1e-4 or from 1e9, all have exponents."""
+    digits: 4, or fewer if that changes nothing; no digit before the point is cut. Those below 1e-4
+    or from 1e9 have exponents; if most do, all."""
     values = np.asarray(column, dtype=float).tolist()
     sized = [value for value in values if math.isfinite(value) and value != 0]
     digits = 4
     while digits > 1 and all(float(f"{n:.{digits - 2}e}") == float(f"{n:.3e}") for n in sized):
         digits -= 1  # as exact as 4
-    if not all(1e-4 <= abs(value) < 1e9 for value in sized):
-        shown = f".{digits - 1}e"
-        return [format(value, shown if value else ".0f") for value in values]
-    if all(value.is_integer() for value in sized):
-        return [f"{value:,.0f}" for value in values]
-    return [f"{value:,.{_decimals(value, digits)}f}" for value in values]
+    plain = [value for value in sized if 1e-4 <= abs(value) < 1e9]
+    low, high = (1e-4, 1e9) if 2 * len(plain) >= len(sized) else (0.0, 0.0)
+    is_whole = all(value.is_integer() for value in plain)
 
+    def text(value: float) -> str:
+        if value == 0 or not math.isfinite(value):
+            return f"{value:.0f}"
+        shown = f"{value:.{digits - 1}e}"
+        if not low <= abs(value) < high:
+            return shown
+        return f"{value:,.{0 if is_whole else max(0, digits - 1 - int(shown.partition('e')[2]))}f}"
 
-def _decimals(value: float, digits: int) -> int:
-    if value == 0 or not math.isfinite(value):
-        return 0
-    return max(0, digits - 1 - int(f"{value:.{digits - 1}e}".partition("e")[2]))
+    return [text(value) for value in values]
 
 
 def check_target(path: Path, overwrite: bool = False) -> None:
