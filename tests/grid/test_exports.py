@@ -180,6 +180,22 @@ def test_excel_holds_numbers_as_numbers_and_no_formula(tmp_path: Path) -> None:
     assert found[0]["infeasible_reason"] == ("s", "feasible")
 
 
+def test_excel_has_units_of_a_planner_and_si_on_request(tmp_path: Path) -> None:
+    """Ends of an interval in the unit of their middle; lifetimes in hours, as on the screen."""
+    pytest.importorskip("xlsxwriter")
+    job = {"model": "llama-3-8b", "node": "dgx-h100", "n_gpus": 64, "gpu_mttf": "50000 h"}
+    small = Sweep(job, {"n_gpus": [64, 128]}, ["job_time", "memory_per_gpu"]).prediction_interval()
+    for si, day, giga in ((False, 86400.0, 1e9), (True, 1.0, 1.0)):
+        slicing.export(small, tmp_path / f"{si}.xlsx", si=si)
+        for k, row in enumerate(sheet(tmp_path / f"{si}.xlsx")):
+            for name, factor, unit in (
+                *((f"job_time{end}", day, "s" if si else "d") for end in ("", "_low", "_high")),
+                ("memory_per_gpu", giga, "B" if si else "GB"),
+            ):
+                cell = float(row[f"{name} [{unit}]"][1])
+                assert cell * factor == pytest.approx(small[name].values[k], rel=1e-12)
+
+
 def test_counts_are_whole_numbers_and_missing_ones_empty(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")

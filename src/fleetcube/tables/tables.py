@@ -338,14 +338,19 @@ def check_sheet(path: Path, sizes: Mapping[str, int]) -> None:
 
 
 def export(
-    cube: "Result | xarray.Dataset", path: Path, whole: bool = False, overwrite: bool = False
+    cube: "Result | xarray.Dataset",
+    path: Path,
+    whole: bool = False,
+    overwrite: bool = False,
+    si: bool = False,
 ) -> None:
     """Write a cut of a cube as one of FORMATS, or as CSV to standard output ("-"). Of rows, those
     without a value that cannot run are left out.
 
-    Values are in base units, counts are whole numbers. CSV and Excel are for people: units in
-    headings, flags in words; other formats have flag codes and their meanings. Tables have axes and
-    variables; with `whole`, and in .nc and .json, also the values that labels stand for.
+    Values are in base units, in Excel in those of a planner (d, GB) unless `si`; counts are whole
+    numbers. CSV and Excel have units in headings and flags in words, other formats flag codes and
+    their meanings. Tables have axes and variables; with `whole`, and in .nc and .json, also the
+    values that labels stand for.
     """
     check_target(path, overwrite)
     check_sheet(path, {dim: cube.sizes[dim] for dim in _dims(cube)})
@@ -356,7 +361,7 @@ def export(
         return
     target = path.with_name(f"{path.stem}.{os.getpid()}{path.suffix}") if path.exists() else path
     try:
-        _write(in_memory(cube), target, whole)
+        _write(in_memory(cube), target, whole, si)
         if target != path:  # the old one stays until the new one is complete
             os.replace(target, path)
     except BaseException as error:
@@ -389,7 +394,7 @@ def _blank(cube: Result, dims: Sequence[str]) -> Array:
     return np.asarray(none)
 
 
-def _write(cube: Result, path: Path, whole: bool) -> None:
+def _write(cube: Result, path: Path, whole: bool, si: bool) -> None:
     ending = path.suffix.lower()
     if ending == ".nc":
         path.write_bytes(bytes(4096))  # otherwise NetCDF reports a full disk as "Permission denied"
@@ -400,7 +405,7 @@ def _write(cube: Result, path: Path, whole: bool) -> None:
     elif ending == ".csv":
         _frame_for_people(cube, whole).to_csv(path, index=False)
     elif ending == ".xlsx":
-        _write_sheet(_frame_for_people(cube, whole, guard=str), path)
+        _write_sheet(_frame_for_people(cube, whole, str, scale if not si else _in_si), path)
     else:
         _write_parquet(cube.to_xarray(), path, whole)
 
@@ -418,8 +423,18 @@ def _coords(cube: "Result | xarray.Dataset", dims: Sequence[str], whole: bool) -
     return list(dict.fromkeys([*explaining, *_labelled(cube, dims)]))
 
 
-def _frame_for_people(cube: Result, whole: bool, guard: Callable[[str], str] = guarded) -> Any:
-    """One row for each point, with flags as words."""
+def _in_si(unit: str, cells: Any, name: str) -> tuple[float, str]:
+    return 1.0, unit
+
+
+def _frame_for_people(
+    cube: Result,
+    whole: bool,
+    guard: Callable[[str], str] = guarded,
+    scaled: Callable[[str, Any, str], tuple[float, str]] = _in_si,
+) -> Any:
+    """One row for each point, with flags as words, and the ends of intervals scaled as their
+    middle."""
     import pandas
 
     shown = cube.reset_coords(REASON) if REASON in cube.coords else cube
@@ -427,11 +442,17 @@ def _frame_for_people(cube: Result, whole: bool, guard: Callable[[str], str] = g
     columns: dict[str, Any] = {}
     for name in dict.fromkeys([*_coords(shown, dims, whole), *map(str, shown.data_vars)]):
         attrs, cells = shown[name].attrs, _cells(shown, name, dims)
+        unit = str(attrs.get("units", "1"))
         if "flag_meanings" in attrs:
             cells = list(map(guard, meanings(attrs, cells)))
         elif cells.dtype.kind not in "iuf":
             cells = [guard(label(cell)) for cell in cells]
-        columns[guard(_heading(name, str(attrs.get("units", "1"))))] = _whole(name, cells)
+        else:
+            middle = str(attrs.get(END_OF, name))
+            typical = _cells(shown, middle, dims) if middle in shown else cells
+            factor, unit = scaled(unit, typical, middle)
+            cells = cells / factor if factor != 1 else cells
+        columns[guard(_heading(name, unit))] = _whole(name, cells)
         if name == TIME:
             days = _dates(shown, dims)
             columns |= {f"ends on: {head}" if head == _SPAN else head: row for head, row in days}
