@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fleetcube.catalog import pooled
 from fleetcube.catalog.assumptions import assumptions
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.result import Result
@@ -20,9 +21,10 @@ from fleetcube.grid.spec.problem import Problem
 from fleetcube.kernels.calculus.phased_formulas import without_phase
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.graph import PHYSICS
-from fleetcube.scenario import framework
+from fleetcube.scenario import auto, framework
 from fleetcube.scenario.along_axes import point
-from fleetcube.tables.tables import label, with_unit
+from fleetcube.scenario.reading import stated_inputs
+from fleetcube.tables.tables import estimate, label, numbers, scale, with_unit
 
 from .interval import interval
 
@@ -111,13 +113,26 @@ def assumed(
     return sorted(ranked, key=lambda each: -each.effect)
 
 
-def at_last(sweep: Evaluation) -> list[str]:
-    """The lines of a sweep at the last point of its axes; none where a graph has no records."""
+def at_last(sweep: Evaluation, answered: Any = None) -> list[str]:
+    """The lines of a sweep at the last point of its axes, of those that are answered if any is;
+    none where a graph has no records."""
     if not sweep.graph.application:
         return []
     axes = make_axes(sweep.graph, sweep.spec["axes"])
     place = {name: axis.size - 1 for name, axis in axes.items()}
+    place |= {} if answered is None else last_true(answered)
     return lines(point(sweep, place), sweep._outputs, swept=axes)
+
+
+def running(answer: Any) -> Any:
+    """Where an answer can run; None if that is not known."""
+    return answer.coords[REASON] == 0 if REASON in answer.coords else None
+
+
+def last_true(mask: Any) -> dict[str, int]:
+    """The place of the last point where a mask is true, by axis; empty without one."""
+    places = np.argwhere(mask.values)
+    return dict(zip(mask.dims, places[-1].tolist(), strict=True)) if len(places) else {}
 
 
 def lines(
@@ -135,7 +150,34 @@ def lines(
     place = [f"{name} {_shown(name, scenario[name])}" for name in names if name in scenario]
     where = f" at {', '.join(place)}" if place else ""
     heading = f"assumed{where}, what moves the answer most first:"
-    return [heading, *(f"  {each}" for each in ranked if each in chosen)] if chosen else []
+    found = [heading, *(f"  {each}" for each in ranked if each in chosen)] if chosen else []
+    return [*found, *_surer(scenario, outputs)]
+
+
+def _surer(scenario: Mapping[str, Any], outputs: Sequence[str]) -> list[str]:
+    """A line on the software whose interval is much narrower, with its answer and what to type."""
+    given = {**scenario, "software": ""}
+    sweeps = [Evaluation(scenario, {}, outputs, settings=_ASKED)]
+    if auto.FACTOR in sweeps[0]._problem.inferred and not sweeps[0]._problem.phases:
+        cell = auto.posterior_cell(stated_inputs(scenario))
+        given["software"] = pooled.posterior().narrowest(cell)
+    if not given["software"]:
+        return []
+    try:
+        sweeps.append(Evaluation(given, {}, outputs, settings=_ASKED))
+        answers = [interval(sweep, None, _ASKED) for sweep in sweeps]
+    except InputError:  # another program has not all that is stated
+        return []
+    output = next((name for name in outputs if f"{name}_low" in answers[1]), "")
+    here, there = (_with_interval(answer, output) for answer in answers)
+    return [f"surer with software={given['software']}: {output} {there}, for {here} here"]
+
+
+def _with_interval(answer: Result, name: str) -> str:
+    three = np.array([answer[f"{name}{end}"].values.item() for end in ("", "_low", "_high")])
+    factor, unit = scale(str(answer[name].attrs["units"]), three[0], name)
+    middle, _, ends = estimate(numbers(three[:1] / factor)[0], *three / factor).partition(" ")
+    return f"{middle} {unit} {ends}".replace("  ", " ").rstrip()
 
 
 def _effect(value: float, before: float) -> float:

@@ -46,7 +46,7 @@ from fleetcube.scenario import framework, patterns, phases
 from fleetcube.scenario.along_axes import point, values_along
 from fleetcube.tables.tables import label, meanings, numbers, scale
 
-from .assumptions import ASSUMED, lines
+from .assumptions import ASSUMED, last_true, lines
 from .gradient import check_quantity, is_held, uncounted
 from .interval import chances, interval
 from .sensitivity import Kind, frozen, is_built, kind_of, rank_inputs
@@ -160,10 +160,9 @@ def _assumed(whole: Result, sweep: Evaluation, of: str) -> str:
     """What the best layout rests on at the last point that has one, a line each."""
     best = whole.isel({RANK: 0})
     axes = make_axes(sweep.graph, sweep.spec["axes"])
-    places = np.argwhere(best[of].notnull().values)
-    if not len(places):
+    if not (answered := best[of].notnull()).any():
         return ""
-    place = dict(zip(best[of].dims, places[-1].tolist(), strict=True))
+    place = last_true(answered)
     best = best.isel(place)
     where = {name: place[name] for name in axes if name in place}
     scenario = point(sweep, where) | inputs_of(best)

@@ -80,20 +80,21 @@ def solve(
     say_each(_remarks(solutions, unknown, condition, aim.of), err=False)
     if condition != target:
         say(f"{target.strip()}, started on {since}: {condition}")
-    say_wrapped(*_assumed(problem, unknown, solutions[unknown].values.flat[-1], aim.of), err=True)
+    say_wrapped(*_assumed(problem, unknown, solutions[unknown], aim.of), err=True)
     print_foot(solutions, [unknown])
     _check_solved(solutions, unknown)
 
 
-def _assumed(problem: dict[str, Any], unknown: str, value: float, output: str) -> list[str]:
+def _assumed(problem: dict[str, Any], unknown: str, solved: Any, output: str) -> list[str]:
     """What the last solution rests on."""
     from fleetcube.analysis.assumptions import at_last
     from fleetcube.grid.run.evaluation import Evaluation
 
-    if value != value:
+    if not (answered := solved.notnull()).any():
         return []
+    value = solved.values[answered.values][-1]
     axes = {name: axis for name, axis in problem["axes"].items() if name != unknown}
-    return at_last(Evaluation({**problem["scenario"], unknown: value}, axes, [output]))
+    return at_last(Evaluation({**problem["scenario"], unknown: value}, axes, [output]), answered)
 
 
 def _check_solved(solutions: Any, unknown: str) -> None:
