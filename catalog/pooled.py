@@ -367,14 +367,14 @@ class Posterior:
             )
             source = f"from {published} published steps" if published else "with no published step"
             mean = f"the mean of all software, {source} on {gpu} ({layers}), {_percent(factor)}"
-            return mean + self._narrower(cell) + self._never_measured(cell)
+            return mean + self._never_measured(cell)
         steps = f"published {label_of(cell.software)} steps"
         where = f"on {gpu} ({layers}, {cell.precision})"
         if rows:
             text = f"from {rows} {steps if rows > 1 else steps[:-1]} {where}, {_percent(factor)}"
         else:
             text = f"no {steps} {where}; estimated from similar ones, {_percent(factor)}"
-        return text + self._narrower(cell) + self._other_kernel(cell) + self._never_measured(cell)
+        return text + self._other_kernel(cell) + self._never_measured(cell)
 
     def _other_kernel(self, cell: Cell) -> str:
         """The attention kernel of a cell's steps, where it is another; else empty."""
@@ -409,14 +409,6 @@ class Posterior:
         best = min(widths, key=widths.__getitem__, default="")
         width = math.log(self.values(cell)["error_factor"])
         return best if best and widths[best] <= 0.5 * width else ""
-
-    def _narrower(self, cell: Cell) -> str:
-        """Where another software's interval is much narrower, that; else empty."""
-        if not (label := self.narrowest(cell)):
-            return ""
-        software = str(kind("software")[label].values["steps_as"])
-        factor = self.values(replace(cell, software=software))["error_factor"]
-        return f"; {_percent(factor)} with software={label}"
 
     def ceilings(self, cell: Cell) -> dict[str, float]:
         """Peak shares that kernels alone reach on a cell's GPU."""

@@ -113,6 +113,19 @@ def assumed(
     return sorted(ranked, key=lambda each: -each.effect)
 
 
+def noted(shown: Sequence[str]) -> dict[str, str]:
+    """Lines as attributes of an answer, and the sources of their other values, a line each."""
+    rows = {name: assumptions()[name].source for name in map(name_in, shown) if name}
+    about = {ASSUMED: shown, f"{ASSUMED}_sources": [f"{n}: {source}" for n, source in rows.items()]}
+    return {name: "\n".join(each) for name, each in about.items()}
+
+
+def name_in(line: str) -> str:
+    """The input of a line; empty in one of another kind."""
+    first = line.strip().partition(" ")[0]
+    return first if first in assumptions() else ""
+
+
 def at_last(sweep: Evaluation, answered: Any = None) -> list[str]:
     """The lines of a sweep at the last point of its axes, of those that are answered if any is;
     none where a graph has no records."""

@@ -46,7 +46,7 @@ from fleetcube.scenario import framework, patterns, phases
 from fleetcube.scenario.along_axes import point, values_along
 from fleetcube.tables.tables import label, meanings, numbers, scale
 
-from .assumptions import ASSUMED, last_true, lines
+from .assumptions import last_true, lines, noted
 from .gradient import check_quantity, is_held, uncounted
 from .interval import chances, interval
 from .sensitivity import Kind, frozen, is_built, kind_of, rank_inputs
@@ -152,21 +152,21 @@ def best_layouts(
         one = _answers(part, of, also, conditions, plain, tried, names, best, reasons)
         answers.append(one.assign(limits))
     whole = _together(answers, labelled, sweep, of) if labelled else answers[0]
-    whole.attrs[ASSUMED] = _assumed(whole, sweep, of)
+    whole.attrs.update(noted(_assumed(whole, sweep, of)))
     return _with_front(whole) if points > 1 else whole
 
 
-def _assumed(whole: Result, sweep: Evaluation, of: str) -> str:
+def _assumed(whole: Result, sweep: Evaluation, of: str) -> list[str]:
     """What the best layout rests on at the last point that has one, a line each."""
     best = whole.isel({RANK: 0})
     axes = make_axes(sweep.graph, sweep.spec["axes"])
     if not (answered := best[of].notnull()).any():
-        return ""
+        return []
     place = last_true(answered)
     best = best.isel(place)
     where = {name: place[name] for name in axes if name in place}
     scenario = point(sweep, where) | inputs_of(best)
-    return "\n".join(lines(scenario, [of, MEMORY[0]], OPEN, axes))
+    return lines(scenario, [of, MEMORY[0]], OPEN, axes)
 
 
 def _together(
@@ -294,7 +294,7 @@ def stated_and_free(
     outputs = dict.fromkeys([*_outputs(sweep, of), *(n for c in conditions for n in c.outputs)])
     stated = Evaluation(scenario, {}, [*outputs])
     values = interval(stated, None, Settings("numpy")).assign(chances(scenario, conditions))
-    values.attrs[ASSUMED] = "\n".join(lines(scenario, [of, MEMORY[0]], OPEN))
+    values.attrs.update(noted(lines(scenario, [of, MEMORY[0]], OPEN)))
     best = best_layouts(freed(scenario, of), of, sense, LAYOUT, where, (), 1, Settings())
     return layout_at(stated), values, best
 

@@ -405,7 +405,7 @@ def _write(cube: Result, path: Path, whole: bool, si: bool) -> None:
     elif ending == ".csv":
         _frame_for_people(cube, whole).to_csv(path, index=False)
     elif ending == ".xlsx":
-        _write_sheet(_frame_for_people(cube, whole, str, scale if not si else _in_si), path)
+        _write_sheet(_frame_for_people(cube, whole, si, guard=str), path)
     else:
         _write_parquet(cube.to_xarray(), path, whole)
 
@@ -423,18 +423,10 @@ def _coords(cube: "Result | xarray.Dataset", dims: Sequence[str], whole: bool) -
     return list(dict.fromkeys([*explaining, *_labelled(cube, dims)]))
 
 
-def _in_si(unit: str, cells: Any, name: str) -> tuple[float, str]:
-    return 1.0, unit
-
-
 def _frame_for_people(
-    cube: Result,
-    whole: bool,
-    guard: Callable[[str], str] = guarded,
-    scaled: Callable[[str, Any, str], tuple[float, str]] = _in_si,
+    cube: Result, whole: bool, si: bool = True, guard: Callable[[str], str] = guarded
 ) -> Any:
-    """One row for each point, with flags as words, and the ends of intervals scaled as their
-    middle."""
+    """One row for each point, with flags as words, and ends of intervals scaled as their middle."""
     import pandas
 
     shown = cube.reset_coords(REASON) if REASON in cube.coords else cube
@@ -447,10 +439,10 @@ def _frame_for_people(
             cells = list(map(guard, meanings(attrs, cells)))
         elif cells.dtype.kind not in "iuf":
             cells = [guard(label(cell)) for cell in cells]
-        else:
+        elif not si:
             middle = str(attrs.get(END_OF, name))
             typical = _cells(shown, middle, dims) if middle in shown else cells
-            factor, unit = scaled(unit, typical, middle)
+            factor, unit = scale(unit, typical, middle)
             cells = cells / factor if factor != 1 else cells
         columns[guard(_heading(name, unit))] = _whole(name, cells)
         if name == TIME:
