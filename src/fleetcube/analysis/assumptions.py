@@ -32,8 +32,8 @@ ASSUMED = "fleetcube_assumed"  # the attribute that holds the lines
 _NEVER = 1000.0  # times the answer, beyond which a number says nothing
 MOST = 5  # lines
 _CHOICE = "assumption"
-_LEAST = 0.01  # relative change of an output without an interval that decides it
-_SHARE = 0.1  # of an output's interval, likewise
+LEAST = 0.01  # relative change of an output without an interval that decides it
+SHARE = 0.1  # of an output's interval, likewise
 _ASKED = Settings("numpy", "mark", threads=1)
 _STOPPED = " (cannot run)"
 
@@ -111,6 +111,28 @@ def assumed(
             about = (name, _shown(name, value), source, output, unit, shown, before[output])
             ranked.append(Assumed(*about, effects[output], bool(deciding)))
     return sorted(ranked, key=lambda each: -each.effect)
+
+
+def of_ratio(a: Mapping[str, Any], b: Mapping[str, Any], of: str, least: float) -> list[str]:
+    """What nobody stated of two scenarios and moves the logarithm of their ratio by more than
+    `least`, most first, with what other values of both give."""
+    here, there = ({each.name: each for each in assumed(job, [of])} for job in (a, b))
+    found: list[tuple[float, str]] = []
+    for name in (name for name in here if name in there):
+        before, after = _logs(here[name]), _logs(there[name])
+        moved = {text: after[text] - before[text] for text in before if text in after}
+        size = max(map(abs, moved.values()), default=0.0)
+        values = " and ".join(dict.fromkeys((here[name].value, there[name].value)))
+        ifs = "; ".join(f"times {math.exp(log):.4g} if {text}" for text, log in moved.items())
+        found += [(size, f"  {name} {values}: B / A {ifs}")] if size > least else []
+    rows = [row for _, row in sorted(found, reverse=True)[:MOST]]
+    return ["assumed of both, what moves B / A most first:", *rows] if rows else []
+
+
+def _logs(each: Assumed) -> dict[str, float]:
+    """The logarithm by which each other value changes an answer, where it stays finite."""
+    pairs = ((text.removesuffix(_STOPPED), value) for text, value in each.others.items())
+    return {text: math.log(v / each.answer) for text, v in pairs if 0 < v < math.inf}
 
 
 def noted(shown: Sequence[str]) -> dict[str, str]:
@@ -203,9 +225,9 @@ def _effect(value: float, before: float) -> float:
 def _least(answer: Result, name: str) -> float:
     """The change of an output's logarithm above which an assumption decides it."""
     if f"{name}_low" not in answer:
-        return math.log1p(_LEAST)
+        return math.log1p(LEAST)
     low, high = (float(answer[f"{name}_{side}"].values.item()) for side in ("low", "high"))
-    return _SHARE * math.log(high / low) if high > low > 0 else math.log1p(_LEAST)
+    return SHARE * math.log(high / low) if high > low > 0 else math.log1p(LEAST)
 
 
 def _used(sweep: Evaluation, layout: Collection[str]) -> Iterator[tuple[str, tuple[str, Any]]]:
