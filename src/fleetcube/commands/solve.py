@@ -49,6 +49,7 @@ def solve(
           --target "job_time <= 30 d" gpu_mttf=50000h \\
           checkpoint_write_bandwidth=100GB/s
     """
+    from fleetcube.analysis.solve.basis import basis
     from fleetcube.analysis.solve.solve import solve_spec
     from fleetcube.analysis.targets import read_target
     from fleetcube.grid.run.settings import Settings
@@ -80,21 +81,10 @@ def solve(
     say_each(_remarks(solutions, unknown, condition, aim.of), err=False)
     if condition != target:
         say(f"{target.strip()}, started on {since}: {condition}")
-    say_wrapped(*_assumed(problem, unknown, solutions[unknown], aim.of), err=True)
+    runs = infeasible == "exclude" and not relaxed
+    say_wrapped(*basis(problem, unknown, aim, ends, solutions[unknown], runs), err=True)
     print_foot(solutions, [unknown])
     _check_solved(solutions, unknown)
-
-
-def _assumed(problem: dict[str, Any], unknown: str, solved: Any, output: str) -> list[str]:
-    """What the last solution rests on."""
-    from fleetcube.analysis.assumptions import at_last
-    from fleetcube.grid.run.evaluation import Evaluation
-
-    if not (answered := solved.notnull()).any():
-        return []
-    value = solved.values[answered.values][-1]
-    axes = {name: axis for name, axis in problem["axes"].items() if name != unknown}
-    return at_last(Evaluation({**problem["scenario"], unknown: value}, axes, [output]), answered)
 
 
 def _check_solved(solutions: Any, unknown: str) -> None:
