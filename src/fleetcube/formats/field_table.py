@@ -34,7 +34,8 @@ class Table:
     missing fields; `without` maps patterns of fields that no quantity depends on to the reason;
     `uncounted` maps patterns of fields, or of field=value, to an effect that is not modelled;
     `vocabularies` are sizes by a pattern of the tokenizer's name; `bare` fields take no value and
-    are read by a reader's code; `models` are labels of the catalog, by the framework's names.
+    are read by a reader's code; `models` are labels of the catalog, by the framework's names;
+    `overlaps` hide the traffic of gradients and weights.
 
     A framework with other names for the arguments of another one extends that table. `names`
     are its fields, by whole or last name, as an argument, or by words as the arguments that they
@@ -54,6 +55,7 @@ class Table:
     refused: Mapping[str, str] = field(default_factory=dict)
     vocabularies: Mapping[str, int] = field(default_factory=dict)
     bare: tuple[str, ...] = ()
+    overlaps: tuple[str, ...] = ()
     names: Mapping[str, Any] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
     models: Mapping[str, str] = field(default_factory=dict)
