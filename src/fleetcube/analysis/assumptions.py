@@ -137,15 +137,14 @@ def _logs(each: Assumed) -> dict[str, float]:
 
 def noted(shown: Sequence[str]) -> dict[str, str]:
     """Lines as attributes of an answer, and the sources of their other values, a line each."""
-    rows = {name: assumptions()[name].source for name in map(name_in, shown) if name}
-    about = {ASSUMED: shown, f"{ASSUMED}_sources": [f"{n}: {source}" for n, source in rows.items()]}
-    return {name: "\n".join(each) for name, each in about.items()}
+    sources = [f"{line.split()[0]}: {source}" for line in shown if (source := source_of(line))]
+    return {ASSUMED: "\n".join(shown), f"{ASSUMED}_sources": "\n".join(sources)}
 
 
-def name_in(line: str) -> str:
-    """The input of a line; empty in one of another kind."""
-    first = line.strip().partition(" ")[0]
-    return first if first in assumptions() else ""
+def source_of(line: str) -> str:
+    """The source of the other values in a line; empty in one of another kind."""
+    row = assumptions().get(line.strip().partition(" ")[0])
+    return row.source if row else ""
 
 
 def at_last(sweep: Evaluation, answered: Any = None) -> list[str]:
@@ -191,21 +190,21 @@ def lines(
 
 def _surer(scenario: Mapping[str, Any], outputs: Sequence[str]) -> list[str]:
     """A line on the software whose interval is much narrower, with its answer and what to type."""
-    given = {**scenario, "software": ""}
-    sweeps = [Evaluation(scenario, {}, outputs, settings=_ASKED)]
-    if auto.FACTOR in sweeps[0]._problem.inferred and not sweeps[0]._problem.phases:
-        cell = auto.posterior_cell(stated_inputs(scenario))
-        given["software"] = pooled.posterior().narrowest(cell)
-    if not given["software"]:
+    here = Evaluation(scenario, {}, outputs, settings=_ASKED)
+    if auto.FACTOR not in here._problem.inferred or here._problem.phases:
+        return []
+    software = pooled.posterior().narrowest(auto.posterior_cell(stated_inputs(scenario)))
+    if not software:
         return []
     try:
-        sweeps.append(Evaluation(given, {}, outputs, settings=_ASKED))
-        answers = [interval(sweep, None, _ASKED) for sweep in sweeps]
-    except InputError:  # another program has not all that is stated
+        there = Evaluation({**scenario, "software": software}, {}, outputs, settings=_ASKED)
+        answers = [interval(sweep, None, _ASKED) for sweep in (there, here)]
+    except InputError:  # that program has not all that is stated
         return []
-    output = next((name for name in outputs if f"{name}_low" in answers[1]), "")
-    here, there = (_with_interval(answer, output) for answer in answers)
-    return [f"surer with software={given['software']}: {output} {there}, for {here} here"]
+    if not (moved := [name for name in outputs if all(f"{name}_low" in row for row in answers)]):
+        return []
+    texts = [_with_interval(answer, moved[0]) for answer in answers]
+    return [f"surer with software={software}: {moved[0]} {texts[0]}, for {texts[1]} here"]
 
 
 def _with_interval(answer: Result, name: str) -> str:

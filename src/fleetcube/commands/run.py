@@ -12,14 +12,7 @@ from fleetcube.commands.shared.changed import changed
 from fleetcube.commands.shared.description import describe, print_remarks
 from fleetcube.commands.shared.progress import progress
 from fleetcube.commands.shared.say import say, say_wrapped
-from fleetcube.commands.shared.table import (
-    REPLACES,
-    SI,
-    base_units,
-    every_column,
-    print_table,
-    write_table,
-)
+from fleetcube.commands.shared.table import REPLACES, every_column, print_table, write_table
 from fleetcube.grid.errors import InputError
 
 if TYPE_CHECKING:
@@ -37,7 +30,6 @@ _FILES = (".txt", ".tsv", ".xls", ".h5", ".hdf5", ".html", ".png", ".svg", ".pdf
     "-o", "--output", type=click.Path(), help="Cube (.zarr) or table (.csv, .parquet, .xlsx)."
 )
 @every_column
-@base_units
 @complete.engine
 @click.option(
     "--dtype",
@@ -102,8 +94,7 @@ def run(
         settings = Settings(engine, infeasible, threads)
         _run_to_table(sweep, settings, output, interval, relative_to, every)
         return
-    table_options = {"--interval": interval, "--relative-to": relative_to, "--all": every}
-    _check_cube(output, {**table_options, "--si": click.get_current_context().meta[SI]})
+    _check_cube(output, {"--interval": interval, "--relative-to": relative_to, "--all": every})
     _run_to_cube(sweep, Settings(engine, infeasible, threads, dask), output, **cube_options)
 
 
@@ -136,8 +127,7 @@ def _check_cube(output: str, table_options: dict[str, Any]) -> None:
         raise InputError(f"-o {output} ends with this command; name a folder or a store")
     for option in (option for option, value in table_options.items() if value):
         ends = "in a cube, an axis holds the ends: step_time_error = [-1, 0, 1]"
-        whole = {"--all": "a cube has all columns", "--si": "a cube has base units"}
-        why = whole.get(option, ends)
+        why = "a cube has all columns" if option == "--all" else ends
         raise InputError(f"{option} is for tables; {why}")
 
 

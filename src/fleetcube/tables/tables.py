@@ -338,19 +338,15 @@ def check_sheet(path: Path, sizes: Mapping[str, int]) -> None:
 
 
 def export(
-    cube: "Result | xarray.Dataset",
-    path: Path,
-    whole: bool = False,
-    overwrite: bool = False,
-    si: bool = False,
+    cube: "Result | xarray.Dataset", path: Path, whole: bool = False, overwrite: bool = False
 ) -> None:
     """Write a cut of a cube as one of FORMATS, or as CSV to standard output ("-"). Of rows, those
     without a value that cannot run are left out.
 
-    Values are in base units, in Excel in those of a planner (d, GB) unless `si`; counts are whole
-    numbers. CSV and Excel have units in headings and flags in words, other formats flag codes and
-    their meanings. Tables have axes and variables; with `whole`, and in .nc and .json, also the
-    values that labels stand for.
+    Values are in base units, in Excel also in those of a planner (d, GB), on the first sheet;
+    counts are whole numbers. CSV and Excel have units in headings and flags in words, other formats
+    flag codes and their meanings. Tables have axes and variables; with `whole`, and in .nc and
+    .json, also the values that labels stand for.
     """
     check_target(path, overwrite)
     check_sheet(path, {dim: cube.sizes[dim] for dim in _dims(cube)})
@@ -361,7 +357,7 @@ def export(
         return
     target = path.with_name(f"{path.stem}.{os.getpid()}{path.suffix}") if path.exists() else path
     try:
-        _write(in_memory(cube), target, whole, si)
+        _write(in_memory(cube), target, whole)
         if target != path:  # the old one stays until the new one is complete
             os.replace(target, path)
     except BaseException as error:
@@ -394,7 +390,7 @@ def _blank(cube: Result, dims: Sequence[str]) -> Array:
     return np.asarray(none)
 
 
-def _write(cube: Result, path: Path, whole: bool, si: bool) -> None:
+def _write(cube: Result, path: Path, whole: bool) -> None:
     ending = path.suffix.lower()
     if ending == ".nc":
         path.write_bytes(bytes(4096))  # otherwise NetCDF reports a full disk as "Permission denied"
@@ -405,7 +401,8 @@ def _write(cube: Result, path: Path, whole: bool, si: bool) -> None:
     elif ending == ".csv":
         _frame_for_people(cube, whole).to_csv(path, index=False)
     elif ending == ".xlsx":
-        _write_sheet(_frame_for_people(cube, whole, si, guard=str), path)
+        frames = [_frame_for_people(cube, whole, si, guard=str) for si in (False, True)]
+        _write_sheets(dict(zip(("fleetcube", "SI"), frames, strict=True)), path)
     else:
         _write_parquet(cube.to_xarray(), path, whole)
 
@@ -474,16 +471,17 @@ def _with_counts(cube: "xarray.Dataset") -> "xarray.Dataset":
     return cube.assign({n: row for n, row in rows.items() if n not in coords}).assign_coords(coords)
 
 
-def _write_sheet(frame: Any, path: Path) -> None:
-    """One Excel sheet with frozen headings; text is never a formula or a link."""
+def _write_sheets(frames: Mapping[str, Any], path: Path) -> None:
+    """Excel sheets by name, with frozen headings; text is never a formula or a link."""
     import pandas
 
     options = {"strings_to_formulas": False, "strings_to_urls": False, "strings_to_numbers": False}
     options["in_memory"] = True  # a full disk would leave temporary files behind
     buffer = io.BytesIO()
     with pandas.ExcelWriter(buffer, "xlsxwriter", engine_kwargs={"options": options}) as writer:
-        frame.to_excel(writer, sheet_name="fleetcube", index=False, freeze_panes=(1, 0))
-        writer.sheets["fleetcube"].autofit()
+        for name, frame in frames.items():
+            frame.to_excel(writer, sheet_name=name, index=False, freeze_panes=(1, 0))
+            writer.sheets[name].autofit()
     path.write_bytes(buffer.getvalue())
 
 

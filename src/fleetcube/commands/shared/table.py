@@ -11,7 +11,6 @@ import click
 from fleetcube.commands.shared.say import columns, say, say_each, say_wrapped
 
 REPLACES = "fleetcube.replaces"  # of a command's context: whether a file that exists is replaced
-SI = "fleetcube.si"  # and whether a sheet has base units
 _NUMERIC = re.compile(r"-|[-+]?(inf|nan|[\d,]*\.?\d+(e[-+]?\d+)?)( .*)?")  # a unit may follow
 _PARTS = re.compile(r"\[[^\]]*\]|\(\d+ %\)|[^_ ]*(?:[_ ]|$)")  # units stay whole
 _SHORT = 12  # characters of a word that is not broken
@@ -30,19 +29,6 @@ def _writable(context: click.Context, _: Any, output: str | None) -> str | None:
     return output
 
 
-def _in_si(context: click.Context, _: Any, si: bool) -> None:
-    context.meta[SI] = si
-
-
-base_units = click.option(
-    "--si",
-    is_flag=True,
-    expose_value=False,
-    callback=_in_si,
-    help="In .xlsx, base units (s, B) for those of a planner (d, GB).",
-)
-
-
 def to_file(command: Any) -> Any:
     """The options of a table's file, which `write_table` writes."""
     written = "Write .csv, .parquet, .xlsx, .nc, .json; - prints CSV."
@@ -53,7 +39,7 @@ def to_file(command: Any) -> Any:
         expose_value=False,
         callback=_replaces,
         help="Replace an existing file.",
-    )(base_units(command))
+    )(command)
     path = click.option("-o", "--output", type=click.Path(), callback=_writable, help=written)
     return path(command)
 
@@ -181,8 +167,7 @@ def write_table(dataset: Any, output: str, every: bool = False) -> None:
     """Export a Dataset and report it; to standard output ("-") nothing else is printed."""
     from fleetcube.tables.tables import export, left_out
 
-    overwrite, si = (click.get_current_context().meta.get(each, False) for each in (REPLACES, SI))
-    export(dataset, Path(output), every, overwrite, si)
+    export(dataset, Path(output), every, click.get_current_context().meta.get(REPLACES, False))
     if output != "-":
         left = left_out(dataset, Path(output))
         say(f"wrote {output}{f', without {left:,} rows that cannot run' if left else ''}")

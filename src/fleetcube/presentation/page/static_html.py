@@ -6,9 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fleetcube.analysis.assumptions import lines, name_in
+from fleetcube.analysis.assumptions import lines, source_of
 from fleetcube.analysis.interval import interval
-from fleetcube.catalog.assumptions import assumptions
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
 from fleetcube.kernels.graph.roles import REASON
@@ -71,8 +70,7 @@ def parts(
 
 def _assumed(line: str) -> str:
     """A line on an input that nobody stated, with the source of its other values."""
-    name = name_in(line)
-    source = f" <small>Source: {html.escape(assumptions()[name].source)}</small>" if name else ""
+    source = f" <small>Source: {html.escape(text)}</small>" if (text := source_of(line)) else ""
     return f"<li>{html.escape(line.strip())}{source}</li>"
 
 
