@@ -90,7 +90,7 @@ def label_of(software: str) -> str:
     return next(labels, software)
 
 
-def _other_chips(label: str, cell: Cell) -> tuple[str, ...]:
+def _other_chips(label: str, cell: Cell) -> Sequence[str]:
     """The vendors of chips that a software runs on, if that of a cell is none of them."""
     runs_on = of_software().get(label, ())
     return () if not cell.vendor or cell.vendor in runs_on else runs_on
