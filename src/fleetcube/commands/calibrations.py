@@ -11,7 +11,7 @@ from fleetcube.commands.shared.say import columns, say, say_json
 from fleetcube.commands.shared.table import aligned
 
 _SHOWN = 10
-SCALE = "distance: 0 same, 1 other precision, 2 software, 4 GPU (from there: far), 8 layers, added"
+SCALE = "distance: 1 for another precision, 2 software, 4 GPU, 8 layers, added"
 
 
 @click.command()
