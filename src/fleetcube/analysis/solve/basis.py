@@ -56,8 +56,9 @@ def _bound(
         replica = math.prod(int(numbers.get(name, 1)) for name in REPLICA)
         unit = math.lcm(whole_unit(problem, unknown), replica if unknown == SIZE else 1)
         first = unit * (math.floor if value < first else math.ceil)(first / unit)
-    if not abs(value / first - 1) > _FAR:
+    if not abs(value - first) > _FAR * first:
         return ""
     shown = with_unit(first, values.unit_of(PHYSICS, unknown), unknown)
     why = nearest({**scenario, unknown: first}, target.of, fixed=unknown)
-    return f"bound by what can run, not by the target, which {unknown} {shown} meets: {why}"
+    text = f"bound by what can run, not by the target, which {unknown} {shown} meets: {why}"
+    return text if why else ""
