@@ -117,8 +117,8 @@ def _print_published(diagnosis: Any) -> None:
 
 def _print_overlap(diagnosis: Any, job: "Job | None") -> None:
     """Name the flags that hide traffic and that a script lacks, with what they hide."""
-    flags = () if job is None else job.table.overlaps
-    if flags and not {*flags} & {*job.fields} and diagnosis.hidden > 0:
+    flags = [] if job is None else [n for n in job.table.overlaps if n not in job.fields]
+    if len(flags) > 1 and diagnosis.hidden > 0:
         share = diagnosis.hidden / diagnosis.predicted
         say_wrapped(
             f"the script has neither {' nor '.join(f'--{name}' for name in flags)}: the prediction "
