@@ -13,12 +13,12 @@ from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.spec import values
 from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.kernels.physics.roles import STEPS
 from fleetcube.scenario.along_axes import point
 from fleetcube.tables.tables import with_unit
 
 from .solve import solve_spec
 
-SIZE = "n_gpus"
 _FAR = 0.01  # relative difference of two values above which they differ
 
 
@@ -54,7 +54,7 @@ def _bound(
     if values.is_whole(PHYSICS, unknown) and math.isfinite(first):
         problem, numbers = frozen(Evaluation(scenario, {}, [target.of])._plan("numpy"))
         replica = math.prod(int(numbers.get(name, 1)) for name in REPLICA)
-        unit = math.lcm(whole_unit(problem, unknown), replica if unknown == SIZE else 1)
+        unit = math.lcm(whole_unit(problem, unknown), replica if unknown in STEPS else 1)
         first = unit * (math.floor if value < first else math.ceil)(first / unit)
     if not abs(value - first) > _FAR * first:
         return ""
