@@ -116,16 +116,16 @@ def assumed(
 def of_ratio(a: Mapping[str, Any], b: Mapping[str, Any], of: str, least: float) -> list[str]:
     """What nobody stated of two scenarios and moves the logarithm of their ratio by more than
     `least`, most first, with what other values of both give."""
-    here, there = ({each.name: each for each in assumed(job, [of])} for job in (a, b))
-    found: list[tuple[float, str]] = []
-    for name in (name for name in here if name in there):
-        before, after = _logs(here[name]), _logs(there[name])
+    in_a, in_b = ({each.name: each for each in assumed(job, [of])} for job in (a, b))
+    ranked_rows: list[tuple[float, str]] = []
+    for name in (name for name in in_a if name in in_b):
+        before, after = _logs(in_a[name]), _logs(in_b[name])
         moved = {text: after[text] - before[text] for text in before if text in after}
         size = max(map(abs, moved.values()), default=0.0)
-        values = " and ".join(dict.fromkeys((here[name].value, there[name].value)))
+        shown = " and ".join(dict.fromkeys((in_a[name].value, in_b[name].value)))
         ifs = "; ".join(f"times {math.exp(log):.4g} if {text}" for text, log in moved.items())
-        found += [(size, f"  {name} {values}: B / A {ifs}")] if size > least else []
-    rows = [row for _, row in sorted(found, reverse=True)[:MOST]]
+        ranked_rows += [(size, f"  {name} {shown}: B / A {ifs}")] if size > least else []
+    rows = [row for _, row in sorted(ranked_rows, reverse=True)[:MOST]]
     return ["assumed of both, what moves B / A most first:", *rows] if rows else []
 
 
@@ -184,21 +184,21 @@ def lines(
     place = [f"{name} {_shown(name, scenario[name])}" for name in names if name in scenario]
     where = f" at {', '.join(place)}" if place else ""
     heading = f"assumed{where}, what moves the answer most first:"
-    found = [heading, *(f"  {each}" for each in ranked if each in chosen)] if chosen else []
-    return [*found, *_surer(scenario, outputs)]
+    rows = [heading, *(f"  {each}" for each in ranked if each in chosen)] if chosen else []
+    return [*rows, *_surer(scenario, outputs)]
 
 
 def _surer(scenario: Mapping[str, Any], outputs: Sequence[str]) -> list[str]:
     """A line on the software whose interval is much narrower, with its answer and what to type."""
-    here = Evaluation(scenario, {}, outputs, settings=_ASKED)
-    if auto.FACTOR not in here._problem.inferred or here._problem.phases:
+    stated = Evaluation(scenario, {}, outputs, settings=_ASKED)
+    if auto.FACTOR not in stated._problem.inferred or stated._problem.phases:
         return []
     software = pooled.posterior().narrowest(auto.posterior_cell(stated_inputs(scenario)))
     if not software:
         return []
     try:
-        there = Evaluation({**scenario, "software": software}, {}, outputs, settings=_ASKED)
-        answers = [interval(sweep, None, _ASKED) for sweep in (there, here)]
+        other = Evaluation({**scenario, "software": software}, {}, outputs, settings=_ASKED)
+        answers = [interval(sweep, None, _ASKED) for sweep in (other, stated)]
     except InputError:  # that program has not all that is stated
         return []
     if not (moved := [name for name in outputs if all(f"{name}_low" in row for row in answers)]):

@@ -118,8 +118,8 @@ def compare(
     attributes = with_remarks({**on_a}, remarks), with_remarks({**on_b}, remarks)
     at_a_point = differing and not over and not any(reasons)
     ratios = between(side(flat[0], names), side(flat[1], names)) if at_a_point else {}
-    known = of in ratios and 0 < ratios[of].low < ratios[of].high
-    least = SHARE * math.log(ratios[of].high / ratios[of].low) if known else LEAST
+    has_interval = of in ratios and 0 < ratios[of].low < ratios[of].high
+    least = SHARE * math.log(ratios[of].high / ratios[of].low) if has_interval else LEAST
     assumed = tuple(of_ratio(*flat, of, least)) if at_a_point and a.graph.application else ()
     return Comparison(
         both, of, points, reasons, changes, moved, attributes, layouts, ratios, assumed

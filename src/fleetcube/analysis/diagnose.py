@@ -350,14 +350,14 @@ def _published(
     fewer = [pair for pair in ranked[most:] if _gpus(pair[0].inputs) < gpus]
     chosen = [*ranked[:most], *fewer[:most]]
     ideal = predicted([((MFU, STEP), row.inputs) for row, _ in chosen])
-    found = []
+    runs = []
     for (row, size), ours in zip(chosen, ideal, strict=True):
         if not isinstance(ours, str):
             count, theirs = _gpus(row.inputs), ours[0] * ours[1] / row.measured
             agrees = count < gpus and abs(math.log(theirs / mfu)) <= width
             model = str(row.inputs.get("model", ""))
-            found.append(Published(row.id, row.source, model, count, size, theirs, agrees))
-    return tuple(found)
+            runs.append(Published(row.id, row.source, model, count, size, theirs, agrees))
+    return tuple(runs)
 
 
 def _kind(inputs: Mapping[str, Any]) -> tuple[str, bool]:

@@ -111,8 +111,8 @@ def _print_published(diagnosis: Any) -> None:
     for run in diagnosis.published:
         model = run.model or f"{run.parameters / 1e9:.3g}e9 parameters"
         agrees = ", of fewer GPUs, agrees with the measured one" * run.agrees
-        told = f"published: {model}, {run.n_gpus:.0f} GPUs: MFU {run.mfu:.3f} ({run.id}){agrees}"
-        say_wrapped(told)
+        line = f"published: {model}, {run.n_gpus:.0f} GPUs: MFU {run.mfu:.3f} ({run.id}){agrees}"
+        say_wrapped(line)
 
 
 def _print_overlap(diagnosis: Any, job: "Job | None") -> None:
