@@ -177,10 +177,8 @@ def read(text: str) -> dict[str, Any]:
     kinds = _kinds(fields, counts)
     if kinds and not set(kinds) & {*_ATTENDING}:
         counts.setdefault("attention_heads", 1)  # of no layer
-    for name in _NEEDED:
-        if name not in counts:
-            names = COUNTS[name].partition(" ")[0]
-            raise ValueError(f"it has no {names}; give a configuration of a decoder-only model")
+    if missing := ", ".join(COUNTS[n].partition(" ")[0] for n in _NEEDED if n not in counts):
+        raise ValueError(f"it has no {missing}; give a configuration of a decoder-only model")
     counts["gated_ffn"] = fields.flag("gated_ffn", model_type not in _WITHOUT_GATE)
     counts["embedding_tables"] = 1 if fields.flag("tie_word_embeddings", True) else 2
     counts |= _states(fields, counts, model_type, kinds) | _windows(fields, counts["layers"], kinds)

@@ -90,6 +90,12 @@ def label_of(software: str) -> str:
     return next(labels, software)
 
 
+def _other_chips(label: str, cell: Cell) -> Sequence[str]:
+    """The vendors of chips that a software runs on, if that of a cell is none of them."""
+    runs_on = of_software().get(label, ())
+    return () if not cell.vendor or cell.vendor in runs_on else runs_on
+
+
 def _percent(factor: float) -> str:
     return f"+-{factor - 1:.0%}"
 
@@ -361,7 +367,7 @@ class Posterior:
             )
             source = f"from {published} published steps" if published else "with no published step"
             mean = f"the mean of all software, {source} on {gpu} ({layers}), {_percent(factor)}"
-            return mean + self._narrower(cell, factor) + self._never_measured(cell)
+            return mean + self._never_measured(cell)
         steps = f"published {label_of(cell.software)} steps"
         where = f"on {gpu} ({layers}, {cell.precision})"
         if rows:
@@ -385,20 +391,24 @@ class Posterior:
         parts = {"vendor": f"a chip of {cell.vendor or 'its vendor'}", "states": cell.states}
         text = "".join(f"; no step of {parts[kind]} is fitted" for kind, _ in self.unmeasured(cell))
         label = label_of(cell.software)
-        runs_on = of_software().get(label, ())
-        if not runs_on or not cell.vendor or cell.vendor in runs_on:
+        if not (runs_on := _other_chips(label, cell)):
             return text
         return f"{text}; {label} runs on {', '.join(runs_on)}, not on {cell.vendor}"
 
-    def _narrower(self, cell: Cell, factor: float) -> str:
-        """Advice to name the software, where that more than halves the interval; else empty."""
-        named = {name.split(", ")[0] for name in self.cells if f", {cell.layers}, " in name}
-        factors = sorted(
-            self.values(replace(cell, software=name))["error_factor"] for name in named if name
-        )
-        if not factors or math.log(factors[0]) > 0.5 * math.log(factor):
-            return ""
-        return f"; name your software (software=...): as little as {_percent(factors[0])}"
+    def narrowest(self, cell: Cell) -> str:
+        """The software of the narrowest interval, where that is half as wide at most; else empty.
+        Of those of which steps of such layers are published."""
+        names = {name.split(", ")[0] for name in self.cells if f", {cell.layers}, " in name}
+        labels = {label_of(name): name for name in names}
+        cells = {
+            label: replace(cell, software=labels[label])
+            for label in labels.keys() & kind("software").keys()
+            if not _other_chips(label, cell)
+        }
+        widths = {n: math.log(self.values(one)["error_factor"]) for n, one in cells.items()}
+        best = min(widths, key=widths.__getitem__, default="")
+        width = math.log(self.values(cell)["error_factor"])
+        return best if best and widths[best] <= 0.5 * width else ""
 
     def ceilings(self, cell: Cell) -> dict[str, float]:
         """Peak shares that kernels alone reach on a cell's GPU."""

@@ -123,10 +123,11 @@ class Graph:
         """Formulas needed for the outputs, each after what it needs.
 
         The search stops at `given` names. Options choose among alternatives. Raises
-        MissingInputError for a needed input that is not given.
+        MissingInputError for needed inputs that are not given.
         """
         given = frozenset(given)
         order: dict[str, Function] = {}
+        missing: dict[str, tuple[str, ...]] = {}
 
         def visit(name: str, path: tuple[str, ...]) -> None:
             if name in given or name in order:
@@ -134,7 +135,10 @@ class Graph:
             if self.extensions and name in path:
                 raise UnknownNameError(f"{name!r} needs itself, via {' -> '.join(path)}")
             if name not in self.quantities:
-                raise self._without(name, path)
+                if name not in self.inputs:
+                    raise UnknownNameError(f"{name!r} is neither an input nor a quantity")
+                missing.setdefault(name, path)
+                return
             formula = self.quantities[name].formula(options)
             for parameter in parameters(formula):
                 visit(parameter, (*path, name))
@@ -142,20 +146,25 @@ class Graph:
 
         for output in outputs:
             visit(output, ())
+        if missing:
+            raise MissingInputError(self._without(missing))
         return order
 
-    def _without(self, name: str, path: tuple[str, ...]) -> ValueError:
-        """Why a name on the way from an output has no value."""
-        row = self.inputs.get(name)
-        if row is None:
-            return UnknownNameError(f"{name!r} is neither an input nor a quantity")
+    def _without(self, missing: Mapping[str, tuple[str, ...]]) -> str:
+        """Which inputs on the way from an output have no value: the first, and what else to give,
+        once for those of one record."""
+        name, path = next(iter(missing.items()))
+        row, *others = (self.inputs[each] for each in missing)
         wanted = path[0] if path else name
         heard = logging.getLogger("fleetcube").isEnabledFor(logging.INFO)
         via = f" (via {' -> '.join(path[1:])})" if heard and len(path) > 1 else ""
         give = row.part_of if row.part_of in path else f"{name} ({row.description})"
         see = f"fleetcube catalog {row.labels.partition(' ')[0].rstrip(':')}"
         hint = f", or a {row.labels} ({see})" if row.labels else ""
-        return MissingInputError(f"{name} is missing: {wanted} needs it{via}; give {give}{hint}")
+        parts = [f"a {r.labels.partition(':')[0]}" if r.labels else r.name for r in others]
+        more = [part for part in dict.fromkeys(parts) if part not in hint]
+        also = f"; also give {', '.join(more)}" if more else ""
+        return f"{name} is missing: {wanted} needs it{via}; give {give}{hint}{also}"
 
 
 NO_GRAPH = Graph("none", {}, ())

@@ -566,7 +566,7 @@ class Sweep(Evaluation):
         `<output>_ratio`, with ends and `<output>_chance_below`, the probability that the output is
         below that of the base, where `compare` knows them. Distributions are at their medians.
         """
-        from fleetcube.analysis.assumptions import ASSUMED, at_last
+        from fleetcube.analysis.assumptions import at_last, noted, running
         from fleetcube.analysis.interval import interval
         from fleetcube.analysis.ratio import base_of, relative
 
@@ -574,7 +574,7 @@ class Sweep(Evaluation):
         base = base_of(sweep, relative_to)
         with self._asked(settings) as asked:
             intervals = interval(sweep, of, asked)
-            intervals.attrs[ASSUMED] = "\n".join(at_last(sweep))
+            intervals.attrs.update(noted(at_last(sweep, running(intervals))))
             if base:
                 intervals = intervals.assign(relative(sweep, of, intervals, base))
             return self._answer(intervals)

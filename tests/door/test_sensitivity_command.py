@@ -210,6 +210,18 @@ BOUGHT = {"gpus_per_node", "nics_per_node", "cables_per_node", "series_psus_per_
 BOUGHT |= {"failure_domain_nodes", "gpus_per_switch", "gpus_per_domain"}
 
 
+def test_what_is_measured_is_ranked_after_what_is_chosen(folder: Path) -> None:
+    words = ("sensitivity", "spec.toml", "--of", "job_time", "provision_time=300", "n_gpus=512")
+    done = fleetcube(*words, folder=folder)
+    chosen, measured = done.stdout.split("measured, for nobody to choose:\n")
+    assert "gemm_efficiency" in measured
+    assert "gemm_efficiency" not in chosen
+    for name in ("n_gpus", "training_tokens", "peak_flops_bf16"):
+        assert f"\n{name} " in chosen
+    assert "assumed, what moves the answer most first:" in done.stderr
+    assert "node_pool open (default)" in done.stderr
+
+
 def test_kinds_say_who_can_change_an_input(folder: Path) -> None:
     words = ("sensitivity", "spec.toml", "--of", "job_time", "n_gpus=512", "--top", "99")
 

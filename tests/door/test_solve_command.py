@@ -83,3 +83,21 @@ def test_choices_stand_beside_ranges(tmp_path: Path) -> None:
     assert heading.split()[:2] == ["recompute", "n_gpus"]
     assert row.split()[0] == "false"
     assert "recompute" not in done.stderr, "it was searched"
+
+
+def test_a_solution_bound_by_a_batch_says_so_and_what_frees_it(tmp_path: Path) -> None:
+    """2,304 sequences divide over 384 and 768 replicas of 32 GPUs, and over none between."""
+    path = tmp_path / "job.toml"
+    job = {"model": "llama-3-70b", "node": "dgx-h100", "fabric": "infiniband-ndr"}
+    counts = {"tensor_parallel": 8, "pipeline_parallel": 4, "global_batch_size": 2304}
+    text = "".join(f'{name} = "{label}"\n' for name, label in job.items())
+    path.write_text(f"[scenario]\n{text}" + "".join(f"{n} = {k}\n" for n, k in counts.items()))
+    ask = ["solve", str(path), "--for", "n_gpus", "--target"]
+    done = CliRunner().invoke(cli, [*ask, "facility_power <= 20 MW"])
+    assert "12,288" in done.stdout
+    told = " ".join(done.stderr.split())
+    assert "bound by what can run, not by the target, which n_gpus 13,056 meets: " in told
+    assert "does not divide a batch of 2,304; 13,056 with a batch of 2,448" in told
+    free = CliRunner().invoke(cli, [*ask, "facility_power <= 20 MW", "global_batch_size=2448"])
+    assert "13,056" in free.stdout
+    assert "bound by" not in free.stderr

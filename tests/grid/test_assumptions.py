@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fleetcube import Sweep
-from fleetcube.analysis.assumptions import ASSUMED, MOST, assumed
+from fleetcube import Sweep, explain
+from fleetcube.analysis.assumptions import ASSUMED, LEAST, MOST, assumed, of_ratio
 from fleetcube.catalog import record
 from fleetcube.catalog.assumptions import assumptions
 from fleetcube.grid.errors import InputError
@@ -154,3 +154,54 @@ def test_rates_named_by_a_record_are_those_of_the_record(label: str) -> None:
     kept = record("reliability", label).values
     for name, value in table.items():
         assert values.number(PHYSICS, name, value) == values.number(PHYSICS, name, kept[name])
+
+
+def test_the_lines_are_of_the_last_point_that_can_run() -> None:
+    found = Sweep(JOB, {"n_gpus": [1024, 2048, 2049]}, ["job_time"]).prediction_interval()
+    assert found["infeasible_reason"].values.tolist()[:2] == [0, 0]
+    assert found["infeasible_reason"].values[2] > 0
+    assert found.attrs[ASSUMED].startswith("assumed at n_gpus 2,048, ")
+
+
+def test_a_much_narrower_software_is_named_with_its_answer() -> None:
+    """The same scenario with it gives the numbers of the line; a narrow one has none."""
+    job = {**JOB, "model": "mixtral-8x7b", "pipeline_parallel": 1, "expert_parallel": 8}
+    job |= {"tensor_parallel": 1, "software": "megatron-lm"}
+
+    def answer(**more: Any) -> tuple[str, float, float]:
+        found = Sweep({**job, **more}, {}, ["job_time"]).prediction_interval()
+        line = found.attrs[ASSUMED].splitlines()[-1]
+        days = float(found["job_time"]) / 86400
+        return line, days, float(found["job_time_high"] / found["job_time_low"])
+
+    line, days, width = answer()
+    other, narrow_days, narrow = answer(software="megatron-bridge")
+    assert width > narrow**1.5
+    assert line.startswith("surer with software=megatron-bridge: job_time ")
+    assert [float(text.split(" d")[0]) for text in line.split("job_time ")[1].split("for ")] == (
+        pytest.approx([narrow_days, days], rel=1e-3)
+    )
+    assert "surer" not in other
+
+
+def test_what_moves_the_ratio_of_two_is_found_by_asking_for_both() -> None:
+    other = {**JOB, "n_gpus": 256, "pipeline_parallel": 1, "recompute": "full"}
+    _, *rows = of_ratio(JOB, other, "job_time", LEAST)
+    ratio = alone(other, {}, "job_time") / alone(JOB, {}, "job_time")
+    assert rows, "node_pool at least: one job has eight times as many failures"
+    (row,) = (row for row in rows if row.startswith("  node_pool open: B / A times "))
+    closed = {"node_pool": "closed"}
+    both = alone(other, closed, "job_time") / alone(JOB, closed, "job_time")
+    assert f"times {both / ratio:.4g} if closed" in row
+    assert not any(row.startswith("  training_tokens") for row in rows), "both alike"
+    assert of_ratio(JOB, JOB, "job_time", LEAST) == []
+
+
+def test_sources_of_other_values_are_shown() -> None:
+    found = Sweep(JOB, {}, ["job_time"]).prediction_interval()
+    sources = found.attrs[f"{ASSUMED}_sources"].splitlines()
+    assert any(line.startswith("node_pool: docs/howto/size-a-spare-pool.md") for line in sources)
+    assert "amcompute.com" in explain("repair_time")
+    assert "10 min" in explain("detection_time")
+    page = Sweep(JOB, {}, ["job_time"]).to_html()
+    assert "<small>Source: docs/howto/size-a-spare-pool.md" in page

@@ -524,8 +524,12 @@ def test_experts_of_unknown_software_count_its_spread_once_and_ask_for_it() -> N
     _, root = found.coefficients_of(new)
     own = spreads["gemm_half_size", "experts"]
     assert sum(root[k, len(root[0]) - len(root) :] ** 2) == pytest.approx(own**2)
-    assert "; name your software (software=...): as little as +-" in found.provenance(new)
     bridge = replace(new, software="bridge")
+    for software in ("", "megatron"):
+        assert found.narrowest(replace(new, software=software)) == "megatron-bridge"
+    assert not found.narrowest(bridge)
+    assert not found.narrowest(replace(new, software="maxtext", layers="dense"))
+    assert found.narrowest(replace(new, software="maxtext", vendor="google")) != "megatron-bridge"
     assert found.values(bridge)["error_factor"] < found.values(new)["error_factor"] ** 0.5
 
 

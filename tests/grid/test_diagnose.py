@@ -23,6 +23,7 @@ JOB = {
     **{"tensor_parallel": 8, "pipeline_parallel": 4, "global_batch_size": 1024},
     **{"sequence_parallel": True, "compute_model": "roofline", "calibration": "none"},
 }
+ROOT = Path(__file__).parents[2]
 SPEC = 'outputs = ["step_time"]\n[scenario]\nmodel = "llama-3-70b"\nnode = "dgx-h100"\n'
 
 
@@ -165,3 +166,21 @@ def test_no_change_brings_more_than_the_peak() -> None:
     assert not found.impossible
     changes = [*found.changes, *([found.best] if found.best else [])]
     assert all(found.mfu / change.step_ratio <= 1 for change in changes)
+
+
+@pytest.mark.slow  # layouts are searched
+def test_missing_overlap_flags_are_named_with_what_they_hide(tmp_path: Path) -> None:
+    flags = "--overlap-grad-reduce --overlap-param-gather"
+    text = (ROOT / "examples" / "pretrain-llama-3-70b.sh").read_text(encoding="utf-8")
+    (tmp_path / "both.sh").write_text(text, encoding="utf-8")
+    (tmp_path / "none.sh").write_text(text.replace(flags, ""), encoding="utf-8")
+    given = ("node=dgx-h100", "fabric=infiniband-ndr")
+    told = said("diagnose", str(tmp_path / "none.sh"), *given, "step_time=28s")
+    assert "neither --overlap-grad-reduce nor --overlap-param-gather: the prediction hides" in told
+    sweep = Sweep.from_file(tmp_path / "none.sh", node="dgx-h100", fabric="infiniband-ndr")
+    steps = sweep.replace(axes={"data_parallel_overlap": [0.0]}, outputs=["step_time"]).evaluate()
+    plain = float(sweep.with_outputs(["step_time"]).evaluate()["step_time"])
+    hidden = float(steps["step_time"].item() - plain)
+    assert f"hides {hidden * 1e3:.2f} ms of a step ({hidden / plain:.1%})" in told
+    assert "256 GPUs: MFU 0.271 (torchtitan/018:vanilla), of fewer GPUs, agrees" in told
+    assert "neither" not in said("diagnose", str(tmp_path / "both.sh"), *given, "step_time=28s")

@@ -145,14 +145,14 @@ def test_parquet_holds_codes_units_and_meanings(cube: xarray.Dataset, tmp_path: 
     assert duckdb.sql(query).fetchall() == [(4,)]
 
 
-def sheet(path: Path) -> list[dict[str, tuple[str, str]]]:
+def sheet(path: Path, number: int = 1) -> list[dict[str, tuple[str, str]]]:
     """Rows of an Excel sheet: the type and value of each cell, formulas marked."""
     space = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
     with zipfile.ZipFile(path) as parts:
         inside = {name: ElementTree.fromstring(parts.read(name)) for name in parts.namelist()}
     texts = ["".join(own.itertext()) for own in inside["xl/sharedStrings.xml"]]
     found = []
-    for row in inside["xl/worksheets/sheet1.xml"].iter(f"{space}row"):
+    for row in inside[f"xl/worksheets/sheet{number}.xml"].iter(f"{space}row"):
         cells: dict[str, tuple[str, str]] = {}
         for cell in row:
             column = "".join(char for char in cell.get("r", "") if char.isalpha())
@@ -178,6 +178,22 @@ def test_excel_holds_numbers_as_numbers_and_no_formula(tmp_path: Path) -> None:
     assert float(found[0]["goodput"][1]) == pytest.approx(float(small["goodput"][0]), rel=1e-12)
     assert "goodput" not in found[1], "NaN is an empty cell"
     assert found[0]["infeasible_reason"] == ("s", "feasible")
+
+
+def test_excel_has_units_of_a_planner_and_si_on_its_second_sheet(tmp_path: Path) -> None:
+    """Ends of an interval in the unit of their middle; lifetimes in hours, as on the screen."""
+    pytest.importorskip("xlsxwriter")
+    job = {"model": "llama-3-8b", "node": "dgx-h100", "n_gpus": 64, "gpu_mttf": "50000 h"}
+    small = Sweep(job, {"n_gpus": [64, 128]}, ["job_time", "memory_per_gpu"]).prediction_interval()
+    slicing.export(small, tmp_path / "a.xlsx")
+    for si, day, giga in ((False, 86400.0, 1e9), (True, 1.0, 1.0)):
+        for k, row in enumerate(sheet(tmp_path / "a.xlsx", si + 1)):
+            for name, factor, unit in (
+                *((f"job_time{end}", day, "s" if si else "d") for end in ("", "_low", "_high")),
+                ("memory_per_gpu", giga, "B" if si else "GB"),
+            ):
+                cell = float(row[f"{name} [{unit}]"][1])
+                assert cell * factor == pytest.approx(small[name].values[k], rel=1e-12)
 
 
 def test_counts_are_whole_numbers_and_missing_ones_empty(tmp_path: Path) -> None:
@@ -271,7 +287,10 @@ def test_what_is_printed_can_be_read_back(base: str, factor: float, unit: str) -
     ([0.5, 1, 2], ["0.5", "1", "2"]),
     ([2, 2.25, 0], ["2.00", "2.25", "0"]),
     ([9.99996, 12345.67], ["10.00", "12,346"]),
-    ([1e-5, 0.5], ["1e-05", "5e-01"]),
+    ([1e-5, 0.5], ["1e-05", "0.5"]),
+    ([22.24, 30.15, 1e61], ["22.24", "30.15", "1.000e+61"]),
+    ([1024, 4096, 1e61], ["1,024", "4,096", "1.000e+61"]),
+    ([1e-6, 2e-6, 0.5], ["1e-06", "2e-06", "5e-01"]),
     ([70_553_706_496, 0], ["7.055e+10", "0"]),
     ([1.5e13, 3e13], ["1.5e+13", "3.0e+13"]),
     ([-1.5, np.nan, np.inf, 2], ["-1.5", "nan", "inf", "2.0"]),

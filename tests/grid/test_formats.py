@@ -100,6 +100,10 @@ def test_its_parameters_are_those_published(tmp_path: Path) -> None:
         "fp4-recipe = 'odd' is not known; use one of nvfp4, mxfp4",
     ),
     ("--cp-comm-type ring", "cp-comm-type = 'ring' is not known; use one of p2p"),
+    ("--fp8-format odd", "fp8-format = 'odd' is not known; use one of e4m3, hybrid, or give prec"),
+    ("--fp4-format odd", "fp4-format = 'odd' is not known; use one of e2m1, or give precision="),
+    ("--enable-cuda-graph=maybe", "'maybe' is not known; use one of true, false"),
+    ("--cuda-graph-impl odd", "use one of none, .*, or give cuda_graphs=..."),
     ("--moe-layer-freq lambda:0", "moe-layer-freq = 'lambda:0' is no list of layers"),
     ("--heterogeneous-layers-config-path x", "layers of different widths"),
     (
@@ -110,6 +114,13 @@ def test_its_parameters_are_those_published(tmp_path: Path) -> None:
 def test_what_cannot_be_read_is_refused(line: str, words: str) -> None:
     text = f"{SCRIPT.replace('--bf16', f'--bf16 {line}')}"
     refused(words, megatron_lm.read, text, "launch.sh")
+
+
+def test_an_odd_word_is_read_where_what_it_sets_is_stated() -> None:
+    line = "--bf16 --fp8-format odd --fp8-recipe odd --cuda-graph-impl odd"
+    text, given = SCRIPT.replace("--bf16", line), {"precision": "fp8", "cuda_graphs": True}
+    assert given.items() <= megatron_lm.read(text, "launch.sh", given).scenario.items()
+    refused("precision=", megatron_lm.read, text, "launch.sh", {"cuda_graphs": True})
 
 
 @cases(

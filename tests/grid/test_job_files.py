@@ -122,6 +122,10 @@ def test_parts_that_torchtitan_compiles_and_scales_of_its_fp8(tmp_path: Path) ->
         rows = f'{TITAN}[quantize.linear.float8]\nrecipe_name = "{recipe}"\n'
         said = job(rows, "job.toml", tmp_path).scenario
         assert (said["precision"], said.get("fp8_scaling")) == ("fp8", scaling)
+    wide = {"precision": "fp8", "fp8_scaling": "row", "n_gpus": 8, "model": "llama-3-8b"}
+    with pytest.raises(InputError, match="no FP8 weights that have a scale a row; state quantised"):
+        export(wide, "torchtitan")  # its float8.py refuses the two together
+    assert "all_gather" not in export({**wide, "quantised_parameters": False}, "torchtitan")
     eager = {"software": "torchtitan", "compile": False, "n_gpus": 8, "model": "llama-3-8b"}
     assert "enable = false" in export(eager, "torchtitan")
     assert float(evaluate("logit_bytes", software="torchtitan-eager")) == 12

@@ -138,6 +138,14 @@ def test_a_missing_input_names_the_labels_that_set_it(output: str, advice: str) 
         PHYSICS.select([output], OPTIONS, DEFAULTS)
 
 
+def test_all_that_is_missing_is_asked_for_at_once() -> None:
+    """Once for those of one record, and not again for the record that the first has."""
+    with pytest.raises(MissingInputError) as error:
+        PHYSICS.select(["step_time"], OPTIONS, DEFAULTS)
+    assert str(error.value).endswith("; also give n_gpus, a gpu or node, a fabric")
+    assert str(error.value).count("model") == 2  # of its record alone
+
+
 def test_a_missing_input_is_told_through_the_door() -> None:
     with pytest.raises(fleetcube.InputError, match=r"n_gpus is missing: .*; give n_gpus \("):
         fleetcube.evaluate("expected_failures", job_duration="30 d")

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fleetcube.catalog import pooled
 from fleetcube.catalog.assumptions import assumptions
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.result import Result
@@ -20,9 +21,10 @@ from fleetcube.grid.spec.problem import Problem
 from fleetcube.kernels.calculus.phased_formulas import without_phase
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.graph import PHYSICS
-from fleetcube.scenario import framework
+from fleetcube.scenario import auto, framework
 from fleetcube.scenario.along_axes import point
-from fleetcube.tables.tables import label, with_unit
+from fleetcube.scenario.reading import stated_inputs
+from fleetcube.tables.tables import estimate, label, numbers, scale, with_unit
 
 from .interval import interval
 
@@ -30,8 +32,8 @@ ASSUMED = "fleetcube_assumed"  # the attribute that holds the lines
 _NEVER = 1000.0  # times the answer, beyond which a number says nothing
 MOST = 5  # lines
 _CHOICE = "assumption"
-_LEAST = 0.01  # relative change of an output without an interval that decides it
-_SHARE = 0.1  # of an output's interval, likewise
+LEAST = 0.01  # relative change of an output without an interval that decides it
+SHARE = 0.1  # of an output's interval, likewise
 _ASKED = Settings("numpy", "mark", threads=1)
 _STOPPED = " (cannot run)"
 
@@ -111,13 +113,60 @@ def assumed(
     return sorted(ranked, key=lambda each: -each.effect)
 
 
-def at_last(sweep: Evaluation) -> list[str]:
-    """The lines of a sweep at the last point of its axes; none where a graph has no records."""
+def of_ratio(a: Mapping[str, Any], b: Mapping[str, Any], of: str, least: float) -> list[str]:
+    """What nobody stated of two scenarios and moves the logarithm of their ratio by more than
+    `least`, most first, with what other values of both give."""
+    in_a, in_b = ({each.name: each for each in assumed(job, [of])} for job in (a, b))
+    ranked_rows: list[tuple[float, str]] = []
+    for name in (name for name in in_a if name in in_b):
+        before, after = _logs(in_a[name]), _logs(in_b[name])
+        moved = {text: after[text] - before[text] for text in before if text in after}
+        size = max(map(abs, moved.values()), default=0.0)
+        shown = " and ".join(dict.fromkeys((in_a[name].value, in_b[name].value)))
+        ifs = "; ".join(f"times {math.exp(log):.4g} if {text}" for text, log in moved.items())
+        ranked_rows += [(size, f"  {name} {shown}: B / A {ifs}")] if size > least else []
+    rows = [row for _, row in sorted(ranked_rows, reverse=True)[:MOST]]
+    return ["assumed of both, what moves B / A most first:", *rows] if rows else []
+
+
+def _logs(each: Assumed) -> dict[str, float]:
+    """The logarithm by which each other value changes an answer, where it stays finite."""
+    pairs = ((text.removesuffix(_STOPPED), value) for text, value in each.others.items())
+    return {text: math.log(v / each.answer) for text, v in pairs if 0 < v < math.inf}
+
+
+def noted(shown: Sequence[str]) -> dict[str, str]:
+    """Lines as attributes of an answer, and the sources of their other values, a line each."""
+    sources = [f"{line.split()[0]}: {source}" for line in shown if (source := source_of(line))]
+    return {ASSUMED: "\n".join(shown), f"{ASSUMED}_sources": "\n".join(sources)}
+
+
+def source_of(line: str) -> str:
+    """The source of the other values in a line; empty in one of another kind."""
+    row = assumptions().get(line.strip().partition(" ")[0])
+    return row.source if row else ""
+
+
+def at_last(sweep: Evaluation, answered: Any = None) -> list[str]:
+    """The lines of a sweep at the last point of its axes, of those that are answered if any is;
+    none where a graph has no records."""
     if not sweep.graph.application:
         return []
     axes = make_axes(sweep.graph, sweep.spec["axes"])
     place = {name: axis.size - 1 for name, axis in axes.items()}
+    place |= {} if answered is None else last_true(answered)
     return lines(point(sweep, place), sweep._outputs, swept=axes)
+
+
+def running(answer: Any) -> Any:
+    """Where an answer can run; None if that is not known."""
+    return answer.coords[REASON] == 0 if REASON in answer.coords else None
+
+
+def last_true(mask: Any) -> dict[str, int]:
+    """The place of the last point where a mask is true, by axis; empty without one."""
+    places = np.argwhere(mask.values)
+    return dict(zip(mask.dims, places[-1].tolist(), strict=True)) if len(places) else {}
 
 
 def lines(
@@ -135,7 +184,34 @@ def lines(
     place = [f"{name} {_shown(name, scenario[name])}" for name in names if name in scenario]
     where = f" at {', '.join(place)}" if place else ""
     heading = f"assumed{where}, what moves the answer most first:"
-    return [heading, *(f"  {each}" for each in ranked if each in chosen)] if chosen else []
+    rows = [heading, *(f"  {each}" for each in ranked if each in chosen)] if chosen else []
+    return [*rows, *_surer(scenario, outputs)]
+
+
+def _surer(scenario: Mapping[str, Any], outputs: Sequence[str]) -> list[str]:
+    """A line on the software whose interval is much narrower, with its answer and what to type."""
+    stated = Evaluation(scenario, {}, outputs, settings=_ASKED)
+    if auto.FACTOR not in stated._problem.inferred or stated._problem.phases:
+        return []
+    software = pooled.posterior().narrowest(auto.posterior_cell(stated_inputs(scenario)))
+    if not software:
+        return []
+    try:
+        other = Evaluation({**scenario, "software": software}, {}, outputs, settings=_ASKED)
+        answers = [interval(sweep, None, _ASKED) for sweep in (other, stated)]
+    except InputError:  # that program has not all that is stated
+        return []
+    if not (moved := [name for name in outputs if all(f"{name}_low" in row for row in answers)]):
+        return []
+    texts = [_with_interval(answer, moved[0]) for answer in answers]
+    return [f"surer with software={software}: {moved[0]} {texts[0]}, for {texts[1]} here"]
+
+
+def _with_interval(answer: Result, name: str) -> str:
+    three = np.array([answer[f"{name}{end}"].values.item() for end in ("", "_low", "_high")])
+    factor, unit = scale(str(answer[name].attrs["units"]), three[0], name)
+    middle, _, ends = estimate(numbers(three[:1] / factor)[0], *three / factor).partition(" ")
+    return f"{middle} {unit} {ends}".replace("  ", " ").rstrip()
 
 
 def _effect(value: float, before: float) -> float:
@@ -148,9 +224,9 @@ def _effect(value: float, before: float) -> float:
 def _least(answer: Result, name: str) -> float:
     """The change of an output's logarithm above which an assumption decides it."""
     if f"{name}_low" not in answer:
-        return math.log1p(_LEAST)
+        return math.log1p(LEAST)
     low, high = (float(answer[f"{name}_{side}"].values.item()) for side in ("low", "high"))
-    return _SHARE * math.log(high / low) if high > low > 0 else math.log1p(_LEAST)
+    return SHARE * math.log(high / low) if high > low > 0 else math.log1p(LEAST)
 
 
 def _used(sweep: Evaluation, layout: Collection[str]) -> Iterator[tuple[str, tuple[str, Any]]]:

@@ -1,5 +1,6 @@
 """Calibrations applicable to a job, the nearest measured steps first."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +34,12 @@ class Candidate:
     def distance(self) -> int:
         """0 if its steps had the same layers, GPU, software and precision."""
         return auto.weight(self.differs)
+
+    @property
+    def nearness(self) -> str:
+        """The distance in words."""
+        places = (("same", 0), ("near", 3), ("far", 7), ("other kind", math.inf))
+        return next(word for word, most in places if self.distance <= most)
 
 
 def calibrations(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> list[Candidate]:

@@ -25,6 +25,7 @@ from fleetcube.kernels.graph.roles import REASON
 from fleetcube.scenario import dates, hardware, patterns, phases, user_records
 from fleetcube.tables.tables import meanings
 
+from .assumptions import LEAST, SHARE, of_ratio
 from .extrapolation import with_remarks
 from .layouts import DEGREES, LAYOUT, WHOLE, best_layouts, inputs_of
 from .ratio import Ratio, between, side
@@ -60,8 +61,9 @@ class Comparison:
     `values` has each output over `scenario` (a, b) and the axes, and, for each decomposed quantity,
     `<name>_terms` over `<name>_term` as well. `changes` are the effects on `of` of the entries that
     differ; `inputs` are the numbers behind labels and defaults that differ: name, value in A, value
-    in B. `layouts` are those that were searched if a side has none. `ratios` are intervals
-    of B / A at a point, where known. `attributes` are those of each side's evaluation.
+    in B. `layouts` are those that were searched if a side has none. `ratios` are intervals of B / A
+    at a point, where known; `assumed` is what nobody stated and moves B / A. `attributes` are those
+    of each side's evaluation.
     """
 
     values: Result
@@ -73,6 +75,7 @@ class Comparison:
     attributes: tuple[Mapping[str, Any], Mapping[str, Any]]
     layouts: tuple[str, str] = ("", "")
     ratios: Mapping[str, Ratio] = field(default_factory=dict)
+    assumed: tuple[str, ...] = ()
 
 
 def compare(
@@ -115,7 +118,12 @@ def compare(
     attributes = with_remarks({**on_a}, remarks), with_remarks({**on_b}, remarks)
     at_a_point = differing and not over and not any(reasons)
     ratios = between(side(flat[0], names), side(flat[1], names)) if at_a_point else {}
-    return Comparison(both, of, points, reasons, changes, moved, attributes, layouts, ratios)
+    has_interval = of in ratios and 0 < ratios[of].low < ratios[of].high
+    least = SHARE * math.log(ratios[of].high / ratios[of].low) if has_interval else LEAST
+    assumed = tuple(of_ratio(*flat, of, least)) if at_a_point and a.graph.application else ()
+    return Comparison(
+        both, of, points, reasons, changes, moved, attributes, layouts, ratios, assumed
+    )
 
 
 def _both_finite(both: Variable) -> Variable:

@@ -82,7 +82,8 @@ class Change:
 
 @dataclass(frozen=True)
 class Published:
-    """A published run near to a job."""
+    """A published run near to a job. `agrees`: it has fewer GPUs, and its MFU differs from the
+    measured one by no more than the interval of the prediction."""
 
     id: str
     source: str
@@ -90,6 +91,7 @@ class Published:
     n_gpus: float
     parameters: float
     mfu: float
+    agrees: bool
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,7 @@ class Diagnosis:
     mfu: float  # measured
     memory: float
     memory_limit: float
+    hidden: float  # traffic of gradients and weights in the step that the prediction hides [s]
     published: tuple[Published, ...]
     reason: str  # why the job cannot run; empty where it can
     impossible: str  # why no such step is; empty where one may be
@@ -149,15 +152,19 @@ def diagnose(sweep: Evaluation, **measured: Any) -> Diagnosis:
     time = given[STEP] if name == STEP else step * now[name] / given[name]
     why = meanings(cube[REASON].attrs, np.atleast_1d(now[REASON]))[0] if now[REASON] > 0 else ""
     printed = now[MFU] * (given[rate] / now[rate]) * (time / step)
+    low, high = (now.get(f"{STEP}_{side}", math.nan) for side in ("low", "high"))
+    width = math.log(high / step) / pooled.NORMAL if high > step else _PART
+    exposed = {**scenario, "data_parallel_overlap": 0.0}
     diagnosis = Diagnosis(
         measured=time,
         predicted=step,
-        low=now.get(f"{STEP}_low", math.nan),
-        high=now.get(f"{STEP}_high", math.nan),
+        low=low,
+        high=high,
         mfu=now[MFU] * step / time,
         memory=now["memory_per_gpu"],
         memory_limit=now["memory_per_gpu"] / (1 - now["memory_margin"]),
-        published=_published(scenario),
+        hidden=Evaluation(exposed, {}, [STEP])._result(_ALL)[STEP].item() - step,
+        published=_published(scenario, now[MFU] * step / time, width * pooled.NORMAL),
         reason=why,
         impossible=_impossible(scenario, time, now["hfu"] * step),
         counting=_counting(scenario, rate, now[MFU], printed),
@@ -165,7 +172,6 @@ def diagnose(sweep: Evaluation, **measured: Any) -> Diagnosis:
     if diagnosis.impossible:
         return diagnosis
     layout, best = _best(scenario, step)
-    width = math.log(diagnosis.high / step) / pooled.NORMAL if diagnosis.high > step else _PART
     changes = _changes(scenario, step)
     if best is not None and not diagnosis.possible(best):
         layout, best = "", None
@@ -324,8 +330,11 @@ def _change(best: Any, step: float) -> Change | None:
     return Change(inputs_of(layout), layout[STEP].item() / step, layout["memory_per_gpu"].item())
 
 
-def _published(scenario: Mapping[str, Any], most: int = 3) -> tuple[Published, ...]:
-    """Published steps on the same GPU, the nearest in size and number of GPUs."""
+def _published(
+    scenario: Mapping[str, Any], mfu: float, width: float, most: int = 3
+) -> tuple[Published, ...]:
+    """Published steps on the same GPU, the nearest in size and number of GPUs, also of those with
+    fewer GPUs. They agree within the `width` of a logarithm of `mfu`."""
     rows = [row for row in read_records()[0] if row.of == STEP and "n_gpus" in row.inputs]
     alike = [row for row in rows if _kind(row.inputs) == _kind(scenario)]
     mine, *sizes = _sizes([scenario, *(row.inputs for row in alike)])
@@ -337,14 +346,18 @@ def _published(scenario: Mapping[str, Any], most: int = 3) -> tuple[Published, .
         return abs(math.log(size / mine)) + abs(math.log(more)) / 4 + narrow
 
     comparable = [pair for pair in zip(alike, sizes, strict=True) if pair[1] > 0 and mine > 0]
-    chosen = sorted(comparable, key=distance)[:most]
+    ranked, gpus = sorted(comparable, key=distance), _gpus(scenario)
+    fewer = [pair for pair in ranked[most:] if _gpus(pair[0].inputs) < gpus]
+    chosen = [*ranked[:most], *fewer[:most]]
     ideal = predicted([((MFU, STEP), row.inputs) for row, _ in chosen])
-    return tuple(
-        Published(row.id, row.source, model, _gpus(row.inputs), size, mfu)
-        for (row, size), ours in zip(chosen, ideal, strict=True)
-        if not isinstance(ours, str)
-        for model, mfu in [(str(row.inputs.get("model", "")), ours[0] * ours[1] / row.measured)]
-    )
+    runs = []
+    for (row, size), ours in zip(chosen, ideal, strict=True):
+        if not isinstance(ours, str):
+            count, theirs = _gpus(row.inputs), ours[0] * ours[1] / row.measured
+            agrees = count < gpus and abs(math.log(theirs / mfu)) <= width
+            model = str(row.inputs.get("model", ""))
+            runs.append(Published(row.id, row.source, model, count, size, theirs, agrees))
+    return tuple(runs)
 
 
 def _kind(inputs: Mapping[str, Any]) -> tuple[str, bool]:

@@ -46,7 +46,7 @@ from fleetcube.scenario import framework, patterns, phases
 from fleetcube.scenario.along_axes import point, values_along
 from fleetcube.tables.tables import label, meanings, numbers, scale
 
-from .assumptions import ASSUMED, lines
+from .assumptions import last_true, lines, noted
 from .gradient import check_quantity, is_held, uncounted
 from .interval import chances, ends_of_chance, interval
 from .sensitivity import Kind, frozen, is_built, kind_of, rank_inputs
@@ -157,22 +157,21 @@ def best_layouts(
         one = _answers(part, of, also, conditions, plain, tried, names, best, reasons)
         answers.append(one.assign(limits))
     whole = _together(answers, labelled, sweep, of) if labelled else answers[0]
-    whole.attrs[ASSUMED] = _assumed(whole, sweep, of)
+    whole.attrs.update(noted(_assumed(whole, sweep, of)))
     return _with_front(whole, axes) if points > 1 else whole
 
 
-def _assumed(whole: Result, sweep: Evaluation, of: str) -> str:
+def _assumed(whole: Result, sweep: Evaluation, of: str) -> list[str]:
     """What the best layout rests on at the last point that has one, a line each."""
     best = whole.isel({RANK: 0})
     axes = make_axes(sweep.graph, sweep.spec["axes"])
-    places = np.argwhere(best[of].notnull().values)
-    if not len(places):
-        return ""
-    place = dict(zip(best[of].dims, places[-1].tolist(), strict=True))
+    if not (answered := best[of].notnull()).any():
+        return []
+    place = last_true(answered)
     best = best.isel(place)
     where = {name: place[name] for name in axes if name in place}
     scenario = point(sweep, where) | inputs_of(best)
-    return "\n".join(lines(scenario, [of, MEMORY[0]], OPEN, axes))
+    return lines(scenario, [of, MEMORY[0]], OPEN, axes)
 
 
 def _together(
@@ -308,7 +307,7 @@ def stated_and_free(
     outputs = dict.fromkeys([*_outputs(sweep, of), *(n for c in conditions for n in c.outputs)])
     stated = Evaluation(scenario, {}, [*outputs])
     values = interval(stated, None, Settings("numpy")).assign(chances(scenario, conditions))
-    values.attrs[ASSUMED] = "\n".join(lines(scenario, [of, MEMORY[0]], OPEN))
+    values.attrs.update(noted(lines(scenario, [of, MEMORY[0]], OPEN)))
     best = best_layouts(freed(scenario, of), of, sense, LAYOUT, where, (), 1, Settings())
     return layout_at(stated), values, best
 
@@ -640,8 +639,9 @@ def searched(layouts: Any) -> str:
     """How many layouts were tried, and how many can run."""
     feasible = layouts["feasible_layouts"]
     ends = dict.fromkeys(f"{end.item():,}" for end in (feasible.min(), feasible.max()))
-    most, each = ("up to ", " at each point") if feasible.ndim else ("", "")
-    tried = f"{most}{layouts.attrs['fleetcube_tried']:,} layouts{each}"
+    count, each = layouts.attrs["fleetcube_tried"], " at each point" if feasible.ndim else ""
+    most = "up to " if each and count > 1 else ""
+    tried = f"{most}{count:,} layout{'s' if count > 1 else ''}{each}"
     return f"tried {tried}; {' to '.join(ends)} can run"
 
 

@@ -34,9 +34,12 @@ _MEMORY = "out_of_memory"
 _NOT_DIVIDED = {"gpus_not_divisible", "batch_not_divisible", "batch_smaller_than_data_parallel"}
 
 
-def nearest(scenario: Mapping[str, Any], output: str, search: Sequence[str] = ()) -> str:
+def nearest(
+    scenario: Mapping[str, Any], output: str, search: Sequence[str] = (), fixed: str = ""
+) -> str:
     """Why a point cannot run, and the nearest that can, in one line; empty if it can run, or that
-    is unknown. `search` names the inputs that are searched at the point (see `Sweep.best`)."""
+    is unknown. `search` names the inputs that are searched at the point (see `Sweep.best`), `fixed`
+    one that stays."""
     sweep = Evaluation(scenario, {}, [output])
     if not is_known(scenario, {}, [REASON]):
         return ""
@@ -49,7 +52,7 @@ def nearest(scenario: Mapping[str, Any], output: str, search: Sequence[str] = ()
     now = {name: numbers[name] for name in (GPUS, BATCH) if name in numbers}
     runnable, thinned = {}, ""
     each = max(1, min(EACH, MOST // (8 * math.prod(map(len, tried.values())))))
-    for name, value in now.items():
+    for name, value in ((name, value) for name, value in now.items() if name != fixed):
         unit = whole_unit(problem, name)
         around, step = _around(value, unit, each)
         first = _first(sure, output, search, name, around)

@@ -11,6 +11,7 @@ from fleetcube.commands.shared.say import columns, say, say_json
 from fleetcube.commands.shared.table import aligned
 
 _SHOWN = 10
+SCALE = "distance: 1 for another precision, 2 software, 4 GPU, 8 layers, added"
 
 
 @click.command()
@@ -33,14 +34,17 @@ def calibrations(spec: str, selectors: tuple[str, ...], every: bool, as_json: bo
     read = changed_spec(spec, selectors)
     ranking = ranked(read["scenario"], read["axes"])
     if as_json:
-        rows = [{**dataclasses.asdict(each), "distance": each.distance} for each in ranking]
+        rows = [
+            {**dataclasses.asdict(each), "distance": each.distance, "nearness": each.nearness}
+            for each in ranking
+        ]
         say_json(rows)
         return
     shown = ranking if every else ranking[:_SHOWN]
     cells = []
     for each in shown:
         time = estimate(f"{each.step_time:.4g}", each.step_time, each.low, each.high)
-        cells.append([each.label, time, str(each.distance)])
+        cells.append([each.label, time, f"{each.distance} {each.nearness}"])
     heads = ["calibration", f"step_time [s] {INTERVAL}", "distance"]
     first, *lines = aligned([heads, *cells], [False, True, True])
     say(first)
@@ -48,5 +52,6 @@ def calibrations(spec: str, selectors: tuple[str, ...], every: bool, as_json: bo
     for line, each in zip(lines, shown, strict=True):
         say(line)
         say(textwrap.fill(each.why, width, initial_indent="  ", subsequent_indent="  "))
+    say(SCALE)
     if len(shown) < len(ranking):
         say(f"and {len(ranking) - len(shown)} more: --all")

@@ -151,6 +151,7 @@ def _as_json(comparison: Any) -> dict[str, Any]:
         "infeasible": dict(zip("ab", comparison.infeasible, strict=True)),
         "layouts": dict(zip("ab", comparison.layouts, strict=True)),
         "values": comparison.values.to_dict(),
+        "assumed": list(comparison.assumed),
         "ratios": {name: asdict(ratio) for name, ratio in comparison.ratios.items()},
         "changes": changes,
         "inputs": [dict(zip(("name", "a", "b"), row, strict=True)) for row in comparison.inputs],
@@ -258,7 +259,9 @@ def _feet(comparison: Any) -> None:
     a, b = map(remarks, comparison.attributes)
     alike = [line for line in a if line in b]
     labelled = [f"{side}: {line}" for side, lines in (("A", a), ("B", b)) for line in lines]
-    say_wrapped(*alike, *(line for line in labelled if line[3:] not in alike), err=True)
+    say_wrapped(
+        *comparison.assumed, *alike, *(line for line in labelled if line[3:] not in alike), err=True
+    )
 
 
 def _entry(graph: Any, name: str, value: Any) -> str:

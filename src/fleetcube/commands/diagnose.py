@@ -40,6 +40,7 @@ def diagnose(spec: str, selectors: tuple[str, ...], as_json: bool) -> None:
     """
     from fleetcube.analysis.diagnose import RATES, STEP
     from fleetcube.analysis.diagnose import diagnose as asked
+    from fleetcube.formats.read import job_at
     from fleetcube.tables.selectors import pairs
 
     logs = [text for text in selectors if "=" not in text]
@@ -56,9 +57,11 @@ def diagnose(spec: str, selectors: tuple[str, ...], as_json: bool) -> None:
         return
     _print_verdict(diagnosis)
     _print_published(diagnosis)
+    job = job_at(spec)
+    _print_overlap(diagnosis, job)
     if not diagnosis.impossible:
         _print_causes(diagnosis)
-        _print_changes(diagnosis, spec)
+        _print_changes(diagnosis, job)
     print_foot(sweep.with_outputs([STEP]).evaluate())
 
 
@@ -107,7 +110,20 @@ def _print_published(diagnosis: Any) -> None:
         )
     for run in diagnosis.published:
         model = run.model or f"{run.parameters / 1e9:.3g}e9 parameters"
-        say_wrapped(f"published: {model}, {run.n_gpus:.0f} GPUs: MFU {run.mfu:.3f} ({run.id})")
+        agrees = ", of fewer GPUs, agrees with the measured one" * run.agrees
+        line = f"published: {model}, {run.n_gpus:.0f} GPUs: MFU {run.mfu:.3f} ({run.id}){agrees}"
+        say_wrapped(line)
+
+
+def _print_overlap(diagnosis: Any, job: "Job | None") -> None:
+    """Name the flags that hide traffic and that a script lacks, with what they hide."""
+    flags = [] if job is None else [n for n in job.table.overlaps if n not in job.fields]
+    if len(flags) > 1 and diagnosis.hidden > 0:
+        share = diagnosis.hidden / diagnosis.predicted
+        say_wrapped(
+            f"the script has neither {' nor '.join(f'--{name}' for name in flags)}: the prediction "
+            f"hides {with_unit(diagnosis.hidden, 's', '')} of a step ({share:.1%}) by them"
+        )
 
 
 def _print_causes(diagnosis: Any) -> None:
@@ -130,15 +146,12 @@ def _print_causes(diagnosis: Any) -> None:
         print_table(["", "as predicted", "would be", "deviations"], rows)
 
 
-def _print_changes(diagnosis: Any, spec: str) -> None:
+def _print_changes(diagnosis: Any, job: "Job | None") -> None:
     """Print changes as flags of the config that was read, with their effects."""
-    from fleetcube.formats.read import job_at
-
     say("")
     limit = diagnosis.memory_limit
     if not diagnosis.changes:
         say("no change of one input of the layout brings more than 0.5 %")
-    job = job_at(spec)
     for change in diagnosis.changes:
         mfu = diagnosis.mfu / change.step_ratio
         fits = f"{change.memory / 1e9:.1f} of {limit / 1e9:.1f} GB"

@@ -173,7 +173,7 @@ def _run_to_table(
     every: bool,
 ) -> None:
     """Print values as a table if they are few, else as CSV, or write them to a file."""
-    from fleetcube.analysis.assumptions import ASSUMED, at_last
+    from fleetcube.analysis.assumptions import ASSUMED, at_last, running
     from fleetcube.analysis.interval import is_predicted
     from fleetcube.analysis.targets import factors, near_memory, other_reasons
     from fleetcube.grid.run.stream import user_sizes
@@ -197,7 +197,7 @@ def _run_to_table(
     if output is None:
         void = [reason for reason in reasons if (values[reason] == 0).all()]
         print_table(*table(values.drop_vars(void).assign_coords(near_memory(sweep))))
-        assumed = str(values.attrs.get(ASSUMED, "")).splitlines() or at_last(sweep)
+        assumed = str(values.attrs.get(ASSUMED, "")).splitlines() or at_last(sweep, running(values))
         say_wrapped(*wrong_points(values, settings._mask), *assumed, err=True)
     else:
         write_table(values, output, every)

@@ -12,7 +12,7 @@ from fleetcube.commands.shared.changed import changed, changed_and_cut
 from fleetcube.commands.shared.picture import drawing, look, looks
 from fleetcube.commands.shared.points import left_out
 from fleetcube.commands.shared.progress import progress
-from fleetcube.commands.shared.say import say, say_wrapped
+from fleetcube.commands.shared.say import say, say_each, say_wrapped
 from fleetcube.commands.shared.table import print_foot, print_table, to_file, with_unit, write_table
 from fleetcube.grid.errors import InputError
 from fleetcube.kernels.graph.roles import REASON
@@ -74,6 +74,7 @@ def sensitivity(
       fleetcube sensitivity examples/scaling-and-reliability.toml \\
           --of job_time --kind hardware,fabric,operations
     """
+    from fleetcube.analysis.assumptions import at_last
     from fleetcube.analysis.sensitivity import cut
     from fleetcube.presentation.pictures.sensitivity_picture import tornado as draw_tornado
     from fleetcube.presentation.pictures.sensitivity_picture import tornado_boxes
@@ -83,10 +84,13 @@ def sensitivity(
         check_drawn(Path(tornado))
     look_options = looks({"title": title, "size": size, "dpi": dpi}, {"--tornado": tornado})
     sweep, point = changed_and_cut(spec, selectors, [of])
-    chosen, left = _chosen(cut(sweep, point)[0], of, asked)
+    at_point = cut(sweep, point)[0]
+    chosen, left = _chosen(at_point, of, asked)
     with progress("evaluating"):
         ranking = sweep.rank_inputs(of, chosen, at=point)
     _output_ranking(ranking, of, asked, left, _print_levers)
+    if asked["output"] is None:
+        say_wrapped(*at_last(at_point), err=True)
     if tornado is not None:
         drawn, top = Path(tornado), asked["top"]
         with drawing(look_options):
@@ -276,6 +280,8 @@ def _place(ranking: Any) -> str:
 
 
 def _print_levers(ranking: Any, quantity: str, top: int) -> None:
+    """Print what people choose or buy, then what a calibration measures."""
+    from fleetcube.catalog.entry import FITTED, KINDS
 
     unit = ranking[quantity].attrs["units"]
     if not math.isfinite(ranking[quantity].item()):
@@ -298,7 +304,12 @@ def _print_levers(ranking: Any, quantity: str, top: int) -> None:
                 cell += f" (at {with_unit(moved_to, row['units'], name)})"
             cells.append(cell)
         rows.append(cells)
-    print_table(["input", "kind", "value", "elasticity", f"{quantity}: -10 %", "+10 %"], rows)
+    measured = [cells for cells in rows if cells[1] == "software" and cells[0] in KINDS[FITTED]]
+    parts = [cells for cells in rows if cells not in measured], measured
+    for part, heading in zip(parts, ("", "measured, for nobody to choose:"), strict=True):
+        say_each([heading] * bool(heading and part), err=False)
+        heads = ["input", "kind", "value", "elasticity", f"{quantity}: -10 %", "+10 %"]
+        print_table(heads, part) if part else None
     say_wrapped(
         f"elasticity: change of {quantity} in % for 1 % more of the input; "
         "whole numbers move to the nearest that divide"

@@ -55,6 +55,7 @@ def solve(
           --target "job_time <= 30 d" gpu_mttf=50000h \\
           checkpoint_write_bandwidth=100GB/s
     """
+    from fleetcube.analysis.solve.basis import basis
     from fleetcube.analysis.solve.bound import solve_and_bound
     from fleetcube.analysis.targets import read_target
     from fleetcube.grid.run.settings import Settings
@@ -92,20 +93,10 @@ def solve(
         say(f"{aim.of} is what it is at most in {100 * aim.chance:.4g} % of the cases")
     if condition != target:
         say(f"{target.strip()}, started on {since}: {condition}")
-    say_wrapped(*_assumed(problem, unknown, solutions[unknown].values.flat[-1], aim.of), err=True)
+    runs = infeasible == "exclude" and not relaxed
+    say_wrapped(*basis(problem, unknown, aim, ends, solutions[unknown], runs), err=True)
     print_foot(solutions, [unknown])
     _check_solved(solutions, unknown)
-
-
-def _assumed(problem: dict[str, Any], unknown: str, value: float, output: str) -> list[str]:
-    """What the last solution rests on."""
-    from fleetcube.analysis.assumptions import at_last
-    from fleetcube.grid.run.evaluation import Evaluation
-
-    if value != value:
-        return []
-    axes = {name: axis for name, axis in problem["axes"].items() if name != unknown}
-    return at_last(Evaluation({**problem["scenario"], unknown: value}, axes, [output]))
 
 
 def _check_solved(solutions: Any, unknown: str) -> None:

@@ -24,6 +24,7 @@ _WORDS: Mapping[str, Any] = {"true": True, "false": False, "none": None, "null":
 MOST_FIELDS = 10_000
 REPLICA = ("tensor_parallel", "pipeline_parallel", "context_parallel")
 NOTHING: Mapping[str, Any] = MappingProxyType({})
+SWITCH = {"true": True, "false": False}
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,8 @@ class Table:
     missing fields; `without` maps patterns of fields that no quantity depends on to the reason;
     `uncounted` maps patterns of fields, or of field=value, to an effect that is not modelled;
     `vocabularies` are sizes by a pattern of the tokenizer's name; `bare` fields take no value and
-    are read by a reader's code; `models` are labels of the catalog, by the framework's names.
+    are read by a reader's code; `models` are labels of the catalog, by the framework's names;
+    `overlaps` hide the traffic of gradients and weights.
 
     A framework with other names for the arguments of another one extends that table. `names`
     are its fields, by whole or last name, as an argument, or by words as the arguments that they
@@ -53,6 +55,7 @@ class Table:
     refused: Mapping[str, str] = field(default_factory=dict)
     vocabularies: Mapping[str, int] = field(default_factory=dict)
     bare: tuple[str, ...] = ()
+    overlaps: tuple[str, ...] = ()
     names: Mapping[str, Any] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
     models: Mapping[str, str] = field(default_factory=dict)
@@ -167,6 +170,12 @@ class Job:
         value = self.take(name, why)
         return None if value is None or value is False else _number(name, value, least)
 
+    def word(self, rows: Mapping[str, Any], name: str, value: Any, *inputs: str) -> Any:
+        """The entry for a word of a field; None for another word if the user states what it sets.
+        Raises InputError."""
+        stated = bool(inputs) and {*inputs} <= {*self.given} and _lower(value) not in rows
+        return None if stated else one_of(rows, name, value, self.path, *inputs)
+
     def _is_read(self, name: str, why: str) -> None:
         self.read[name] = why
         for row in (self.ignored, self.uncounted, self.unknown):
@@ -266,12 +275,15 @@ def _take(job: Job, name: str, value: Any) -> None:
         job.config[format_table.model[name]] = _plain(value)
         job.read[name] = f"{format_table.model[name]} of the model = {_short_text(_plain(value))}"
     elif name in format_table.switches:
-        if value is not False:
+        is_on = value if isinstance(value, int) else job.word(SWITCH, name, value)
+        if is_on:
             job.set(name, format_table.switches[name])
         else:
             job.read[name] = "off"
     elif name in format_table.words:
-        job.set(name, one_of(format_table.words[name], name, value, job.path))
+        sets = _sets(format_table, name)
+        row = job.word(format_table.words[name], name, value, *sets)
+        job._is_read(name, "as stated") if row is None else job.set(name, row)
     elif (effect := format_table.uncounted_effect(name, value)) is not None:
         job.uncounted[name] = effect
     elif (why := format_table.why_ignored(name)) is not None:
@@ -280,13 +292,14 @@ def _take(job: Job, name: str, value: Any) -> None:
         job.unknown[name] = _short_text(value)
 
 
-def one_of(rows: Mapping[str, Any], name: str, value: Any, path: str) -> Any:
-    """The entry of `rows` for a word of a field; * is any other word. Raises InputError."""
+def one_of(rows: Mapping[str, Any], name: str, value: Any, path: str, *inputs: str) -> Any:
+    """The entry of `rows` for a word of a field that sets `inputs`; * is any other word. Raises
+    InputError."""
     word = _lower(value)
     if word not in rows and "*" not in rows:
+        instead = f", or give {' '.join(f'{n}=...' for n in inputs)}" if inputs else ""
         raise InputError(
-            f"{path!r}: {name} = {shown(value)} is not known; use one of {', '.join(rows)}, or "
-            "state the inputs that it sets"
+            f"{path!r}: {name} = {shown(value)} is not known; use one of {', '.join(rows)}{instead}"
         )
     return rows.get(word, rows.get("*"))
 

@@ -21,7 +21,6 @@ from .field_table import (
     job_of,
     listed,
     model_fields,
-    one_of,
     table,
 )
 from .trees import parsed
@@ -40,6 +39,8 @@ _PRECISIONS = {
     "mxfp8": "mxfp8",
 }
 _FOUR_BITS = {"nvfp4": "nvfp4", "mxfp4": "mxfp4"}  # the latter with ROCm's fork
+_FP8 = dict.fromkeys(("e4m3", "hybrid"))
+_FORMATS = {"fp4-format": {"e2m1": None}, "fp8-format": _FP8, "fp8": _FP8}
 _OFF = ("false", "0", "0.0", "[]", "")  # a False of a log is as good as none
 _SHAPE = {*COUNTS, "gated_ffn", "embedding_tables"}  # inputs that a model's record has
 _NEEDED = ("num_hidden_layers", "hidden_size", "num_attention_heads")
@@ -432,12 +433,15 @@ def _precision(job: Job) -> None:
     kinds = {name: job.take(name, "precision") for name in ("bf16", "fp16")}
     sixteen = next((name for name, on in kinds.items() if on), None)
     recipes = {bits: job.take(f"{bits}-recipe", "precision") for bits in ("fp8", "fp4")}
-    if job.take("fp4-format", "precision"):
+    formats = {name: job.take(name, "precision") for name in _FORMATS}
+    for name in filter(formats.get, formats):
+        job.word(_FORMATS[name], name, formats[name], "precision")
+    if formats["fp4-format"]:
         recipe = recipes["fp4"] or "nvfp4"
-        job.add_inputs({"precision": one_of(_FOUR_BITS, "fp4-recipe", recipe, job.path)})
-    elif job.take("fp8-format", "precision") or job.take("fp8", "precision"):
+        job.add_inputs({"precision": job.word(_FOUR_BITS, "fp4-recipe", recipe, "precision")})
+    elif formats["fp8-format"] or formats["fp8"]:
         recipe = recipes["fp8"] or "delayed"
-        job.add_inputs({"precision": one_of(_PRECISIONS, "fp8-recipe", recipe, job.path)})
+        job.add_inputs({"precision": job.word(_PRECISIONS, "fp8-recipe", recipe, "precision")})
     elif sixteen:
         job.add_inputs({"precision": sixteen})
     else:
@@ -483,7 +487,7 @@ def _memory(job: Job) -> None:
     fsdp = [job.take(name, "zero_stage") for name in ("use-megatron-fsdp", "use-custom-fsdp")]
     if any(fsdp):
         word = sharding or "optim_grads_params"
-        stage = one_of(_SHARDED, "data-parallel-sharding-strategy", word, job.path)
+        stage = job.word(_SHARDED, "data-parallel-sharding-strategy", word, "zero_stage")
         job.add_inputs({"zero_stage": stage})
     elif job.take("use-torch-fsdp2", "zero_stage"):
         unsharded = job.take("torch-fsdp2-no-reshard-after-forward", "zero_stage")

@@ -13,6 +13,7 @@ from . import shell
 from .field_table import (
     NOTHING,
     REPLICA,
+    SWITCH,
     Job,
     fields_of,
     job_of,
@@ -46,7 +47,6 @@ _FLOAT8 = (
 )
 _CONVERTERS = {"fp8": "quantize.linear.float8", "mxfp8": "quantize.linear.mx"}
 _COMPILED = {part: part for part in ("model", "loss")}
-_SWITCH = {"true": True, "false": False}
 _RECIPES = {"tensorwise": False, "rowwise": True, "rowwise_with_gw_hp": False}  # a scale a row
 _RECIPE = re.compile(r"(quantize\.linear\.)?float8\.recipe_name")
 _SHARD, _REPLICATE = (f"parallelism.data_parallel_{each}_degree" for each in ("shard", "replicate"))
@@ -111,7 +111,7 @@ def _compile(job: Job) -> None:
     parts = [*_COMPILED] if words is None else words if isinstance(words, list) else [words]
     parts = [one_of(_COMPILED, "compile.components", part, job.path) for part in parts]
     is_on = job.take("compile.enable", "software" + " logit_bytes" * (len({*parts}) < 2))
-    is_on = one_of(_SWITCH, "compile.enable", is_on or "false", job.path)
+    is_on = one_of(SWITCH, "compile.enable", is_on or "false", job.path)
     compiled = {*parts} if is_on else set()
     job.add_inputs({"software": NAME if "model" in compiled else f"{NAME}-eager"})
     if len(compiled) == 1:
@@ -243,10 +243,16 @@ def to_fields(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str
     fields |= _recompute_fields(scenario, shape)
     kind = str(scenario.get("precision"))
     fields |= {"model.converters": [_CONVERTERS[kind]]} if kind in _CONVERTERS else {}
-    if kind == "fp8" and scenario.get("quantised_parameters", True):
-        fields[f"{_CONVERTERS[kind]}.enable_fsdp_float8_all_gather"] = True
-    if kind == "fp8" and scenario.get("fp8_scaling") == "row":
+    gathers = kind == "fp8" and scenario.get("quantised_parameters", True)
+    if row := kind == "fp8" and scenario.get("fp8_scaling") == "row":
         fields[f"{_CONVERTERS[kind]}.recipe_name"] = "rowwise"
+    if gathers and row:
+        raise InputError(
+            "torchtitan gathers no FP8 weights that have a scale a row; state "
+            "quantised_parameters=false, or fp8_scaling=tensor"
+        )
+    if gathers:
+        fields[f"{_CONVERTERS[kind]}.enable_fsdp_float8_all_gather"] = True
     compiled = scenario.get("software", NAME) == NAME and scenario.get("compile", True)
     return {**fields, "compile.enable": compiled}
 

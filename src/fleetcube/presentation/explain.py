@@ -11,6 +11,7 @@ from typing import Any
 
 from fleetcube.analysis.traffic import TIMES, crossings, duration
 from fleetcube.catalog import AUTO, KINDS, glossary, kind
+from fleetcube.catalog.assumptions import assumptions
 from fleetcube.grid.errors import InputError, nearest, shown
 from fleetcube.grid.spec.graphs import ABOUT as ABOUT_PLUGINS
 from fleetcube.grid.spec.graphs import NAME as PLUGINS
@@ -101,6 +102,12 @@ def explain(name: str | None = None, graph: Any = (), **options: Any) -> Explana
         words = [each for row in glossary.glossary() for each in row.words]
         near = nearest(written, [*INPUTS, *PHYSICS.quantities, *KINDS, *words])
         raise InputError(f"{shown(written)} is neither an input nor a quantity; {near}")
+    if name in assumptions():
+        row = assumptions()[name]
+        texts = [text or label(table[name]) for text, table in row.values]
+        texts += [f"{factor:g} times as much" for factor in row.factors]
+        lines += ["", *_wrapped(f"If nobody states it, answers give others: {'; '.join(texts)}")]
+        lines += _wrapped(f"source: {row.source}")
     return Explanation("\n".join(lines))
 
 

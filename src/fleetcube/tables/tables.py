@@ -282,25 +282,26 @@ def meanings(attrs: Mapping[str, Any], codes: Any) -> list[str]:
 
 def numbers(column: Any) -> list[str]:
     """Numbers as text in one format. Whole numbers stay whole. Others have the same significant
-    digits: 4, or fewer if that changes nothing; no digit before the point is cut. If one is below
-    1e-4 or from 1e9, all have exponents."""
+    digits: 4, or fewer if that changes nothing; no digit before the point is cut. Those below 1e-4
+    or from 1e9 have exponents; if most do, all."""
     values = np.asarray(column, dtype=float).tolist()
     sized = [value for value in values if math.isfinite(value) and value != 0]
     digits = 4
     while digits > 1 and all(float(f"{n:.{digits - 2}e}") == float(f"{n:.3e}") for n in sized):
         digits -= 1  # as exact as 4
-    if not all(1e-4 <= abs(value) < 1e9 for value in sized):
-        shown = f".{digits - 1}e"
-        return [format(value, shown if value else ".0f") for value in values]
-    if all(value.is_integer() for value in sized):
-        return [f"{value:,.0f}" for value in values]
-    return [f"{value:,.{_decimals(value, digits)}f}" for value in values]
+    plain = [value for value in sized if 1e-4 <= abs(value) < 1e9]
+    low, high = (1e-4, 1e9) if 2 * len(plain) >= len(sized) else (0.0, 0.0)
+    is_whole = all(value.is_integer() for value in plain)
 
+    def text(value: float) -> str:
+        if value == 0 or not math.isfinite(value):
+            return f"{value:.0f}"
+        shown = f"{value:.{digits - 1}e}"
+        if not low <= abs(value) < high:
+            return shown
+        return f"{value:,.{0 if is_whole else max(0, digits - 1 - int(shown.partition('e')[2]))}f}"
 
-def _decimals(value: float, digits: int) -> int:
-    if value == 0 or not math.isfinite(value):
-        return 0
-    return max(0, digits - 1 - int(f"{value:.{digits - 1}e}".partition("e")[2]))
+    return [text(value) for value in values]
 
 
 def check_target(path: Path, overwrite: bool = False) -> None:
@@ -344,9 +345,10 @@ def export(
     """Write a cut of a cube as one of FORMATS, or as CSV to standard output ("-"). Of rows, those
     without a value that cannot run are left out.
 
-    Values are in base units, counts are whole numbers. CSV and Excel are for people: units in
-    headings, flags in words; other formats have flag codes and their meanings. Tables have axes and
-    variables; with `whole`, and in .nc and .json, also the values that labels stand for.
+    Values are in base units, in Excel also in those of a planner (d, GB), on the first sheet;
+    counts are whole numbers. CSV and Excel have units in headings and flags in words, other formats
+    flag codes and their meanings. Tables have axes and variables; with `whole`, and in .nc and
+    .json, also the values that labels stand for.
     """
     check_target(path, overwrite)
     check_sheet(path, {dim: cube.sizes[dim] for dim in _dims(cube)})
@@ -403,7 +405,8 @@ def _write(cube: Result, path: Path, whole: bool) -> None:
     elif ending == ".csv":
         _frame_for_people(cube, whole).to_csv(path, index=False)
     elif ending == ".xlsx":
-        _write_sheet(_frame_for_people(cube, whole, guard=str), path)
+        frames = [_frame_for_people(cube, whole, si, guard=str) for si in (False, True)]
+        _write_sheets(dict(zip(("fleetcube", "SI"), frames, strict=True)), path)
     else:
         from pyarrow.parquet import write_table
 
@@ -423,8 +426,10 @@ def _coords(cube: "Result | xarray.Dataset", dims: Sequence[str], whole: bool) -
     return list(dict.fromkeys([*explaining, *_labelled(cube, dims)]))
 
 
-def _frame_for_people(cube: Result, whole: bool, guard: Callable[[str], str] = guarded) -> Any:
-    """One row for each point, with flags as words."""
+def _frame_for_people(
+    cube: Result, whole: bool, si: bool = True, guard: Callable[[str], str] = guarded
+) -> Any:
+    """One row for each point, with flags as words, and ends of intervals scaled as their middle."""
     import pandas
 
     shown = cube.reset_coords(REASON) if REASON in cube.coords else cube
@@ -432,11 +437,17 @@ def _frame_for_people(cube: Result, whole: bool, guard: Callable[[str], str] = g
     columns: dict[str, Any] = {}
     for name in dict.fromkeys([*_coords(shown, dims, whole), *map(str, shown.data_vars)]):
         attrs, cells = shown[name].attrs, _cells(shown, name, dims)
+        unit = str(attrs.get("units", "1"))
         if "flag_meanings" in attrs:
             cells = list(map(guard, meanings(attrs, cells)))
         elif cells.dtype.kind not in "iuf":
             cells = [guard(label(cell)) for cell in cells]
-        columns[guard(_heading(name, str(attrs.get("units", "1"))))] = _whole(name, cells)
+        elif not si:
+            middle = str(attrs.get(END_OF, name))
+            typical = _cells(shown, middle, dims) if middle in shown else cells
+            factor, unit = scale(unit, typical, middle)
+            cells = cells / factor if factor != 1 else cells
+        columns[guard(_heading(name, unit))] = _whole(name, cells)
         if name == TIME:
             days = _dates(shown, dims)
             columns |= {f"ends on: {head}" if head == _SPAN else head: row for head, row in days}
@@ -466,16 +477,17 @@ def _with_counts(cube: "xarray.Dataset") -> "xarray.Dataset":
     return cube.assign({n: row for n, row in rows.items() if n not in coords}).assign_coords(coords)
 
 
-def _write_sheet(frame: Any, path: Path) -> None:
-    """One Excel sheet with frozen headings; text is never a formula or a link."""
+def _write_sheets(frames: Mapping[str, Any], path: Path) -> None:
+    """Excel sheets by name, with frozen headings; text is never a formula or a link."""
     import pandas
 
     options = {"strings_to_formulas": False, "strings_to_urls": False, "strings_to_numbers": False}
     options["in_memory"] = True  # a full disk would leave temporary files behind
     buffer = io.BytesIO()
     with pandas.ExcelWriter(buffer, "xlsxwriter", engine_kwargs={"options": options}) as writer:
-        frame.to_excel(writer, sheet_name="fleetcube", index=False, freeze_panes=(1, 0))
-        writer.sheets["fleetcube"].autofit()
+        for name, frame in frames.items():
+            frame.to_excel(writer, sheet_name=name, index=False, freeze_panes=(1, 0))
+            writer.sheets[name].autofit()
     path.write_bytes(buffer.getvalue())
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fleetcube.analysis.assumptions import lines
+from fleetcube.analysis.assumptions import lines, source_of
 from fleetcube.analysis.interval import interval
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
@@ -54,7 +54,7 @@ def parts(
     heading, *assumed = lines(rows[0], [goal, *(n for n in (_NEEDED,) if n in names)]) or [""]
     return {
         "heading": html.escape(f"A{heading[1:]}".rstrip(":")),
-        "assumed": "".join(f"<li>{html.escape(line.strip())}</li>" for line in assumed),
+        "assumed": "".join(map(_assumed, assumed)),
         "sentence": _sentence(data, values[0], ends),
         "status": html.escape(f"cannot run: {why[0]}" if why[0] else "runs"),
         "answers": _answers(outputs, visible, shown[0], ends, values[0]),
@@ -66,6 +66,12 @@ def parts(
             " ".join(filter(None, [data["command"], data["commands"][0], *given]))
         ),
     }
+
+
+def _assumed(line: str) -> str:
+    """A line on an input that nobody stated, with the source of its other values."""
+    source = f" <small>Source: {html.escape(text)}</small>" if (text := source_of(line)) else ""
+    return f"<li>{html.escape(line.strip())}{source}</li>"
 
 
 def _cell(row: Mapping[str, Any], value: float, why: str) -> str:
