@@ -93,7 +93,7 @@ def solve(
         say(f"{aim.of} is what it is at most in {100 * aim.chance:.4g} % of the cases")
     if condition != target:
         say(f"{target.strip()}, started on {since}: {condition}")
-    runs = infeasible == "exclude" and not relaxed
+    runs = infeasible == "exclude" and not relaxed and not any(binding[:1])
     say_wrapped(*basis(problem, unknown, aim, ends, solutions[unknown], runs), err=True)
     print_foot(solutions, [unknown])
     _check_solved(solutions, unknown)
