@@ -15,8 +15,8 @@ from ..plan.written import restored, result_scenario
 from ..progress import expected
 from ..result import Result
 from ..run.evaluation import Evaluation
-from .cube import as_sealed, damage, opened, reading, spec_of
-from .examine import Contents, check_sealed, examine
+from .cube import as_sealed, damage, opened, reading, spec_of, written_by_others
+from .examine import Contents, check_added, check_sealed, examine
 from .layout_version import LAYOUT, repeats
 from .names import ROOT
 from .places.address import place_of
@@ -35,6 +35,7 @@ class Report:
 
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    guests: str = ""  # what others put into the cube, which every run keeps
     chunks: int = 0
     samples: int = 0
     advice: str = "`run --resume` of its sweep repairs it"
@@ -60,10 +61,11 @@ def verify(path: str | os.PathLike[str], samples: int = 16, seed: int = 0) -> Re
     report = Report()
     report.chunks = sum(len(block.files) for block in contents.blocks.values())
     report.problems = damage(contents, expected(report.chunks, "chunks"))
-    if names := contents.added():
-        report.advice = (
-            f"another program added {names}; `open_cube(CUBE, verify=False)` reads it as it is"
-        )
+    report.guests = contents.guests
+    try:
+        check_added(contents, written_by_others(report.problems))
+    except InputError as error:
+        report.advice, report.problems = str(error), report.problems or ["it was changed"]
     if not report.problems:
         _compare(as_sealed(contents), samples, seed, report)
     return report
