@@ -120,8 +120,10 @@ def _is_whole(contents: Contents, begun: Contents, writer: Writer, mode: Mode) -
         _check_same(contents, writer)
     if contents.differs(writer.fingerprint):
         return False
-    if problems := damage(contents):
+    problems = damage(contents)
+    if not mode.overwrite:
         check_added(contents, written_by_others(problems))
+    if problems:
         contents.place.check()
         return False
     log.info("%s: complete and sound, nothing to write", contents)

@@ -77,7 +77,7 @@ class Reader:
         if attempt(self.place, JOURNAL) != self.files[JOURNAL]:
             return ChangedError(f"{file} {wrong}: the cube was overwritten; open it again")
         return InputError(
-            f"{file} is damaged: it {wrong}; `fleetcube verify CUBE` lists all damage, and "
+            f"{file} {wrong}: the cube is damaged; `fleetcube verify CUBE` lists all damage, "
             "`run --resume` of its sweep repairs it"
         )
 

@@ -36,6 +36,7 @@ class Report:
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     guests: str = ""  # what others put into the cube, which every run keeps
+    changed: bool = False  # whether another program wrote what no run replaces
     chunks: int = 0
     samples: int = 0
     advice: str = "`run --resume` of its sweep repairs it"
@@ -65,7 +66,8 @@ def verify(path: str | os.PathLike[str], samples: int = 16, seed: int = 0) -> Re
     try:
         check_added(contents, written_by_others(report.problems))
     except InputError as error:
-        report.advice, report.problems = str(error), report.problems or ["it was changed"]
+        report.advice, report.changed = str(error), True
+        report.problems = report.problems or [f"{contents.added_arrays} is not of the cube"]
     if not report.problems:
         _compare(as_sealed(contents), samples, seed, report)
     return report

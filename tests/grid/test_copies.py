@@ -51,7 +51,7 @@ def test_what_another_program_added_is_named_and_kept(cube: Path, consolidated: 
     told = refused(r"program added 'twice', which no run replaces; .*verify=False", open_cube, cube)
     assert verify(cube).advice == told
     for again in ({"resume": True}, {"append": True}):
-        assert refused("", SWEEP.to_zarr, cube, **again) == told  # type: ignore[arg-type]
+        assert refused("added", SWEEP.to_zarr, cube, **again) == told  # type: ignore[arg-type]
     values = open_cube(cube, verify=False)
     for name, variable in {**before.variables, "twice": more["twice"].variable}.items():
         xarray.testing.assert_equal(values[name].variable.load(), variable)

@@ -20,6 +20,7 @@ from fleetcube.catalog import (
     own_labels,
     record,
 )
+from fleetcube.catalog.files import expanded
 from fleetcube.grid.errors import InputError, check_texts
 from fleetcube.grid.spec.axis import Axis
 
@@ -76,7 +77,11 @@ def located(spec: Any, folder: Path) -> Any:
     """A spec, or a part of one, with files of records resolved against a folder."""
 
     def resolve_record_path(kind: str, label: str) -> str:
-        return str(folder.absolute() / label) if kind == NAME or is_path(kind, label) else label
+        return (
+            str(folder.absolute() / expanded(label))
+            if kind == NAME or is_path(kind, label)
+            else label
+        )
 
     return _with_labels(spec, resolve_record_path)
 
