@@ -10,7 +10,7 @@ import functools
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ...kernels import log
@@ -26,7 +26,7 @@ from . import journal
 from .append import check_grows, fitting, stored_plan
 from .examine import Contents, check_added, check_complete, check_files, examine
 from .guests import Attributes, ours
-from .journal import WRITTEN, Block
+from .journal import Block
 from .layout_version import LAYOUT
 from .names import GUESTS, LOCK, PLAN, RECORD, ROOT, SEAL
 from .places.address import place_of
@@ -122,7 +122,7 @@ def _is_whole(contents: Contents, begun: Contents, writer: Writer, mode: Mode) -
         return False
     problems = damage(contents)
     if not mode.overwrite:
-        check_added(contents, written_by_others(problems))
+        check_added(contents, problems)
     if problems:
         contents.place.check()
         return False
@@ -171,7 +171,10 @@ def _added(place: Place, partial: Place, mode: Mode) -> Attributes:
         return {}
     if place == partial:
         data = journal.attempt(place, GUESTS)
-        return journal.parsed(data if isinstance(data, bytes) else None) or {}
+        added = journal.parsed(data if isinstance(data, bytes) else None) or {}
+        return {
+            name: attributes for name, attributes in added.items() if isinstance(attributes, dict)
+        }
     return examine(place, f"{RECORD}/").added
 
 
@@ -180,12 +183,7 @@ def _discard(old: Place, whole: Place, writer: Writer | None = None, force: bool
     for replaced in old.replaced():
         _discard(replaced, old)
     if isinstance(old, Folder):
-        contents = examine(old)
-        arrays = (
-            contents.arrays | {n.partition("/")[0] for n in writer.files}
-            if writer
-            else contents.arrays
-        )
+        arrays = examine(old).arrays | (writer.arrays if writer else set())
         names = old.names()
         old.remove((names if force else ours(names, arrays, whole=True)) - {SEAL, LOCK})
     old.discard(whole)
@@ -318,9 +316,7 @@ def _borrow(
     """Take the sound blocks of a damaged or smaller cube into an unfinished one."""
     partial = begun.place
     damaged = journal.damaged_chunks(contents.place, contents.blocks.values())
-    check_added(
-        contents, [n for bad in damaged.values() for n, wrong in bad.items() if wrong == WRITTEN]
-    )
+    check_added(contents, {n: wrong for bad in damaged.values() for n, wrong in bad.items()})
     sound = [block for key, block in contents.blocks.items() if key not in damaged]
     fits = {key: b for key, b in fitting(sound, writer).items() if key not in blocks}
     plan, blocks = journal.record_bytes(writer.fingerprint), blocks | fits
@@ -362,27 +358,18 @@ def size_of(place: Place) -> int:
     return chunks + sum(size for size, _ in (contents.sealed or {}).values())
 
 
-def damage(contents: Contents, done: Callable[[int], None] = lambda chunks: None) -> list[str]:
-    """Problems of a cube's files, one line each. `done` counts chunks."""
+def damage(contents: Contents, done: Callable[[int], None] = lambda n: None) -> dict[str, str]:
+    """What is wrong with a cube's files, by name. `done` counts chunks."""
     sealed, blocks = contents.sealed, contents.blocks
     if sealed is None:
-        return [f"{SEAL} is missing or damaged"]
-    problems = [f"{name} {wrong}" for name, wrong in contents.wrong.items()]
+        return {SEAL: "is missing or damaged"}
+    problems = {**contents.wrong}
     for key, bad in journal.damaged_chunks(contents.place, blocks.values(), done).items():
-        problems += [f"{name} {wrong} (block {blocks[key]})" for name, wrong in bad.items()]
+        problems |= {name: f"{wrong} (block {blocks[key]})" for name, wrong in bad.items()}
     chunks = {name for block in blocks.values() for name, _, _ in block.files}
     extra = (contents.names or set()) - chunks - sealed.keys() - {SEAL, LOCK, GUESTS}
     extra = ours(extra, contents.arrays, whole=True)
-    return problems + [f"{name} does not belong to the cube" for name in sorted(extra)]
-
-
-def written_by_others(problems: Iterable[str]) -> list[str]:
-    """Files that another program wrote in place of a cube's, by what `damage` says."""
-    return [
-        name
-        for name, _, wrong in (line.partition(" ") for line in problems)
-        if wrong.startswith(WRITTEN)
-    ]
+    return problems | dict.fromkeys(sorted(extra), "does not belong to the cube")
 
 
 def as_sealed(contents: Contents) -> Contents:

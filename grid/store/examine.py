@@ -5,7 +5,7 @@ where files differ from the seal, as another cube may have replaced theirs."""
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -159,8 +159,9 @@ class Contents:
     @property
     def added_arrays(self) -> str:
         """Arrays and groups that another program added, such as xarray with mode="a"."""
-        parts = [name.split("/") for name in self.others if self.sealed]
-        return ", ".join(sorted(repr(part[0]) for part in parts if part[1:] == [ROOT]))
+        names = (self.names or set()) - self.sealed.keys() if self.sealed else set()
+        parts = (name.split("/") for name in names if name.endswith(f"/{ROOT}"))
+        return ", ".join(sorted(repr(part[0]) for part in parts if len(part) == 2))
 
 
 def _is_anothers(name: str, data: bytes) -> bool:
@@ -229,7 +230,7 @@ def check_files(contents: Contents) -> None:
     if contents.sealed is None:
         check_sealed(contents)
         raise InputError(f"{str(contents)!r} is damaged: it has no seal; {repair}")
-    check_added(contents)
+    check_added(contents, contents.wrong)
     _check_chunks(contents)
     for name, wrong in contents.wrong.items():
         if name.endswith(ROOT):
@@ -237,12 +238,15 @@ def check_files(contents: Contents) -> None:
         raise InputError(f"{f'{contents}/{name}'!r} is damaged: it {wrong}; {repair}")
 
 
-def check_added(contents: Contents, wrong: Iterable[str] = ()) -> None:
-    """Refuse a cube that another program changed. Raises InputError."""
-    wrong = [name for name, why in contents.wrong.items() if why == WRITTEN] + [*wrong]
-    what = f"wrote {wrong[0]!r}" if wrong else f"added {contents.added_arrays}"
-    if wrong or contents.added_arrays:
-        again = "--overwrite" if wrong else "--overwrite --force"
+def check_added(contents: Contents, wrong: Mapping[str, str]) -> None:
+    """Refuse a cube to which another program added arrays, or where it wrote others' files, by what
+    is wrong with them. Raises InputError."""
+    written = [name for name, what in wrong.items() if what.startswith(WRITTEN)]
+    added = contents.added_arrays
+    if written or added:
+        what, again = f"added {added}", "--overwrite --force"
+        if not added:
+            what, again = f"wrote {written[0]!r}", "--overwrite"
         raise InputError(
             f"{str(contents)!r} is no longer as fleetcube sealed it: another program {what}, which "
             f"no run replaces; {_as_it_is(contents)}, and `run {again}` writes it again"

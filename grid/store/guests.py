@@ -12,11 +12,9 @@ from .places.durable import TEMPORARY
 CHUNK = re.compile(r"([^/]+)/c(/\d+)*")
 _TEMPORARY = re.compile(rf"(.*[./])?\d+\.\d+{re.escape(TEMPORARY)}", re.DOTALL)
 _OURS = {ROOT, f"{GROUP}/{ROOT}", f"{RECORD}/{ROOT}", PLAN, JOURNAL, SEAL, LOCK, GUESTS}
-_FIELDS = (  # of metadata, in the order of their bytes
-    *("shape", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs"),
-    *("attributes", "consolidated_metadata", "dimension_names", "zarr_format", "node_type"),
-    "storage_transformers",
-)
+_FIELDS = ["shape", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs"]
+_FIELDS += ["attributes", "consolidated_metadata", "dimension_names", "zarr_format", "node_type"]
+_FIELDS += ["storage_transformers"]  # of metadata, in the order of their bytes
 _NAMES = {"Conventions", "coordinates", "units", "long_name", "references", "flag_values"}
 _NAMES |= {"flag_meanings", "_FillValue", "convention", "labels"}  # of our attributes
 _DECODED = {"scale_factor", "add_offset", "missing_value", "dtype", "calendar"}  # by xarray
@@ -53,7 +51,7 @@ def apart(
             kept = [key for key in attributes if _is_reserved(key)]
             if "consolidated_metadata" in meta:
                 meta["consolidated_metadata"] = _repeated(meta["consolidated_metadata"], pure)
-            for keys in (kept, *([*attributes][:n] for n in range(len(attributes) + 1))):
+            for keys in (kept, *([*attributes][:n] for n in range(min(len(attributes), 64) + 1))):
                 if digest(again := _bytes(meta, keys)) == sha256:
                     pure[name], kept = again, keys
                     break

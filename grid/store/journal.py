@@ -17,6 +17,7 @@ from .names import GUESTS, JOURNAL, MOST_SEALED, PARTS, PLAN, ROOT, SEAL, OtherS
 from .places.place import Place
 
 READERS = 8  # files read in parallel
+Files = Mapping[str, bytes]
 WRITTEN = "was written by another program"
 MISSING = (FileNotFoundError, NotADirectoryError)
 
@@ -155,13 +156,7 @@ def sealed_sums(seal: bytes | None) -> dict[str, tuple[int, str]] | None:
     return sealed if sound and sum(sizes) <= MOST_SEALED else None
 
 
-def seal(
-    place: Place,
-    blocks: Iterable[Block],
-    files: Mapping[str, bytes],
-    plan: bytes,
-    added: Mapping[str, bytes],
-) -> None:
+def seal(place: Place, blocks: Iterable[Block], files: Files, plan: bytes, added: Files) -> None:
     """Complete a cube: the seal with checksums of all files but the chunks, and the root last.
     `added` are files with the attributes that others added, which the seal leaves out. Readers do
     not see a cube until its root exists. If readers see it being written, arrays get their metadata

@@ -15,7 +15,7 @@ from ..plan.written import restored, result_scenario
 from ..progress import expected
 from ..result import Result
 from ..run.evaluation import Evaluation
-from .cube import as_sealed, damage, opened, reading, spec_of, written_by_others
+from .cube import as_sealed, damage, opened, reading, spec_of
 from .examine import Contents, check_added, check_sealed, examine
 from .layout_version import LAYOUT, repeats
 from .names import ROOT
@@ -61,10 +61,11 @@ def verify(path: str | os.PathLike[str], samples: int = 16, seed: int = 0) -> Re
     _ = contents.layout  # refused if newer than ours
     report = Report()
     report.chunks = sum(len(block.files) for block in contents.blocks.values())
-    report.problems = damage(contents, expected(report.chunks, "chunks"))
+    wrong = damage(contents, expected(report.chunks, "chunks"))
+    report.problems = [f"{name} {what}" for name, what in wrong.items()]
     report.guests = contents.guests
     try:
-        check_added(contents, written_by_others(report.problems))
+        check_added(contents, wrong)
     except InputError as error:
         report.advice, report.changed = str(error), True
         report.problems = report.problems or [f"{contents.added_arrays} is not of the cube"]

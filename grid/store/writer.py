@@ -140,6 +140,10 @@ class Writer:
         chunks = {name: self.stored_chunks(name) for name in self.plan.outputs}
         return empty_cube(self.plan, self.spec, self.dtype, chunks, self.coordinates())
 
+    @property
+    def arrays(self) -> set[str]:
+        return {name.partition("/")[0] for name in self.files if "/" in name}
+
     def run(
         self,
         place: Place,
@@ -273,8 +277,7 @@ class Writer:
         kept |= {PLAN, LOCK, JOURNAL, GUESTS, *parts}
         if not place.in_sight:
             kept |= self.files.keys() - {ROOT}
-        arrays = {name.partition("/")[0] for name in self.files}
-        place.remove(ours(place.names() or (), arrays) - kept)
+        place.remove(ours(place.names() or (), self.arrays) - kept)
 
 
 def in_units(size: int, unit: int) -> int:

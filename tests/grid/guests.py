@@ -21,6 +21,7 @@ import xarray
 
 from fleetcube import Settings, Sweep, open_cube
 from fleetcube.grid.errors import InputError
+from fleetcube.grid.store.cube import stored_cube
 from fleetcube.grid.store.names import LOCK
 from fleetcube.grid.store.places import place as place_module
 from fleetcube.grid.store.verify import verify
@@ -258,7 +259,7 @@ class Owner:
     def check_whole(self, level: int) -> None:
         """A complete cube has the bytes of an uninterrupted run, and what its owner added."""
         values, files = truth(level)
-        cube = open_cube(self.path)
+        cube = stored_cube(str(self.path)) if self.counts["runs"] % 5 else open_cube(self.path)
         for name, variable in values.variables.items():
             assert np.array_equal(cube[name].values, variable.values), name
         found = contents(self.path)

@@ -193,6 +193,8 @@ def _lock(handle: int, other: int, partial: Path) -> None:
 def _check_ours(partial: Path, folder: int) -> None:
     """Refuse a folder of another user, who could plant links and files in it."""
     probe = f"{os.getpid()}.{threading.get_ident()}{TEMPORARY}"
+    with contextlib.suppress(FileNotFoundError):  # of a killed run: in containers, ids repeat
+        os.unlink(probe, dir_fd=folder)
     handle = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder)
     try:
         us = os.fstat(handle).st_uid  # as the file system maps our id
@@ -251,6 +253,7 @@ def move(old: Path, new: Path, but: set[str], under: str = "") -> None:
         if not os.path.lexists(new / name):
             with contextlib.suppress(OSError):  # what cannot be moved stays
                 os.rename(old / name, new / name)
+                sync_folder(new / under)
         elif entry.is_dir(follow_symlinks=False) and not (new / name).is_symlink():
             move(old, new, but, f"{name}/")
 

@@ -253,7 +253,6 @@ class Folder:
     def discard(self, whole: Place) -> None:
         assert isinstance(whole, Folder)
         move(self.path, whole.path, {SEAL, LOCK})
-        sync_folders(whole.path)
         self.remove({SEAL, LOCK})
         with contextlib.suppress(OSError):  # files that NFS readers have open stay
             os.rmdir(self.path)
