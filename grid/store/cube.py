@@ -94,7 +94,7 @@ def store(
     _check_place(contents, begun, mode)
     if mode.overwrite and not mode.force and contents.exists and (guests := contents.guests):
         raise InputError(
-            f"{str(place)!r} also holds what fleetcube did not write ({shown(guests)}); move that "
+            f"{str(place)!r} also holds what fleetcube did not write ({guests[:300]}); move that "
             "away, choose another name, or add --force, which removes it"
         )
     shapes = None if chunks or not mode.continues else _stored_shapes(plan, contents, begun)

@@ -29,7 +29,7 @@ from fleetcube.grid.store.verify import verify
 from ..engine import heat_pump
 from .kill import contents
 
-CHUNKS = {"outside_temperature": 2, "heating_hours": 2}
+CHUNKS = {"outside_temperature": 2, "heating_hours": 1}
 ARRAYS = ["yearly_cost", "performance", "heating_hours", ""]  # with the root
 FILES = ["README.md", ".DS_Store", "._zarr.json", "desktop.ini", ".nfs0001", "results/a/b.csv"]
 FILES += ["results/c.csv", "yearly_cost/.DS_Store", "yearly_cost/c/notes.txt", ".fleetcube/mine"]

@@ -256,6 +256,8 @@ def move(old: Path, new: Path, but: set[str], under: str = "") -> None:
                 sync_folder(new / under)
         elif entry.is_dir(follow_symlinks=False) and not (new / name).is_symlink():
             move(old, new, but, f"{name}/")
+            with contextlib.suppress(OSError):
+                os.rmdir(old / name)
 
 
 def link(source: Path, base: Path, name: str) -> None:
