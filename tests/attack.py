@@ -52,6 +52,13 @@ ATTACKS = {
         100,
         3,
     ),
+    "guests": Attack(
+        "sequences of runs, kills, `--resume`, `--append`, `--overwrite`, files and attributes that "
+        "an owner adds, changes and removes, what xarray writes, and copies: bytes, values, loss",
+        "tests.grid.guests",
+        5000,
+        3,
+    ),
     "flips": Attack(
         "one bit changed in any file of a cube: read, and verified", "tests.grid.flips", 10_000, 50
     ),

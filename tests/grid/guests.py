@@ -311,7 +311,8 @@ def main(count: int, first: int) -> int:
             except Exception as error:
                 wrong += 1
                 print(f"seed {seed}: {type(error).__name__}: {str(error)[:300]}", flush=True)
-    print(f"{count} sequences, {wrong} wrong ({dict(counts)})")
+    told = ", ".join(f"{number} {what}" for what, number in sorted(counts.items()))
+    print(f"{count} tries, {wrong} wrong ({told})")
     return int(wrong > 0)
 
 

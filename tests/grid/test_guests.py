@@ -193,7 +193,7 @@ def twice(path: Path) -> None:
 
 
 def longer(path: Path) -> None:
-    cube = xarray.open_zarr(path).load().assign_coords(heating_hours=[7.0])
+    cube = xarray.open_zarr(path).load().assign_coords(heating_hours=[7])
     cube.to_zarr(path, append_dim="heating_hours")
 
 
