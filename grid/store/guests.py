@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from .layout_version import consolidated
+from .layout_version import KEY, consolidated
 from .names import GROUP, GUESTS, JOURNAL, LOCK, PARTS, PLAN, RECORD, ROOT, SEAL, digest
 from .places.durable import TEMPORARY
 
@@ -49,8 +49,8 @@ def apart(
             meta = json.loads(data if len(data) < 8 * size + (1 << 20) else b"")  # type: ignore
             attributes = meta.setdefault("attributes", {})
             kept = [key for key in attributes if _is_reserved(key)]
-            if "consolidated_metadata" in meta:
-                meta["consolidated_metadata"] = _repeated(meta["consolidated_metadata"], pure)
+            if name == ROOT and KEY in attributes:
+                meta["consolidated_metadata"] = _repeated(meta.get("consolidated_metadata"), pure)
             for keys in (kept, *([*attributes][:n] for n in range(min(len(attributes), 64) + 1))):
                 if digest(again := _bytes(meta, keys)) == sha256:
                     pure[name], kept = again, keys
