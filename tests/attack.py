@@ -53,8 +53,8 @@ ATTACKS = {
         3,
     ),
     "guests": Attack(
-        "sequences of runs, kills, resumes, appends, overwrites, files and attributes that an owner "
-        "adds, changes and removes, writes of xarray, copies: what is lost, bytes and values",
+        "sequences of runs, kills, resumes, appends, overwrites, files and attributes that owners "
+        "add, change and remove, writes of xarray, copies: what is lost, bytes and values",
         "tests.grid.guests",
         5000,
         3,

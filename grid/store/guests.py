@@ -46,8 +46,10 @@ def apart(
         try:
             if name.rpartition("/")[2] != ROOT or digest(data) == sha256:  # type: ignore[arg-type]
                 continue
+            if len(data) == size:  # type: ignore[arg-type]
+                continue  # a changed byte, whatever it means
             meta = json.loads(data if len(data) < 8 * size + (1 << 20) else b"")  # type: ignore
-            attributes = meta.setdefault("attributes", {})
+            attributes = meta["attributes"]
             kept = [key for key in attributes if _is_reserved(key)]
             if name == ROOT and KEY in attributes:
                 meta["consolidated_metadata"] = _repeated(meta.get("consolidated_metadata"), pure)
