@@ -15,7 +15,7 @@ from ..errors import InputError
 from ..plan.fingerprint import difference
 from . import journal
 from .chunks import Stored
-from .guests import CHUNK, Attributes, apart, listed, ours, with_added
+from .guests import CHUNK, Attributes, listed, ours, separated, with_added
 from .journal import READERS, WRITTEN
 from .layout_version import known_layout
 from .names import JOURNAL, PARTS, PLAN, RECORD, ROOT, SEAL, OtherSizeError, digest, part_of
@@ -119,18 +119,18 @@ class Contents:
         return {**self.head, **dict(zip(others, read, strict=True))}
 
     @cached_property
-    def _apart(self) -> tuple[dict[str, bytes | OSError], Attributes]:
-        return apart(self.files, self.sealed or {})
+    def _separated(self) -> tuple[dict[str, bytes | OSError], Attributes]:
+        return separated(self.files, self.sealed or {})
 
     @property
     def added(self) -> Attributes:
         """Attributes that others added, by file."""
-        return self._apart[1]
+        return self._separated[1]
 
     @property
     def file_bytes(self) -> dict[str, bytes]:
         """The files in the seal that can be read, without what others added to them."""
-        files = ((name, self._apart[0][name]) for name in self.sealed or {})
+        files = ((name, self._separated[0][name]) for name in self.sealed or {})
         return {name: data for name, data in files if isinstance(data, bytes)}
 
     @property
@@ -142,13 +142,13 @@ class Contents:
     def wrong(self) -> dict[str, str]:
         """Files that differ from the seal, and what is wrong with each."""
         sealed = self.sealed or {}
-        wrong = journal.damaged_files(self._apart[0], sealed)
-        known = {sha256 for _, sha256 in sealed.values()}
+        wrong = journal.damaged_files(self._separated[0], sealed)
+        sums = {sha256 for _, sha256 in sealed.values()}
         for name in wrong:
             data = self.files[name]
             if isinstance(data, OtherSizeError):
                 data = journal.attempt(self.place, name)
-            if isinstance(data, bytes) and digest(data) not in known and _is_anothers(name, data):
+            if isinstance(data, bytes) and digest(data) not in sums and _is_anothers(name, data):
                 wrong[name] = WRITTEN
         return wrong
 

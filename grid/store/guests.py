@@ -35,7 +35,7 @@ def ours(names: Iterable[str], arrays: Collection[str], whole: bool = False) -> 
     return {*filter(gives, names)}
 
 
-def apart(
+def separated(
     files: Mapping[str, bytes | OSError], sealed: Mapping[str, tuple[int, str]]
 ) -> tuple[dict[str, bytes | OSError], Attributes]:
     """Files, metadata without what others added where the rest is as sealed; and what they added,
@@ -50,14 +50,17 @@ def apart(
                 continue  # a changed byte, whatever it means
             meta = json.loads(data if len(data) < 8 * size + (1 << 20) else b"")  # type: ignore
             attributes = meta["attributes"]
-            kept = [key for key in attributes if _is_reserved(key)]
+            own_keys = [key for key in attributes if _is_reserved(key)]
             if name == ROOT and KEY in attributes:
                 meta["consolidated_metadata"] = _repeated(meta.get("consolidated_metadata"), pure)
-            for keys in (kept, *([*attributes][:n] for n in range(min(len(attributes), 64) + 1))):
+            for keys in (
+                own_keys,
+                *([*attributes][:n] for n in range(min(len(attributes), 64) + 1)),
+            ):
                 if digest(again := _bytes(meta, keys)) == sha256:
-                    pure[name], kept = again, keys
+                    pure[name], own_keys = again, keys
                     break
-            if others := {key: attributes[key] for key in attributes if key not in kept}:
+            if others := {key: attributes[key] for key in attributes if key not in own_keys}:
                 added[name] = others
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
             continue  # it is damaged
@@ -73,9 +76,9 @@ def _repeated(metadata: Any, pure: Mapping[str, Any]) -> Any:
     """A root's consolidated metadata without what others added; those of `pure` if it has none."""
     names = sorted(name.removesuffix(f"/{ROOT}") for name in pure if name.endswith(f"/{ROOT}"))
     arrays = {n: json.loads(pure[f"{n}/{ROOT}"]) for n in names if not n.startswith(GROUP)}
-    found = arrays if metadata is None else metadata["metadata"]
-    attributes = {name: meta["attributes"] for name, meta in arrays.items() if name in found}
-    return consolidated({n: json.loads(_bytes(found[n], attributes[n])) for n in attributes})
+    entries = arrays if metadata is None else metadata["metadata"]
+    attributes = {name: meta["attributes"] for name, meta in arrays.items() if name in entries}
+    return consolidated({n: json.loads(_bytes(entries[n], attributes[n])) for n in attributes})
 
 
 def _is_reserved(attribute: str) -> bool:
@@ -113,6 +116,6 @@ def listed(names: Iterable[str], arrays: Collection[str], added: Attributes) -> 
         name if top in {*arrays, GROUP} or not rest else f"{top}/" for name, top, _, rest in parts
     }
     for name, attributes in added.items():
-        of = f" of {array}" if (array := name.removesuffix(ROOT).rstrip("/")) else ""
-        words |= {f"the attribute {key!r}{of}" for key in attributes}
+        place = f" of {array}" if (array := name.removesuffix(ROOT).rstrip("/")) else ""
+        words |= {f"the attribute {key!r}{place}" for key in attributes}
     return sorted(words)

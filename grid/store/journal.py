@@ -221,7 +221,7 @@ def damaged_chunks(
     called with the number of chunks checked since its last call."""
 
     @functools.cache
-    def known() -> set[bytes]:
+    def checksums() -> set[bytes]:
         return {crc.to_bytes(4, "little") for block in blocks for _, _, crc in block.files}
 
     def check(block: Block) -> dict[str, str]:
@@ -237,7 +237,7 @@ def damaged_chunks(
             if isinstance(data, OtherSizeError):
                 data = attempt(place, name)
             if name in damage and isinstance(data, bytes) and has_checksum(data):
-                damage[name] = damage[name] if data[-4:] in known() else WRITTEN
+                damage[name] = damage[name] if data[-4:] in checksums() else WRITTEN
         done(len(block.files))
         return damage
 

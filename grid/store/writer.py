@@ -273,11 +273,11 @@ class Writer:
 
     def sweep(self, place: Place, blocks: Iterable[Block], parts: Iterable[str]) -> None:
         """Remove what belongs neither to the empty cube nor to finished blocks."""
-        kept = {name for block in blocks for name, _, _ in block.files}
-        kept |= {PLAN, LOCK, JOURNAL, GUESTS, *parts}
+        wanted = {name for block in blocks for name, _, _ in block.files}
+        wanted |= {PLAN, LOCK, JOURNAL, GUESTS, *parts}
         if not place.in_sight:
-            kept |= self.files.keys() - {ROOT}
-        place.remove(ours(place.names() or (), self.arrays) - kept)
+            wanted |= self.files.keys() - {ROOT}
+        place.remove(ours(place.names() or (), self.arrays) - wanted)
 
 
 def in_units(size: int, unit: int) -> int:
