@@ -300,9 +300,9 @@ def _prepare(
         journal.write_journal(partial, blocks.values(), begun.parts)
     else:
         partial.delete(PLAN)  # by name, since a listing may lag
-        names, left = partial.names() or set(), {LOCK} if mode.force else {LOCK, GUESTS}
+        names, spared = partial.names() or set(), {LOCK} if mode.force else {LOCK, GUESTS}
         removable = names if mode.force and partial == place else ours(names, begun.arrays)
-        partial.remove((removable if partial.in_sight else names) - left)
+        partial.remove((removable if partial.in_sight else names) - spared)
         plan, blocks = journal.record_bytes(writer.fingerprint), {}
         # the journal first: an old one that a listing hid must not count for this plan
         journal.write_journal(partial, ())
