@@ -15,13 +15,18 @@ _ENDLESS = re.compile(
 )
 
 
+def expanded(path: str | os.PathLike[str]) -> str:
+    """A path with the home folder in place of `~`."""
+    return os.path.expanduser(os.fspath(path))
+
+
 def read_some(path: str | Path, most: int) -> bytes:
     """The first bytes of a file; `most` and one more if it is larger.
 
     A pipe without a writer is refused, not waited for. Raises OSError, and ValueError for an
     invalid file name.
     """
-    with open(path, "rb", opener=_at_once) as file:
+    with open(expanded(path), "rb", opener=_at_once) as file:
         if _WITHOUT_WAITING:
             os.set_blocking(file.fileno(), True)
         data = file.read(most + 1)

@@ -52,6 +52,13 @@ ATTACKS = {
         100,
         3,
     ),
+    "guests": Attack(
+        "sequences of runs, kills, resumes, appends, overwrites, files and attributes that owners "
+        "add, change and remove, writes of xarray, copies: what is lost, bytes and values",
+        "tests.grid.guests",
+        5000,
+        3,
+    ),
     "flips": Attack(
         "one bit changed in any file of a cube: read, and verified", "tests.grid.flips", 10_000, 50
     ),

@@ -28,12 +28,12 @@ from ..spec.graphs import graph_of
 from . import journal
 from .append import check_grows, fitting, stored_plan
 from .chunks import Compressor
-from .examine import Contents, check_complete, check_files, examine
+from .examine import Contents, check_added, check_complete, check_files, examine
+from .guests import Attributes, ours
 from .journal import Block
 from .layout_version import LAYOUT
-from .names import LOCK, PLAN, RECORD, ROOT, SEAL
+from .names import GUESTS, LOCK, PLAN, RECORD, ROOT, SEAL
 from .places.address import place_of
-from .places.durable import REPLACED
 from .places.place import Folder, Place
 from .reader import Reader, stored
 from .writer import Writer, in_units
@@ -48,11 +48,13 @@ Cube = TypeVar("Cube", bound=Any)  # a Dataset or a Result
 
 
 class Mode(NamedTuple):
-    """Whether a run may overwrite, resume or append to a cube at its place."""
+    """Whether a run may overwrite, resume or append to a cube at its place, and remove what others
+    put into it (`force`)."""
 
     overwrite: bool
     resume: bool
     append: bool
+    force: bool
 
     @property
     def continues(self) -> bool:
@@ -73,10 +75,14 @@ def store(
 ) -> None:
     """Evaluate a plan into a cube at a place, where it appears once complete."""
     options = ("--overwrite", "--resume", "--append")
-    chosen = [option for option, on in zip(options, mode, strict=True) if on]
+    chosen = [option for option, on in zip(options, mode[:3], strict=True) if on]
     if len(chosen) > 1 and (mode.append or not mode.resume):
         raise InputError(f"{' and '.join(chosen)} exclude each other; choose one")
+    if mode.force and not mode.overwrite:
+        raise InputError("--force is of --overwrite; add that, or leave --force out")
     place.recover()
+    for replaced in place.replaced():
+        _discard(replaced, place)
     if not mode.resume:
         place.check()
     contents = examine(place)
@@ -91,14 +97,14 @@ def store(
     partial = place.unfinished()
     begun = contents if partial == place else examine(partial)
     _check_place(contents, begun, mode)
-    if mode.continues and not mode.overwrite and (names := contents.added()):
+    if mode.overwrite and not mode.force and contents.exists and (guests := contents.guests):
         raise InputError(
-            f"{str(place)!r} holds {names}, which another program added and a run would lose; "
-            "choose another name, or keep a copy and use --overwrite"
+            f"{str(place)!r} also holds what fleetcube did not write ({guests[:300]}); move that "
+            "away, choose another name, or add --force, which removes it"
         )
     shapes = None if chunks or not mode.continues else _stored_shapes(plan, contents, begun)
     writer = Writer(plan, spec, dtype, chunks, shapes, compressor)
-    if mode.append and contents.attributes is not None:
+    if mode.append and contents.exists:
         stored_plan(contents, "nothing can be appended")
         contents = as_sealed(contents)
         check_grows(contents, opened(contents), writer)
@@ -119,13 +125,16 @@ def _is_whole(contents: Contents, begun: Contents, writer: Writer, mode: Mode) -
         _check_same(contents, writer)
     if contents.differs(writer.fingerprint):
         return False
-    if damage(contents):
+    problems = damage(contents)
+    if not mode.overwrite:
+        check_added(contents, problems)
+    if problems:
         contents.place.check()
         return False
     log.info("%s: complete and sound, nothing to write", contents)
     if begun is not contents and begun.exists:  # left by a run killed after the exchange
         with begun.place.one_writer():
-            begun.place.discard()
+            _discard(begun.place, contents.place, writer)
     return True
 
 
@@ -140,8 +149,14 @@ def _write(
         elsewhere = functools.partial(written, cluster, reached(cluster, partial))
     try:
         with partial.one_writer():
-            writer.run(partial, *_prepare(place, partial, writer, mode), threads, elsewhere)
-            partial.finish(place)
+            for replaced in partial.replaced():
+                _discard(replaced, partial)
+            added = functools.partial(_added, place, partial, mode)
+            writer.run(partial, *_prepare(place, partial, writer, mode), threads, elsewhere, added)
+            for replaced in partial.finish(place):
+                _discard(replaced, place, writer, mode.force)
+            if place != partial and isinstance(place, Folder):
+                place.delete(LOCK)  # at the end: without it a second writer could enter
     except ConnectionError as error:
         raise OSError(
             f"{error}; what is finished is kept, and `run {option}` continues it"
@@ -153,6 +168,30 @@ def _write(
         ) from error
     except KeyboardInterrupt as stopped:
         raise type(stopped)(_how_to_continue(partial, option)) from None
+
+
+def _added(place: Place, partial: Place, mode: Mode) -> Attributes:
+    """Attributes that others added to the cube that is replaced or rewritten."""
+    if mode.force:
+        return {}
+    if place == partial:
+        data = journal.attempt(place, GUESTS)
+        added = journal.parsed(data if isinstance(data, bytes) else None) or {}
+        return {
+            name: attributes for name, attributes in added.items() if isinstance(attributes, dict)
+        }
+    return examine(place, f"{RECORD}/").added
+
+
+def _discard(old: Place, whole: Place, writer: Writer | None = None, force: bool = False) -> None:
+    """Remove a cube that another has replaced; what others put into it moves into that."""
+    for replaced in old.replaced():
+        _discard(replaced, old)
+    if isinstance(old, Folder):
+        arrays = examine(old).arrays | (writer.arrays if writer else set())
+        names = old.names()
+        old.remove((names if force else ours(names, arrays, whole=True)) - {SEAL, LOCK})
+    old.discard(whole)
 
 
 def _check_room(contents: Contents, begun: Contents, writer: Writer, mode: Mode) -> None:
@@ -266,7 +305,9 @@ def _prepare(
         journal.write_journal(partial, blocks.values(), begun.parts)
     else:
         partial.delete(PLAN)  # by name, since a listing may lag
-        partial.keep({LOCK})
+        names, spared = partial.names() or set(), {LOCK} if mode.force else {LOCK, GUESTS}
+        removable = names if mode.force and partial == place else ours(names, begun.arrays)
+        partial.remove((removable if partial.in_sight else names) - spared)
         plan, blocks = journal.record_bytes(writer.fingerprint), {}
         # the journal first: an old one that a listing hid must not count for this plan
         journal.write_journal(partial, ())
@@ -279,12 +320,15 @@ def _borrow(
 ) -> tuple[bytes, dict[Any, Block]]:
     """Take the sound blocks of a damaged or smaller cube into an unfinished one."""
     partial = begun.place
-    fits = fitting(contents.blocks.values(), writer)
-    fits = {key: block for key, block in fits.items() if key not in blocks}
-    for key in journal.damaged_chunks(contents.place, fits.values()):
-        del fits[key]
+    damaged = journal.damaged_chunks(contents.place, contents.blocks.values())
+    check_added(contents, {n: wrong for bad in damaged.values() for n, wrong in bad.items()})
+    sound = [block for key, block in contents.blocks.items() if key not in damaged]
+    fits = {key: b for key, b in fitting(sound, writer).items() if key not in blocks}
     plan, blocks = journal.record_bytes(writer.fingerprint), blocks | fits
     if begun is contents:
+        partial.delete(GUESTS)
+        if contents.added:
+            partial.write(GUESTS, journal.record_bytes(contents.added))
         partial.delete(ROOT)  # first: without its root, an unfinished cube is not read
         parts = begun.parts
     else:
@@ -319,19 +363,18 @@ def size_of(place: Place) -> int:
     return chunks + sum(size for size, _ in (contents.sealed or {}).values())
 
 
-def damage(contents: Contents, done: Callable[[int], None] = lambda chunks: None) -> list[str]:
-    """Problems of a cube's files, one line each. `done` counts chunks."""
+def damage(contents: Contents, done: Callable[[int], None] = lambda n: None) -> dict[str, str]:
+    """What is wrong with a cube's files, by name. `done` counts chunks."""
     sealed, blocks = contents.sealed, contents.blocks
     if sealed is None:
-        return [f"{SEAL} is missing or damaged"]
-    damaged = journal.damaged_files(contents.files, sealed)
-    problems = [f"{name} {wrong}" for name, wrong in damaged.items()]
+        return {SEAL: "is missing or damaged"}
+    problems = {**contents.wrong}
     for key, bad in journal.damaged_chunks(contents.place, blocks.values(), done).items():
-        problems += [f"{name} {wrong} (block {blocks[key]})" for name, wrong in bad.items()]
+        problems |= {name: f"{wrong} (block {blocks[key]})" for name, wrong in bad.items()}
     chunks = {name for block in blocks.values() for name, _, _ in block.files}
-    extra = (contents.names or set()) - chunks - sealed.keys() - {SEAL, LOCK}
-    extra = {name for name in extra if not name.startswith(f"{REPLACED}/")}
-    return problems + [f"{name} does not belong to the cube" for name in sorted(extra)]
+    extra = (contents.names or set()) - chunks - sealed.keys() - {SEAL, LOCK, GUESTS}
+    extra = ours(extra, contents.arrays, whole=True)
+    return problems | dict.fromkeys(sorted(extra), "does not belong to the cube")
 
 
 def as_sealed(contents: Contents) -> Contents:
@@ -374,7 +417,7 @@ def open_cube(
     load_accessor()  # so that the cube has `.fleetcube`
     contents = as_sealed(examine(place))
     with reading(place):
-        reader = Reader(place, contents.file_bytes)
+        reader = Reader(place, contents.shown)
         _ = reader.arrays
         source = SealedStore(place.source(), reader)
         cube: xarray.Dataset = xarray.open_zarr(source, consolidated=False, chunks=chunks)
@@ -417,15 +460,19 @@ def _unverified(place: Place, chunks: Any) -> "xarray.Dataset":
     contents = examine(place, f"{RECORD}/")
     check_complete(contents, copied=True)
     with reading(place, "is no copy of a cube ({}); open it with xarray"):
-        if isinstance(place, Folder) and place.path.is_file():
+        source = place.source()
+        if isinstance(place, Folder) and place.path.is_file() and place.path.suffix != ".zip":
             read: Any = functools.partial(xarray.open_dataset, place.path, chunks=chunks)
         else:
+            if isinstance(place, Folder) and place.path.is_file():
+                from zarr.storage import ZipStore
+
+                source = ZipStore(place.path, mode="r")
             how: Any = {"consolidated": None if contents.names is None else False}
-            read = functools.partial(xarray.open_zarr, place.source(), chunks=chunks, **how)
+            read = functools.partial(xarray.open_zarr, source, chunks=chunks, **how)
         flags = [name for name, row in read().variables.items() if "flag_values" in row.attrs]
-        cube: xarray.Dataset = in_order(
-            read(mask_and_scale=dict.fromkeys(flags, False))
-        )  # -1 stays a code
+        # -1 stays a code
+        cube: xarray.Dataset = in_order(read(mask_and_scale=dict.fromkeys(flags, False)))
         for name in flags:
             cube[name].encoding |= {FILL: cube[name].attrs.pop(FILL, None)}
         return cube

@@ -15,9 +15,11 @@ from ..errors import InputError
 from ..plan.fingerprint import difference
 from . import journal
 from .chunks import Stored
-from .journal import READERS
+from .guests import CHUNK, Attributes, listed, ours, separated, with_added
+from .journal import READERS, WRITTEN
 from .layout_version import known_layout
-from .names import GROUP, JOURNAL, PARTS, PLAN, RECORD, ROOT, SEAL, part_of
+from .names import JOURNAL, PARTS, PLAN, RECORD, ROOT, SEAL, OtherSizeError, digest, part_of
+from .places.durable import REPLACED
 from .places.place import Place
 
 
@@ -56,6 +58,24 @@ class Contents:
         ours = isinstance(attributes, dict) and "fleetcube_spec" in attributes
         return attributes if ours else None
 
+    @cached_property
+    def arrays(self) -> set[str]:
+        """Names of the cube's arrays, according to its record."""
+        files = {name for block in self.blocks.values() for name, _, _ in block.files}
+        chunked = {key.removeprefix("chunks.") for key in self.plan or () if key[:7] == "chunks."}
+        return chunked | {n.partition("/")[0] for n in files | (self.sealed or {}).keys()}
+
+    @property
+    def others(self) -> set[str]:
+        """Files that others put into a complete cube."""
+        names = {name for name in self.names or () if not name.startswith(f"{REPLACED}/")}
+        return names - ours(names, self.arrays, whole=True)
+
+    @property
+    def guests(self) -> str:
+        """What others put into a complete cube, in words."""
+        return ", ".join(listed(self.others, self.arrays, self.added))
+
     @property
     def is_ours(self) -> bool:
         """Whether this is a fleetcube cube: complete, damaged or unfinished."""
@@ -93,25 +113,66 @@ class Contents:
         """The files in the seal: `head` as it was read, the others read when first asked for."""
         sealed = self.sealed or {}
         others = [name for name in sealed if name not in self.head]
-        read = pool(READERS).map(lambda n: journal.attempt(self.place, n, sealed[n][0]), others)
+        # metadata have another size if others added attributes
+        sizes = {n: None if n.endswith(f"/{ROOT}") else sealed[n][0] for n in others}
+        read = pool(READERS).map(lambda n: journal.attempt(self.place, n, sizes[n]), others)
         return {**self.head, **dict(zip(others, read, strict=True))}
+
+    @cached_property
+    def _separated(self) -> tuple[dict[str, bytes | OSError], Attributes]:
+        return separated(self.files, self.sealed or {})
+
+    @property
+    def added(self) -> Attributes:
+        """Attributes that others added, by file."""
+        return self._separated[1]
 
     @property
     def file_bytes(self) -> dict[str, bytes]:
-        """The files in the seal that can be read."""
-        files = ((name, self.files[name]) for name in self.sealed or {})
+        """The files in the seal that can be read, without what others added to them."""
+        files = ((name, self._separated[0][name]) for name in self.sealed or {})
         return {name: data for name, data in files if isinstance(data, bytes)}
+
+    @property
+    def shown(self) -> dict[str, bytes]:
+        """The same, with those added attributes that change no number."""
+        return with_added(self.file_bytes, self.added, shown=True)
+
+    @cached_property
+    def wrong(self) -> dict[str, str]:
+        """Files that differ from the seal, and what is wrong with each."""
+        sealed = self.sealed or {}
+        wrong = journal.damaged_files(self._separated[0], sealed)
+        sums = {sha256 for _, sha256 in sealed.values()}
+        for name in wrong:
+            data = self.files[name]
+            if isinstance(data, OtherSizeError):
+                data = journal.attempt(self.place, name)
+            if isinstance(data, bytes) and digest(data) not in sums and _is_anothers(name, data):
+                wrong[name] = WRITTEN
+        return wrong
 
     def differs(self, fingerprint: Mapping[str, Any]) -> bool:
         """Whether this has no record, or one of another cube."""
         return self.plan is None or difference(self.plan, fingerprint) is not None
 
-    def added(self) -> str:
-        """Arrays that another program added to a cube, such as xarray with mode="a"."""
-        sealed, end = self.sealed, f"/{ROOT}"
-        names = (self.names or set()) - sealed.keys() if sealed else set()
-        arrays = (name.removesuffix(end) for name in names if name.endswith(end))
-        return ", ".join(sorted(repr(name) for name in arrays if not name.startswith(f"{GROUP}/")))
+    @property
+    def added_arrays(self) -> str:
+        """Arrays and groups that another program added, such as xarray with mode="a"."""
+        names = (self.names or set()) - self.sealed.keys() if self.sealed else set()
+        parts = (name.split("/") for name in names if name.endswith(f"/{ROOT}"))
+        return ", ".join(sorted(repr(part[0]) for part in parts if len(part) == 2))
+
+
+def _is_anothers(name: str, data: bytes) -> bool:
+    """Whether another program wrote an array's metadata, in its way, or a chunk, with its checksum.
+    A root is only harmed: whoever wrote it, it is written again with what others added."""
+    if not name.endswith(ROOT):
+        return journal.has_checksum(data)
+    try:
+        return name != ROOT and json.dumps(json.loads(data)).encode() != data
+    except (ValueError, RecursionError):
+        return False
 
 
 def examine(place: Place, under: str = "") -> Contents:
@@ -139,7 +200,9 @@ def check_sealed(contents: Contents) -> None:
 
 def _as_it_is(contents: Contents) -> str:
     """How to read what another program copied or changed."""
-    return f"`open_cube({str(contents)!r}, verify=False)` or plain xarray reads it as it is"
+    zipped = str(contents).lower().endswith(".zip")
+    plain = "; unpack it for all else" if zipped else " or plain xarray reads it as it is"
+    return f"`open_cube({str(contents)!r}, verify=False)`{plain}"
 
 
 def check_complete(contents: Contents, copied: bool = False) -> None:
@@ -167,23 +230,34 @@ def check_files(contents: Contents) -> None:
     if contents.sealed is None:
         check_sealed(contents)
         raise InputError(f"{str(contents)!r} is damaged: it has no seal; {repair}")
+    check_added(contents, contents.wrong)
     _check_chunks(contents)
-    for name, wrong in journal.damaged_files(contents.files, contents.sealed).items():
-        if names := contents.added():
-            raise InputError(
-                f"{str(contents)!r} is no longer as fleetcube sealed it: another program added "
-                f"{names}; {_as_it_is(contents)}"
-            )
+    for name, wrong in contents.wrong.items():
         if name.endswith(ROOT):
             repair += f"; if another program changed it, {_as_it_is(contents)}"
         raise InputError(f"{f'{contents}/{name}'!r} is damaged: it {wrong}; {repair}")
+
+
+def check_added(contents: Contents, wrong: Mapping[str, str]) -> None:
+    """Refuse a cube to which another program added arrays, or where it wrote others' files, by what
+    is wrong with them. Raises InputError."""
+    written = [name for name, what in wrong.items() if what.startswith(WRITTEN)]
+    added = contents.added_arrays
+    if written or added:
+        what, again = f"added {added}", "--overwrite --force"
+        if not added:
+            what, again = f"wrote {written[0]!r}", "--overwrite"
+        raise InputError(
+            f"{str(contents)!r} is no longer as fleetcube sealed it: another program {what}, which "
+            f"no run replaces; {_as_it_is(contents)}, and `run {again}` writes it again"
+        )
 
 
 def _check_chunks(contents: Contents) -> None:
     """Refuse a cube that lacks a chunk: Zarr would silently read fill values."""
     if contents.names is None:
         return
-    present = Counter(tuple(name.split("/", 2)[:2]) for name in contents.names)
+    present = Counter(chunk[1] for name in contents.names if (chunk := CHUNK.fullmatch(name)))
     for name, data in contents.file_bytes.items():
         array, _, last = name.rpartition("/")
         if last != ROOT or not array or array.startswith("."):
@@ -192,8 +266,8 @@ def _check_chunks(contents: Contents) -> None:
             count = math.prod(Stored.from_metadata(json.loads(data)).counts)
         except (ValueError, LookupError, TypeError, ArithmeticError, RecursionError):
             continue  # its checksum fails next, or Zarr's store refuses it
-        if present[array, "c"] != count:
+        if present[array] != count:
             raise InputError(
-                f"{f'{contents}/{array}'!r} is damaged: {present[array, 'c']} of its "
+                f"{f'{contents}/{array}'!r} is damaged: {present[array]} of its "
                 f"{count} chunks are there; `run --resume` of its sweep repairs it"
             )

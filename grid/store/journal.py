@@ -1,5 +1,6 @@
 """The record next to the arrays: the plan, the journal of finished blocks, and the seal."""
 
+import functools
 import json
 import threading
 import time
@@ -12,10 +13,12 @@ import google_crc32c
 from ...kernels.engines.job import pool
 from ..plan.tiles import Region
 from .chunks import LARGEST, is_sound
-from .names import JOURNAL, MOST_SEALED, PARTS, PLAN, ROOT, SEAL, OtherSizeError, digest
+from .names import GUESTS, JOURNAL, MOST_SEALED, PARTS, PLAN, ROOT, SEAL, OtherSizeError, digest
 from .places.place import Place
 
 READERS = 8  # files read in parallel
+Files = Mapping[str, bytes]
+WRITTEN = "was written by another program"
 MISSING = (FileNotFoundError, NotADirectoryError)
 
 
@@ -153,10 +156,11 @@ def sealed_sums(seal: bytes | None) -> dict[str, tuple[int, str]] | None:
     return sealed if sound and sum(sizes) <= MOST_SEALED else None
 
 
-def seal(place: Place, blocks: Iterable[Block], files: Mapping[str, bytes], plan: bytes) -> None:
+def seal(place: Place, blocks: Iterable[Block], files: Files, plan: bytes, added: Files) -> None:
     """Complete a cube: the seal with checksums of all files but the chunks, and the root last.
-    Readers do not see a cube until its root exists. If readers see it being written, arrays get
-    their metadata only now: earlier, they would read as fill values."""
+    `added` are files with the attributes that others added, which the seal leaves out. Readers do
+    not see a cube until its root exists. If readers see it being written, arrays get their metadata
+    only now: earlier, they would read as fill values."""
     sealed = {**files, JOURNAL: _whole(blocks), PLAN: plan}
     sums = {name: [len(data), digest(data)] for name, data in sealed.items()}
     with place.group_commit() as write:
@@ -164,10 +168,12 @@ def seal(place: Place, blocks: Iterable[Block], files: Mapping[str, bytes], plan
         write(SEAL, record_bytes({"files": sums}))
         for name in place.names(PARTS) or ():  # listed now, since an earlier list may have lagged
             place.delete(name)
-        for name, data in files.items():
-            if name != ROOT and place.in_sight:
+        for name, data in added.items():
+            if name != ROOT and (place.in_sight or data != files[name]):
                 write(name, data)
-        write(ROOT, files[ROOT])
+        write(ROOT, added[ROOT])
+    if added != files:
+        place.delete(GUESTS)
 
 
 def attempt(place: Place, name: str, size: int | None = None) -> bytes | OSError:
@@ -178,6 +184,11 @@ def attempt(place: Place, name: str, size: int | None = None) -> bytes | OSError
         raise
     except OSError as error:
         return error
+
+
+def has_checksum(data: bytes) -> bool:
+    """Whether a chunk ends with its crc32c, whoever wrote it."""
+    return len(data) > 4 and is_sound(data, len(data), int(google_crc32c.value(data[:-4])))
 
 
 def wrong_with(error: OSError) -> str:
@@ -209,15 +220,24 @@ def damaged_chunks(
     """Chunk files that differ from the journal, by block, and what is wrong with each. `done` is
     called with the number of chunks checked since its last call."""
 
+    @functools.cache
+    def checksums() -> set[bytes]:
+        return {crc.to_bytes(4, "little") for block in blocks for _, _, crc in block.files}
+
     def check(block: Block) -> dict[str, str]:
         damage = {}
         for name, size, crc in block.files:
             if size > LARGEST:  # a forged journal may list any file as a chunk
                 damage[name] = "is too large for a chunk"
-            elif isinstance(data := attempt(place, name, size), OSError):
+                continue
+            if isinstance(data := attempt(place, name, size), OSError):
                 damage[name] = wrong_with(data)
             elif not is_sound(data, size, crc):
                 damage[name] = "does not match its checksum"
+            if isinstance(data, OtherSizeError):
+                data = attempt(place, name)
+            if name in damage and isinstance(data, bytes) and has_checksum(data):
+                damage[name] = damage[name] if data[-4:] in checksums() else WRITTEN
         done(len(block.files))
         return damage
 

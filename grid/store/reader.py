@@ -47,7 +47,7 @@ class Reader:
 
     def chunk(self, key: str) -> bytes:
         """A chunk's file; not read if it is now a pipe, a device or of another size. Raises
-        ChangedError for one that is not the cube's."""
+        InputError for one that is not the cube's."""
         if (data := self.files.get(key)) is not None:
             self.check(key, data)
             return data
@@ -57,12 +57,12 @@ class Reader:
         return self.sound(key, read if isinstance(read, bytes) else None)
 
     def sound(self, key: str, data: bytes | None) -> bytes:
-        """The bytes of a chunk, if they are the cube's. Raises ChangedError."""
+        """The bytes of a chunk, if they are the cube's. Raises InputError."""
         if data is None:
             raise self._foreign(key, "is missing")
         # Zarr also compares the checksum, but cannot name the file
         if not is_sound(data, *self.sums[key]):
-            raise self._foreign(key, "has changed since the cube was opened")
+            raise self._foreign(key, "does not match its checksum")
         self.check(key, data)
         return data
 
@@ -72,10 +72,13 @@ class Reader:
         if rest.partition("/")[0] == "c" and (wrong := self.arrays[array].wrong(data)):
             raise InputError(f"{f'{self.place}/{key}'!r} is damaged: it {wrong}; do not use it")
 
-    def _foreign(self, key: str, wrong: str) -> ChangedError:
-        return ChangedError(
-            f"{f'{self.place}/{key}'!r} {wrong}: it was overwritten or damaged; open the cube "
-            "again; `fleetcube verify CUBE` reports the damage, `run --resume` repairs it"
+    def _foreign(self, key: str, wrong: str) -> InputError:
+        file = repr(f"{self.place}/{key}")
+        if attempt(self.place, JOURNAL) != self.files[JOURNAL]:
+            return ChangedError(f"{file} {wrong}: the cube was overwritten; open it again")
+        return InputError(
+            f"{file} {wrong}: the cube is damaged; `fleetcube verify CUBE` lists all damage, "
+            "`run --resume` of its sweep repairs it"
         )
 
     def values(self, name: str, places: Sequence[Any]) -> Array:
@@ -119,7 +122,7 @@ class Unread(Variable):
 def stored(contents: Contents) -> Result:
     """A complete cube, whose chunks are read where values are asked for. Raises ValueError,
     KeyError or TypeError for what fleetcube never writes."""
-    reader, rows = Reader(contents.place, contents.file_bytes), {}
+    reader, rows = Reader(contents.place, contents.shown), {}
     sizes: dict[str, int] = {}
     for name, array in reader.arrays.items():
         lengths = dict(zip(array.dims, array.shape, strict=True))
@@ -128,6 +131,6 @@ def stored(contents: Contents) -> Result:
             raise ValueError(f"{name} has other sizes than fleetcube writes")
         places = {dim: np.arange(n) for dim, n in lengths.items()}
         rows[name] = Unread(reader, name, places, array.attrs)
-    attrs = dict(contents.attributes or {})
+    attrs = dict(json.loads(reader.files[ROOT])["attributes"])
     plain = {*sizes, *str(attrs.pop("coordinates", "")).split()}
     return Result(rows, [name for name in rows if name in plain], attrs)

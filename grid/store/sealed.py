@@ -30,7 +30,7 @@ class SealedStore(WrapperStore[Store]):
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """Read one file. Raises ChangedError for a chunk that is not the cube's."""
+        """Read one file. Raises InputError for a chunk that is not the cube's."""
         reader = self.reader
         if byte_range is None and key in reader.files:
             return prototype.buffer.from_bytes(reader.chunk(key))
@@ -43,7 +43,8 @@ class SealedStore(WrapperStore[Store]):
         value: Buffer | None = None
         with contextlib.suppress(FileNotFoundError), reader.place.wrapping_errors():
             value = await self.inner.get(key, prototype)
-        reader.sound(key, None if value is None else value.to_bytes())
+        data = None if value is None else value.to_bytes()
+        await asyncio.to_thread(reader.sound, key, data)  # which may read, to tell why
         return value
 
     async def exists(self, key: str) -> bool:

@@ -16,7 +16,7 @@ from ..progress import expected
 from ..result import Result
 from ..run.evaluation import Evaluation
 from .cube import as_sealed, damage, opened, reading, spec_of
-from .examine import Contents, check_sealed, examine
+from .examine import Contents, check_added, check_sealed, examine
 from .layout_version import LAYOUT, repeats
 from .names import ROOT
 from .places.address import place_of
@@ -35,6 +35,8 @@ class Report:
 
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    guests: str = ""  # what others put into the cube, which every run keeps
+    changed: bool = False  # whether another program wrote what no run replaces
     chunks: int = 0
     samples: int = 0
     advice: str = "`run --resume` of its sweep repairs it"
@@ -59,11 +61,14 @@ def verify(path: str | os.PathLike[str], samples: int = 16, seed: int = 0) -> Re
     _ = contents.layout  # refused if newer than ours
     report = Report()
     report.chunks = sum(len(block.files) for block in contents.blocks.values())
-    report.problems = damage(contents, expected(report.chunks, "chunks"))
-    if names := contents.added():
-        report.advice = (
-            f"another program added {names}; `open_cube(CUBE, verify=False)` reads it as it is"
-        )
+    wrong = damage(contents, expected(report.chunks, "chunks"))
+    report.problems = [f"{name} {what}" for name, what in wrong.items()]
+    report.guests = contents.guests
+    try:
+        check_added(contents, wrong)
+    except InputError as error:
+        report.advice, report.changed = str(error), True
+        report.problems = report.problems or [f"{contents.added_arrays} is not of the cube"]
     if not report.problems:
         _compare(as_sealed(contents), samples, seed, report)
     return report

@@ -30,6 +30,7 @@ from ..spec.axis import Array
 from .chunks import COMPRESSOR, MOST, MOST_TEXT, Compressor, encode, fill
 from .empty import empty_cube
 from .examine import Contents
+from .guests import Attributes, ours, with_added
 from .journal import (
     Block,
     Journal,
@@ -38,7 +39,7 @@ from .journal import (
     journal_line,
     seal,
 )
-from .names import JOURNAL, LOCK, PARTS, PLAN, ROOT
+from .names import GUESTS, JOURNAL, LOCK, PARTS, PLAN, ROOT
 from .places.durable import Group
 from .places.place import Place
 
@@ -142,6 +143,10 @@ class Writer:
         inputs = self.plan, self.spec, self.dtype, chunks, self.coordinates(), self.compressor
         return empty_cube(*inputs)
 
+    @property
+    def arrays(self) -> set[str]:
+        return {name.partition("/")[0] for name in self.files if "/" in name}
+
     def run(
         self,
         place: Place,
@@ -149,8 +154,10 @@ class Writer:
         blocks: Mapping[Any, Block],
         threads: int,
         elsewhere: Elsewhere | None = None,
+        added: Callable[[], Attributes] = dict,
     ) -> None:
-        """Finish an unfinished cube that has its plan and some sound blocks; its lock is held."""
+        """Finish an unfinished cube that has its plan and some sound blocks; its lock is held.
+        `added` gives the attributes that others added to the cube, at the end."""
         files = self.files
         # Icechunk keeps no chunk without its array; elsewhere an array would read as fill values
         if not place.in_sight:
@@ -184,7 +191,7 @@ class Writer:
                 )
         finally:
             journal.close()
-        seal(place, journal.blocks.values(), files, plan)
+        seal(place, journal.blocks.values(), files, plan, with_added(files, added()))
         log.info("%s: sealed, %d blocks", place, len(journal.blocks))
 
     def size(self, unit: int, sampled: bool) -> tuple[float, float]:
@@ -269,11 +276,11 @@ class Writer:
 
     def sweep(self, place: Place, blocks: Iterable[Block], parts: Iterable[str]) -> None:
         """Remove what belongs neither to the empty cube nor to finished blocks."""
-        names = {name for block in blocks for name, _, _ in block.files}
-        names |= {PLAN, LOCK, JOURNAL, *parts}
+        wanted = {name for block in blocks for name, _, _ in block.files}
+        wanted |= {PLAN, LOCK, JOURNAL, GUESTS, *parts}
         if not place.in_sight:
-            names |= self.files.keys() - {ROOT}
-        place.keep(names)
+            wanted |= self.files.keys() - {ROOT}
+        place.remove(ours(place.names() or (), self.arrays) - wanted)
 
 
 def in_units(size: int, unit: int) -> int:

@@ -403,7 +403,7 @@ class Pictures:
 
 
 def _path(path: str | PathLike[str] | None) -> Path | None:
-    return None if path is None else Path(path)
+    return None if path is None else Path(path).expanduser()
 
 
 class _Attribute:

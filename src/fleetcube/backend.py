@@ -40,7 +40,9 @@ class Backend(BackendEntrypoint):
         source = filename_or_obj
         if not isinstance(source, str | PathLike | Sweep):
             raise InputError(f"{type(source).__name__} is not a sweep; give a TOML file or a Sweep")
-        if not isinstance(source, Sweep) and ("://" in str(source) or Path(source).is_dir()):
+        if not isinstance(source, Sweep) and (
+            "://" in str(source) or Path(source).expanduser().is_dir()
+        ):
             cube = open_cube(source)
         else:
             sweep = source if isinstance(source, Sweep) else Sweep.from_file(source)

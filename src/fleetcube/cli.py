@@ -1,6 +1,7 @@
 """The command line: declares `fleetcube` and its commands, and runs the one that is named."""
 
 import os
+import re
 import signal
 import sys
 import threading
@@ -11,6 +12,7 @@ from typing import Any
 import click
 
 from fleetcube import stop
+from fleetcube.catalog.files import expanded
 from fleetcube.commands.shared.errors import exit_status, one_line, refusal
 from fleetcube.commands.shared.listing import COMMANDS, Listed
 from fleetcube.commands.shared.progress import log_to_stderr
@@ -70,7 +72,10 @@ def run() -> None:
     stop.listen()
     try:
         # not standalone: click would print errors and exit by itself
-        if status := cli(prog_name="fleetcube", standalone_mode=False):
+        # shells leave `--output=~/a.zarr` and `calibration=~/a.toml` as they are
+        named = [re.split(r"^(-{0,2}[\w-]+=|-\w)(?=~)", word) for word in sys.argv[1:]]
+        words = ["".join([*before, expanded(path)]) for *before, path in named]
+        if status := cli(words, prog_name="fleetcube", standalone_mode=False):
             sys.exit(status)
     except click.ClickException as error:
         if isinstance(error, click.UsageError) and "\n" not in error.message:  # else help

@@ -86,6 +86,7 @@ class Sweep(Evaluation):
         overwrite: bool = False,
         resume: bool = False,
         append: bool = False,
+        force: bool = False,
         dtype: DType = "float64",
         chunks: Mapping[str, int] | None = None,
         compressor: Literal["lz4", "zstd"] = "lz4",
@@ -97,12 +98,14 @@ class Sweep(Evaluation):
             path: a folder, or a URL such as "s3://bucket/cubes/a.zarr". The cube appears there only
                 when it is complete; until then it is built next to it in `path` + ".partial", on an
                 object store in its place, where every finished block survives a failure or a kill.
-            overwrite: replace a cube that is there, once the new one is complete.
+            overwrite: replace a cube that is there, once the new one is complete; one with files or
+                attributes that others added is refused.
             resume: complete an unfinished cube to the same bytes, check a complete one and write
                 its damaged blocks again, begin where there is none; a cube of another spec,
                 catalog, code or version is refused.
             append: add to a complete cube the labels at the end of its axes: its blocks are kept,
                 and only new ones computed, in its own chunks.
+            force: with `overwrite`, remove also what others added.
             dtype: of the numbers; flags are int8.
             chunks: sizes by axis; by default chunks hold 8 MB and are cut alike along every axis,
                 so that slices along each are fast.
@@ -131,7 +134,7 @@ class Sweep(Evaluation):
                     plan,
                     self.spec,
                     place,
-                    Mode(overwrite, resume, append),
+                    Mode(overwrite, resume, append, force),
                     dtype=check_dtype(dtype),
                     chunks=check_chunks(plan, chunks),
                     compressor=check_compressor(compressor),

@@ -225,13 +225,13 @@ def test_only_cubes_are_overwritten_root_first(sweep: Sweep, url: str, monkeypat
     sweep.to_zarr(url)
     refused("exists; choose another name or use --overwrite", sweep.to_zarr, url)
     refused("lies in the cube", sweep.to_zarr, f"{url}/inner/b.zarr")
-    keep = Objects.keep
+    remove = Objects.remove
 
     def watched(self: Objects, names: set[str]) -> None:
         assert ROOT not in held(url)
-        keep(self, names)
+        remove(self, names)
 
-    monkeypatch.setattr(Objects, "keep", watched)
+    monkeypatch.setattr(Objects, "remove", watched)
     Sweep({}, {"n_gpus": [8]}, ["cluster_mtbf"]).to_zarr(url, overwrite=True)
     assert list(open_cube(url).data_vars) == ["cluster_mtbf"]
 
@@ -242,7 +242,7 @@ def test_overwriting_goes_in_a_safe_order(sweep: Sweep, url: str, monkeypatch: P
     monkeypatch.setattr(
         type(Objects(url).client), "delete", lambda _, names: gone.append(names), raising=True
     )
-    Objects(url).keep({LOCK})
+    Objects(url).remove(set(held(url)) - {LOCK})
     root, metadata, chunks, record = gone
     assert (root, {name.rpartition("/")[2] for name in metadata}) == ([ROOT], {"zarr.json"})
     assert ({name.split("/")[1] for name in chunks}, record) == ({"c"}, [JOURNAL, PLAN, SEAL])

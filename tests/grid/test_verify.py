@@ -88,11 +88,15 @@ def test_bad_blocks_are_named(sweep: Sweep, tmp_path: Path) -> None:
     path = sweep.to_zarr(tmp_path / "a.zarr", chunks=CHUNKS)
     (path / "job_time/c/0/1/2").unlink()
     (path / "stray").touch()
+    (path / "job_time/c/9/9/9").parent.mkdir(parents=True)
+    (path / "job_time/c/9/9/9").touch()
     # along the fabric, chunks are whole by default
-    assert sorted(verify(path).problems) == [
+    report = verify(path)
+    assert sorted(report.problems) == [
         "job_time/c/0/1/2 is missing (block fabric 0:2, n_gpus 2:3, gpu_mttf 4:6)",
-        "stray does not belong to the cube",
+        "job_time/c/9/9/9 does not belong to the cube",
     ]
+    assert report.guests == "stray"
 
 
 def test_wrong_values_are_found(sweep: Sweep, tmp_path: Path, monkeypatch: Patch) -> None:

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from ....catalog.files import expanded
 from ...errors import InputError, check_path
 from .place import Folder, Place
 
@@ -17,7 +18,7 @@ def place_of(target: str | os.PathLike[str]) -> Place:
             raise InputError(f"{text!r} names no file here; write file:///folder/a.zarr")
         text = unquote(parts.path)
     if "://" not in text:
-        check_path(text)
+        check_path(text := expanded(text))
         return Folder(Path(text))
     if text.startswith("icechunk"):
         from .icechunk import Icechunk

@@ -5,7 +5,6 @@ import ctypes
 import errno
 import importlib.util
 import os
-import shutil
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -194,6 +193,8 @@ def _lock(handle: int, other: int, partial: Path) -> None:
 def _check_ours(partial: Path, folder: int) -> None:
     """Refuse a folder of another user, who could plant links and files in it."""
     probe = f"{os.getpid()}.{threading.get_ident()}{TEMPORARY}"
+    with contextlib.suppress(FileNotFoundError):  # of a killed run: in containers, ids repeat
+        os.unlink(probe, dir_fd=folder)
     handle = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder)
     try:
         us = os.fstat(handle).st_uid  # as the file system maps our id
@@ -237,18 +238,26 @@ def restore(new: Path, old: Path) -> None:
     if not os.path.lexists(new / REPLACED):
         return
     if os.path.lexists(old):  # it has been rewritten since
-        clear(new)
         return
     with inside(new, REPLACED) as (folder, last):
         os.rename(last, old, src_dir_fd=folder)
     sync_folder(old.parent)
 
 
-def clear(cube: Path) -> None:
-    """Remove what a cube has replaced; needs no lock, since the cube already has the name."""
-    with contextlib.suppress(FileNotFoundError), inside(cube, REPLACED) as (folder, last):
-        # files that NFS readers still have open stay until a later run
-        shutil.rmtree(last, ignore_errors=True, dir_fd=folder)
+def move(old: Path, new: Path, but: set[str], under: str = "") -> None:
+    """Move all files of a folder but some into another, where nothing has their names."""
+    for entry in [*os.scandir(old / under)]:
+        name = f"{under}{entry.name}"
+        if name in but:
+            continue
+        if not os.path.lexists(new / name):
+            with contextlib.suppress(OSError):  # what cannot be moved stays
+                os.rename(old / name, new / name)
+                sync_folder(new / under)
+        elif entry.is_dir(follow_symlinks=False) and not (new / name).is_symlink():
+            move(old, new, but, f"{name}/")
+            with contextlib.suppress(OSError):
+                os.rmdir(old / name)
 
 
 def link(source: Path, base: Path, name: str) -> None:

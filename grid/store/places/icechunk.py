@@ -179,11 +179,11 @@ class Icechunk(Hosted):
             names = {name for key in wait(keys()) if (name := _file(key))}
         return {name for name in names if name.startswith(under)}
 
-    def keep(self, names: set[str]) -> None:
-        if not self.names() & names:
+    def remove(self, names: set[str]) -> None:
+        if names >= self.names():
             self._start_over()
             return
-        for name in self.names() - names:
+        for name in names:
             self.delete(name)
 
     def _start_over(self) -> None:
@@ -249,15 +249,16 @@ class Icechunk(Hosted):
                 self.write(array, other.read(array))
             self.write(name, other.read(name))
 
-    def finish(self, whole: Place) -> None:
+    def finish(self, whole: Place) -> tuple[()]:
         snapshot = self.commit("a complete cube")
         with self.wrapping_errors():
             self._repository.create_tag(f"cube-{snapshot}", snapshot)
             self._repository.reset_branch(MAIN, snapshot)
-        self.discard()
+        self.discard(whole)
         self.base.delete(_LOCK)
+        return ()
 
-    def discard(self) -> None:
+    def discard(self, whole: Place) -> None:
         with self.wrapping_errors():
             self._repository.delete_branch(UNFINISHED)
 

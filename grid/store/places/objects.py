@@ -6,6 +6,7 @@ overwrite removes the root first, then that metadata.
 """
 
 import contextlib
+import itertools
 import json
 import math
 import os
@@ -22,7 +23,7 @@ from urllib.parse import urlsplit
 
 from ....kernels import log
 from ...errors import InputError, imported
-from ..names import LOCK, PARTS, RECORD, ROOT, check_size, part_of
+from ..names import LOCK, PARTS, RECORD, ROOT, check_size, part_of, rank
 from .durable import Group
 
 RENEW_SECONDS = 15.0  # between renewals of a lock
@@ -60,6 +61,9 @@ class Hosted:
 
     def recover(self) -> None:
         pass
+
+    def replaced(self) -> tuple[()]:
+        return ()
 
 
 class Objects(Hosted):
@@ -157,18 +161,11 @@ class Objects(Hosted):
         with self.wrapping_errors():
             yield from client.list(under.rstrip("/") or None)
 
-    def keep(self, names: set[str]) -> None:
+    def remove(self, names: set[str]) -> None:
         client = self.client
-        surplus = (self.names() or set()) - names
-        # metadata before chunks: an array that lacks chunks would read as fill values; the record
-        # last: if this is interrupted, it still marks the rest as ours
-        metadata = {name for name in surplus if name.rpartition("/")[2] == ROOT} - {ROOT}
-        record = {name for name in surplus - metadata if name.startswith(f"{RECORD}/")}
-        chunks = surplus - metadata - record - {ROOT}
         with self.wrapping_errors():
-            for batch in (surplus & {ROOT}, metadata, chunks, record):
-                if batch:
-                    client.delete(sorted(batch))
+            for _, batch in itertools.groupby(sorted(names, key=lambda n: (rank(n), n)), rank):
+                client.delete([*batch])
 
     def log(self, plan: bytes) -> "Parts":
         return Parts(self, plan, BATCH_SECONDS, f"{uuid.uuid4().hex[:8]}-{{:06d}}")
@@ -207,11 +204,11 @@ class Objects(Hosted):
     def take(self, other: Any, names: Iterable[str]) -> None:
         raise NotImplementedError  # a cube is built in its place
 
-    def finish(self, whole: Any) -> None:
-        pass  # the root was written last
+    def finish(self, whole: Any) -> tuple[()]:
+        return ()  # the root was written last
 
-    def discard(self) -> None:
-        self.keep({LOCK})
+    def discard(self, whole: Any) -> None:
+        raise NotImplementedError  # nothing is replaced but in its place
 
     def source(self) -> Any:
         from zarr.storage import ObjectStore

@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...errors import InputError, check_path
-from ..names import JOURNAL, LOCK, MOST_SEALED, RECORD, ROOT, SEAL, check_size
+from ..names import JOURNAL, LOCK, MOST_SEALED, RECORD, ROOT, SEAL, check_size, rank
 from .durable import (
     REPLACED,
     UNFINISHED,
     Group,
     check_system,
-    clear,
     exchange,
     group_commit,
     inside,
     link,
+    move,
     one_writer,
     replace,
     restore,
@@ -75,8 +75,8 @@ class Place(Protocol):
     def names(self, under: str = "") -> set[str] | None:
         """All files under a prefix that ends with "/"; None if they cannot be listed."""
 
-    def keep(self, names: set[str]) -> None:
-        """Remove all other files, the root first, so that the rest never reads as a cube."""
+    def remove(self, names: set[str]) -> None:
+        """Remove files in the order of `rank`, and folders that are empty then."""
 
     def log(self, plan: bytes) -> Log:
         """Open the existing journal of a plan for appending."""
@@ -106,11 +106,14 @@ class Place(Protocol):
     def recover(self) -> None:
         """Clean up after a run that was killed during `finish`."""
 
-    def finish(self, whole: "Place") -> None:
-        """Give a complete cube its name, replacing any previous one; the lock is held."""
+    def finish(self, whole: "Place") -> "Iterable[Place]":
+        """Give a complete cube its name; places of what had it before. The lock is held."""
 
-    def discard(self) -> None:
-        """Remove the rest of an unfinished cube; the lock is held."""
+    def replaced(self) -> "Iterable[Place]":
+        """Places of cubes that a killed run has replaced by this one."""
+
+    def discard(self, whole: "Place") -> None:
+        """Move what is left into a cube, and remove the folder; the lock is held."""
 
     def source(self) -> "Store":
         """The store from which Zarr reads the files, unchecked."""
@@ -162,12 +165,13 @@ class Folder:
                         files.add(name)
         return files
 
-    def keep(self, names: set[str]) -> None:
-        for name in sorted(self.names() - names, key=lambda name: name != ROOT):
+    def remove(self, names: set[str]) -> None:
+        for name in sorted(names, key=rank):
             self.delete(name)
-        for base, _, _ in os.walk(self.path, topdown=False):
-            if Path(base) != self.path and not any(Path(base).iterdir()):
-                os.rmdir(base)
+        folders = {str(folder) for name in names for folder in Path(name).parents} - {"."}
+        for folder in sorted(folders, key=len, reverse=True):  # inner ones first
+            with contextlib.suppress(OSError):
+                os.rmdir(self.path / folder)
 
     def log(self, plan: bytes) -> "_File":
         return _File(self.path)
@@ -226,14 +230,11 @@ class Folder:
             link(other.path / name, self.path, name)
 
     def recover(self) -> None:
-        if self.path.exists():
-            if os.path.lexists(self.path / REPLACED):
-                clear(self.path)
-        elif os.path.lexists(self.unfinished().path / REPLACED):
+        if not self.path.exists() and os.path.lexists(self.unfinished().path / REPLACED):
             with self.unfinished().one_writer():  # which restores it
                 pass
 
-    def finish(self, whole: Place) -> None:
+    def finish(self, whole: Place) -> "list[Folder]":
         assert isinstance(whole, Folder)
         sync_folders(self.path)  # before the rename: no complete cube lacks a name of its files
         exchanged = False
@@ -242,15 +243,19 @@ class Folder:
         elif not (exchanged := exchange(self.path, whole.path)):
             replace(self.path, whole.path)
         sync_folder(whole.path.parent)
-        if exchanged:
-            self.discard()
-        clear(whole.path)
-        whole.delete(LOCK)  # after the rename: without it a second writer could enter
+        return [self] * exchanged + whole.replaced()
 
-    def discard(self) -> None:
-        # root first: a partly removed cube must not read as one; last what marks the rest as ours
-        self.keep({SEAL, LOCK})
-        shutil.rmtree(self.path)
+    def replaced(self) -> "list[Folder]":
+        path = self.path / REPLACED
+        linked = path.is_symlink() or path.parent.is_symlink()
+        return [Folder(path)] if path.is_dir() and not linked else []
+
+    def discard(self, whole: Place) -> None:
+        assert isinstance(whole, Folder)
+        move(self.path, whole.path, {SEAL, LOCK})
+        self.remove({SEAL, LOCK})
+        with contextlib.suppress(OSError):  # files that NFS readers have open stay
+            os.rmdir(self.path)
 
     def source(self) -> "Store":
         from zarr.storage import LocalStore

@@ -46,6 +46,7 @@ _FILES = (".txt", ".tsv", ".xls", ".h5", ".hdf5", ".html", ".png", ".svg", ".pdf
 )
 @click.option("--overwrite", is_flag=True, help="Replace an existing cube or table.")
 @click.option("--resume", is_flag=True, help="Continue an interrupted run; repair a damaged cube.")
+@click.option("--force", is_flag=True, help="With --overwrite: remove what others put in a cube.")
 @click.option("--append", is_flag=True, help="Extend a cube by the labels that its axes gained.")
 @complete.infeasible("mark")
 @click.option(
@@ -115,7 +116,7 @@ def _check_table(
         check_target(Path(output), overwrite)
     given = {**cube_options, "overwrite": overwrite and output in (None, "-"), "dask": dask}
     given["compressor"] = given["compressor"] != "lz4"
-    for name in ("resume", "append", "overwrite", "chunks", "compressor", "dask"):
+    for name in ("resume", "append", "overwrite", "force", "chunks", "compressor", "dask"):
         if given[name]:
             raise InputError(f"--{name} is for cubes; name one: -o cube.zarr")
 

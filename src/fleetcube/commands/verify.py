@@ -21,8 +21,11 @@ def verify(cube: str, samples: int) -> None:
     with progress("checking"):
         report = check(cube, samples)
     say_each([*report.notes, *report.problems], err=False)
+    if report.guests:
+        say(f"not ours, and kept by every run: {report.guests}")
     if report.problems:
-        raise OSError(f"{cube!r} is damaged (problems: {len(report.problems)}); {report.advice}")
+        state = "changed" if report.changed else "damaged"
+        raise OSError(f"{cube!r} is {state} (problems: {len(report.problems)}); {report.advice}")
     if report.notes:
         say(f"{cube} is as it was sealed: {report.chunks} chunks; no value was recomputed")
     else:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fleetcube.catalog import KINDS, CatalogError, record
+from fleetcube.catalog.files import expanded
 from fleetcube.catalog.huggingface import COUNTS
 from fleetcube.grid.errors import InputError, OpenError, nearest
 from fleetcube.grid.spec import values
@@ -57,7 +58,7 @@ def read_spec(path: str | PathLike[str], given: Mapping[str, Any] = NOTHING) -> 
 def spec_path(name: str) -> str:
     """A path; for example:NAME the path of that installed example."""
     if not name.startswith(_EXAMPLE):
-        return name
+        return expanded(name)
     folder = resources.files("fleetcube.examples")
     files = {Path(each.name).stem: each for each in folder.iterdir() if each.name[:1].islower()}
     label = name.removeprefix(_EXAMPLE)

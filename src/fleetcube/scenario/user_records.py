@@ -22,6 +22,7 @@ from fleetcube.catalog import (
     record,
 )
 from fleetcube.catalog import kind as catalog_kind
+from fleetcube.catalog.files import expanded
 from fleetcube.grid.errors import InputError, check_texts
 from fleetcube.grid.spec.axis import Axis
 from fleetcube.kernels.physics.roles import ORDERED_BY
@@ -91,7 +92,11 @@ def located(spec: Any, folder: Path) -> Any:
     """A spec, or a part of one, with files of records resolved against a folder."""
 
     def resolve_record_path(kind: str, label: str) -> str:
-        return str(folder.absolute() / label) if kind == NAME or is_path(kind, label) else label
+        return (
+            str(folder.absolute() / expanded(label))
+            if kind == NAME or is_path(kind, label)
+            else label
+        )
 
     return _with_labels(spec, resolve_record_path)
 

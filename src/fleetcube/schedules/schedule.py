@@ -44,7 +44,7 @@ class PlayedSchedule(SimulatedStep):
         from fleetcube.presentation.pictures.schedule_picture import draw_schedule
 
         with picture_options(**look):
-            return draw_schedule(self, Path(path))
+            return draw_schedule(self, Path(path).expanduser())
 
 
 def simulate_schedule(

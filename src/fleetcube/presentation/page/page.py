@@ -20,6 +20,7 @@ from fleetcube.analysis.interval import SHARE
 from fleetcube.analysis.layouts import is_lever
 from fleetcube.analysis.targets import Target
 from fleetcube.analysis.uncertainty import errors
+from fleetcube.catalog.files import expanded
 from fleetcube.catalog.pooled import NORMAL
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan.cases import choices, leaves
@@ -188,7 +189,7 @@ def check_target(path: str | PathLike[str]) -> None:
 
 def write(text: str, path: str | PathLike[str]) -> None:
     """Write a page atomically. Raises InputError."""
-    check_target(path)
+    check_target(path := expanded(path))
     try:
         write_file(Path(path).absolute().parent, Path(path).name, text.encode())
     except OSError as error:
