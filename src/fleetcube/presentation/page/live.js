@@ -138,30 +138,25 @@ function rest() {
   drawChoices();
   drawLevers();
   at("command").textContent = commands().join("\n");
-  const said = at("sentence").textContent + ". " + at("status").textContent;
+  const said = sentences(["sentence", "status", "layout"].map((id) => at(id).textContent));
   if (at("said").textContent !== said) at("said").textContent = said;  // else it is read again
   link();
 }
 
 function drawAnswers(found) {
-  const cards = seen.map((k) => element("div", { title: OUTPUTS[k].about }, element("dt", {}, OUTPUTS[k].title),
-    element("dd", { "data-name": OUTPUTS[k].name }, cell(found, k)), element("dd", { class: "ends" }, ends(found, k)),
-    ...until(found, k)));
-  at("cards").replaceChildren(...cards);
-  const size = SIZE === undefined ? "" : `${digits(value(SIZE))} ${INPUTS[SIZE].title}`;
-  at("sentence").textContent = [[DATA.choices[state.pick], size].filter(Boolean).join(", "), told(found)].filter(Boolean).join(": ");
+  const card = (k, text, span) => element("div", { title: OUTPUTS[k].about }, element("dt", {}, OUTPUTS[k].title),
+    element("dd", { "data-name": OUTPUTS[k].name }, text), element("dd", { class: "ends" }, span));
+  at("leading").replaceChildren(...DATA.leading.map((k) => { const { text, span } = brief(found, k); return card(k, text, span); }));
+  if (at("more").open) at("cards").replaceChildren(...seen.map((k) => card(k, cell(found, k), ends(found, k))));
+  at("layout").textContent = spelled();
+  const parts = DATA.sentence.map((k) => [{ job_time: "takes", job_cost: "costs" }[OUTPUTS[k].name] ?? OUTPUTS[k].title, brief(found, k)]);
+  const first = parts.findIndex(([, { span }]) => span);
+  const texts = parts.map(([verb, { text, span }], k) => `${verb} ${text}` + (span && ` (${k === first ? "9 times in 10: " : ""}${span})`));
+  at("sentence").textContent = sentences([found.why ? "cannot run" : texts.join(texts.length > 2 ? ", " : " and ")]);
   drawStatus(found);
 }
 
-function told(found) {
-  return DATA.told.map((k, place) => {
-    const of = OUTPUTS[k], title = DATA.plain.includes(of.name) ? "" : of.title + " ", margin = found.values[MARGIN];
-    if (cell(found, k) === "—") return title + "—";
-    const [now, low, high] = [found.values[k], found.low[k], found.high[k]].map((x) => x === undefined ? "" : rounded(x / of.factor));
-    const most = of.name === "memory_per_gpu" && margin < 1 ? ` of ${rounded(found.values[k] / (1 - margin) / of.factor)}` : "";
-    return `${title}${now}${most} ${of.unit}`.trimEnd() + (low && !place ? ` (${low} to ${high})` : "");
-  }).join(", ");
-}
+const sentences = (texts) => texts.filter(Boolean).map((text) => text[0].toUpperCase() + text.slice(1)).join(". ");
 
 // Whether it runs; if not, what does: another layout, another cluster, or nothing.
 let status;
@@ -170,19 +165,17 @@ function drawStatus(found) {
   const others = found.why ? CLUSTERS.map((_, cluster) => ({ cluster, ...plan(cluster) })).filter((one) => one.rank) : [];
   const [best] = found.why && alike?.rank ? [alike] : others.sort((a, b) => better(a.found.values[GOAL], b.found.values[GOAL], GOAL) ? -1 : 1);
   const why = found.why && "cannot run: " + plainly(found.why);
-  const missed = DATA.where.filter(([k, relation, level]) => !(relation === "<=" ? found.values[k] <= level : found.values[k] >= level)).map((own) => own[3]);
   const first = choicesOf[state.cluster][0];
   const moved = [...state.moved].filter(([k, now]) => DATA.sizes.includes(INPUTS[k].name) && now !== DATA.bases[state.pick][k]);
   const notes = [
     state.layout === null && state.pick !== first && DATA.layouts.length ? `in another layout than ${DATA.layouts[first]}` : "",
     DATA.layouts.length && state.layout === null && moved.length > 1 ? "the search below may find a better one: several sizes are moved" : "",
-    found.values[TIME] === Infinity ? "but never ends" : "",
-    isSure(found) ? "" : "though memory may not suffice: the model's error decides",
-    missed.length ? "but does not keep to " + missed.join(" and ") : "",
+    found.values[TIME] === Infinity ? "it never ends" : "",
+    isSure(found) ? "" : "memory may not suffice: the model's error decides",
     DATA.slips.length && !known(state.pick) ? "beyond the sizes of measured steps: no interval is known" : ""].filter(Boolean);
   const margin = found.values[MARGIN], short = margin < 0 ? `; the nearest, ${DATA.choices[state.pick]}, takes ${rounded(1 - margin)} times a GPU's memory` : "";
   const search = DATA.layouts.length ? "; the command below searches all layouts" : "";
-  const text = !why ? ["runs", ...notes].join(", ") : best ? why + "; this can: "
+  const text = !why ? sentences([until(found), ...verdicts(found), limits(found), ...notes]) : best ? why + "; this can: "
     : why + (DATA.choices.length > 1 ? ", nor can any other here" + short + search : "");
   if (status === text + best?.choice) return;  // said once
   status = text + best?.choice;
@@ -308,6 +301,7 @@ function listen() {
   });
   at("curve").addEventListener("toggle", later);
   at("groups").addEventListener("toggle", () => drawLevers(), true);
+  at("more").addEventListener("toggle", later);
   addEventListener("resize", () => { WIDTHS.clear(); later(); });
   addEventListener("beforeprint", () => { WIDTHS.clear(); draw(); });
   for (const button of document.querySelectorAll("[data-save]")) button.addEventListener("click", () => {
@@ -339,6 +333,8 @@ function start() {
   document.querySelector("main").classList.remove("still");
   at("maps").hidden = !location.protocol.startsWith("http") || location.pathname !== "/decide";
   for (const part of document.querySelectorAll(".live")) part.hidden = false;
+  at("more").open = false;
+  at("assumed").firstChild.open = innerWidth > 760;
   linked();
   settle();
   buildInputs();

@@ -17,7 +17,7 @@ from typing import Any
 
 from fleetcube.analysis.account_tree import tied
 from fleetcube.analysis.interval import SHARE
-from fleetcube.analysis.layouts import is_lever
+from fleetcube.analysis.layouts import SHORT, is_lever
 from fleetcube.analysis.targets import Target
 from fleetcube.analysis.uncertainty import errors
 from fleetcube.catalog.pooled import NORMAL
@@ -57,7 +57,7 @@ from fleetcube.presentation.pictures.picture import labels_of, words
 from fleetcube.scenario import auto, dates
 from fleetcube.scenario.along_axes import values_at
 from fleetcube.tables import theme
-from fleetcube.tables.tables import check_new, counted, scale
+from fleetcube.tables.tables import as_read, check_new, counted, scale
 
 from .static_html import parts
 
@@ -65,8 +65,8 @@ MOST_CHOICES = 128  # of labels, options and points of axes that set several inp
 MOST_BYTES = 1_000_000  # of a page: mail programs do not open more
 MOST_STOPS = 500  # of a slider over an axis
 NEEDED, MARGIN, _ = MEMORY
-PLAIN = (TIME, MONEY, NEEDED)  # what the first sentence says, by their units alone
-_SCRIPTS = ("pictures.js", "answers.js", "charts.js", "live.js")
+FIRST = 5  # numbers of the first view; all others fold
+_LEADING = (NEEDED, "mfu", FAILURES)  # those of it after the goal, time and cost
 _DRAWN = "inputs with distributions are at their medians; intervals are not shown"
 
 
@@ -121,6 +121,7 @@ def page(
     data["command"] = f"fleetcube {verb} {shlex.quote(file) if file else 'SPEC.toml'}"
     data |= _arguments(planned, commands, data["choices"], given)
     data |= _goal(planned, rows[0], wanted)
+    data["degrees"] = [row.degrees() for row in rows]
     data |= {
         "caption": ", ".join([*labels_of(scenario), f"fleetcube {own_version()}"]),
         "inputs": _inputs(graph, data.pop("names"), moved, rows[0], sliders),
@@ -167,9 +168,12 @@ def _goal(planned: Planned | None, first: "_Choice", wanted: Sequence[str]) -> d
     outputs = first.plan.outputs
     plain = [name for name in wanted if _unit(first, name) != "flag"]
     goal = planned.goal if planned else [*plain, *wanted][0]
+    first = [name for name in dict.fromkeys([goal, TIME, MONEY]) if name in plain]
+    named = dict.fromkeys([*_LEADING, *plain, *wanted])
+    leading = [name for name in named if name in wanted and name not in first]
     return {
-        "told": [outputs.index(n) for n in dict.fromkeys([goal, *PLAIN]) if n in plain],
-        "plain": PLAIN,
+        "sentence": [outputs.index(name) for name in first if name in plain],
+        "leading": [outputs.index(name) for name in leading[: FIRST - len(first)]],
         "goal": outputs.index(goal),
         "where": [
             [outputs.index(target.of), target.relation, target.level, str(target)]
@@ -218,6 +222,13 @@ class _Choice:
         self.formulas: Mapping[str, Function] = self.plan.cases[0].formulas
         self.read = {p for formula in self.formulas.values() for p in parameters(formula)}
         self.fixed = {*slips, *tied(problem, self.chosen.options)}
+
+    def degrees(self) -> dict[str, Any]:
+        """How the job is laid out, as far as it is known."""
+        layout = {name: self.scenario.get(name) for name in (SIZES[0], *SHORT, "sequence_parallel")}
+        for known in (self.chosen.options, self.values):
+            layout |= {name: known[name] for name in layout if name in known}
+        return {name: value for name, value in layout.items() if value is not None}
 
     def may_move(self, name: str) -> bool:
         """Whether a number may change without changing anything else that `run` would derive."""
@@ -350,7 +361,7 @@ def _outputs(
             codes = about["flag_values"].tolist()
             facts["words"] = {str(c): m for c, m in zip(codes, meanings, strict=True)}
         else:
-            factor, unit = scale(str(about["units"]), [values[name].item()], name)
+            factor, unit = as_read(about, [values[name].item()], name)
             facts |= {"factor": factor, "unit": unit}
             facts["slips"] = any(row.errors[name] for row in rows)
             facts["counted"] = name == FAILURES

@@ -3,6 +3,7 @@
 import html
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -52,12 +53,17 @@ def parts(
     ends = {} if drawn or not numeric else _ends(rows[0], [names[k] for k in numeric])
     goal = names[data["goal"]]
     heading, *assumed = lines(rows[0], [goal, *(n for n in (_NEEDED,) if n in names)]) or [""]
+    short = ", ".join(line.partition(" (")[0].strip() for line in assumed)
     return {
         "heading": html.escape(f"A{heading[1:]}".rstrip(":")),
-        "assumed": "".join(f"<li>{html.escape(line.strip())}</li>" for line in assumed),
-        "sentence": _sentence(data, values[0], ends),
-        "status": html.escape(f"cannot run: {why[0]}" if why[0] else "runs"),
-        "answers": _answers(outputs, visible, shown[0], ends, values[0]),
+        "short": html.escape(_plainly(short)),
+        "assumed": "".join(f"<li>{html.escape(_plainly(line.strip()))}</li>" for line in assumed),
+        "sentence": _sentence(data, dict(zip(visible, shown[0], strict=True)), ends),
+        "status": html.escape(
+            f"Cannot run: {why[0]}" if why[0] else _until(outputs, values[0], ends)
+        ),
+        "layout": html.escape(", ".join(filter(None, [_size(data), data["choices"][0]]))),
+        "answers": _answers(outputs, visible, shown[0], ends),
         "shares": _shares(data, values[0], why[0]),
         "choices": _choices(data["choices"], outputs, visible, shown, why),
         "stated": _stated(scenario, data),
@@ -96,20 +102,13 @@ def _answers(
     visible: Sequence[int],
     cells: Sequence[str],
     ends: Mapping[str, tuple[float, float]],
-    seconds: Sequence[float],
 ) -> str:
-    cards = []
-    for k, cell in zip(visible, cells, strict=True):
-        output = outputs[k]
-        low, high = ends.get(output["name"], (math.nan, math.nan))
-        span = _span(output, cell, ends)
-        day = _day(output, seconds[k], low, high) if cell != "—" else ""
-        cards.append(
-            f'<div title="{html.escape(output["about"])}"><dt>{html.escape(output["title"])}</dt>'
-            f'<dd data-name="{output["name"]}">{html.escape(cell)}</dd>'
-            f'<dd class="ends">{span}</dd>{day}</div>'
-        )
-    return "".join(cards)
+    return "".join(
+        f'<div title="{html.escape(output["about"])}"><dt>{html.escape(output["title"])}</dt>'
+        f'<dd data-name="{output["name"]}">{html.escape(cell)}</dd>'
+        f'<dd class="ends">{_span(output, cell, ends)}</dd></div>'
+        for output, cell in zip((outputs[k] for k in visible), cells, strict=True)
+    )
 
 
 def _span(output: Mapping[str, Any], cell: str, ends: Mapping[str, tuple[float, float]]) -> str:
@@ -120,43 +119,41 @@ def _span(output: Mapping[str, Any], cell: str, ends: Mapping[str, tuple[float, 
 
 
 def _sentence(
-    data: Mapping[str, Any], values: Sequence[float], ends: Mapping[str, tuple[float, float]]
+    data: Mapping[str, Any], cells: Mapping[int, str], ends: Mapping[str, tuple[float, float]]
 ) -> str:
-    """The choice, its size, and its first numbers to three digits, the first with its interval."""
-    texts: list[str] = []
-    outputs = data["outputs"]
-    named = dict(zip((output["name"] for output in outputs), values, strict=True))
-    for k in data["told"]:
-        name, factor = outputs[k]["name"], outputs[k]["factor"]
-        title = "" if name in data["plain"] else outputs[k]["title"]
-        margin = named.get(_MARGIN, math.nan) if name == _NEEDED else math.nan
-        most = f" of {_rounded(values[k] / (1 - margin) / factor)}" if margin < 1 else ""
-        cell = f"{title} {_rounded(values[k] / factor)}{most} {outputs[k]['unit']}".strip()
-        low, high = ends.get(name, (math.nan, math.nan))
-        span = f" ({_rounded(low / factor)} to {_rounded(high / factor)})" if low < high else ""
-        texts.append(cell + span * (not texts))
+    """The first numbers with their intervals."""
+    outputs = [data["outputs"][k] for k in data["sentence"]]
+    texts = [cells[k] for k in data["sentence"]]
+    spans = [_span(output, cell, ends) for output, cell in zip(outputs, texts, strict=True)]
+    both = zip(outputs, texts, spans, strict=True)
+    return html.escape("; ".join(f"{o['title']} {t}" + f" ({s})" * bool(s) for o, t, s in both))
+
+
+def _size(data: Mapping[str, Any]) -> str:
     inputs = zip(data["inputs"], data["bases"][0], strict=True)
-    size = [
-        f"{_number(v, 1, '')} {entry['title']}"
-        for entry, v in inputs
-        if entry.get("title") and entry["name"] == SIZES[0]
-    ]
-    start = ", ".join(filter(None, [data["choices"][0], *size]))
-    return html.escape(": ".join(filter(None, [start, ", ".join(texts)])))
+    sizes = [_number(v, 1, "GPUs") for entry, v in inputs if entry["name"] == SIZES[0]]
+    return sizes[0] if sizes else ""
 
 
-def _rounded(value: float) -> str:
-    return _number(float(f"{value:.3g}"), 1, "")
+def _plainly(text: str) -> str:
+    """Names of inputs and outputs in words."""
+    return re.sub(r"[a-z0-9]+(_[a-z0-9]+)+", lambda name: words(name[0]), text)
 
 
-def _day(output: Mapping[str, Any], *seconds: float) -> str:
+def _until(
+    outputs: Sequence[Mapping[str, Any]],
+    values: Sequence[float],
+    ends: Mapping[str, tuple[float, float]],
+) -> str:
     """The job's end date, if it has a start date."""
-    if "start" not in output:
-        return ""
-    start = dates.day(output["start"])
-    until, low, high = (dates.end(start, each) for each in seconds)
-    span = f", 90 %: {low} to {high}" if low < high else ""
-    return f'<dd class="ends">ends on {until}{span}</dd>'
+    for output, seconds in zip(outputs, values, strict=True):
+        if "start" in output:
+            low, high = ends.get(output["name"], (math.nan, math.nan))
+            until, low, high = (
+                dates.end(dates.day(output["start"]), each) for each in (seconds, low, high)
+            )
+            return f"Ends on {until}" + f", 90 %: {low} to {high}" * (low < high)
+    return ""
 
 
 def _shares(data: Mapping[str, Any], values: Sequence[float], why: str) -> str:
