@@ -136,17 +136,14 @@ function chance(found, k, relation, level) {
   return `is ${share < 0.01 ? "less than 1" : share > 0.99 ? "more than 99" : Math.round(100 * share)} % likely to hold`;
 }
 
-// A deadline or a budget in words.
-function limitText() {
-  const { by, at: limit } = state.target, { text } = brief({ values: OUTPUTS.map(() => limit), low: [] }, by === "time" ? TIME : COST);
-  return `a ${by === "time" ? "deadline" : "budget"} of ${text}`;
-}
+// A deadline or a budget: in words, and as a condition.
+const targetOf = ({ by, at: limit }) => [by === "time" ? TIME : COST, "<=", limit];
+const limitText = (target) => `a ${target.by === "time" ? "deadline" : "budget"} of ${brief({ values: OUTPUTS.map(() => target.at), low: [] }, targetOf(target)[0]).text}`;
 
 // Whether the conditions of a plan, a deadline or a budget hold.
 function verdicts(found) {
   const rows = DATA.where.map(([k, relation, level, text]) => [plainly(text), k, relation, level]);
-  const { by, at: limit } = state.target ?? {}, k = by === "time" ? TIME : COST;
-  if (by && k >= 0) rows.push([limitText(), k, "<=", limit]);
+  if (state.target) rows.push([limitText(state.target), ...targetOf(state.target)]);
   return rows.map(([text, ...condition]) => `${text} ${chance(found, ...condition) || (meets(found, ...condition) ? "holds" : "is missed")}`);
 }
 

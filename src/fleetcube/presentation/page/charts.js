@@ -117,19 +117,16 @@ function drawTarget(points, best) {
     typed.value = digits(limit / of.factor);
     at("unit").textContent = of.unit;
   }
-  const question = !by ? `Best ${OUTPUTS[GOAL].title}: ` : `${by === "time" ? "Cheapest" : "Fastest"} within ${limitText()}: `;
+  const question = !by ? `Best ${OUTPUTS[GOAL].title}: ` : `${by === "time" ? "Cheapest" : "Fastest"} within ${limitText(state.target)}: `;
   const nearest = by && points.reduce((a, b) => (by === "time" ? a.x < b.x : a.y < b.y) ? a : b);
-  const sure = best && by && chance(best.found, by === "time" ? TIME : COST, "<=", limit);
+  const sure = best && by && chance(best.found, ...targetOf(state.target));
   const told = (best ? question + pointText(best) : question + "nothing; the nearest is " + pointText(nearest)) + (sure ? "; the limit " + sure : "");
-  const take = element("button", { type: "button" }, "Show");
-  take.addEventListener("click", () => choose(best ?? nearest));
-  at("front-read").replaceChildren(told + " ", take);
+  at("front-read").replaceChildren(told + " ", button("Show", () => choose(best ?? nearest)));
 }
 
 function choose({ cluster, size }) {
   Object.assign(state, { cluster, layout: null });
   if (size !== undefined) state.moved.set(SIZE, size);
-  later();
 }
 
 // What costs more, failures or communication, over the size of the cluster and the life of a GPU. Columns are
@@ -163,10 +160,7 @@ function drawFlips(found) {
       y: Y(high[j + 1]), height: Y(high[j]) - Y(high[j + 1]) + 0.5 })));
     line.setAttribute("d", crossing(columns, sizes, lives, X, Y));
     if (k + 1 < sizes.length) requestAnimationFrame(() => fill(k + 1));
-    else {
-      svg.setAttribute("aria-label", at("flips-read").textContent);
-      at("flips").querySelector("h2").textContent = "Which costs more: communication or failures?";
-    }
+    else svg.setAttribute("aria-label", at("flips-read").textContent);
   };
   fill(0);
   at("flips-read").textContent = flipText(found);

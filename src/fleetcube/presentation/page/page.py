@@ -73,18 +73,15 @@ _DRAWN = "inputs with distributions are at their medians; intervals are not show
 @dataclass(frozen=True)
 class Planned:
     """What a plan adds to a page: its goal and conditions, the sizes where it begins, and a
-    summary of its search. For each choice: its cluster, the name of its layout, the arguments that
-    give the layout and those that search it anew, and the shortest sequence that `plan` tries."""
+    summary of its search. `choices` has columns of the choices: their clusters, the names of their
+    layouts, the commands that give a layout and the searches that find it anew, and the shortest
+    sequences that `plan` tries."""
 
     goal: str
     sense: str
     where: Sequence[Target]
     start: Mapping[str, Any]
-    clusters: Sequence[str]
-    layouts: Sequence[str]
-    commands: Sequence[str]
-    searches: Sequence[str]
-    shortest: Sequence[float]
+    choices: Mapping[str, Sequence[Any]]
     summary: str
 
 
@@ -117,9 +114,15 @@ def page(
     chosen = {name for axis in several for name in axis.inputs}  # `run` refuses them then
     moved = [n for n in graph.inputs if n not in chosen and all(row.may_move(n) for row in rows)]
     data, programs = _programs(rows, moved)
-    commands = [shlex.join(words) for words, _ in points]
+    plain = {"clusters": data["choices"], "commands": [shlex.join(words) for words, _ in points]}
     data["command"] = f"fleetcube {verb} {shlex.quote(file) if file else 'SPEC.toml'}"
-    data |= _arguments(planned, commands, data["choices"], given)
+    data |= {
+        "layouts": [],
+        "searches": [],
+        "shortest": [],
+        **(planned.choices if planned else plain),
+    }
+    data["given"] = [[word.split("=")[0], shlex.quote(word)] for word in given]
     data |= _goal(planned, rows[0], wanted)
     data["degrees"] = [row.degrees() for row in rows]
     data |= {
@@ -138,7 +141,7 @@ def page(
     data["about"] += dict.fromkeys(remark for row in rows for remark in remarks(row.plan))
     if planned:
         data["outputs"][data["goal"]]["sense"] = sign_of(planned.sense)
-        names = zip(planned.clusters, planned.layouts, strict=True)
+        names = zip(data["clusters"], data["layouts"], strict=True)
         data["choices"] = [" ".join(filter(None, each)) for each in names]
     text = _filled(title, data, programs, parts(spec["scenario"], stated, data, drawn))
     if len(text) > MOST_BYTES:
@@ -147,20 +150,6 @@ def page(
             "most; name fewer choices or outputs"
         )
     return text
-
-
-def _arguments(
-    planned: Planned | None, commands: Sequence[str], choices: Sequence[str], given: Sequence[str]
-) -> dict[str, Any]:
-    """What a command's line has for each choice, and the arguments of all."""
-    return {
-        "commands": planned.commands if planned else commands,
-        "clusters": planned.clusters if planned else choices,
-        "layouts": planned.layouts if planned else [],
-        "searches": planned.searches if planned else [],
-        "given": [[word.split("=")[0], shlex.quote(word)] for word in given],
-        "shortest": planned.shortest if planned else [],
-    }
 
 
 def _goal(planned: Planned | None, first: "_Choice", wanted: Sequence[str]) -> dict[str, Any]:

@@ -12,15 +12,10 @@ from fleetcube.analysis.interval import interval
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
 from fleetcube.kernels.graph.roles import REASON
-from fleetcube.kernels.physics.roles import MEMORY, SIZES
+from fleetcube.kernels.physics.roles import MEMORY
 from fleetcube.presentation.pictures.picture import words
-from fleetcube.scenario import dates
 from fleetcube.tables.tables import label, numbers
 
-_BAR = (
-    '<svg id="bar" role="img" viewBox="0 0 640 26" preserveAspectRatio="none" aria-label="{}">{}'
-    '</svg><p id="shares">{}</p>'
-)
 _NEEDED, _MARGIN, _ = MEMORY
 _ONE = Settings("numpy", threads=1)
 
@@ -59,10 +54,8 @@ def parts(
         "short": html.escape(_plainly(short)),
         "assumed": "".join(f"<li>{html.escape(_plainly(line.strip()))}</li>" for line in assumed),
         "sentence": _sentence(data, dict(zip(visible, shown[0], strict=True)), ends),
-        "status": html.escape(
-            f"Cannot run: {why[0]}" if why[0] else _until(outputs, values[0], ends)
-        ),
-        "layout": html.escape(", ".join(filter(None, [_size(data), data["choices"][0]]))),
+        "status": html.escape(f"Cannot run: {why[0]}" if why[0] else ""),
+        "layout": html.escape(data["choices"][0]),
         "answers": _answers(outputs, visible, shown[0], ends),
         "shares": _shares(data, values[0], why[0]),
         "choices": _choices(data["choices"], outputs, visible, shown, why),
@@ -129,54 +122,25 @@ def _sentence(
     return html.escape("; ".join(f"{o['title']} {t}" + f" ({s})" * bool(s) for o, t, s in both))
 
 
-def _size(data: Mapping[str, Any]) -> str:
-    inputs = zip(data["inputs"], data["bases"][0], strict=True)
-    sizes = [_number(v, 1, "GPUs") for entry, v in inputs if entry["name"] == SIZES[0]]
-    return sizes[0] if sizes else ""
-
-
 def _plainly(text: str) -> str:
     """Names of inputs and outputs in words."""
     return re.sub(r"[a-z0-9]+(_[a-z0-9]+)+", lambda name: words(name[0]), text)
 
 
-def _until(
-    outputs: Sequence[Mapping[str, Any]],
-    values: Sequence[float],
-    ends: Mapping[str, tuple[float, float]],
-) -> str:
-    """The job's end date, if it has a start date."""
-    for output, seconds in zip(outputs, values, strict=True):
-        if "start" in output:
-            low, high = ends.get(output["name"], (math.nan, math.nan))
-            until, low, high = (
-                dates.end(dates.day(output["start"]), each) for each in (seconds, low, high)
-            )
-            return f"Ends on {until}" + f", 90 %: {low} to {high}" * (low < high)
-    return ""
-
-
 def _shares(data: Mapping[str, Any], values: Sequence[float], why: str) -> str:
-    """The losses: a bar, and its parts in words."""
-    if not data["losses"] or why:
-        return _BAR.format("", "", "")
-    shares = [
-        (data["outputs"][k]["title"].replace(" overhead", ""), values[k], f"c{j}")
-        for j, k in enumerate(data["losses"])
+    """The losses in words; the script draws their bar."""
+    titles = [data["outputs"][k]["title"].replace(" overhead", "") for k in data["losses"]]
+    shares = [values[k] for k in data["losses"]] if not why else []
+    rows = [
+        *zip(titles, shares, range(7), strict=False),
+        ("model operations at peak", 1 - sum(shares), 7),
     ]
-    shares.append(("model operations at peak", 1 - sum(share for _, share, _ in shares), "c7"))
-    bar, start, listed = [], 0.0, []
-    for name, share, colour in shares:
-        bar.append(
-            f'<rect class="{colour}" x="{640 * start:.2f}" y="0" width="{max(0, 640 * share):.2f}" '
-            'height="26"/>'
-        )
-        start += share
-        if share > 0.0005:
-            listed.append((f"{name} {100 * share:.3g} %", colour))
-    description = ", ".join(text for text, _ in listed)
-    keys = "".join(f'<span><i class="{colour}"></i>{text}</span>' for text, colour in listed)
-    return _BAR.format(description, "".join(bar), keys)
+    keys = "".join(
+        f'<span><i class="c{k}"></i>{title} {100 * share:.3g} %</span>'
+        for title, share, k in rows
+        if share > 0.0005 and shares
+    )
+    return f'<svg id="bar" role="img" aria-label=""></svg><p id="shares">{keys}</p>'
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
