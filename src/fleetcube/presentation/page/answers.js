@@ -136,13 +136,14 @@ function chance(found, k, relation, level) {
   return `is ${share < 0.01 ? "less than 1" : share > 0.99 ? "more than 99" : Math.round(100 * share)} % likely to hold`;
 }
 
-// A deadline or a budget: in words, and as a condition.
+// A deadline or a budget: as a condition, and in words.
 const targetOf = ({ by, at: limit }) => [by === "time" ? TIME : COST, "<=", limit];
-const limitText = (target) => `a ${target.by === "time" ? "deadline" : "budget"} of ${brief({ values: OUTPUTS.map(() => target.at), low: [] }, targetOf(target)[0]).text}`;
+const levelText = (k, level) => brief({ values: { [k]: level }, low: [] }, k).text;
+const limitText = (target) => `a ${target.by === "time" ? "deadline" : "budget"} of ${levelText(targetOf(target)[0], target.at)}`;
 
 // Whether the conditions of a plan, a deadline or a budget hold.
 function verdicts(found) {
-  const rows = DATA.where.map(([k, relation, level, text]) => [plainly(text), k, relation, level]);
+  const rows = DATA.where.map(([k, relation, level]) => [`${OUTPUTS[k].title} of at ${relation === "<=" ? "most" : "least"} ${levelText(k, level)}`, k, relation, level]);
   if (state.target) rows.push([limitText(state.target), ...targetOf(state.target)]);
   return rows.map(([text, ...condition]) => `${text} ${chance(found, ...condition) || (meets(found, ...condition) ? "holds" : "is missed")}`);
 }
@@ -169,14 +170,14 @@ function limits(found) {
 
 // The layout in words, with its short form.
 function spelled() {
-  const known = DATA.degrees[state.pick], degree = (name) => state.moved.get(input(name)) ?? known[name] ?? 1;
+  const known = (name) => DATA.degrees[name][state.pick], degree = (name) => state.moved.get(input(name)) ?? known(name) ?? 1;
   const ways = ["tensor", "pipeline", "context"].map((way) => [degree(way + "_parallel"), way]);
-  const size = SIZE === undefined ? known.n_gpus : value(SIZE);
+  const size = SIZE === undefined ? known("n_gpus") : value(SIZE);
   if (size) ways.push([size / ways.reduce((product, [count]) => product * count, 1), "data"]);
   const parts = [ways.filter(([count]) => count !== 1).map(([count, way]) => `${digits(count)} ${way}`).join(" × ")];
   for (const [name, text] of [["virtual_stages", "# virtual stages"], ["expert_parallel", "experts over #"], ["micro_batch_size", "micro-batches of #"], ["zero_stage", "ZeRO stage #"]])
-    if (degree(name) > 1 || (name in known && !/virtual|expert/.test(name))) parts.push(text.replace("#", digits(Number(degree(name)))));
-  if (String(known.sequence_parallel) === "true") parts.push("sequence parallel");
+    if (degree(name) > 1 || (known(name) !== null && !/virtual|expert/.test(name))) parts.push(text.replace("#", digits(Number(degree(name)))));
+  if (String(known("sequence_parallel")) === "true") parts.push("sequence parallel");
   return [size && digits(size) + " GPUs", parts.filter(Boolean).join(", ")].filter(Boolean).join(": ") + (DATA.choices[state.pick] && ` (${DATA.choices[state.pick]})`);
 }
 

@@ -35,7 +35,7 @@ function frontPoints() {
   }).filter(({ rank, x, y }) => rank === 2 && Number.isFinite(x) && Number.isFinite(y))
     // sizes beyond the first that costs more and takes longer than another say nothing more
     .filter((_, k, row) => k === 0 || !isBeaten(row[k], row) || !isBeaten(row[k - 1], row)));
-  return all.map((one) => ({ ...one, found: answer(one.choice, one.moved), beaten: isBeaten(one, all) }));
+  return all.map((one) => ({ ...one, found: answer(one.choice, one.moved), beaten: isBeaten(one, all), pays: !isBeaten(one, all.filter(({ cluster }) => cluster === one.cluster)) }));
 }
 
 const isBeaten = (one, all) => all.some(({ x, y }) => x <= one.x && y <= one.y && (x < one.x || y < one.y));
@@ -47,8 +47,8 @@ function drawFront(found) {
   const points = frontPoints(), svg = at("front-picture");
   if (!points.length) { svg.replaceChildren(); at("front-read").textContent = "Nothing here runs."; front = undefined; return; }
   const own = runs(found) ? [{ x: found.values[TIME], y: found.values[COST], found }] : [];
-  // what costs more and takes longer than another does not stretch the axes
-  const paying = [...points.filter(({ beaten }) => !beaten), ...own];
+  // a size that costs more and takes longer than another of its cluster does not stretch the axes
+  const paying = [...points.filter(({ pays }) => pays), ...own];
   const range = (k, margin) => around(paying.flatMap(({ found: { values, low, high } }) => [values[k], low[k] ?? values[k], high[k] ?? values[k]]), margin);
   const scales = [[TIME, range(TIME, 1.1)], [COST, range(COST, 1.1)]].map(([k, span]) => scaled(OUTPUTS[k], span));
   front = { points, ...blank(svg, widthOf(svg.parentElement) < 420 ? 230 : 300, ...scales, 34) };
@@ -58,7 +58,7 @@ function drawFront(found) {
     const row = points.filter((point) => point.cluster === cluster);
     if (row.length > 1) svg.append(drawn("path", { class: "line", d: "M" + row.map(({ x, y }) => across(x) + " " + up(y)).join("L") }));
   }
-  const spans = points.filter(({ beaten, found: { low } }) => !beaten && low[TIME] && low[COST]).map(({ found: { low, high } }) =>
+  const spans = points.filter(({ pays, found: { low } }) => pays && low[TIME] && low[COST]).map(({ found: { low, high } }) =>
     `M${across(low[TIME])} ${up(low[COST])}L${across(high[TIME])} ${up(high[COST])}`);
   svg.append(drawn("path", { class: "span", d: spans.join("") }));
   const taken = points.map(({ x, y }) => ({ start: across(x) - 6, end: across(x) + 6, y: up(y) + 4 }));

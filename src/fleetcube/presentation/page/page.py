@@ -124,7 +124,8 @@ def page(
     }
     data["given"] = [[word.split("=")[0], shlex.quote(word)] for word in given]
     data |= _goal(planned, rows[0], wanted)
-    data["degrees"] = [row.degrees() for row in rows]
+    layouts = [row.layout() for row in rows]
+    data["degrees"] = {n: [own[n] for own in layouts] for n in layouts[0]}
     data |= {
         "caption": ", ".join([*labels_of(scenario), f"fleetcube {own_version()}"]),
         "inputs": _inputs(graph, data.pop("names"), moved, rows[0], sliders),
@@ -165,7 +166,7 @@ def _goal(planned: Planned | None, first: "_Choice", wanted: Sequence[str]) -> d
         "leading": [outputs.index(name) for name in leading[: FIRST - len(first)]],
         "goal": outputs.index(goal),
         "where": [
-            [outputs.index(target.of), target.relation, target.level, str(target)]
+            [outputs.index(target.of), target.relation, target.level]
             for target in (planned.where if planned else ())
             if target.of in outputs and not isinstance(target.level, str)
         ],
@@ -212,12 +213,10 @@ class _Choice:
         self.read = {p for formula in self.formulas.values() for p in parameters(formula)}
         self.fixed = {*slips, *tied(problem, self.chosen.options)}
 
-    def degrees(self) -> dict[str, Any]:
+    def layout(self) -> dict[str, Any]:
         """How the job is laid out, as far as it is known."""
-        layout = {name: self.scenario.get(name) for name in (SIZES[0], *SHORT, "sequence_parallel")}
-        for known in (self.chosen.options, self.values):
-            layout |= {name: known[name] for name in layout if name in known}
-        return {name: value for name, value in layout.items() if value is not None}
+        known = {**self.scenario, **self.chosen.options, **self.values}
+        return {name: known.get(name) for name in (SIZES[0], *SHORT, "sequence_parallel")}
 
     def may_move(self, name: str) -> bool:
         """Whether a number may change without changing anything else that `run` would derive."""
