@@ -31,6 +31,8 @@ _HIDDEN = 0.03  # of the height: curves closer than this count as one
 _LABEL = (5.6, 12.0)  # pixels: width of a character of a contour's label, and its height
 _TRIES = 41  # positions tried for it along a contour
 _STEP = 4.0  # pixels between points along a contour
+_LINE = 0.16  # inches from one name of a curve to the next
+_WIDER = 0.7  # points by which a curve is wider than the next, which covers it
 _ADVICE = "curves hide each other; --best min or max draws their ratios to the best"
 FEASIBLE = 0  # code of more flags than there are colours
 REGIONS = tuple(PARTS[k] for k in (1, 4, 3, 6, 0, 5, 2))  # the first far apart; as in the explorer
@@ -121,9 +123,10 @@ def _curves(
     named = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MOST_NAMED)).astype(int))
     labels = picture.point_labels(variable[family]) if family else [""]
     labels = [label if k in named else "_" for k, label in enumerate(labels)]
+    direct = bool(family) and not flags and len(rows) <= len(picture.MARKERS)
     smooth = picture.is_number(cube[x])
     line = "-" if smooth and not flags else ":"
-    looks = _draw_rows(axes, places, rows, bad, near, labels, line)
+    looks = _draw_rows(axes, places, rows, bad, near, ["_"] * len(rows) if direct else labels, line)
     if ends and len(rows) > len(picture.MARKERS):
         picture.look().remarks.append(f"{len(rows)} curves: their intervals are not drawn")
         ends = ()
@@ -138,10 +141,14 @@ def _curves(
         picture.plain(axes.yaxis)
         if best is None and _hidden(np.where(bad, np.nan, rows), axes):
             picture.look().advice.append(_ADVICE)
+            for k, drawn in enumerate(axes.lines[: 2 * len(rows) : 2] if direct else ()):
+                drawn.set_linewidth(drawn.get_linewidth() + _WIDER * (len(rows) - 1 - k))
     picture.count_infeasible(bad, "hollow where they have a value")
     _unable(axes, places, bad, bad & np.isfinite(rows), near, looks)
-    if family:
-        head = picture.heading(variable[family])
+    head = picture.heading(variable[family]) if family else ""
+    if direct:
+        _name_curves(axes, places, np.where(bad & ~near, np.nan, rows), labels, looks, head)
+    if family and not direct:
         head += f"\n({len(named)} of {len(rows)} named)" if len(named) < len(rows) else ""
         picture.legend_right(axes.figure, title=head)
     elif bad.any() or banded:
@@ -173,6 +180,58 @@ def _draw_rows(
         axes.plot(places, solid, linestyle=line, label=labels[k], **looks[k])
         axes.plot(places, hollow, linestyle="", fillstyle="none", **looks[k])
     return looks
+
+
+def _name_curves(
+    axes: Any, places: Any, rows: Any, labels: Sequence[str], looks: Sequence[Any], head: str
+) -> None:
+    """Write the names of curves at their right ends, spread so that none covers another."""
+    step = _LINE / (axes.figure.get_figheight() * axes.get_position().height)
+    ends, heights = [], []
+    for row in rows:
+        known = np.flatnonzero(np.isfinite(row))
+        ends.append((places[known[-1]], row[known[-1]]) if known.size else None)
+        point = axes.transData.transform(ends[-1]) if ends[-1] else axes.transAxes.transform((1, 0))
+        heights.append(axes.transAxes.inverted().transform(point)[1])
+    order = sorted(range(len(rows)), key=heights.__getitem__)
+    spots = spread([heights[k] for k in order], step, 1 - step)
+    for k, spot in zip(order, spots, strict=True):
+        line = {
+            "arrowstyle": "-",
+            "color": looks[k]["color"],
+            "lw": 0.8,
+            "shrinkA": 1,
+            "shrinkB": 3,
+        }
+        text = axes.annotate(
+            labels[k].replace("\n", " ") + ("" if ends[k] else f": {picture.CANNOT}"),
+            ends[k] or (1, 0),
+            (1.03, spot),
+            xycoords="data" if ends[k] else "axes fraction",
+            textcoords="axes fraction",
+            arrowprops=line if ends[k] else None,
+            annotation_clip=False,
+            **{"va": "center", "fontsize": 8, "parse_math": False},
+        )
+        text.set_label(f"_{head}")  # a legend skips it
+    axes.text(
+        1.03, spots[-1] + step, head, transform=axes.transAxes, va="center", fontsize=8, color="0.3"
+    )
+
+
+def spread(heights: Sequence[float], step: float, most: float) -> list[float]:
+    """Ascending heights moved as little as an even push allows, a step apart, from 0 to `most`."""
+    spots = list(heights)
+    for _ in range(200):
+        for k in range(len(spots) - 1):
+            lack = step - (spots[k + 1] - spots[k])
+            if lack > 1e-9:
+                spots[k], spots[k + 1] = spots[k] - lack / 2, spots[k + 1] + lack / 2
+        spots = [
+            min(max(spot, k * step), most - (len(spots) - 1 - k) * step)
+            for k, spot in enumerate(spots)
+        ]
+    return spots
 
 
 def _unable(axes: Any, places: Any, bad: Any, hollow: Any, near: Any, looks: Sequence[Any]) -> None:
