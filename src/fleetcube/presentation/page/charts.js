@@ -1,5 +1,5 @@
 // Pictures: the front of cost and time, the map of what costs more, the bar of losses, a curve.
-const MOST_SIZES = 12; // of the front, each of which is tried in every layout
+const MOST_SIZES = 12, MOST_TRIED = 120; // of the front; each size is tried in every layout
 const TIME = output("job_time"), RATIO = output("reliability_to_communication_ratio");
 const COST = output("job_cost") < 0 ? output("gpu_hours") : output("job_cost");
 
@@ -15,7 +15,8 @@ function around(values, margin) {
   return { low: low >= 0 ? Math.max(0, low - span) : low - span, high: high + span, log };
 }
 
-// At most so many of a row, its ends included.
+// At most so many of a row: of counts those that most powers of two divide, else its ends and those between.
+const roundest = (row, most) => [...row].sort((a, b) => (b & -b) - (a & -a)).slice(0, most);
 const few = (row, most) => row.length <= most ? row : Array.from({ length: most }, (_, k) => row[Math.round(k * (row.length - 1) / (most - 1))]);
 
 // The value at a place of a picture's horizontal axis.
@@ -27,14 +28,14 @@ function valueAt({ left, right, across: { low, high, log } }, x) {
 // Answers of the best layout of every cluster at every size, with intervals: those that run.
 function frontPoints() {
   const sizes = SIZE === undefined ? [undefined]
-    : [...new Set([...few(stops(INPUTS[SIZE], DATA.bases[state.pick][SIZE]), MOST_SIZES), value(SIZE)])].sort((a, b) => a - b);
-  const all = CLUSTERS.flatMap((_, cluster) => sizes.map((size) => {
+    : [...new Set([...roundest(stops(INPUTS[SIZE], DATA.bases[state.pick][SIZE]), Math.max(MOST_SIZES, MOST_TRIED / DATA.choices.length)), value(SIZE)])].sort((a, b) => a - b);
+  const all = CLUSTERS.flatMap((_, cluster) => few(sizes.map((size) => {
     const moved = size === undefined ? state.moved : new Map([...state.moved, [SIZE, size]]);
     const { choice, found, rank } = plan(cluster, moved);
     return { cluster, size, choice, moved, rank, x: found.values[TIME], y: found.values[COST] };
   }).filter(({ rank, x, y }) => rank === 2 && Number.isFinite(x) && Number.isFinite(y))
     // sizes beyond the first that costs more and takes longer than another say nothing more
-    .filter((_, k, row) => k === 0 || !isBeaten(row[k], row) || !isBeaten(row[k - 1], row)));
+    .filter((_, k, row) => k === 0 || !isBeaten(row[k], row) || !isBeaten(row[k - 1], row)), MOST_SIZES));
   return all.map((one) => ({ ...one, found: answer(one.choice, one.moved), beaten: isBeaten(one, all), pays: !isBeaten(one, all.filter(({ cluster }) => cluster === one.cluster)) }));
 }
 
@@ -42,8 +43,7 @@ const isBeaten = (one, all) => all.some(({ x, y }) => x <= one.x && y <= one.y &
 
 let front;
 function drawFront(found) {
-  at("front").hidden = TIME < 0 || COST < 0;
-  if (at("front").hidden) return;
+  if ((at("front").hidden = TIME < 0 || COST < 0)) return;
   const points = frontPoints(), svg = at("front-picture");
   if (!points.length) { svg.replaceChildren(); at("front-read").textContent = "Nothing here runs."; front = undefined; return; }
   const own = runs(found) ? [{ x: found.values[TIME], y: found.values[COST], found }] : [];
@@ -135,7 +135,7 @@ let filling = 0;
 function drawFlips(found) {
   at("flips").hidden = RATIO < 0 || SIZE === undefined || LIFE === undefined || !Number.isFinite(value(LIFE));
   if (at("flips").hidden) return;
-  const sizes = few(stops(INPUTS[SIZE], DATA.bases[state.pick][SIZE]).filter((n) => n > 0), 2 * MOST_SIZES);
+  const sizes = roundest(stops(INPUTS[SIZE], DATA.bases[state.pick][SIZE]).filter((n) => n > 0), 2 * MOST_SIZES).sort((a, b) => a - b);
   const lives = few(stops(INPUTS[LIFE], DATA.bases[state.pick][LIFE]), 13);
   if (sizes.length < 2 || lives.length < 2) { at("flips").hidden = true; return; }
   const [wide, high] = [sizes, lives].map(borders);

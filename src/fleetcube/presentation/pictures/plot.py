@@ -198,6 +198,7 @@ def _name_curves(
     for k, spot in zip(order, spots, strict=True):
         line = {
             "arrowstyle": "-",
+            "relpos": (0, 0.5),
             "color": looks[k]["color"],
             "lw": 0.8,
             "shrinkA": 1,
