@@ -365,7 +365,9 @@ def test_a_front_of_a_million_sizes_has_a_dozen(tmp_path: Path) -> None:
 def test_points_that_cannot_pay_do_not_stretch_the_axes(browser: Any, tmp_path: Path) -> None:
     """Each is drawn and named, and has its interval where one is known."""
     sizes = [2**k for k in range(7, 18)]
-    Sweep({**JOB, "gpu_mttf": "2_000 h"}, {"n_gpus": sizes}, OUTPUTS).to_html(tmp_path / "page.html")
+    Sweep({**JOB, "gpu_mttf": "2_000 h"}, {"n_gpus": sizes}, OUTPUTS).to_html(
+        tmp_path / "page.html"
+    )
     browser.get((tmp_path / "page.html").as_uri())
     until(lambda: browser.execute_script("return at('said').textContent"), lambda: "no answer")
     points, ends, spans, names, hollow, solid = browser.execute_script(

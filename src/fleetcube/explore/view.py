@@ -245,7 +245,8 @@ class View:
         """The variable shown first: the first output that varies, a number if there is one."""
         varying = [name for name in self.variables if self.cube[name].ndim]
         plain = [name for name in varying if "flag_meanings" not in self.cube[name].attrs]
-        return [*plain, *varying, *self.variables][0]
+        first: str = [*plain, *varying, *self.variables][0]
+        return first
 
     @functools.cached_property
     def start(self) -> dict[str, int]:

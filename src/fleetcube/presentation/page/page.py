@@ -17,7 +17,7 @@ from typing import Any
 
 from fleetcube.analysis.account_tree import tied
 from fleetcube.analysis.interval import SHARE
-from fleetcube.analysis.layouts import SHORT, is_lever
+from fleetcube.analysis.layouts import SPELLED, is_lever
 from fleetcube.analysis.targets import Target
 from fleetcube.analysis.uncertainty import errors
 from fleetcube.catalog.pooled import NORMAL
@@ -44,6 +44,7 @@ from fleetcube.kernels.physics.roles import (
     ENDS,
     FAILURES,
     GROWING,
+    LEADING,
     LOSSES,
     MEMORY,
     MONEY,
@@ -66,7 +67,6 @@ MOST_BYTES = 1_000_000  # of a page: mail programs do not open more
 MOST_STOPS = 500  # of a slider over an axis
 NEEDED, MARGIN, _ = MEMORY
 FIRST = 5  # numbers of the first view; all others fold
-_LEADING = (NEEDED, "mfu", FAILURES)  # those of it after the goal, time and cost
 _DRAWN = "inputs with distributions are at their medians; intervals are not shown"
 
 
@@ -114,18 +114,12 @@ def page(
     chosen = {name for axis in several for name in axis.inputs}  # `run` refuses them then
     moved = [n for n in graph.inputs if n not in chosen and all(row.may_move(n) for row in rows)]
     data, programs = _programs(rows, moved)
-    plain = {"clusters": data["choices"], "commands": [shlex.join(words) for words, _ in points]}
+    columns = {"clusters": data["choices"], "commands": [shlex.join(words) for words, _ in points]}
+    columns |= {"layouts": [], "searches": [], "shortest": []}
     data["command"] = f"fleetcube {verb} {shlex.quote(file) if file else 'SPEC.toml'}"
-    data |= {
-        "layouts": [],
-        "searches": [],
-        "shortest": [],
-        **(planned.choices if planned else plain),
-    }
+    data |= planned.choices if planned else columns
     data["given"] = [[word.split("=")[0], shlex.quote(word)] for word in given]
     data |= _goal(planned, rows[0], wanted)
-    layouts = [row.layout() for row in rows]
-    data["degrees"] = {n: [own[n] for own in layouts] for n in layouts[0]}
     data |= {
         "caption": ", ".join([*labels_of(scenario), f"fleetcube {own_version()}"]),
         "inputs": _inputs(graph, data.pop("names"), moved, rows[0], sliders),
@@ -158,12 +152,12 @@ def _goal(planned: Planned | None, first: "_Choice", wanted: Sequence[str]) -> d
     outputs = first.plan.outputs
     plain = [name for name in wanted if _unit(first, name) != "flag"]
     goal = planned.goal if planned else [*plain, *wanted][0]
-    first = [name for name in dict.fromkeys([goal, TIME, MONEY]) if name in plain]
-    named = dict.fromkeys([*_LEADING, *plain, *wanted])
-    leading = [name for name in named if name in wanted and name not in first]
+    sentence = [name for name in dict.fromkeys([goal, TIME, MONEY]) if name in plain]
+    named = dict.fromkeys([*LEADING, *plain, *wanted])
+    leading = [name for name in named if name in wanted and name not in sentence]
     return {
-        "sentence": [outputs.index(name) for name in first if name in plain],
-        "leading": [outputs.index(name) for name in leading[: FIRST - len(first)]],
+        "sentence": [outputs.index(name) for name in sentence],
+        "leading": [outputs.index(name) for name in leading[: FIRST - len(sentence)]],
         "goal": outputs.index(goal),
         "where": [
             [outputs.index(target.of), target.relation, target.level]
@@ -211,12 +205,8 @@ class _Choice:
         self.values = {name: row.item() for name, row in values.items()}
         self.formulas: Mapping[str, Function] = self.plan.cases[0].formulas
         self.read = {p for formula in self.formulas.values() for p in parameters(formula)}
+        self.layout = {**self.scenario, **self.chosen.options, **self.values}
         self.fixed = {*slips, *tied(problem, self.chosen.options)}
-
-    def layout(self) -> dict[str, Any]:
-        """How the job is laid out, as far as it is known."""
-        known = {**self.scenario, **self.chosen.options, **self.values}
-        return {name: known.get(name) for name in (SIZES[0], *SHORT, "sequence_parallel")}
 
     def may_move(self, name: str) -> bool:
         """Whether a number may change without changing anything else that `run` would derive."""
@@ -274,6 +264,7 @@ def _programs(rows: Sequence[_Choice], moved: Sequence[str]) -> tuple[dict[str, 
     data = {
         "names": names,
         "choices": [row.name for row in rows],
+        "degrees": {n: [row.layout.get(n) for row in rows] for n in (SIZES[0], *SPELLED)},
         "programs": which,
         "bases": bases,
         "slips": [names.index(n) for n in slips],

@@ -122,11 +122,11 @@ def _curves(
     near = _near(rows, bad, bool(flags))
     named = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MOST_NAMED)).astype(int))
     labels = picture.point_labels(variable[family]) if family else [""]
-    labels = [label if k in named else "_" for k, label in enumerate(labels)]
     direct = bool(family) and not flags and len(rows) <= len(picture.MARKERS)
+    keys = ["_" if direct or k not in named else label for k, label in enumerate(labels)]
     smooth = picture.is_number(cube[x])
     line = "-" if smooth and not flags else ":"
-    looks = _draw_rows(axes, places, rows, bad, near, ["_"] * len(rows) if direct else labels, line)
+    looks = _draw_rows(axes, places, rows, bad, near, keys, line)
     if ends and len(rows) > len(picture.MARKERS):
         picture.look().remarks.append(f"{len(rows)} curves: their intervals are not drawn")
         ends = ()
@@ -140,21 +140,27 @@ def _curves(
             axes.set_yscale("log")
         picture.plain(axes.yaxis)
         if best is None and _hidden(np.where(bad, np.nan, rows), axes):
-            picture.look().advice.append(_ADVICE)
-            for k, drawn in enumerate(axes.lines[: 2 * len(rows) : 2] if direct else ()):
-                drawn.set_linewidth(drawn.get_linewidth() + _WIDER * (len(rows) - 1 - k))
+            _part(axes.lines[: 2 * len(rows) : 2] if direct else ())
     picture.count_infeasible(bad, "hollow where they have a value")
     _unable(axes, places, bad, bad & np.isfinite(rows), near, looks)
-    head = picture.heading(variable[family]) if family else ""
     if direct:
-        _name_curves(axes, places, np.where(bad & ~near, np.nan, rows), labels, looks, head)
-    if family and not direct:
+        values = np.where(bad & ~near, np.nan, rows)
+        _name_curves(axes, places, values, labels, looks, picture.heading(variable[family]))
+    elif family:
+        head = picture.heading(variable[family])
         head += f"\n({len(named)} of {len(rows)} named)" if len(named) < len(rows) else ""
         picture.legend_right(axes.figure, title=head)
-    elif bad.any() or banded:
+    if (direct or not family) and (bad.any() or banded):
         axes.legend(fontsize=8)
     axes.set_ylabel(name)
     axes.grid(alpha=0.3)
+
+
+def _part(curves: Sequence[Any]) -> None:
+    """Draw curves that hide each other in widths that let all be seen, and advise ratios."""
+    picture.look().advice.append(_ADVICE)
+    for k, curve in enumerate(curves):
+        curve.set_linewidth(curve.get_linewidth() + _WIDER * (len(curves) - 1 - k))
 
 
 def _near(rows: Any, bad: Any, flags: bool) -> Any:
@@ -189,8 +195,8 @@ def _name_curves(
     step = _LINE / (axes.figure.get_figheight() * axes.get_position().height)
     ends, heights = [], []
     for row in rows:
-        known = np.flatnonzero(np.isfinite(row))
-        ends.append((places[known[-1]], row[known[-1]]) if known.size else None)
+        valued = np.flatnonzero(np.isfinite(row))
+        ends.append((places[valued[-1]], row[valued[-1]]) if valued.size else None)
         point = axes.transData.transform(ends[-1]) if ends[-1] else axes.transAxes.transform((1, 0))
         heights.append(axes.transAxes.inverted().transform(point)[1])
     order = sorted(range(len(rows)), key=heights.__getitem__)
