@@ -130,9 +130,7 @@ def _curves(
     if ends and len(rows) > len(picture.MARKERS):
         picture.look().remarks.append(f"{len(rows)} curves: their intervals are not drawn")
         ends = ()
-    factor, _ = scale(str(variable.attrs.get("units", "1")), variable.values, str(variable.name))
-    scaled = (end.transpose(*dims).values.reshape(rows.shape) / factor for end in ends)
-    bounds = [np.where(bad, np.nan, end) for end in scaled]
+    bounds = _bounds(variable, ends, dims, bad)
     banded = bool(bounds) and _bands(axes, places, bounds[0], bounds[1], smooth)
     if not flags:
         shown = rows[np.isfinite(rows) & (~bad | near)]
@@ -147,13 +145,21 @@ def _curves(
         values = np.where(bad & ~near, np.nan, rows)
         _name_curves(axes, places, values, labels, looks, picture.heading(variable[family]))
     elif family:
-        head = picture.heading(variable[family])
-        head += f"\n({len(named)} of {len(rows)} named)" if len(named) < len(rows) else ""
-        picture.legend_right(axes.figure, title=head)
+        few = f"\n({len(named)} of {len(rows)} named)" if len(named) < len(rows) else ""
+        picture.legend_right(axes.figure, title=picture.heading(variable[family]) + few)
     if (direct or not family) and (bad.any() or banded):
         axes.legend(fontsize=8)
     axes.set_ylabel(name)
     axes.grid(alpha=0.3)
+
+
+def _bounds(
+    variable: "xarray.DataArray", ends: Sequence["xarray.DataArray"], dims: Sequence[str], bad: Any
+) -> list[Any]:
+    """Ends of intervals in the unit of the curves, NaN where infeasible."""
+    factor, _ = scale(str(variable.attrs.get("units", "1")), variable.values, str(variable.name))
+    scaled = (end.transpose(*dims).values.reshape(bad.shape) / factor for end in ends)
+    return [np.where(bad, np.nan, end) for end in scaled]
 
 
 def _part(curves: Sequence[Any]) -> None:
