@@ -324,7 +324,6 @@ TOPICS = {
     "src/fleetcube/scenario/framework.py": "what runs with pipeline stages",
     "src/fleetcube/scenario/hardware.py": "slices, nodes and network cards",
     "src/fleetcube/analysis/layouts.py": "layouts, and what is said of them",
-    "src/fleetcube/explore/view.py": "what the page shows first",
     "src/fleetcube/presentation/pictures/kinds.py": "losses, the roofline and job time",
     "src/fleetcube/presentation/pictures/step_picture.py": "the picture of a step's time",
     "src/fleetcube/presentation/pictures/timeline.py": "the picture of a job's time",

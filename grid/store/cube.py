@@ -461,7 +461,11 @@ def _unverified(place: Place, chunks: Any) -> "xarray.Dataset":
     check_complete(contents, copied=True)
     with reading(place, "is no copy of a cube ({}); open it with xarray"):
         source = place.source()
-        if isinstance(place, Folder) and place.path.is_file() and place.path.suffix != ".zip":
+        if (
+            isinstance(place, Folder)
+            and place.path.is_file()
+            and place.path.suffix.lower() != ".zip"
+        ):
             read: Any = functools.partial(xarray.open_dataset, place.path, chunks=chunks)
         else:
             if isinstance(place, Folder) and place.path.is_file():

@@ -63,6 +63,7 @@ LAYOUT_TOPICS = ("layout", "tensor", "context", "experts", "pipeline", "data")
 # A quantity, the input that bounds it, and what it may not exceed where a point can be run
 LIMITS: Mapping[str, tuple[str, str]] = {"memory_per_gpu": ("hbm_capacity", "memory_limit")}
 MEMORY = ("memory_per_gpu", "memory_margin", "memory_per_gpu_high")  # a limit's line for people
+LEADING = ("memory_per_gpu", "mfu", "expected_failures")  # what a page has next to time and cost
 HEADROOM = "memory_headroom"  # the option by which what is recommended fits for sure
 
 # A predicted quantity, the input that places it in its 90 % interval (-1 and 1: the ends, 0: the

@@ -199,7 +199,7 @@ def test_the_first_point_is_feasible() -> None:
     cube = xarray.Dataset(
         {"a": (("b", "c"), reason * 1.0)}, {"infeasible_reason": (("b", "c"), reason)}
     )
-    assert View(cube, "a.zarr", None).start("a") == {"b": 1, "c": 1}
+    assert View(cube, "a.zarr", None).start == {"b": 1, "c": 1}
 
 
 def test_a_slice_as_python_gives_the_same(server: Server) -> None:

@@ -1,5 +1,6 @@
 """The single-file page: its JavaScript gives what `run` prints, in node and a browser."""
 
+import base64
 import csv
 import html
 import json
@@ -18,8 +19,10 @@ import pytest
 from click.testing import CliRunner
 
 from fleetcube import InputError, Settings, Sweep
+from fleetcube.analysis.interval import chances
+from fleetcube.analysis.targets import Target
 from fleetcube.cli import cli
-from fleetcube.kernels.physics.roles import CROSSING
+from fleetcube.kernels.physics.roles import CROSSING, LOSSES
 from fleetcube.presentation.page.page import page
 from fleetcube.presentation.page.report import Question, report
 from fleetcube.scenario import dates
@@ -44,6 +47,7 @@ JOB: dict[str, Any] = {
     "checkpoint_write_bandwidth": "100 GB/s",
     "gpu_hour_price": 2.5,
 }
+TIMES = "\N{MULTIPLICATION SIGN}"
 OUTPUTS = ["job_time", "mfu", "goodput", "memory_per_gpu", "job_cost", "dominant_overhead"]
 OUTPUTS.append("expected_failures")  # a count: its interval is wider than that of its mean
 
@@ -269,22 +273,123 @@ class Still(HTMLParser):
 @needs_node
 def test_a_page_says_when_the_job_ends(tmp_path: Path) -> None:
     text = page(spec({}, start_date="2027-01-31"), "job")
-    seconds = (
-        Sweep(spec({})["scenario"], {}, ["job_time"])
-        .evaluate(settings=Settings("numpy"))["job_time"]
-        .item()
-    )
-    assert f"ends on {dates.end(date(2027, 1, 31), seconds)}, 90 %: " in text
+    sweep = Sweep(JOB, {}, ["job_time"]).prediction_interval(settings=Settings("numpy"))
+    ends = [
+        dates.end(date(2027, 1, 31), sweep[f"job_time{side}"].item())
+        for side in ("", "_low", "_high")
+    ]
     times = [0.0, 1.0, 86400.0, 86400.5, 1e7, 3e9, 1e12, 1e300, math.inf, math.nan]
     program = tmp_path / "day.js"
     asked = f"[{', '.join('Infinity' if t == math.inf else str(t) for t in times)}]"
     asked = asked.replace("nan", "NaN")
     program.write_text(
-        f'{script(text)}\nfor (const t of {asked}) console.log(day("2027-01-31", t));'
+        f"{script(text)}\nsettle(); console.log(until(answer(0)));"
+        f'for (const t of {asked}) console.log(day("2027-01-31", t));'
     )
     assert node.NODE
     ran = subprocess.run([node.NODE, program], check=True, timeout=60, capture_output=True)
-    assert ran.stdout.decode().split("\n")[:-1] == [dates.end(date(2027, 1, 31), t) for t in times]
+    said, *days = ran.stdout.decode().split("\n")[:-1]
+    assert said == f"ends on {ends[0]}, 90 %: {ends[1]} to {ends[2]}"
+    assert days == [dates.end(date(2027, 1, 31), t) for t in times]
+
+
+@needs_node
+def test_the_first_view_says_time_cost_chance_limit_and_layout(tmp_path: Path) -> None:
+    """As a sweep, its interval and `chances` have them, in three digits."""
+    job = {**JOB, "zero_stage": 1, "context_parallel": 2}
+    text = page({"scenario": job, "axes": {}, "outputs": OUTPUTS}, "job")
+    program = tmp_path / "page.js"
+    days = [150, 190, 210, 240, 300]
+    program.write_text(
+        f"""{script(text)}
+settle();
+const found = answer(0), told = {{ layout: spelled(), limits: limits(found) }};
+told.first = DATA.sentence.map((k) => brief(found, k));
+told.leading = DATA.leading.map((k) => [OUTPUTS[k].name, brief(found, k)]);
+told.verdicts = {days}.map((at) => {{
+  state.target = {{ by: "time", at: at * 86400 }};
+  return verdicts(found)[0];
+}});
+console.log(JSON.stringify(told));
+"""
+    )
+    assert node.NODE
+    ran = subprocess.run([node.NODE, program], check=True, timeout=60, capture_output=True)
+    told = json.loads(ran.stdout)
+    sweep = Sweep(job, {}, [*OUTPUTS, *LOSSES])
+    values = sweep.prediction_interval(settings=Settings("numpy"))
+
+    def rounded(name: str, factor: float) -> list[str]:
+        ends = (values[f"{name}{side}"].item() / factor for side in ("", "_low", "_high"))
+        return [f"{float(f'{end:.3g}'):g}" for end in ends]
+
+    time, low, high = rounded("job_time", 86400)
+    assert told["first"][0] == {"text": f"{time} days", "span": f"{low} to {high}"}
+    cost, low, high = rounded("job_cost", 1e6)
+    assert told["first"][1] == {"text": f"{cost} M USD", "span": f"{low} to {high}"}
+    assert told["layout"] == (
+        f"1,024 GPUs: 8 tensor {TIMES} 4 pipeline {TIMES} 2 context {TIMES} 16 data, "
+        "micro-batches of 1, ZeRO stage 1"
+    )
+    losses = sorted(LOSSES, key=lambda name: -values[name].item())[:2]
+    shares = [f"{100 * values[name].item():.3g} %" for name in losses]
+    names = [name.removesuffix("_overhead").replace("_", " ") for name in losses]
+    assert told["limits"] == (
+        f"limited by {names[0]} ({shares[0]} of the wall time), then {names[1]} ({shares[1]})"
+    )
+    assert len(told["first"]) + len(told["leading"]) == 5
+    leading = dict(told["leading"])
+    assert leading["mfu"]["text"] == f"{100 * values['mfu'].item():.3g} %"
+    assert re.fullmatch(r"[\d.]+ of [\d.]+ GB", leading["memory_per_gpu"]["text"])
+    targets = [Target("job_time", "<=", float(day * 86400), "s") for day in days]
+    exact = [100 * chances(job, [target])["job_time_chance"][1] for target in targets]
+    for verdict, day, percent in zip(told["verdicts"], days, exact, strict=True):
+        found = re.fullmatch(rf"a deadline of {day} days is (.*) % likely to hold", verdict)
+        assert found
+        least = float(re.sub(r"[a-z ]", "", found[1]))
+        assert least == pytest.approx(percent, abs=3), (verdict, percent)
+
+
+@needs_node
+def test_a_front_of_a_million_sizes_has_a_dozen(tmp_path: Path) -> None:
+    for sizes, least in ((32 * np.arange(1, 501), 4), (32 * np.arange(1, 1_000_001), 0)):
+        text = page(spec({"n_gpus": sizes}), "job")
+        program = tmp_path / "page.js"
+        program.write_text(f"{script(text)}\nsettle(); console.log(frontPoints().length);")
+        assert node.NODE
+        ran = subprocess.run([node.NODE, program], check=True, timeout=60, capture_output=True)
+        assert least <= int(ran.stdout) <= 12  # those that run, and few of them
+
+
+@pytest.mark.slow
+def test_points_that_cannot_pay_do_not_stretch_the_axes(browser: Any, tmp_path: Path) -> None:
+    """Each is drawn and named, and has its interval where one is known."""
+    sizes = [2**k for k in range(7, 18)]
+    Sweep({**JOB, "gpu_mttf": "2_000 h"}, {"n_gpus": sizes}, OUTPUTS).to_html(
+        tmp_path / "page.html"
+    )
+    browser.get((tmp_path / "page.html").as_uri())
+    until(lambda: browser.execute_script("return at('said').textContent"), lambda: "no answer")
+    points, ends, spans, names, hollow, solid = browser.execute_script(
+        """const all = (kind) => [...at("front-picture").querySelectorAll(kind)];
+        return [front.points.map(({ x, y, size, beaten }) => ({ x, y, size, beaten })),
+          [front.across, front.up], all(".span")[0].getAttribute("d").split("M").length - 1,
+          all(".name").map((one) => [one.textContent, one.classList.contains("dim")]),
+          all(".beaten").length, all(".dot").length];"""
+    )
+    beaten = [point for point in points if point["beaten"]]
+    paying = [point for point in points if not point["beaten"]]
+    time, cost = ends
+    for axis in (time, cost):  # margins of 1.1 around more than a decade
+        assert axis["log"] == (axis["high"] > 12.1 * axis["low"] > 0)
+    assert max(point["y"] for point in paying) < cost["high"] < beaten[-1]["y"]
+    assert (hollow, solid) == (len(beaten), len(paying))
+    labels = [(f"{point['size']:,.0f}", False) for point in paying]
+    dim = [(text, is_dim) for text, is_dim in names if is_dim]
+    assert {*labels} == {(text, is_dim) for text, is_dim in names if not is_dim}
+    assert len(dim) == len(beaten)
+    assert dim[-1][0].startswith(f"{beaten[-1]['size']:,.0f} ↑ ")
+    assert spans == len([point for point in paying if point["size"] <= 16384])  # as measured
 
 
 def test_what_choices_set_does_not_move() -> None:
@@ -309,13 +414,9 @@ def test_a_page_reads_without_its_script() -> None:
     ends = [told[f"job_time_{side}"].values[0] / 86400 for side in ("low", "high")]
     assert f"{days[0]:.4g} d" in still.text["answers"]
     assert " to ".join(f"{end:.4g}" for end in ends) in still.text["answers"]
-    ends = [f"{float(f'{end:.3g}'):g}" for end in ends]
-    used = told["memory_per_gpu"].values[0] / 1e9
-    most = used / (1 - sweep.with_outputs(["memory_margin"]).evaluate()["memory_margin"].values[0])
-    start = f"layout=short, 1,024 GPUs: {days[0]:.3g} d ({' to '.join(ends)}), "
+    start = f"job time {days[0]:.4g} d ({' to '.join(f'{end:.4g}' for end in ends)}); job cost "
     assert still.text["answers"].lstrip().startswith(start)
-    assert f", {used:.3g} of {most:.3g} GB " in still.text["answers"]
-    assert still.paths["losses"] == 8
+    assert "compute inefficiency" in still.text["losses"]
     assert ["GPU hour price", "2.5 USD/h"] in still.rows["stated"]
     assert {"inputs", "front", "flips", "curve"} <= {*still.hidden}  # only usable with scripts
     assert "fleetcube run SPEC.toml layout=short" in still.text["foot"]
@@ -323,9 +424,9 @@ def test_a_page_reads_without_its_script() -> None:
 
 def test_a_page_of_flags_alone_says_them() -> None:
     still = Still(page(spec({}, ["dominant_overhead"]), ""))
-    assert still.text["answers"].split() == [
-        *("1,024", "GPUs", "runs", "dominant", "overhead", "compute", "inefficiency")
-    ]
+    assert " ".join(still.text["answers"].split()) == (
+        "All answers, to four digits dominant overhead compute inefficiency"
+    )
 
 
 def test_what_a_page_cannot_hold_is_refused(tmp_path: Path) -> None:
@@ -449,16 +550,20 @@ def test_a_page_says_what_runs_instead(browser: Any, tmp_path: Path) -> None:
         return str(browser.execute_script("return document.getElementById('status').textContent"))
 
     browser.get(address)
-    until(lambda: status() == "cannot run: out of memory; this can: layout=long", status)
+    until(lambda: status() == "This can: layout=long", status)
+    assert browser.find_element("id", "sentence").text == "Cannot run: out of memory"
     browser.find_element("css selector", "#status button").click()
-    until(lambda: status() == "runs", status)
+    until(lambda: status().startswith("Limited by "), status)
     job = {**JOB, "n_gpus": 512, "pipeline_parallel": 8}
     time = Sweep(job, {}, ["job_time"]).evaluate(settings=Settings("numpy"))["job_time"].item()
     told = browser.find_element("id", "sentence").text
-    assert told.startswith(f"layout=long, 512 GPUs: {time / 86400:.3g} d (")
+    assert told.startswith(f"Takes {time / 86400:.3g} days (9 times in 10: ")
+    told = browser.find_element("id", "layout").text
+    layout = f"8 tensor {TIMES} 8 pipeline {TIMES} 8 data, micro-batches of 1, ZeRO stage 1"
+    assert told == f"512 GPUs: {layout} (layout=long)"
     browser.get("about:blank")
     browser.get(f"{address}#n_gpus=262144")
-    until(lambda: status().endswith(", nor can any other here"), status)
+    until(lambda: status().startswith("No other here can"), status)
 
 
 @pytest.mark.slow
@@ -469,7 +574,7 @@ def test_a_page_in_a_browser(browser: Any, tmp_path: Path) -> None:
     assert browser.find_element("css selector", "h1").text == HOSTILE
 
     def card() -> str:
-        script = "return document.querySelector('dd[data-name=job_cost]').textContent"
+        script = "return document.querySelector('#cards dd[data-name=job_cost]').textContent"
         return str(browser.execute_script(script))  # at once: the cards are rebuilt
 
     def expected(n_gpus: int, price: float) -> str:
@@ -477,6 +582,8 @@ def test_a_page_in_a_browser(browser: Any, tmp_path: Path) -> None:
         cost = Sweep(job, {}, ["job_cost"]).evaluate(settings=Settings("numpy"))["job_cost"].item()
         return f"{cost / 1e6:.4g} M USD"
 
+    browser.find_element("css selector", "#more summary").click()
+    until(lambda: browser.find_elements("css selector", "#cards dd"), lambda: "no card")
     assert card() == expected(1024, 2.5)
     browser.execute_script(
         """const slide = (name, place) => {
@@ -504,16 +611,20 @@ def test_a_page_in_a_browser(browser: Any, tmp_path: Path) -> None:
     until(lambda: card() == expected(2048, 4.0), card)
     until(lambda: 'gpu_hour_price="4 USD/h"' in browser.find_element("id", "command").text, card)
     assert "n_gpus=2048" in browser.find_element("id", "command").text
-    assert browser.find_element("id", "status").text == "runs"
+    assert browser.find_element("id", "status").text.startswith("Limited by ")
+    said = browser.find_element("id", "layout").text
+    layout = f"8 tensor {TIMES} 4 pipeline {TIMES} 64 data, micro-batches of 1, ZeRO stage 1"
+    assert said == f"2,048 GPUs: {layout} (zero_stage=1)"
     said = browser.find_element("id", "sentence").text
-    assert said.startswith("zero_stage=1, 2,048 GPUs: ")
     job = {**JOB, "n_gpus": 2048, "gpu_hour_price": 4.0, "zero_stage": 1}
     cost = Sweep(job, {}, ["job_cost"]).evaluate(settings=Settings("numpy"))["job_cost"].item()
-    assert f", {cost / 1e6:.3g} M USD, " in said
+    assert f" and costs {cost / 1e6:.3g} M USD (" in said
     until(lambda: "gpu_hour_price=" in browser.current_url, card)
     shared = browser.current_url  # a link opens what is seen
     browser.get("about:blank")
     browser.get(shared)
+    browser.find_element("css selector", "#more summary").click()
+    until(lambda: browser.find_elements("css selector", "#cards dd"), lambda: "no card")
     until(lambda: card() == expected(2048, 4.0), card)
     # a budget is dragged up the picture: more money, not an error
     browser.execute_script(
@@ -543,7 +654,17 @@ def test_a_page_in_a_browser(browser: Any, tmp_path: Path) -> None:
         browser.get("about:blank")
         browser.get(shared.split("#")[0] + "#" + odd)
         until(lambda: browser.execute_script("return at('said').textContent"), card)
-    assert browser.find_element("id", "status").text == "runs, but never ends"
-    browser.set_window_size(390, 800)
-    assert browser.execute_script("return document.documentElement.scrollWidth") <= 500
+    assert browser.find_element("id", "status").text.endswith("It never ends")
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True},
+    )
+    browser.get("about:blank")
+    browser.get(shared.split("#")[0])
+    until(lambda: browser.execute_script("return at('said').textContent"), card)
+    assert browser.execute_script("return document.documentElement.scrollWidth") == 390
+    box = "return at('front-picture').getBoundingClientRect().bottom"
+    assert browser.execute_script(box) < 844  # on the first screen, below the decision
+    printed = browser.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True})
+    assert len(re.findall(rb"/Type\s*/Page\b", base64.b64decode(printed["data"]))) == 1
     assert browser.get_log("browser") == []

@@ -17,8 +17,8 @@ from fleetcube.analysis.traffic import names_of
 from fleetcube.grid.errors import InputError
 from fleetcube.presentation.pictures.kinds import LOSSES, flips, losses, pareto, roofline
 from fleetcube.presentation.pictures.picture import caption as caption_of
-from fleetcube.presentation.pictures.picture import number, picture_options, words
-from fleetcube.presentation.pictures.plot import plot
+from fleetcube.presentation.pictures.picture import described, number, picture_options, words
+from fleetcube.presentation.pictures.plot import plot, spread
 from fleetcube.presentation.pictures.step_picture import step_picture
 from fleetcube.presentation.pictures.timeline import NAMES, timeline
 from fleetcube.presentation.pictures.topology_picture import topology
@@ -28,6 +28,7 @@ from fleetcube.tables.theme import LINES, PARTS
 from .common import cases, on_h100, refused
 
 colors = pytest.importorskip("matplotlib.colors")
+Text = pytest.importorskip("matplotlib.text").Text  # without the line to a name
 
 JOB = on_h100(
     "llama-3-70b", gpu_hour_price=2.0, n_gpus=2048, tensor_parallel=8, pipeline_parallel=4
@@ -212,10 +213,34 @@ def test_curves_are_told_apart_and_labelled_in_units(png: Path) -> None:
     axes = {"n_gpus": [512, 1024], "gpu_mttf": ["10_000 h", "20_000 h"]}
     figure = plot(cube(axes, ["goodput"]), "goodput", "n_gpus", None, png)
     (drawn,) = figure.axes
-    (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["10,000", "20,000"]
-    assert legend.get_title().get_text() == "GPU MTTF [h]"
+    assert [text.get_text() for text in drawn.texts] == ["10,000", "20,000", "GPU MTTF [h]"]
+    assert "GPU MTTF [h]: 10,000, 20,000" in described(figure)
     assert len({line.get_marker() for line in drawn.lines}) == 2  # for prints without colours
+
+
+def test_names_of_curves_that_coincide_stand_apart_and_all_curves_are_seen(png: Path) -> None:
+    fabrics = ["roce-100g", "infiniband-hdr", "infiniband-ndr", "infiniband-xdr", "infiniband-gxdr"]
+    held = cube({"n_gpus": [128, 512, 1024], "fabric": fabrics}, ["job_time"])
+    figure = plot(held, "job_time", "n_gpus", None, png)
+    (drawn,) = figure.axes
+    figure.draw_without_rendering()
+    boxes = {text.get_text(): Text.get_window_extent(text) for text in drawn.texts}
+    assert {*boxes} == {*fabrics, "fabric"}
+    for one, other in itertools.combinations(boxes.values(), 2):
+        assert not one.overlaps(other)
+    assert all(box.x0 > drawn.bbox.x1 and box.x1 < figure.bbox.x1 for box in boxes.values())
+    above = sorted(fabrics, key=lambda name: boxes[name].y0)  # in the order of the curves
+    assert above == fabrics[::-1]
+    widths = [line.get_linewidth() for line in drawn.lines[:10:2]]
+    assert widths == sorted(widths, reverse=True)
+    assert len({*widths}) == 5
+
+
+@pytest.mark.parametrize("heights", [[0.5] * 5, [-0.2, 0.0, 0.97, 1.3], [0.1, 0.4, 0.8]])
+def test_heights_are_spread_in_order_within_the_picture(heights: list[float]) -> None:
+    found = spread(heights, 0.1, 0.9)
+    assert min(b - a for a, b in itertools.pairwise(found)) >= 0.1 - 1e-6
+    assert -1e-6 <= found[0] <= found[-1] <= 0.9 + 1e-6
 
 
 def test_infeasible_points_of_a_curve_stand_hollow_beside_it_or_far_off(png: Path) -> None:
@@ -257,8 +282,8 @@ def test_a_curve_that_stops_has_crosses_and_many_curves_have_bars_for_bands(png:
     assert crosses[0].get_color() == LINES[1]
     assert crosses[0].get_transform() == drawn.get_xaxis_transform()
     assert not spans(drawn)
-    texts = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert texts[-2:] == ["90 % interval", "this curve cannot run"]
+    texts = [text.get_text() for text in drawn.get_legend().get_texts()]
+    assert texts == ["90 % interval", "this curve cannot run"]
     bars = [c.get_segments() for c in drawn.collections if len(c.get_segments())]
     assert len(bars) == 3
     low, high = (held["job_time"].isel(step_time_error=k).values / 86400 for k in (0, 2))

@@ -417,6 +417,7 @@ SHORT = {
     "micro_batch_size": "MBS",
     "zero_stage": "ZeRO-",
 }
+SPELLED = (*SHORT, "sequence_parallel")  # what a page has in words
 
 
 def text(layout: Mapping[str, Any]) -> str:

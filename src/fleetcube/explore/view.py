@@ -27,7 +27,7 @@ from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
 from fleetcube.presentation.pictures.picture import words
-from fleetcube.tables.tables import export, scale
+from fleetcube.tables.tables import as_read, export, scale
 
 if TYPE_CHECKING:
     import xarray
@@ -235,43 +235,40 @@ class View:
             "state": {
                 **state,
                 "variable": variable,
-                "at": {**({} if indices else self.start(variable)), **indices},
+                "at": {**({} if indices else self.start), **indices},
             },
             "notes": notes,
         }
 
     @functools.cached_property
     def first(self) -> str:
-        """The variable shown first: goodput, or the first ratio that varies."""
-        if "goodput" in self.variables:
-            return "goodput"
-        wide = [
-            name
-            for name in self.variables
-            if "flag_meanings" not in self.cube[name].attrs and self.cube[name].ndim > 1
-        ]
-        ratios = [name for name in wide if self.cube[name].attrs.get("units") == "1"]
-        first: str = [*ratios, *wide, *self.variables][0]
+        """The variable shown first: the first output that varies, a number if there is one."""
+        varying = [name for name in self.variables if self.cube[name].ndim]
+        plain = [name for name in varying if "flag_meanings" not in self.cube[name].attrs]
+        first: str = [*plain, *varying, *self.variables][0]
         return first
 
-    def start(self, variable: str) -> dict[str, int]:
-        """The middle of all axes, or a feasible point near it."""
+    @functools.cached_property
+    def start(self) -> dict[str, int]:
+        """The middle of all axes, or a feasible point near it, of labels that run most often."""
         indices = {name: axis.values.size // 2 for name, axis in self.axes.items()}
         if REASON not in self.cube.coords:
             return indices
         reason = self.cube.variables[REASON]
-        if self.stored and reason.size > 1e8:
-            return indices
         dims = list(map(str, reason.dims))
-        if not dims or int(reason.isel({dim: indices[dim] for dim in dims}).values) == 0:
+        middle = reason.isel({dim: indices[dim] for dim in dims})
+        large = self.stored and reason.size > MOST_SAVED
+        if not dims or (large and (reason.size > 1e8 or int(middle.values) == 0)):
             return indices
         most = max(2, int(MOST_TRIED ** (1 / len(dims))))
         rows = [
-            np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(int)) for n in reason.shape
+            np.unique([*np.linspace(0, n - 1, min(n, most)).round().astype(int), indices[dim]])
+            for n, dim in zip(reason.shape, dims, strict=True)
         ]
-        feasible = np.argwhere(
-            np.asarray(reason.isel(dict(zip(dims, rows, strict=True))).load().values) == 0
-        )
+        able = np.asarray(reason.isel(dict(zip(dims, rows, strict=True))).load().values) == 0
+        numbers = tuple(k for k, dim in enumerate(dims) if self.axes[dim].scale != "labels")
+        count = able.sum(axis=numbers, keepdims=True)
+        feasible = np.argwhere(able & (count == count.max()))
         if not feasible.size:
             return indices
         away = sum(
@@ -343,7 +340,7 @@ class View:
         attrs = self.cube[request.variable].attrs
         factor, unit = 1.0, ""
         if "flag_meanings" not in attrs:
-            factor, unit = scale(str(attrs.get("units", "1")), numbers, request.variable)
+            factor, unit = as_read(attrs, numbers, request.variable)
         axes = {name: self.axes[name].as_json for name in picks}
         return {
             "variable": request.variable,

@@ -5,6 +5,7 @@ import itertools
 import json
 import math
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
@@ -42,6 +43,7 @@ MOST_ROWS = 200  # of a printed table
 _SPAN = "90 %"
 INTERVAL = f"({_SPAN})"  # in the heading of numbers with intervals
 BELOW = "_chance_below"  # ending of the names of probabilities, which are printed in words
+_SHARE = re.compile("share|utili[sz]ation|probability", re.IGNORECASE)  # in a meaning: printed in %
 _NO_TIMES = ("sum", "count")  # reductions whose times are not those of a job
 # unit -> (factor, shown unit), largest first
 SCALES = {
@@ -84,6 +86,16 @@ def scale(unit: str, numbers: Any, name: str = "") -> tuple[float, str]:
     # the median, for which NumPy would load masked arrays
     typical = float(sizes[[(sizes.size - 1) // 2, sizes.size // 2]].mean()) if sizes.size else 1.0
     return next((s for s in SCALES[unit] if typical >= s[0]), SCALES[unit][-1])
+
+
+def as_read(about: Mapping[str, Any], values: Any, name: str) -> tuple[float, str]:
+    """A factor and unit as a person writes numbers: shares in %, from a million on in M."""
+    factor, unit = scale(str(about.get("units", "1")), values, name)
+    finite = np.abs(np.asarray(values, float))
+    most = float(finite[np.isfinite(finite)].max(initial=0)) / factor
+    if not unit and 0 < most <= 1 and _SHARE.search(str(about.get("long_name", ""))):
+        return 0.01, "%"
+    return (factor * 1e6, f"M {unit}".rstrip()) if 1e6 <= most < 1e9 else (factor, unit)
 
 
 def with_unit(value: float, unit: str, name: str) -> str:

@@ -111,15 +111,41 @@ function shown(of, value) {
   return of.unit && text !== "—" ? text + " " + of.unit : text;
 }
 
-function cell(found, k) {
-  const of = OUTPUTS[k];
-  return found.why && (of.masked || found.values.every(Number.isNaN)) ? "—" : shown(of, found.values[k]);
+const isMissing = (found, k) => found.why && (OUTPUTS[k].masked || found.values.every(Number.isNaN));
+const cell = (found, k) => isMissing(found, k) ? "—" : shown(OUTPUTS[k], found.values[k]);
+
+function ends(found, k, most) {
+  if (found.low[k] === undefined || isMissing(found, k)) return "";
+  return [found.low[k], found.high[k]].map((end) => digits(end / OUTPUTS[k].factor, most)).join(" to ");
 }
 
-function ends(found, k) {
-  if (found.low[k] === undefined || (found.why && OUTPUTS[k].masked)) return "";
-  const own = OUTPUTS[k];
-  return digits(found.low[k] / own.factor) + " to " + digits(found.high[k] / own.factor);
+// A number with its unit and interval in three digits; days and hours in words.
+function brief(found, k) {
+  const of = OUTPUTS[k], unit = { d: "days", h: "hours", min: "minutes" }[of.unit] ?? of.unit, margin = found.values[MARGIN];
+  if (of.words || isMissing(found, k)) return { text: cell(found, k), span: "" };
+  const most = of.name === "memory_per_gpu" && margin < 1 ? " of " + rounded(found.values[k] / (1 - margin) / of.factor) : "";
+  return { text: `${rounded(found.values[k] / of.factor)}${most} ${unit}`.trimEnd(), span: ends(found, k, 3) };
+}
+
+// How likely a condition holds: the interval's ends are those of a lognormal factor, which may differ by side.
+function chance(found, k, relation, level) {
+  const [now, low, high] = [found.values[k], found.low[k], found.high[k]];
+  if (!(low > 0 && level > 0)) return "";
+  const place = DATA.normal * Math.log(level / now) / (level > now ? Math.log(high / now) : Math.log(now / low));
+  const below = 1 / (1 + Math.exp(-place * (1.5976 + 0.070566 * place ** 2))), share = relation === "<=" ? below : 1 - below;
+  return `is ${share < 0.01 ? "less than 1" : share > 0.99 ? "more than 99" : Math.round(100 * share)} % likely to hold`;
+}
+
+// A deadline or a budget: as a condition, and in words.
+const targetOf = ({ by, at: limit }) => [by === "time" ? TIME : COST, "<=", limit];
+const levelText = (k, level) => brief({ values: { [k]: level }, low: [] }, k).text;
+const limitText = (target) => `a ${target.by === "time" ? "deadline" : "budget"} of ${levelText(targetOf(target)[0], target.at)}`;
+
+// Whether the conditions of a plan, a deadline or a budget hold.
+function verdicts(found) {
+  const rows = DATA.where.map(([k, relation, level]) => [`${OUTPUTS[k].title} of at ${relation === "<=" ? "most" : "least"} ${levelText(k, level)}`, k, relation, level]);
+  if (state.target) rows.push([limitText(state.target), ...targetOf(state.target)]);
+  return rows.map(([text, ...condition]) => `${text} ${chance(found, ...condition) || (meets(found, ...condition) ? "holds" : "is missed")}`);
 }
 
 // When the job ends, if it starts on a day.
@@ -129,12 +155,30 @@ function day(start, seconds) {
   return Number.isNaN(last.getTime()) || last.getUTCFullYear() > 9999 ? "after 9999" : last.toISOString().slice(0, 10);
 }
 
-function until(found, k) {
-  const of = OUTPUTS[k];
-  if (!of.start || cell(found, k) === "—") return [];
-  const [low, high] = [found.low[k], found.high[k]].map((end) => day(of.start, end ?? NaN));
-  const told = low < high ? `, 90 %: ${low} to ${high}` : "";
-  return [element("dd", { class: "ends" }, `ends on ${day(of.start, found.values[k])}${told}`)];
+function until(found) {
+  const start = OUTPUTS[TIME]?.start;
+  if (!start || isMissing(found, TIME)) return "";
+  const [low, high] = [found.low[TIME], found.high[TIME]].map((end) => day(start, end ?? NaN));
+  return `ends on ${day(start, found.values[TIME])}` + (low < high ? `, 90 %: ${low} to ${high}` : "");
+}
+
+// What the wall time goes to most, except to the model.
+function limits(found) {
+  const rows = DATA.losses.map((k) => [found.values[k], OUTPUTS[k].title.replace(" overhead", "")]).sort((a, b) => b[0] - a[0]).slice(0, 2);
+  return rows.length > 1 && Number.isFinite(rows[0][0]) ? "limited by " + rows.map(([share, title], k) => `${title} (${rounded(100 * share)} %${k ? "" : " of the wall time"})`).join(", then ") : "";
+}
+
+// The layout in words, with its short form.
+function spelled() {
+  const known = (name) => DATA.degrees[name][state.pick], degree = (name) => state.moved.get(input(name)) ?? known(name) ?? 1;
+  const ways = ["tensor", "pipeline", "context"].map((way) => [degree(way + "_parallel"), way]);
+  const size = SIZE === undefined ? known("n_gpus") : value(SIZE);
+  if (size) ways.push([size / ways.reduce((product, [count]) => product * count, 1), "data"]);
+  const parts = [ways.filter(([count]) => count !== 1).map(([count, way]) => `${digits(count)} ${way}`).join(" × ")];
+  for (const [name, text] of [["virtual_stages", "# virtual stages"], ["expert_parallel", "experts over #"], ["micro_batch_size", "micro-batches of #"], ["zero_stage", "ZeRO stage #"]])
+    if (degree(name) > 1 || (known(name) !== null && !/virtual|expert/.test(name))) parts.push(text.replace("#", digits(Number(degree(name)))));
+  if (String(known("sequence_parallel")) === "true") parts.push("sequence parallel");
+  return [size && digits(size) + " GPUs", parts.filter(Boolean).join(", ")].filter(Boolean).join(": ") + (DATA.choices[state.pick] && ` (${DATA.choices[state.pick]})`);
 }
 
 const TOKENS = INPUTS.findIndex((own) => own.name === "sequence_length");
@@ -142,8 +186,8 @@ const tokens = (choice, moved) => moved.get(TOKENS) ?? DATA.bases[choice][TOKENS
 const isTried = (choice, moved = state.moved) => !(tokens(choice, moved) < DATA.shortest[choice]);
 const runs = (found) => !found.why && Number.isFinite(found.values[GOAL]);
 const isSure = (found) => NEAR < 0 || found.values[NEAR] !== 1;
-const keeps = (found) => DATA.where.every(([k, relation, level]) =>
-  relation === "<=" ? found.values[k] <= level : found.values[k] >= level);
+const meets = (found, k, relation, level) => relation === "<=" ? found.values[k] <= level : found.values[k] >= level;
+const keeps = (found) => DATA.where.every(([k, relation, level]) => meets(found, k, relation, level));
 const better = (a, b, k) => OUTPUTS[k].sense * a < OUTPUTS[k].sense * b - 1e-9 * Math.abs(b);
 
 // The best layout of a cluster as `plan` ranks: what runs for sure and keeps to the conditions; else what

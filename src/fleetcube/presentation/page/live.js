@@ -15,13 +15,10 @@ function buildInputs() {
   for (const k of movable) {
     if (first.includes(k)) continue;
     const topic = INPUTS[k].stated ? "As the spec states" : INPUTS[k].topic;
-    if (!byTopic.has(topic)) byTopic.set(topic, []);
-    byTopic.get(topic).push(k);
+    once(byTopic, topic, () => []).push(k);
   }
   for (const [topic, rows] of byTopic) {
-    if (!rows.length) continue;
-    const group = element("details", rows === first ? { open: "" } : {}, element("summary", {}, topic), ...rows.map(control));
-    at("groups").append(group);
+    if (rows.length) at("groups").append(element("details", rows === first ? { open: "" } : {}, element("summary", {}, topic), ...rows.map(control)));
   }
 }
 
@@ -74,16 +71,12 @@ function refuse(k, why) {
   typed.classList.toggle("wrong", why !== "");
   error.hidden = !why;
   error.textContent = why;
-  if (why) { typed.setAttribute("aria-invalid", "true"); typed.setAttribute("aria-describedby", error.id); }
-  else { typed.removeAttribute("aria-invalid"); typed.removeAttribute("aria-describedby"); }
+  for (const [name, text] of [["aria-invalid", "true"], ["aria-describedby", error.id]]) if (why) typed.setAttribute(name, text); else typed.removeAttribute(name);
   at("answers").classList.toggle("stale", [...controls.values()].some((own) => !own.error.hidden));
 }
 
-function bounds(own) {
-  const from = (own.above ? "above " : "at least ") + digits(own.low / own.factor);
-  const to = own.high < Infinity ? ", at most " + digits(own.high / own.factor) : "";
-  return (own.count ? "a whole number " : "a number ") + from + to;
-}
+const bounds = ({ count, above, low, high, factor }) => `a ${count ? "whole " : ""}number ${above ? "above" : "at least"} ${digits(low / factor)}`
+  + (high < Infinity ? ", at most " + digits(high / factor) : "");
 
 function move(k, wanted) {
   if (Object.is(wanted, DATA.bases[state.pick][k]) && DATA.choices.length === 1) state.moved.delete(k);
@@ -92,11 +85,14 @@ function move(k, wanted) {
   later();
 }
 
-let waiting = false;
-function later() {
-  if (waiting) return;
-  waiting = true;
-  requestAnimationFrame(() => { waiting = false; draw(); });
+let waiting;
+const later = () => { waiting ??= requestAnimationFrame(() => { waiting = undefined; draw(); }); };
+
+// A button that changes the state.
+function button(text, act, parts = {}) {
+  const made = element("button", { type: "button", ...parts }, text);
+  made.addEventListener("click", () => { act(); later(); });
+  return made;
 }
 
 let resting;
@@ -111,9 +107,7 @@ function draw() {
     range.stops = row;
     range.max = row.length - 1;
     range.hidden = row.length < 2;
-    let nearest = 0;
-    row.forEach((stop, j) => { if (Math.abs(stop - now) < Math.abs(row[nearest] - now)) nearest = j; });
-    range.value = nearest;
+    range.value = row.reduce((nearest, stop, j) => Math.abs(stop - now) < Math.abs(row[nearest] - now) ? j : nearest, 0);
     range.setAttribute("aria-valuetext", digits(now / own.factor) + " " + own.unit);
     if (!typed.classList.contains("wrong")) typed.value = digits(now / own.factor);
     box.classList.toggle("moved", state.moved.has(k));
@@ -138,30 +132,25 @@ function rest() {
   drawChoices();
   drawLevers();
   at("command").textContent = commands().join("\n");
-  const said = at("sentence").textContent + ". " + at("status").textContent;
+  const said = sentences(["sentence", "status", "layout"].map((id) => at(id).textContent));
   if (at("said").textContent !== said) at("said").textContent = said;  // else it is read again
   link();
 }
 
 function drawAnswers(found) {
-  const cards = seen.map((k) => element("div", { title: OUTPUTS[k].about }, element("dt", {}, OUTPUTS[k].title),
-    element("dd", { "data-name": OUTPUTS[k].name }, cell(found, k)), element("dd", { class: "ends" }, ends(found, k)),
-    ...until(found, k)));
-  at("cards").replaceChildren(...cards);
-  const size = SIZE === undefined ? "" : `${digits(value(SIZE))} ${INPUTS[SIZE].title}`;
-  at("sentence").textContent = [[DATA.choices[state.pick], size].filter(Boolean).join(", "), told(found)].filter(Boolean).join(": ");
+  const card = (k, text, span) => element("div", { title: OUTPUTS[k].about }, element("dt", {}, OUTPUTS[k].title),
+    element("dd", { "data-name": OUTPUTS[k].name }, text), element("dd", { class: "ends" }, span));
+  at("leading").replaceChildren(...DATA.leading.map((k) => { const { text, span } = brief(found, k); return card(k, text, span); }));
+  if (at("more").open) at("cards").replaceChildren(...seen.map((k) => card(k, cell(found, k), ends(found, k))));
+  at("layout").textContent = spelled();
+  const parts = DATA.sentence.map((k) => [{ job_time: "takes", job_cost: "costs" }[OUTPUTS[k].name] ?? OUTPUTS[k].title, brief(found, k)]);
+  const first = parts.findIndex(([, { span }]) => span);
+  const texts = parts.map(([verb, { text, span }], k) => `${verb} ${text}` + (span && ` (${k === first ? "9 times in 10: " : ""}${span})`));
+  at("sentence").textContent = sentences([found.why ? "cannot run: " + plainly(found.why) : texts.join(texts.length > 2 ? ", " : " and ")]);
   drawStatus(found);
 }
 
-function told(found) {
-  return DATA.told.map((k, place) => {
-    const of = OUTPUTS[k], title = DATA.plain.includes(of.name) ? "" : of.title + " ", margin = found.values[MARGIN];
-    if (cell(found, k) === "—") return title + "—";
-    const [now, low, high] = [found.values[k], found.low[k], found.high[k]].map((x) => x === undefined ? "" : rounded(x / of.factor));
-    const most = of.name === "memory_per_gpu" && margin < 1 ? ` of ${rounded(found.values[k] / (1 - margin) / of.factor)}` : "";
-    return `${title}${now}${most} ${of.unit}`.trimEnd() + (low && !place ? ` (${low} to ${high})` : "");
-  }).join(", ");
-}
+const sentences = (texts) => texts.filter(Boolean).map((text) => text[0].toUpperCase() + text.slice(1)).join(". ");
 
 // Whether it runs; if not, what does: another layout, another cluster, or nothing.
 let status;
@@ -169,29 +158,23 @@ function drawStatus(found) {
   const alike = state.layout === null ? null : plan(state.cluster);
   const others = found.why ? CLUSTERS.map((_, cluster) => ({ cluster, ...plan(cluster) })).filter((one) => one.rank) : [];
   const [best] = found.why && alike?.rank ? [alike] : others.sort((a, b) => better(a.found.values[GOAL], b.found.values[GOAL], GOAL) ? -1 : 1);
-  const why = found.why && "cannot run: " + plainly(found.why);
-  const missed = DATA.where.filter(([k, relation, level]) => !(relation === "<=" ? found.values[k] <= level : found.values[k] >= level)).map((own) => own[3]);
   const first = choicesOf[state.cluster][0];
   const moved = [...state.moved].filter(([k, now]) => DATA.sizes.includes(INPUTS[k].name) && now !== DATA.bases[state.pick][k]);
   const notes = [
     state.layout === null && state.pick !== first && DATA.layouts.length ? `in another layout than ${DATA.layouts[first]}` : "",
     DATA.layouts.length && state.layout === null && moved.length > 1 ? "the search below may find a better one: several sizes are moved" : "",
-    found.values[TIME] === Infinity ? "but never ends" : "",
-    isSure(found) ? "" : "though memory may not suffice: the model's error decides",
-    missed.length ? "but does not keep to " + missed.join(" and ") : "",
+    found.values[TIME] === Infinity ? "it never ends" : "",
+    isSure(found) ? "" : "memory may not suffice: the model's error decides",
     DATA.slips.length && !known(state.pick) ? "beyond the sizes of measured steps: no interval is known" : ""].filter(Boolean);
-  const margin = found.values[MARGIN], short = margin < 0 ? `; the nearest, ${DATA.choices[state.pick]}, takes ${rounded(1 - margin)} times a GPU's memory` : "";
+  const margin = found.values[MARGIN], short = margin < 0 ? `; ${DATA.choices[state.pick] || "it"} takes ${rounded(1 - margin)} times a GPU's memory` : "";
   const search = DATA.layouts.length ? "; the command below searches all layouts" : "";
-  const text = !why ? ["runs", ...notes].join(", ") : best ? why + "; this can: "
-    : why + (DATA.choices.length > 1 ? ", nor can any other here" + short + search : "");
+  const text = !found.why ? sentences([until(found), ...verdicts(found), limits(found), ...notes])
+    : best ? "This can: " : (DATA.choices.length > 1 ? "No other here can" : "Change an input") + short + search;
   if (status === text + best?.choice) return;  // said once
   status = text + best?.choice;
-  at("status").className = why ? "bad" : "";
+  at("answers").classList.toggle("bad", Boolean(found.why));
   at("status").replaceChildren(text);
-  if (!best) return;
-  const take = element("button", { type: "button" }, DATA.choices[best.choice]);
-  take.addEventListener("click", () => { Object.assign(state, { cluster: clusterOf[best.choice], layout: null }); later(); });
-  at("status").append(take);
+  if (best) at("status").append(button(DATA.choices[best.choice], () => Object.assign(state, { cluster: clusterOf[best.choice], layout: null })));
 }
 
 // The state is in the page's address: a link says what is seen.
@@ -209,7 +192,7 @@ function linked() {
     const k = input(name), value = Number(text);
     if (name === "cluster") state.cluster = Math.max(CLUSTERS.indexOf(text), 0);
     else if (name === "layout") state.layout = DATA.choices.indexOf(text);
-    else if (["time", "cost"].includes(name) && value > 0 && value < Infinity) state.target = { by: name, at: value };
+    else if (OUTPUTS[{ time: TIME, cost: COST }[name]] && value > 0 && value < Infinity) state.target = { by: name, at: value };
     else if (k !== undefined && text !== "" && valid(INPUTS[k], value)) state.moved.set(k, value);
   }
   if (state.layout === -1) state.layout = null;
@@ -241,8 +224,7 @@ function drawChoices() {
   const column = (text) => element("th", { scope: "col" }, text);
   const head = element("tr", {}, element("td", { class: "act" }), column("choice"), ...seen.map((k) => column(OUTPUTS[k].title)), column("why not"));
   const body = rows.map(({ name, choice, found, why }) => {
-    const pick = element("button", { type: "button", "aria-pressed": choice === state.pick, "aria-label": "show " + name }, "show");
-    pick.addEventListener("click", () => { state.layout = choice; later(); });
+    const pick = button("show", () => { state.layout = choice; }, { "aria-pressed": choice === state.pick, "aria-label": "show " + name });
     return element("tr", choice === state.pick ? { class: "picked" } : {}, element("td", { class: "act" }, pick), element("td", {}, name),
       ...seen.map((k) => element("td", {}, cell(found, k))), element("td", {}, why));
   });
@@ -294,10 +276,10 @@ function listen() {
   drag(at("front-picture"), (x, y, first) => {
     if (!front) return;
     const { X, Y, points } = front, near = points.map((point) => [Math.hypot(X(point.x) - x, Y(point.y) - y), point]).sort((a, b) => a[0] - b[0])[0];
-    if (first && near && near[0] < 14) { choose(near[1]); return; }
-    if (state.target?.by !== "cost") state.target = { by: "time", at: valueAt(front, x) };
+    if (first && near && near[0] < 14) choose(near[1]);
+    else if (state.target?.by !== "cost") state.target = { by: "time", at: valueAt(front, x) };
     else state.target.at = valueAt({ left: front.bottom, right: front.top, across: front.up }, y);
-    at("limit").value = state.target.by;
+    at("limit").value = state.target?.by ?? "";
     later();
   });
   drag(at("flips-picture"), (x, y) => {
@@ -308,6 +290,7 @@ function listen() {
   });
   at("curve").addEventListener("toggle", later);
   at("groups").addEventListener("toggle", () => drawLevers(), true);
+  at("more").addEventListener("toggle", later);
   addEventListener("resize", () => { WIDTHS.clear(); later(); });
   addEventListener("beforeprint", () => { WIDTHS.clear(); draw(); });
   for (const button of document.querySelectorAll("[data-save]")) button.addEventListener("click", () => {
@@ -316,14 +299,9 @@ function listen() {
   });
   at("find").addEventListener("input", () => {
     const text = plainly(at("find").value.toLowerCase());
-    for (const group of at("groups").children) {
-      let any = false;
-      for (const box of group.querySelectorAll(".one")) {
-        box.hidden = text !== "" && !box.querySelector("label").textContent.toLowerCase().includes(text);
-        any = any || !box.hidden;
-      }
-      group.hidden = !any;
-      if (text) group.open = any;
+    for (const { box } of controls.values()) {
+      box.hidden = !box.querySelector("label").textContent.toLowerCase().includes(text);
+      if (text && !box.hidden) box.parentElement.open = true;
     }
   });
 }
@@ -339,6 +317,8 @@ function start() {
   document.querySelector("main").classList.remove("still");
   at("maps").hidden = !location.protocol.startsWith("http") || location.pathname !== "/decide";
   for (const part of document.querySelectorAll(".live")) part.hidden = false;
+  at("more").open = false;
+  at("assumed").firstChild.open = innerWidth > 760;
   linked();
   settle();
   buildInputs();

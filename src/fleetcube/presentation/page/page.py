@@ -17,7 +17,7 @@ from typing import Any
 
 from fleetcube.analysis.account_tree import tied
 from fleetcube.analysis.interval import SHARE
-from fleetcube.analysis.layouts import is_lever
+from fleetcube.analysis.layouts import SPELLED, is_lever
 from fleetcube.analysis.targets import Target
 from fleetcube.analysis.uncertainty import errors
 from fleetcube.catalog.files import expanded
@@ -45,6 +45,7 @@ from fleetcube.kernels.physics.roles import (
     ENDS,
     FAILURES,
     GROWING,
+    LEADING,
     LOSSES,
     MEMORY,
     MONEY,
@@ -58,7 +59,7 @@ from fleetcube.presentation.pictures.picture import labels_of, words
 from fleetcube.scenario import auto, dates
 from fleetcube.scenario.along_axes import values_at
 from fleetcube.tables import theme
-from fleetcube.tables.tables import check_new, counted, scale
+from fleetcube.tables.tables import as_read, check_new, counted, scale
 
 from .static_html import parts
 
@@ -66,26 +67,22 @@ MOST_CHOICES = 128  # of labels, options and points of axes that set several inp
 MOST_BYTES = 1_000_000  # of a page: mail programs do not open more
 MOST_STOPS = 500  # of a slider over an axis
 NEEDED, MARGIN, _ = MEMORY
-PLAIN = (TIME, MONEY, NEEDED)  # what the first sentence says, by their units alone
-_SCRIPTS = ("pictures.js", "answers.js", "charts.js", "live.js")
+FIRST = 5  # numbers of the first view; all others fold
 _DRAWN = "inputs with distributions are at their medians; intervals are not shown"
 
 
 @dataclass(frozen=True)
 class Planned:
     """What a plan adds to a page: its goal and conditions, the sizes where it begins, and a
-    summary of its search. For each choice: its cluster, the name of its layout, the arguments that
-    give the layout and those that search it anew, and the shortest sequence that `plan` tries."""
+    summary of its search. `choices` has columns of the choices: their clusters, the names of their
+    layouts, the commands that give a layout and the searches that find it anew, and the shortest
+    sequences that `plan` tries."""
 
     goal: str
     sense: str
     where: Sequence[Target]
     start: Mapping[str, Any]
-    clusters: Sequence[str]
-    layouts: Sequence[str]
-    commands: Sequence[str]
-    searches: Sequence[str]
-    shortest: Sequence[float]
+    choices: Mapping[str, Sequence[Any]]
     summary: str
 
 
@@ -118,9 +115,11 @@ def page(
     chosen = {name for axis in several for name in axis.inputs}  # `run` refuses them then
     moved = [n for n in graph.inputs if n not in chosen and all(row.may_move(n) for row in rows)]
     data, programs = _programs(rows, moved)
-    commands = [shlex.join(words) for words, _ in points]
+    columns = {"clusters": data["choices"], "commands": [shlex.join(words) for words, _ in points]}
+    columns |= {"layouts": [], "searches": [], "shortest": []}
     data["command"] = f"fleetcube {verb} {shlex.quote(file) if file else 'SPEC.toml'}"
-    data |= _arguments(planned, commands, data["choices"], given)
+    data |= planned.choices if planned else columns
+    data["given"] = [[word.split("=")[0], shlex.quote(word)] for word in given]
     data |= _goal(planned, rows[0], wanted)
     data |= {
         "caption": ", ".join([*labels_of(scenario), f"fleetcube {own_version()}"]),
@@ -138,7 +137,7 @@ def page(
     data["about"] += dict.fromkeys(remark for row in rows for remark in remarks(row.plan))
     if planned:
         data["outputs"][data["goal"]]["sense"] = sign_of(planned.sense)
-        names = zip(planned.clusters, planned.layouts, strict=True)
+        names = zip(data["clusters"], data["layouts"], strict=True)
         data["choices"] = [" ".join(filter(None, each)) for each in names]
     text = _filled(title, data, programs, parts(spec["scenario"], stated, data, drawn))
     if len(text) > MOST_BYTES:
@@ -149,31 +148,20 @@ def page(
     return text
 
 
-def _arguments(
-    planned: Planned | None, commands: Sequence[str], choices: Sequence[str], given: Sequence[str]
-) -> dict[str, Any]:
-    """What a command's line has for each choice, and the arguments of all."""
-    return {
-        "commands": planned.commands if planned else commands,
-        "clusters": planned.clusters if planned else choices,
-        "layouts": planned.layouts if planned else [],
-        "searches": planned.searches if planned else [],
-        "given": [[word.split("=")[0], shlex.quote(word)] for word in given],
-        "shortest": planned.shortest if planned else [],
-    }
-
-
 def _goal(planned: Planned | None, first: "_Choice", wanted: Sequence[str]) -> dict[str, Any]:
     """What the page answers first: outputs of its sentence, the goal, and conditions."""
     outputs = first.plan.outputs
     plain = [name for name in wanted if _unit(first, name) != "flag"]
     goal = planned.goal if planned else [*plain, *wanted][0]
+    sentence = [name for name in dict.fromkeys([goal, TIME, MONEY]) if name in plain]
+    named = dict.fromkeys([*LEADING, *plain, *wanted])
+    leading = [name for name in named if name in wanted and name not in sentence]
     return {
-        "told": [outputs.index(n) for n in dict.fromkeys([goal, *PLAIN]) if n in plain],
-        "plain": PLAIN,
+        "sentence": [outputs.index(name) for name in sentence],
+        "leading": [outputs.index(name) for name in leading[: FIRST - len(sentence)]],
         "goal": outputs.index(goal),
         "where": [
-            [outputs.index(target.of), target.relation, target.level, str(target)]
+            [outputs.index(target.of), target.relation, target.level]
             for target in (planned.where if planned else ())
             if target.of in outputs and not isinstance(target.level, str)
         ],
@@ -218,6 +206,7 @@ class _Choice:
         self.values = {name: row.item() for name, row in values.items()}
         self.formulas: Mapping[str, Function] = self.plan.cases[0].formulas
         self.read = {p for formula in self.formulas.values() for p in parameters(formula)}
+        self.layout = {**self.scenario, **self.chosen.options, **self.values}
         self.fixed = {*slips, *tied(problem, self.chosen.options)}
 
     def may_move(self, name: str) -> bool:
@@ -276,6 +265,7 @@ def _programs(rows: Sequence[_Choice], moved: Sequence[str]) -> tuple[dict[str, 
     data = {
         "names": names,
         "choices": [row.name for row in rows],
+        "degrees": {n: [row.layout.get(n) for row in rows] for n in (SIZES[0], *SPELLED)},
         "programs": which,
         "bases": bases,
         "slips": [names.index(n) for n in slips],
@@ -351,7 +341,7 @@ def _outputs(
             codes = about["flag_values"].tolist()
             facts["words"] = {str(c): m for c, m in zip(codes, meanings, strict=True)}
         else:
-            factor, unit = scale(str(about["units"]), [values[name].item()], name)
+            factor, unit = as_read(about, [values[name].item()], name)
             facts |= {"factor": factor, "unit": unit}
             facts["slips"] = any(row.errors[name] for row in rows)
             facts["counted"] = name == FAILURES

@@ -116,7 +116,7 @@ function captioned(svg, caption) {
   const parts = [...copy.querySelectorAll("*")];
   [...svg.querySelectorAll("*")].forEach((own, k) => {
     const style = getComputedStyle(own);
-    for (const name of ["fill", "stroke", "stroke-width", "stroke-dasharray", "font-size", "font-family", "opacity", "image-rendering"])
+    for (const name of ["fill", "stroke", "stroke-width", "stroke-dasharray", "font-size", "font-family", "opacity", "image-rendering", "paint-order"])
       parts[k].setAttribute(name, style.getPropertyValue(name));
   });
   const words = caption.flatMap((text) => lines(text, width / 6.6));

@@ -99,11 +99,13 @@ def report(asked: Question, winners: "xarray.Dataset", spec: str, given: Sequenc
         sense=asked.sense,
         where=conditions,
         start=start,
-        clusters=[" ".join(row.cluster) for row in rows],
-        layouts=[row.layout for row in rows],
-        commands=[shlex.join([*row.cluster, *row.arguments]) for row in rows],
-        searches=[shlex.join([*goal, *row.cluster]) for row in rows],
-        shortest=[fewest_tokens(row.sets) for row in rows],
+        choices={
+            "clusters": [" ".join(row.cluster) for row in rows],
+            "layouts": [row.layout for row in rows],
+            "commands": [shlex.join([*row.cluster, *row.arguments]) for row in rows],
+            "searches": [shlex.join([*goal, *row.cluster]) for row in rows],
+            "shortest": [fewest_tokens(row.sets) for row in rows],
+        },
         summary=searched(winners),
     )
     return page(problem, f"Plan of {Path(spec).name}", spec, planned, given)

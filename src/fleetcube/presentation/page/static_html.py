@@ -3,6 +3,7 @@
 import html
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,15 +12,10 @@ from fleetcube.analysis.interval import interval
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
 from fleetcube.kernels.graph.roles import REASON
-from fleetcube.kernels.physics.roles import MEMORY, SIZES
+from fleetcube.kernels.physics.roles import MEMORY
 from fleetcube.presentation.pictures.picture import words
-from fleetcube.scenario import dates
 from fleetcube.tables.tables import label, numbers
 
-_BAR = (
-    '<svg id="bar" role="img" viewBox="0 0 640 26" preserveAspectRatio="none" aria-label="{}">{}'
-    '</svg><p id="shares">{}</p>'
-)
 _NEEDED, _MARGIN, _ = MEMORY
 _ONE = Settings("numpy", threads=1)
 
@@ -52,12 +48,15 @@ def parts(
     ends = {} if drawn or not numeric else _ends(rows[0], [names[k] for k in numeric])
     goal = names[data["goal"]]
     heading, *assumed = lines(rows[0], [goal, *(n for n in (_NEEDED,) if n in names)]) or [""]
+    short = ", ".join(line.partition(" (")[0].strip() for line in assumed)
     return {
         "heading": html.escape(f"A{heading[1:]}".rstrip(":")),
+        "short": html.escape(_plainly(short)),
         "assumed": "".join(map(_assumed, assumed)),
-        "sentence": _sentence(data, values[0], ends),
-        "status": html.escape(f"cannot run: {why[0]}" if why[0] else "runs"),
-        "answers": _answers(outputs, visible, shown[0], ends, values[0]),
+        "sentence": _sentence(data, dict(zip(visible, shown[0], strict=True)), ends),
+        "status": html.escape(f"Cannot run: {why[0]}" if why[0] else ""),
+        "layout": html.escape(data["choices"][0]),
+        "answers": _answers(outputs, visible, shown[0], ends),
         "shares": _shares(data, values[0], why[0]),
         "choices": _choices(data["choices"], outputs, visible, shown, why),
         "stated": _stated(scenario, data),
@@ -71,7 +70,7 @@ def parts(
 def _assumed(line: str) -> str:
     """A line on an input that nobody stated, with the source of its other values."""
     source = f" <small>Source: {html.escape(text)}</small>" if (text := source_of(line)) else ""
-    return f"<li>{html.escape(line.strip())}{source}</li>"
+    return f"<li>{html.escape(_plainly(line.strip()))}{source}</li>"
 
 
 def _cell(row: Mapping[str, Any], value: float, why: str) -> str:
@@ -102,20 +101,13 @@ def _answers(
     visible: Sequence[int],
     cells: Sequence[str],
     ends: Mapping[str, tuple[float, float]],
-    seconds: Sequence[float],
 ) -> str:
-    cards = []
-    for k, cell in zip(visible, cells, strict=True):
-        output = outputs[k]
-        low, high = ends.get(output["name"], (math.nan, math.nan))
-        span = _span(output, cell, ends)
-        day = _day(output, seconds[k], low, high) if cell != "—" else ""
-        cards.append(
-            f'<div title="{html.escape(output["about"])}"><dt>{html.escape(output["title"])}</dt>'
-            f'<dd data-name="{output["name"]}">{html.escape(cell)}</dd>'
-            f'<dd class="ends">{span}</dd>{day}</div>'
-        )
-    return "".join(cards)
+    return "".join(
+        f'<div title="{html.escape(output["about"])}"><dt>{html.escape(output["title"])}</dt>'
+        f'<dd data-name="{output["name"]}">{html.escape(cell)}</dd>'
+        f'<dd class="ends">{_span(output, cell, ends)}</dd></div>'
+        for output, cell in zip((outputs[k] for k in visible), cells, strict=True)
+    )
 
 
 def _span(output: Mapping[str, Any], cell: str, ends: Mapping[str, tuple[float, float]]) -> str:
@@ -126,66 +118,35 @@ def _span(output: Mapping[str, Any], cell: str, ends: Mapping[str, tuple[float, 
 
 
 def _sentence(
-    data: Mapping[str, Any], values: Sequence[float], ends: Mapping[str, tuple[float, float]]
+    data: Mapping[str, Any], cells: Mapping[int, str], ends: Mapping[str, tuple[float, float]]
 ) -> str:
-    """The choice, its size, and its first numbers to three digits, the first with its interval."""
-    texts: list[str] = []
-    outputs = data["outputs"]
-    named = dict(zip((output["name"] for output in outputs), values, strict=True))
-    for k in data["told"]:
-        name, factor = outputs[k]["name"], outputs[k]["factor"]
-        title = "" if name in data["plain"] else outputs[k]["title"]
-        margin = named.get(_MARGIN, math.nan) if name == _NEEDED else math.nan
-        most = f" of {_rounded(values[k] / (1 - margin) / factor)}" if margin < 1 else ""
-        cell = f"{title} {_rounded(values[k] / factor)}{most} {outputs[k]['unit']}".strip()
-        low, high = ends.get(name, (math.nan, math.nan))
-        span = f" ({_rounded(low / factor)} to {_rounded(high / factor)})" if low < high else ""
-        texts.append(cell + span * (not texts))
-    inputs = zip(data["inputs"], data["bases"][0], strict=True)
-    size = [
-        f"{_number(v, 1, '')} {entry['title']}"
-        for entry, v in inputs
-        if entry.get("title") and entry["name"] == SIZES[0]
-    ]
-    start = ", ".join(filter(None, [data["choices"][0], *size]))
-    return html.escape(": ".join(filter(None, [start, ", ".join(texts)])))
+    """The first numbers with their intervals."""
+    outputs = [data["outputs"][k] for k in data["sentence"]]
+    texts = [cells[k] for k in data["sentence"]]
+    spans = [_span(output, cell, ends) for output, cell in zip(outputs, texts, strict=True)]
+    both = zip(outputs, texts, spans, strict=True)
+    return html.escape("; ".join(f"{o['title']} {t}" + f" ({s})" * bool(s) for o, t, s in both))
 
 
-def _rounded(value: float) -> str:
-    return _number(float(f"{value:.3g}"), 1, "")
-
-
-def _day(output: Mapping[str, Any], *seconds: float) -> str:
-    """The job's end date, if it has a start date."""
-    if "start" not in output:
-        return ""
-    start = dates.day(output["start"])
-    until, low, high = (dates.end(start, each) for each in seconds)
-    span = f", 90 %: {low} to {high}" if low < high else ""
-    return f'<dd class="ends">ends on {until}{span}</dd>'
+def _plainly(text: str) -> str:
+    """Names of inputs and outputs in words."""
+    return re.sub(r"[a-z0-9]+(_[a-z0-9]+)+", lambda name: words(name[0]), text)
 
 
 def _shares(data: Mapping[str, Any], values: Sequence[float], why: str) -> str:
-    """The losses: a bar, and its parts in words."""
-    if not data["losses"] or why:
-        return _BAR.format("", "", "")
-    shares = [
-        (data["outputs"][k]["title"].replace(" overhead", ""), values[k], f"c{j}")
-        for j, k in enumerate(data["losses"])
+    """The losses in words; the script draws their bar."""
+    titles = [data["outputs"][k]["title"].replace(" overhead", "") for k in data["losses"]]
+    shares = [values[k] for k in data["losses"]] if not why else []
+    rows = [
+        *zip(titles, shares, range(7), strict=False),
+        ("model operations at peak", 1 - sum(shares), 7),
     ]
-    shares.append(("model operations at peak", 1 - sum(share for _, share, _ in shares), "c7"))
-    bar, start, listed = [], 0.0, []
-    for name, share, colour in shares:
-        bar.append(
-            f'<rect class="{colour}" x="{640 * start:.2f}" y="0" width="{max(0, 640 * share):.2f}" '
-            'height="26"/>'
-        )
-        start += share
-        if share > 0.0005:
-            listed.append((f"{name} {100 * share:.3g} %", colour))
-    description = ", ".join(text for text, _ in listed)
-    keys = "".join(f'<span><i class="{colour}"></i>{text}</span>' for text, colour in listed)
-    return _BAR.format(description, "".join(bar), keys)
+    keys = "".join(
+        f'<span><i class="c{k}"></i>{title} {100 * share:.3g} %</span>'
+        for title, share, k in rows
+        if share > 0.0005 and shares
+    )
+    return f'<svg id="bar" role="img" aria-label=""></svg><p id="shares">{keys}</p>'
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -254,6 +254,9 @@ def described(figure: Any) -> str:
         head = legend.get_title().get_text()
         names = [text.get_text() for text in legend.get_texts()]
         parts.append(f"{head or 'shown'}: {', '.join(names)}")
+    for axes in figure.axes:  # names at the ends of curves
+        names = [text.get_text() for text in axes.texts if text.get_label()]
+        parts += [f"{axes.texts[0].get_label()[1:]}: {', '.join(names)}"] if names else []
     parts += look().remarks
     return " ".join("; ".join(parts).replace("\N{NO-BREAK SPACE}", " ").split())
 

@@ -31,6 +31,8 @@ _HIDDEN = 0.03  # of the height: curves closer than this count as one
 _LABEL = (5.6, 12.0)  # pixels: width of a character of a contour's label, and its height
 _TRIES = 41  # positions tried for it along a contour
 _STEP = 4.0  # pixels between points along a contour
+_LINE = 0.16  # inches from one name of a curve to the next
+_WIDER = 0.7  # points by which a curve is wider than the next, which covers it
 _ADVICE = "curves hide each other; --best min or max draws their ratios to the best"
 FEASIBLE = 0  # code of more flags than there are colours
 REGIONS = tuple(PARTS[k] for k in (1, 4, 3, 6, 0, 5, 2))  # the first far apart; as in the explorer
@@ -120,16 +122,15 @@ def _curves(
     near = _near(rows, bad, bool(flags))
     named = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MOST_NAMED)).astype(int))
     labels = picture.point_labels(variable[family]) if family else [""]
-    labels = [label if k in named else "_" for k, label in enumerate(labels)]
+    direct = bool(family) and not flags and len(rows) <= len(picture.MARKERS)
+    keys = ["_" if direct or k not in named else label for k, label in enumerate(labels)]
     smooth = picture.is_number(cube[x])
     line = "-" if smooth and not flags else ":"
-    looks = _draw_rows(axes, places, rows, bad, near, labels, line)
+    looks = _draw_rows(axes, places, rows, bad, near, keys, line)
     if ends and len(rows) > len(picture.MARKERS):
         picture.look().remarks.append(f"{len(rows)} curves: their intervals are not drawn")
         ends = ()
-    factor, _ = scale(str(variable.attrs.get("units", "1")), variable.values, str(variable.name))
-    scaled = (end.transpose(*dims).values.reshape(rows.shape) / factor for end in ends)
-    bounds = [np.where(bad, np.nan, end) for end in scaled]
+    bounds = _bounds(variable, ends, dims, bad)
     banded = bool(bounds) and _bands(axes, places, bounds[0], bounds[1], smooth)
     if not flags:
         shown = rows[np.isfinite(rows) & (~bad | near)]
@@ -137,17 +138,35 @@ def _curves(
             axes.set_yscale("log")
         picture.plain(axes.yaxis)
         if best is None and _hidden(np.where(bad, np.nan, rows), axes):
-            picture.look().advice.append(_ADVICE)
+            _part(axes.lines[: 2 * len(rows) : 2] if direct else ())
     picture.count_infeasible(bad, "hollow where they have a value")
     _unable(axes, places, bad, bad & np.isfinite(rows), near, looks)
-    if family:
-        head = picture.heading(variable[family])
-        head += f"\n({len(named)} of {len(rows)} named)" if len(named) < len(rows) else ""
-        picture.legend_right(axes.figure, title=head)
-    elif bad.any() or banded:
+    if direct:
+        values = np.where(bad & ~near, np.nan, rows)
+        _name_curves(axes, places, values, labels, looks, picture.heading(variable[family]))
+    elif family:
+        few = f"\n({len(named)} of {len(rows)} named)" if len(named) < len(rows) else ""
+        picture.legend_right(axes.figure, title=picture.heading(variable[family]) + few)
+    if (direct or not family) and (bad.any() or banded):
         axes.legend(fontsize=8)
     axes.set_ylabel(name)
     axes.grid(alpha=0.3)
+
+
+def _bounds(
+    variable: "xarray.DataArray", ends: Sequence["xarray.DataArray"], dims: Sequence[str], bad: Any
+) -> list[Any]:
+    """Ends of intervals in the unit of the curves, NaN where infeasible."""
+    factor, _ = scale(str(variable.attrs.get("units", "1")), variable.values, str(variable.name))
+    scaled = (end.transpose(*dims).values.reshape(bad.shape) / factor for end in ends)
+    return [np.where(bad, np.nan, end) for end in scaled]
+
+
+def _part(curves: Sequence[Any]) -> None:
+    """Draw curves that hide each other in widths that let all be seen, and advise ratios."""
+    picture.look().advice.append(_ADVICE)
+    for k, curve in enumerate(curves):
+        curve.set_linewidth(curve.get_linewidth() + _WIDER * (len(curves) - 1 - k))
 
 
 def _near(rows: Any, bad: Any, flags: bool) -> Any:
@@ -173,6 +192,59 @@ def _draw_rows(
         axes.plot(places, solid, linestyle=line, label=labels[k], **looks[k])
         axes.plot(places, hollow, linestyle="", fillstyle="none", **looks[k])
     return looks
+
+
+def _name_curves(
+    axes: Any, places: Any, rows: Any, labels: Sequence[str], looks: Sequence[Any], head: str
+) -> None:
+    """Write the names of curves at their right ends, spread so that none covers another."""
+    step = _LINE / (axes.figure.get_figheight() * axes.get_position().height)
+    ends, heights = [], []
+    for row in rows:
+        valued = np.flatnonzero(np.isfinite(row))
+        ends.append((places[valued[-1]], row[valued[-1]]) if valued.size else None)
+        point = axes.transData.transform(ends[-1]) if ends[-1] else axes.transAxes.transform((1, 0))
+        heights.append(axes.transAxes.inverted().transform(point)[1])
+    order = sorted(range(len(rows)), key=heights.__getitem__)
+    spots = spread([heights[k] for k in order], step, 1 - step)
+    for k, spot in zip(order, spots, strict=True):
+        line = {
+            "arrowstyle": "-",
+            "relpos": (0, 0.5),
+            "color": looks[k]["color"],
+            "lw": 0.8,
+            "shrinkA": 1,
+            "shrinkB": 3,
+        }
+        text = axes.annotate(
+            labels[k].replace("\n", " ") + ("" if ends[k] else f": {picture.CANNOT}"),
+            ends[k] or (1, 0),
+            (1.03, spot),
+            xycoords="data" if ends[k] else "axes fraction",
+            textcoords="axes fraction",
+            arrowprops=line if ends[k] else None,
+            annotation_clip=False,
+            **{"va": "center", "fontsize": 8, "parse_math": False},
+        )
+        text.set_label(f"_{head}")  # a legend skips it
+    axes.text(
+        1.03, spots[-1] + step, head, transform=axes.transAxes, va="center", fontsize=8, color="0.3"
+    )
+
+
+def spread(heights: Sequence[float], step: float, most: float) -> list[float]:
+    """Ascending heights moved as little as an even push allows, a step apart, from 0 to `most`."""
+    spots = list(heights)
+    for _ in range(200):
+        for k in range(len(spots) - 1):
+            lack = step - (spots[k + 1] - spots[k])
+            if lack > 1e-9:
+                spots[k], spots[k + 1] = spots[k] - lack / 2, spots[k + 1] + lack / 2
+        spots = [
+            min(max(spot, k * step), most - (len(spots) - 1 - k) * step)
+            for k, spot in enumerate(spots)
+        ]
+    return spots
 
 
 def _unable(axes: Any, places: Any, bad: Any, hollow: Any, near: Any, looks: Sequence[Any]) -> None:
