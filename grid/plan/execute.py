@@ -110,18 +110,28 @@ def together(plan: Plan) -> bool:
 
 def evaluate_together(plan: Plan, outs: Mapping[str, Array], threads: int) -> dict[str, Array]:
     """All outputs, in `outs` where these can be written, else in new arrays of their shapes."""
-    program = plan.notes.get("program")
     shaped = {name: out.reshape(out.shape or (1,)) for name, out in outs.items()}
     groups = plan.groups()
-    if program is None:
+    if (known := plan.notes.get("program")) is None:
         piece = Piece(plan, plan.cases[0], threads)
         steps = {dims: piece.last(dims, plan.whole(dims), group) for dims, group in groups.items()}
-        jobs = [steps[dims].job({n: shaped[n] for n in group}) for dims, group in groups.items()]
-        program = jax_engine.program_of(jobs, plan.engine == "jax-float32")
+        copied = {dims: step for dims, step in steps.items() if not step.formulas}
+        jobs = [
+            step.job({name: shaped[name] for name in groups[dims]})
+            for dims, step in steps.items()
+            if dims not in copied
+        ]
+        known = jax_engine.program_of(jobs, plan.engine == "jax-float32"), copied
         if sum(step.nbytes for step in steps.values()) <= MOST_KEPT:
-            plan.notes["program"] = program
-    ordered = {name: shaped[name] for group in groups.values() for name in group}
-    results = jax_engine.evaluate(program[0], program[1], ordered)
+            plan.notes["program"] = known
+    program, copied = known
+    computed = {n: shaped[n] for dims in groups if dims not in copied for n in groups[dims]}
+    results = jax_engine.evaluate(*program, computed) if computed else {}
+    for dims, step in copied.items():
+        tables = {name: shaped[name] for name in groups[dims]}
+        tables = {n: t if t.flags.writeable else np.empty(t.shape, t.dtype) for n, t in tables.items()}
+        step.run(tables, threads)
+        results |= tables
     arrays = {name: results[name].reshape(outs[name].shape) for name in outs}
     for dims, group in groups.items():
         if plan.mask:
@@ -288,7 +298,7 @@ class Piece:
             operands = {name: operand.reshape((1,)) for name, operand in operands.items()}
         run = auto_engine.run_again if self.plan.compiles_in_background else RUN[self.plan.engine]
         minor = self.plan.is_minor(dims, len(formulas) or len(outs))
-        if minor and self.plan.engine == "numba":
+        if (minor and self.plan.engine == "numba") or (not formulas and self.plan.engine in JAX):
             run = numpy_engine.run  # same bits
         return FusedStep(run, formulas, operands)
 
