@@ -35,6 +35,7 @@ RUN: dict[str, Run] = {
 # A quantity this many times smaller than the grid is stored, not recomputed: reading it back then
 # costs less than its arithmetic, and repays a separate kernel and array
 REUSE = 8
+MOST_SENT = 1 << 20  # points of an operand that stays on JAX's device
 MOST_KEPT = 1 << 27  # bytes of intermediate results that a plan caches for the next call
 
 
@@ -68,35 +69,27 @@ def evaluate_block(
 
 
 def on_device(
-    plan: Plan, dims: tuple[str, ...], region: Region, names: Sequence[str]
-) -> dict[str, Any] | None:
-    """A block's outputs on JAX's devices, of size 1 where constant; None if not possible. A block
-    of several cases is assembled on the host."""
-    cases = plan.cases_of(dims)
-    if plan.engine not in JAX or len(cases) > 1:
+    plan: Plan,
+    dims: tuple[str, ...],
+    region: Region,
+    names: Sequence[str],
+    then: device.Reduction | None = None,
+) -> list[Any] | None:
+    """A block's outputs on JAX's devices, of size 1 where constant, or their reductions, by one
+    program; None if the host has them: those of several cases, and tables."""
+    masked = [k for k, name in enumerate(names) if plan.mask and name in plan.layout_dependent]
+    reason_dims = plan.out_dims[REASON] if masked else ()
+    if plan.engine not in JAX or any(len(plan.cases_of(d)) > 1 for d in (dims, reason_dims)):
         return None
-    values = _on_device_arrays(plan, cases[0], dims, region, names)
-    masked = [name for name in names if plan.mask and name in plan.layout_dependent]
-    if masked:
-        reason_dims = plan.out_dims[REASON]
-        if len(plan.cases_of(reason_dims)) > 1:
+    piece, jobs = Piece(plan, plan.cases_of(dims)[0], 1), []
+    for along, group in [(dims, names), *([(reason_dims, [REASON])] if masked else [])]:
+        step = piece.last(along, {dim: region[dim] for dim in along}, list(group))
+        if not step.formulas and not jobs:
             return None
-        inside = {dim: region[dim] for dim in reason_dims}
-        reason = _on_device_arrays(plan, cases[0], reason_dims, inside, [REASON])[REASON]
-        sizes = dict(zip(reason_dims, reason.shape, strict=True))
-        reason = reason.reshape(tuple(sizes.get(dim, 1) for dim in dims))
-        for name in masked:
-            values[name] = device.masked(values[name], reason)
-    return values
-
-
-def _on_device_arrays(
-    plan: Plan, case: Case, dims: tuple[str, ...], region: Region, names: Sequence[str]
-) -> dict[str, Any]:
-    shape = extent(region, dims, dims)
-    outs = {name: np.broadcast_to(0.0, shape) for name in names}  # shapes without memory
-    job = Piece(plan, case, 1).last(dims, region, list(outs)).job(outs)
-    return jax_engine.on_device(job, plan.engine == "jax-float32")
+        shape = extent(region, along, along)  # arrays of it without memory
+        jobs.append(step.job({name: np.broadcast_to(0.0, shape) for name in group}))
+    ending = device.Ending(tuple(masked), tuple(map(dims.index, reason_dims)), then)
+    return jax_engine.on_device(jobs, plan.engine == "jax-float32", ending)
 
 
 def together(plan: Plan) -> bool:
@@ -129,7 +122,9 @@ def evaluate_together(plan: Plan, outs: Mapping[str, Array], threads: int) -> di
     results = jax_engine.evaluate(*program, computed) if computed else {}
     for dims, step in copied.items():
         tables = {name: shaped[name] for name in groups[dims]}
-        tables = {n: t if t.flags.writeable else np.empty(t.shape, t.dtype) for n, t in tables.items()}
+        tables = {
+            n: t if t.flags.writeable else np.empty(t.shape, t.dtype) for n, t in tables.items()
+        }
         step.run(tables, threads)
         results |= tables
     arrays = {name: results[name].reshape(outs[name].shape) for name in outs}
@@ -300,6 +295,8 @@ class Piece:
         minor = self.plan.is_minor(dims, len(formulas) or len(outs))
         if (minor and self.plan.engine == "numba") or (not formulas and self.plan.engine in JAX):
             run = numpy_engine.run  # same bits
+        if formulas and self.plan.engine in JAX and self.plan.sent is not None:
+            operands = {n: self._sent(n, region, array) for n, array in operands.items()}
         return FusedStep(run, formulas, operands)
 
     def _is_given(self, name: str) -> bool:
@@ -355,6 +352,17 @@ class Piece:
             alone, shared = self.cached.maps
             cache = alone if self.case.runs.keys() <= {*own_dims} else shared
             cache.update({self.key(name): array for name, array in arrays.items()})
+
+    def _sent(self, name: str, region: Region, array: Array) -> Any:
+        """An operand where JAX computes, kept there for other blocks if small."""
+        plan, sent = self.plan, self.plan.sent
+        if sent is None or self.key(name) in self.cached or plan.size(name) > MOST_SENT:
+            return array
+        cuts = ((region[dim].start, region[dim].stop) for dim in plan.dims[name])
+        key = (*self.key(name), array.shape, *cuts)
+        if key not in sent:
+            sent[key] = jax_engine.resident(array, plan.engine == "jax-float32")
+        return sent[key]
 
     def _operand(self, name: str, dims: tuple[str, ...], region: Region) -> Array:
         if (cached := self.cached.get(self.key(name))) is not None:

@@ -1,10 +1,13 @@
 """Reductions of blocks on the device where JAX computed them, so that only results leave it.
 
-Arrays are those of `jax.on_device`: of size 1 along dimensions where they are constant.
+Arrays are those of `jax.on_device`: of size 1 along dimensions where they are constant. Order
+statistics compare a block's values with themselves, so these are stored: where formulas are
+computed twice, fused differently, last bits differ.
 """
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,13 +16,52 @@ BITS = 16  # of a number that one pass of a quantile resolves
 _TOP = np.uint64(1 << 63)
 
 
-def masked(array: Any, reason: Any) -> Any:
-    """An array, NaN where another one is not 0."""
-    import jax
-    import jax.numpy as jnp
+@dataclass(frozen=True)
+class Reduction:
+    """The least, largest or sum of an array's numbers along axes, and their count ("count" leaves
+    out the infinite). Both by one pass, in which XLA computes the array, too: one of them alone it
+    would reduce in two steps, from an array in memory."""
 
-    with jax.enable_x64(True):
-        return jnp.where(reason != 0, jnp.nan, array)
+    how: str
+    axes: tuple[int, ...]
+    shape: tuple[int, ...]
+
+    def __call__(self, array: Any) -> Any:
+        import jax
+        import jax.numpy as jnp
+
+        array = jnp.broadcast_to(array, self.shape)
+        valid = jnp.isfinite(array) if self.how == "count" else ~jnp.isnan(array)
+        first = {"min": np.inf, "max": -np.inf}.get(self.how, 0.0)
+        join: Any = {"min": jnp.minimum, "max": jnp.maximum}.get(self.how, jnp.add)
+        return jax.lax.reduce(
+            (jnp.where(valid, array, first), valid.astype(np.int64)),
+            (first, np.int64(0)),
+            lambda one, other: (join(one[0], other[0]), one[1] + other[1]),
+            self.axes,
+        )
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What a block's program does after the formulas: NaN into arrays where the last of them, the
+    reason over other axes, is not 0; then a reduction of each, if any."""
+
+    masked: tuple[int, ...]
+    places: tuple[int, ...]  # of the reason's axes among those of the arrays
+    then: Reduction | None
+
+    def __call__(self, values: Sequence[Any]) -> list[Any]:
+        import jax.numpy as jnp
+
+        arrays = list(values)
+        if self.masked:
+            reason = arrays.pop()
+            sizes = dict(zip(self.places, reason.shape, strict=True))
+            reason = reason.reshape([sizes.get(k, 1) for k in range(arrays[0].ndim)])
+            for k in self.masked:
+                arrays[k] = jnp.where(reason != 0, jnp.nan, arrays[k])
+        return arrays if self.then is None else [self.then(array) for array in arrays]
 
 
 def _jitted(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -36,21 +78,6 @@ def _jitted(function: Callable[..., Any]) -> Callable[..., Any]:
             return jax.tree.map(np.asarray, cache["jitted"](*arrays, **static))
 
     return call
-
-
-@_jitted
-def reduced(array: Any, *, how: str, axes: tuple[int, ...], shape: tuple[int, ...]) -> Any:
-    """An array reduced over axes, without NaN; "mean" gives the sum and the count."""
-    import jax.numpy as jnp
-
-    array = jnp.broadcast_to(array, shape)
-    if how == "count":
-        return (jnp.isfinite(array).sum(axis=axes),)
-    if how in ("min", "max"):
-        function = jnp.nanmin if how == "min" else jnp.nanmax
-        return (function(array, axis=axes) if axes else array,)
-    total = jnp.nansum(array, axis=axes)
-    return (total,) if how == "sum" else (total, (~jnp.isnan(array)).sum(axis=axes))
 
 
 @_jitted
