@@ -51,8 +51,8 @@ RECORDS = {
 NOTE = (
     "Bytes written over seconds, compared with a fill of the same arrays in the same rounds "
     "and with the bandwidth of the GPU's datasheet (its record in the catalog). Results on the "
-    "host cross its bus as well; of float32 half as many bytes do. Launches are those that the text of "
-    "the compiled programs shows: fusions, reductions and copies of its outermost computation."
+    "host cross its bus as well; of float32 half as many bytes do. Launches are the fusions, "
+    "reductions and copies in the text of the programs that XLA compiled for the device."
 )
 
 

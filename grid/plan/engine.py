@@ -55,8 +55,8 @@ def pick_engine(engine: str, points: Collection[int], full: int) -> str:
 
 
 def largest_table(engine: str, formulas: Iterable[Formulas], full: int) -> int:
-    """Points up to which a quantity is evaluated once for the whole sweep, with NumPy, whose tables
-    are bounded in all. JAX has NumPy's values there (decision 77), at least of what never varies."""
+    """Points up to which a quantity is evaluated once for the whole sweep, with NumPy: to the same
+    bits for NumPy, which has a bound for all, and for numba; JAX takes its values (decision 77)."""
     if engine == "numpy":
         return min(MOST_TABLE, MOST_TABLES // max(1, max(map(len, formulas))))
     return max(engine in JAX, min(MOST_TABLE, full // TABLE_SHARE))

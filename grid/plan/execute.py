@@ -103,34 +103,28 @@ def together(plan: Plan) -> bool:
 
 def evaluate_together(plan: Plan, outs: Mapping[str, Array], threads: int) -> dict[str, Array]:
     """All outputs, in `outs` where these can be written, else in new arrays of their shapes."""
-    shaped = {name: out.reshape(out.shape or (1,)) for name, out in outs.items()}
-    groups = plan.groups()
-    if (known := plan.notes.get("program")) is None:
+    groups, arrays = plan.groups(), {n: out.reshape(out.shape or (1,)) for n, out in outs.items()}
+    computed = {dims: group for dims, group in groups.items() if not all(map(plan.is_table, group))}
+    if computed and (program := plan.notes.get("program")) is None:
         piece = Piece(plan, plan.cases[0], threads)
-        steps = {dims: piece.last(dims, plan.whole(dims), group) for dims, group in groups.items()}
-        copied = {dims: step for dims, step in steps.items() if not step.formulas}
-        jobs = [
-            step.job({name: shaped[name] for name in groups[dims]})
-            for dims, step in steps.items()
-            if dims not in copied
-        ]
-        known = jax_engine.program_of(jobs, plan.engine == "jax-float32"), copied
+        steps = {d: piece.last(d, plan.whole(d), group) for d, group in computed.items()}
+        jobs = [steps[d].job({n: arrays[n] for n in group}) for d, group in computed.items()]
+        program = jax_engine.program_of(jobs, plan.engine == "jax-float32")
         if sum(step.nbytes for step in steps.values()) <= MOST_KEPT:
-            plan.notes["program"] = known
-    program, copied = known
-    computed = {n: shaped[n] for dims in groups if dims not in copied for n in groups[dims]}
-    results = jax_engine.evaluate(*program, computed) if computed else {}
-    for dims, step in copied.items():
-        tables = {name: shaped[name] for name in groups[dims]}
-        tables = {
-            n: t if t.flags.writeable else np.empty(t.shape, t.dtype) for n, t in tables.items()
-        }
-        step.run(tables, threads)
-        results |= tables
-    arrays = {name: results[name].reshape(outs[name].shape) for name in outs}
+            plan.notes["program"] = program
+    if computed:
+        ordered = {name: arrays[name] for group in computed.values() for name in group}
+        arrays |= jax_engine.evaluate(*program, ordered)
+    for name, array in arrays.items():
+        if not array.flags.writeable:  # a table's
+            arrays[name] = np.empty(array.shape, array.dtype)
+    arrays = {name: arrays[name].reshape(out.shape) for name, out in outs.items()}
     for dims, group in groups.items():
-        if plan.mask:
-            _mask(plan, dims, plan.whole(dims), {n: arrays[n] for n in group}, threads, None)
+        values = {name: arrays[name] for name in group}
+        if dims not in computed:
+            evaluate_block(plan, dims, plan.whole(dims), values, threads)
+        elif plan.mask:
+            _mask(plan, dims, plan.whole(dims), values, threads, None)
     return arrays
 
 

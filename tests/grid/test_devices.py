@@ -26,7 +26,7 @@ assert len(jax.devices()) == 8
 sweep = Sweep(SCENARIO, AXES, OUTPUTS)
 shared = sweep.evaluate(settings=Settings("jax"))
 folded = {how: sweep.reduce(how, ["gpu_mttf", "nic_mttf"], settings=Settings("jax")) for how in HOW}
-(steps, operands), _ = sweep._plan("jax").notes["program"]
+steps, operands = sweep._plan("jax").notes["program"]
 with jax.enable_x64(True):
     spread = engine._program(steps)((), operands)
 assert all(len(value.sharding.device_set) == 8 and value.is_fully_addressable for value in spread)
