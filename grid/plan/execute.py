@@ -13,13 +13,13 @@ from ...kernels.engines import jax as jax_engine
 from ...kernels.engines import numba as numba_engine
 from ...kernels.engines import numpy as numpy_engine
 from ...kernels.engines import numpy_first as auto_engine
-from ...kernels.engines import on_device as device
 from ...kernels.engines.job import Job
+from ...kernels.engines.on_device import Ending
 from ...kernels.graph.formulas import Function, parameters
 from ...kernels.graph.roles import REASON
 from ..spec.axis import Array
 from . import memory
-from .engine import JAX
+from .engine import JAX, MOST_TABLE
 from .grid import Case, Grid, by_dims
 from .plan import Plan
 from .tiles import AT_ONCE, Region, common, extent, inside, seen_from
@@ -35,7 +35,6 @@ RUN: dict[str, Run] = {
 # A quantity this many times smaller than the grid is stored, not recomputed: reading it back then
 # costs less than its arithmetic, and repays a separate kernel and array
 REUSE = 8
-MOST_SENT = 1 << 20  # points of an operand that stays on JAX's device
 MOST_KEPT = 1 << 27  # bytes of intermediate results that a plan caches for the next call
 
 
@@ -69,26 +68,21 @@ def evaluate_block(
 
 
 def on_device(
-    plan: Plan,
-    dims: tuple[str, ...],
-    region: Region,
-    names: Sequence[str],
-    then: device.Reduction | None = None,
+    plan: Plan, dims: tuple[str, ...], region: Region, names: Sequence[str], *reduction: Any
 ) -> list[Any] | None:
-    """A block's outputs on JAX's devices, of size 1 where constant, or their reductions, by one
-    program; None if the host has them: those of several cases, and tables."""
-    masked = [k for k, name in enumerate(names) if plan.mask and name in plan.layout_dependent]
-    reason_dims = plan.out_dims[REASON] if masked else ()
-    if plan.engine not in JAX or any(len(plan.cases_of(d)) > 1 for d in (dims, reason_dims)):
+    """A block's outputs on JAX's devices, of size 1 where constant, or what an `Ending` reduces
+    them to, by one program; None if the host has them: those of several cases, and tables."""
+    cases = plan.cases_of(dims)
+    if plan.engine not in JAX or len(cases) > 1:
         return None
-    piece, jobs = Piece(plan, plan.cases_of(dims)[0], 1), []
-    for along, group in [(dims, names), *([(reason_dims, [REASON])] if masked else [])]:
-        step = piece.last(along, {dim: region[dim] for dim in along}, list(group))
-        if not step.formulas and not jobs:
-            return None
-        shape = extent(region, along, along)  # arrays of it without memory
-        jobs.append(step.job({name: np.broadcast_to(0.0, shape) for name in group}))
-    ending = device.Ending(tuple(masked), tuple(map(dims.index, reason_dims)), then)
+    masked = [k for k, name in enumerate(names) if plan.mask and name in plan.layout_dependent]
+    piece, groups = Piece(plan, cases[0], 1), [[*names], *([[REASON]] if masked else [])]
+    steps = [piece.last(dims, region, group) for group in groups]
+    if not steps[0].formulas:
+        return None
+    out = np.broadcast_to(0.0, extent(region, dims, dims))  # a shape without memory
+    jobs = [step.job(dict.fromkeys(group, out)) for step, group in zip(steps, groups, strict=True)]
+    ending = Ending(tuple(masked), *reduction)
     return jax_engine.on_device(jobs, plan.engine == "jax-float32", ending)
 
 
@@ -289,7 +283,7 @@ class Piece:
         minor = self.plan.is_minor(dims, len(formulas) or len(outs))
         if (minor and self.plan.engine == "numba") or (not formulas and self.plan.engine in JAX):
             run = numpy_engine.run  # same bits
-        if formulas and self.plan.engine in JAX and self.plan.sent is not None:
+        if formulas and self.plan.engine in JAX:
             operands = {n: self._sent(n, region, array) for n, array in operands.items()}
         return FusedStep(run, formulas, operands)
 
@@ -350,7 +344,7 @@ class Piece:
     def _sent(self, name: str, region: Region, array: Array) -> Any:
         """An operand where JAX computes, kept there for other blocks if small."""
         plan, sent = self.plan, self.plan.sent
-        if sent is None or self.key(name) in self.cached or plan.size(name) > MOST_SENT:
+        if sent is None or self.key(name) in self.cached or plan.size(name) > MOST_TABLE:
             return array
         cuts = ((region[dim].start, region[dim].stop) for dim in plan.dims[name])
         key = (*self.key(name), array.shape, *cuts)

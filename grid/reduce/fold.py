@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ...kernels.engines import jax as jax_engine
-from ...kernels.engines import on_device as device
 from ..errors import InputError
 from ..plan import memory, tiles
 from ..plan.engine import JAX
@@ -157,8 +156,8 @@ class _Fold:
     def reduced(self, plan: Plan, block: Region) -> Folded:
         """The reduction of one block, on JAX's device if computed there: only results leave it."""
         how = "min" if self.extreme and self.how not in ("min", "max") else self.how
-        then = device.Reduction(how, self.axes, extent(block, self.dims, self.dims))
-        reduced = self.room.on_device(plan, self.dims, block, self.room.names, then)
+        then = how, self.axes, extent(block, self.dims, self.dims)
+        reduced = self.room.on_device(plan, self.dims, block, self.room.names, *then)
         if reduced is not None:
             return {name: self.folded(*map(np.asarray, two)) for name, two in reduced.items()}
         outs = self.room.evaluate(plan, self.dims, block)
@@ -166,11 +165,9 @@ class _Fold:
 
     def folded(self, value: Array, count: Array) -> tuple[Array, ...]:
         """What a block adds, from a device's minimum, maximum or sum, and count of numbers."""
-        if self.how == "count":
-            return (count,)
         if self.extreme:
             return (np.where(count == 0, np.nan, value),)
-        return (value,) if self.how == "sum" else (value, count)
+        return {"mean": (value, count), "count": (count,)}.get(self.how, (value,))
 
     def start(self, shape: tuple[int, ...]) -> Folded:
         if self.how == "count":

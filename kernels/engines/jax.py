@@ -131,23 +131,20 @@ def run(job: Job, threads: int, single: bool = False) -> None:
 
 
 def on_device(jobs: Sequence[Job], single: bool = False, ending: Any = None) -> list[Any]:
-    """Outputs of jobs, which give their names and shapes, as JAX arrays of size 1 where constant;
-    or what a hashable function makes of them, in one program where no device has a part of them."""
+    """Outputs of jobs of one shape, as JAX arrays of size 1 where constant, or what a hashable
+    function makes of them: in the same program if it is in float64, on one device."""
     import jax
 
     steps, operands = program_of(jobs, single)
-    shared = single or any(step.axis is not None for step in steps)
+    axis, apart = steps[0].axis, single or steps[0].axis is not None
     with jax.enable_x64(not single):  # only here: the rest of the process keeps its setting
-        values = _program(steps, ending=None if shared else ending)((), operands)
-    if not shared:
-        return list(values)
+        values = _program(steps, ending=None if apart else ending)((), operands)
     with jax.enable_x64(True):
         values = [value.astype(np.float64) for value in values] if single else values
-        axes = [(step.axis, job) for step, job in zip(steps, jobs, strict=True) for _ in job.outs]
-        for k, (axis, job) in enumerate(axes):  # without what was added to share it
-            if axis is not None and values[k].shape[axis] > 1:
-                values[k] = values[k][(slice(None),) * axis + (slice(0, job.shape[axis]),)]
-        return list(values if ending is None else _alone(ending)(values))
+        if axis is not None:  # without what was added to share it
+            inside = (slice(None),) * axis + (slice(0, jobs[0].shape[axis]),)
+            values = [value[inside] if value.shape[axis] > 1 else value for value in values]
+        return list(_alone(ending)(values) if apart and ending is not None else values)
 
 
 @functools.lru_cache(MOST_PROGRAMS)
@@ -177,10 +174,8 @@ def program_of(jobs: Sequence[Job], single: bool) -> tuple[tuple[_Step, ...], li
     for job in jobs:
         axis = _shared_axis(job.shape, devices)
         missing = 0 if axis is None else -job.shape[axis] % devices
-        arrays = {
-            name: array if isinstance(array, jax.Array) else np.asarray(array, kind)
-            for name, array in job.operands.items()
-        }
+        given = job.operands.items()
+        arrays = {n: a if isinstance(a, jax.Array) else np.asarray(a, kind) for n, a in given}
         cut = {
             name: np.concatenate([array, *[array.take([-1], axis)] * missing], axis)
             for name, array in arrays.items()

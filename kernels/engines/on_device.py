@@ -1,8 +1,8 @@
 """Reductions of blocks on the device where JAX computed them, so that only results leave it.
 
 Arrays are those of `jax.on_device`: of size 1 along dimensions where they are constant. Order
-statistics compare a block's values with themselves, so these are stored: where formulas are
-computed twice, fused differently, last bits differ.
+statistics compare values with themselves, so they have a program of their own: formulas computed
+twice, and fused differently, differ in the last bit.
 """
 
 import functools
@@ -17,16 +17,30 @@ _TOP = np.uint64(1 << 63)
 
 
 @dataclass(frozen=True)
-class Reduction:
-    """The least, largest or sum of an array's numbers along axes, and their count ("count" leaves
-    out the infinite). Both by one pass, in which XLA computes the array, too: one of them alone it
-    would reduce in two steps, from an array in memory."""
+class Ending:
+    """What a block's program does after the formulas: NaN into arrays where the last of them, the
+    reason, is not 0; then `how` it reduces each along axes, if at all.
 
-    how: str
-    axes: tuple[int, ...]
-    shape: tuple[int, ...]
+    The least, largest or sum of an array's numbers comes with their count ("count" leaves out the
+    infinite), by one pass, in which XLA computes the array, too: one of them alone it would reduce
+    in two steps, from an array in memory.
+    """
 
-    def __call__(self, array: Any) -> Any:
+    masked: tuple[int, ...]
+    how: str = ""
+    axes: tuple[int, ...] = ()
+    shape: tuple[int, ...] = ()
+
+    def __call__(self, values: Sequence[Any]) -> list[Any]:
+        import jax.numpy as jnp
+
+        arrays = list(values)
+        reason = arrays.pop() if self.masked else None
+        for k in self.masked:
+            arrays[k] = jnp.where(reason != 0, jnp.nan, arrays[k])
+        return [self._reduced(array) for array in arrays] if self.how else arrays
+
+    def _reduced(self, array: Any) -> Any:
         import jax
         import jax.numpy as jnp
 
@@ -40,28 +54,6 @@ class Reduction:
             lambda one, other: (join(one[0], other[0]), one[1] + other[1]),
             self.axes,
         )
-
-
-@dataclass(frozen=True)
-class Ending:
-    """What a block's program does after the formulas: NaN into arrays where the last of them, the
-    reason over other axes, is not 0; then a reduction of each, if any."""
-
-    masked: tuple[int, ...]
-    places: tuple[int, ...]  # of the reason's axes among those of the arrays
-    then: Reduction | None
-
-    def __call__(self, values: Sequence[Any]) -> list[Any]:
-        import jax.numpy as jnp
-
-        arrays = list(values)
-        if self.masked:
-            reason = arrays.pop()
-            sizes = dict(zip(self.places, reason.shape, strict=True))
-            reason = reason.reshape([sizes.get(k, 1) for k in range(arrays[0].ndim)])
-            for k in self.masked:
-                arrays[k] = jnp.where(reason != 0, jnp.nan, arrays[k])
-        return arrays if self.then is None else [self.then(array) for array in arrays]
 
 
 def _jitted(function: Callable[..., Any]) -> Callable[..., Any]:
