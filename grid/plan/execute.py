@@ -116,7 +116,7 @@ def evaluate_together(plan: Plan, outs: Mapping[str, Array], threads: int) -> di
     for dims, group in groups.items():
         values = {name: arrays[name] for name in group}
         if dims not in computed:
-            evaluate_block(plan, dims, plan.whole(dims), values, threads)
+            evaluate_whole(plan, dims, values, threads, True, {})
         elif plan.mask:
             _mask(plan, dims, plan.whole(dims), values, threads, None)
     return arrays
