@@ -99,7 +99,8 @@ def evaluate_together(plan: Plan, outs: Mapping[str, Array], threads: int) -> di
     """All outputs, in `outs` where these can be written, else in new arrays of their shapes."""
     groups, arrays = plan.groups(), {n: out.reshape(out.shape or (1,)) for n, out in outs.items()}
     computed = {dims: group for dims, group in groups.items() if not all(map(plan.is_table, group))}
-    if computed and (program := plan.notes.get("program")) is None:
+    program: Any = plan.notes.get("program")
+    if computed and program is None:
         piece = Piece(plan, plan.cases[0], threads)
         steps = {d: piece.last(d, plan.whole(d), group) for d, group in computed.items()}
         jobs = [steps[d].job({n: arrays[n] for n in group}) for d, group in computed.items()]
