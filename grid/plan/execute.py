@@ -109,7 +109,7 @@ def evaluate_together(plan: Plan, outs: Mapping[str, Array], threads: int) -> di
             plan.notes["program"] = program
     if computed:
         ordered = {name: arrays[name] for group in computed.values() for name in group}
-        arrays |= jax_engine.evaluate(*program, ordered)
+        arrays |= jax_engine.evaluate(program[0], program[1], ordered)
     for name, array in arrays.items():
         if not array.flags.writeable:  # a table's
             arrays[name] = np.empty(array.shape, array.dtype)
