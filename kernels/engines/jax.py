@@ -136,15 +136,15 @@ def on_device(jobs: Sequence[Job], single: bool = False, ending: Any = None) -> 
     import jax
 
     steps, operands = program_of(jobs, single)
-    axis, apart = steps[0].axis, single or steps[0].axis is not None
+    axis, separate = steps[0].axis, single or steps[0].axis is not None
     with jax.enable_x64(not single):  # only here: the rest of the process keeps its setting
-        values = _program(steps, ending=None if apart else ending)((), operands)
+        values = _program(steps, ending=None if separate else ending)((), operands)
     with jax.enable_x64(True):
         values = [value.astype(np.float64) for value in values] if single else values
         if axis is not None:  # without what was added to share it
             inside = (slice(None),) * axis + (slice(0, jobs[0].shape[axis]),)
             values = [value[inside] if value.shape[axis] > 1 else value for value in values]
-        return list(_alone(ending)(values) if apart and ending is not None else values)
+        return list(_alone(ending)(values) if separate and ending is not None else values)
 
 
 @functools.lru_cache(MOST_PROGRAMS)
