@@ -2,14 +2,17 @@
 
 import importlib
 import math
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from statistics import median
 from typing import Any
+from unittest import mock
 
 from fleetcube import catalog
 from fleetcube.analysis.gradient import continuous
 from fleetcube.grid.run.settings import Settings
+from fleetcube.kernels.engines import jax as jax_engine
 from fleetcube.kernels.graph.bind import Binding
 from fleetcube.sweep import Sweep
 
@@ -26,7 +29,10 @@ COLUMNS = {
     "gb_per_s": "GB/s written",
     "of_fill": "of a fill",
     "of_peak": "of the memory's bandwidth",
+    "launches": "launches",
 }
+# Instructions of a compiled program that start nothing on a device
+FREE = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast"}
 # What a GPU's name says, and its record, whose bandwidth is the datasheet's; the first that fits
 RECORDS = {
     "h200": "h200-sxm",
@@ -45,7 +51,8 @@ RECORDS = {
 NOTE = (
     "Bytes written over seconds, compared with a fill of the same arrays in the same rounds "
     "and with the bandwidth of the GPU's datasheet (its record in the catalog). Results on the "
-    "host cross its bus as well; of float32 half as many bytes do."
+    "host cross its bus as well; of float32 half as many bytes do. Launches are the fusions, "
+    "reductions and copies in the text of the programs that XLA compiled for the device."
 )
 
 
@@ -66,6 +73,33 @@ def peak(kind: str) -> float | None:
     """Bytes a second of the memory of a device that calls itself so; None if it has no record."""
     labels = [label for words, label in RECORDS.items() if words in kind.lower()]
     return float(catalog.record("gpu", labels[0]).values["hbm_bandwidth"]) if labels else None
+
+
+def programs(call: Callable[[], object]) -> list[str]:
+    """The text of each program of the engine that a call runs, as XLA compiled it, in order."""
+    jax: Any = importlib.import_module("jax")
+    texts: list[str] = []
+    make = jax_engine._program
+
+    def recorded(*key: Any, **more: Any) -> Any:
+        program = make(*key, **more)
+
+        def run(*operands: Any) -> Any:
+            texts.append(program.lower(*operands).compile().as_text())
+            return program(*operands)
+
+        return run
+
+    with mock.patch.object(jax_engine, "_program", recorded):
+        jax.block_until_ready(call())
+    return texts
+
+
+def launches(text: str) -> int:
+    """What a compiled program starts on its device: fusions, reductions, copies and the like."""
+    (entry,) = re.findall(r"^ENTRY .*?\{\n(.*?)^\}", text, re.DOTALL | re.MULTILINE)
+    operations = re.findall(r"^ *(?:ROOT )?\S+ = (?:\(.*?\)|\S+) ([\w-]+)\(", entry, re.MULTILINE)
+    return sum(operation not in FREE for operation in operations)
 
 
 def compare(sizes: Sequence[int], device: Any, rounds: int) -> list[Row]:
@@ -102,8 +136,9 @@ def _rows(sweep: Sweep, device: Any, rounds: int, what: str) -> list[Row]:
             sweep.reduce, "min", settings=Settings("jax")
         ),
     }
-    for contender in contenders.values():
-        contender()  # compiles
+    started = {  # compiles
+        name: sum(map(launches, programs(contender))) for name, contender in contenders.items()
+    }
     times = interleave(contenders, rounds)
     size = 8 * sum(map(math.prod, shapes))
     filled = median(times[f"fill for {what} on the device"])
@@ -121,6 +156,7 @@ def _rows(sweep: Sweep, device: Any, rounds: int, what: str) -> list[Row]:
             "gb_per_s": rate(name) / 1e9,
             "of_fill": filled / median(seconds),
             "of_peak": rate(name) / most if most else None,
+            "launches": started[name] or None,
         }
         for name, seconds in times.items()
     ]

@@ -55,14 +55,11 @@ def pick_engine(engine: str, points: Collection[int], full: int) -> str:
 
 
 def largest_table(engine: str, formulas: Iterable[Formulas], full: int) -> int:
-    """Points up to which a quantity is evaluated once for the whole sweep, with NumPy. JAX has
-    none: its bits differ, and a quantity must not be NumPy's in one sweep and JAX's in a larger
-    one. With NumPy the total size of a sweep's tables is bounded, for any number of them."""
-    if engine in JAX:
-        return 0
+    """Points up to which a quantity is evaluated once for the whole sweep, with NumPy: to the same
+    bits for NumPy, which has a bound for all, and for numba; JAX takes its values (decision 77)."""
     if engine == "numpy":
         return min(MOST_TABLE, MOST_TABLES // max(1, max(map(len, formulas))))
-    return min(MOST_TABLE, full // TABLE_SHARE)
+    return max(engine in JAX, min(MOST_TABLE, full // TABLE_SHARE))
 
 
 def compiles() -> bool:

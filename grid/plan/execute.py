@@ -13,13 +13,13 @@ from ...kernels.engines import jax as jax_engine
 from ...kernels.engines import numba as numba_engine
 from ...kernels.engines import numpy as numpy_engine
 from ...kernels.engines import numpy_first as auto_engine
-from ...kernels.engines import on_device as device
 from ...kernels.engines.job import Job
+from ...kernels.engines.on_device import Ending
 from ...kernels.graph.formulas import Function, parameters
 from ...kernels.graph.roles import REASON
 from ..spec.axis import Array
 from . import memory
-from .engine import JAX
+from .engine import JAX, MOST_TABLE
 from .grid import Case, Grid, by_dims
 from .plan import Plan
 from .tiles import AT_ONCE, Region, common, extent, inside, seen_from
@@ -68,35 +68,22 @@ def evaluate_block(
 
 
 def on_device(
-    plan: Plan, dims: tuple[str, ...], region: Region, names: Sequence[str]
-) -> dict[str, Any] | None:
-    """A block's outputs on JAX's devices, of size 1 where constant; None if not possible. A block
-    of several cases is assembled on the host."""
+    plan: Plan, dims: tuple[str, ...], region: Region, names: Sequence[str], *reduction: Any
+) -> list[Any] | None:
+    """A block's outputs on JAX's devices, of size 1 where constant, or what an `Ending` reduces
+    them to, by one program; None if the host has them: those of several cases, and tables."""
     cases = plan.cases_of(dims)
     if plan.engine not in JAX or len(cases) > 1:
         return None
-    values = _on_device_arrays(plan, cases[0], dims, region, names)
-    masked = [name for name in names if plan.mask and name in plan.layout_dependent]
-    if masked:
-        reason_dims = plan.out_dims[REASON]
-        if len(plan.cases_of(reason_dims)) > 1:
-            return None
-        inside = {dim: region[dim] for dim in reason_dims}
-        reason = _on_device_arrays(plan, cases[0], reason_dims, inside, [REASON])[REASON]
-        sizes = dict(zip(reason_dims, reason.shape, strict=True))
-        reason = reason.reshape(tuple(sizes.get(dim, 1) for dim in dims))
-        for name in masked:
-            values[name] = device.masked(values[name], reason)
-    return values
-
-
-def _on_device_arrays(
-    plan: Plan, case: Case, dims: tuple[str, ...], region: Region, names: Sequence[str]
-) -> dict[str, Any]:
-    shape = extent(region, dims, dims)
-    outs = {name: np.broadcast_to(0.0, shape) for name in names}  # shapes without memory
-    job = Piece(plan, case, 1).last(dims, region, list(outs)).job(outs)
-    return jax_engine.on_device(job, plan.engine == "jax-float32")
+    masked = [k for k, name in enumerate(names) if plan.mask and name in plan.layout_dependent]
+    piece, groups = Piece(plan, cases[0], 1), [[*names], *([[REASON]] if masked else [])]
+    steps = [piece.last(dims, region, group) for group in groups]
+    if not steps[0].formulas:
+        return None
+    out = np.broadcast_to(0.0, extent(region, dims, dims))  # a shape without memory
+    jobs = [step.job(dict.fromkeys(group, out)) for step, group in zip(steps, groups, strict=True)]
+    ending = Ending(tuple(masked), *reduction)
+    return jax_engine.on_device(jobs, plan.engine == "jax-float32", ending)
 
 
 def together(plan: Plan) -> bool:
@@ -110,22 +97,29 @@ def together(plan: Plan) -> bool:
 
 def evaluate_together(plan: Plan, outs: Mapping[str, Array], threads: int) -> dict[str, Array]:
     """All outputs, in `outs` where these can be written, else in new arrays of their shapes."""
-    program = plan.notes.get("program")
-    shaped = {name: out.reshape(out.shape or (1,)) for name, out in outs.items()}
-    groups = plan.groups()
-    if program is None:
+    groups, arrays = plan.groups(), {n: out.reshape(out.shape or (1,)) for n, out in outs.items()}
+    computed = {dims: group for dims, group in groups.items() if not all(map(plan.is_table, group))}
+    program: Any = plan.notes.get("program")
+    if computed and program is None:
         piece = Piece(plan, plan.cases[0], threads)
-        steps = {dims: piece.last(dims, plan.whole(dims), group) for dims, group in groups.items()}
-        jobs = [steps[dims].job({n: shaped[n] for n in group}) for dims, group in groups.items()]
+        steps = {d: piece.last(d, plan.whole(d), group) for d, group in computed.items()}
+        jobs = [steps[d].job({n: arrays[n] for n in group}) for d, group in computed.items()]
         program = jax_engine.program_of(jobs, plan.engine == "jax-float32")
         if sum(step.nbytes for step in steps.values()) <= MOST_KEPT:
             plan.notes["program"] = program
-    ordered = {name: shaped[name] for group in groups.values() for name in group}
-    results = jax_engine.evaluate(program[0], program[1], ordered)
-    arrays = {name: results[name].reshape(outs[name].shape) for name in outs}
+    if computed:
+        ordered = {name: arrays[name] for group in computed.values() for name in group}
+        arrays |= jax_engine.evaluate(program[0], program[1], ordered)
+    for name, array in arrays.items():
+        if not array.flags.writeable:  # a table's
+            arrays[name] = np.empty(array.shape, array.dtype)
+    arrays = {name: arrays[name].reshape(out.shape) for name, out in outs.items()}
     for dims, group in groups.items():
-        if plan.mask:
-            _mask(plan, dims, plan.whole(dims), {n: arrays[n] for n in group}, threads, None)
+        values = {name: arrays[name] for name in group}
+        if dims not in computed:
+            evaluate_whole(plan, dims, values, threads, True, {})
+        elif plan.mask:
+            _mask(plan, dims, plan.whole(dims), values, threads, None)
     return arrays
 
 
@@ -288,8 +282,10 @@ class Piece:
             operands = {name: operand.reshape((1,)) for name, operand in operands.items()}
         run = auto_engine.run_again if self.plan.compiles_in_background else RUN[self.plan.engine]
         minor = self.plan.is_minor(dims, len(formulas) or len(outs))
-        if minor and self.plan.engine == "numba":
+        if (minor and self.plan.engine == "numba") or (not formulas and self.plan.engine in JAX):
             run = numpy_engine.run  # same bits
+        if formulas and self.plan.engine in JAX:
+            operands = {n: self._sent(n, region, array) for n, array in operands.items()}
         return FusedStep(run, formulas, operands)
 
     def _is_given(self, name: str) -> bool:
@@ -345,6 +341,17 @@ class Piece:
             alone, shared = self.cached.maps
             cache = alone if self.case.runs.keys() <= {*own_dims} else shared
             cache.update({self.key(name): array for name, array in arrays.items()})
+
+    def _sent(self, name: str, region: Region, array: Array) -> Any:
+        """An operand where JAX computes, kept there for other blocks if small."""
+        plan, sent = self.plan, self.plan.sent
+        if sent is None or self.key(name) in self.cached or plan.size(name) > MOST_TABLE:
+            return array
+        cuts = ((region[dim].start, region[dim].stop) for dim in plan.dims[name])
+        key = (*self.key(name), array.shape, *cuts)
+        if key not in sent:
+            sent[key] = jax_engine.resident(array, plan.engine == "jax-float32")
+        return sent[key]
 
     def _operand(self, name: str, dims: tuple[str, ...], region: Region) -> Array:
         if (cached := self.cached.get(self.key(name))) is not None:

@@ -30,7 +30,7 @@ ENGINE_CODE = {
         *("engines.numba", "engines.codegen", "engines.lowering", "engines.loops"),
         *("engines.machine_code", "graph.trace"),
     ),
-    **dict.fromkeys(JAX, ("engines.jax",)),
+    **dict.fromkeys(JAX, ("engines.jax", "engines.numpy")),
 }
 _COMMON_CODE = (
     *("elementary", "ops", "alternatives", "reasons", "graph.bind"),
@@ -63,6 +63,8 @@ def fingerprint(
     facts["machine"] = platform.machine()
     if plan.engine in JAX:
         facts["processor.jax"] = jax.processor()
+        names = {name for case in plan.cases for name in case.formulas if not plan.is_table(name)}
+        facts["quantities.jax"] = sorted(names)  # the others have NumPy's last bits
     for record in sorted(plan.problem.records, key=lambda each: each.label.startswith(AUTO)):
         name = f"catalog.{record.kind}.{record.label}"  # auto last: it follows from the others
         in_file = record.values if record.origin else {}

@@ -38,6 +38,7 @@ class Grid:
     sizes: Mapping[str, int]
     dims: Mapping[str, tuple[str, ...]]  # of every quantity and input
     full: int  # points of the sweep's largest output
+    sent: dict[Any, Any] | None = None  # operands on JAX's device, by name and region
 
     def __init__(self) -> None:
         self._tables: dict[tuple[str, tuple[tuple[str, int], ...]], Array] = {}

@@ -68,11 +68,12 @@ class Plan(Grid):
         self.moving = shared.moving
         self._free = tuple(free)
         self.notes: dict[Any, Any] = {}
+        self.sent = {}
 
     def with_engine(self, engine: str) -> "Plan":
         """The same for another engine, with tables that both share."""
         other = copy.copy(self)
-        other.engine, other.notes = engine, {}
+        other.engine, other.notes, other.sent = engine, {}, {}
         other.most_table = largest_table(engine, self.structure.formulas, self.full)
         return other
 

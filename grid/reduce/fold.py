@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from ...kernels.engines import jax as jax_engine
-from ...kernels.engines import on_device as device
 from ..errors import InputError
 from ..plan import memory, tiles
 from ..plan.engine import JAX
@@ -172,16 +171,19 @@ class _Fold:
 
     def reduced(self, plan: Plan, block: Region) -> Folded:
         """The reduction of one block, on JAX's device if computed there: only results leave it."""
-        outs = self.room.on_device(plan, self.dims, block, self.room.names)
-        if outs is None:
-            outs = self.room.evaluate(plan, self.dims, block)
-            return {name: self.block(out) for name, out in outs.items()}
         how = "min" if self.extreme and self.how not in ("min", "max") else self.how
-        shape = extent(block, self.dims, self.dims)
-        return {
-            name: device.reduced(out, how=how, axes=self.axes, shape=shape)
-            for name, out in outs.items()
-        }
+        then = how, self.axes, extent(block, self.dims, self.dims)
+        reduced = self.room.on_device(plan, self.dims, block, self.room.names, *then)
+        if reduced is not None:
+            return {name: self.folded(*map(np.asarray, two)) for name, two in reduced.items()}
+        outs = self.room.evaluate(plan, self.dims, block)
+        return {name: self.block(out) for name, out in outs.items()}
+
+    def folded(self, value: Array, count: Array) -> tuple[Array, ...]:
+        """What a block adds, from a device's minimum, maximum or sum, and count of numbers."""
+        if self.extreme:
+            return (np.where(count == 0, np.nan, value),)
+        return {"mean": (value, count), "count": (count,)}.get(self.how, (value,))
 
     def start(self, shape: tuple[int, ...]) -> Folded:
         if self.how == "count":

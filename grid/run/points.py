@@ -69,7 +69,7 @@ class _Part(Grid):
 
     def _is_known(self, name: str) -> bool:
         whole = self._whole
-        return self.engine not in JAX and whole.size(name) <= MOST_TABLE and whole.is_table(name)
+        return whole.size(name) <= MOST_TABLE and whole.is_table(name)
 
     def _table(self, case: Case, name: str) -> Array:
         if name not in case.formulas or not self._is_known(name):

@@ -103,10 +103,17 @@ class Room:
         return outs
 
     def on_device(
-        self, plan: Plan, dims: tuple[str, ...], region: Region, names: Sequence[str]
+        self,
+        plan: Plan,
+        dims: tuple[str, ...],
+        region: Region,
+        names: Sequence[str],
+        *reduction: Any,
     ) -> dict[str, Any] | None:
-        """Outputs over a region as arrays that stay on a device; None if not possible."""
-        return on_device(plan, dims, region, names)
+        """Outputs over a region, or their reductions, which stay on a device; None if the host has
+        the outputs."""
+        values = on_device(plan, dims, region, names, *reduction)
+        return None if values is None else dict(zip(names, values, strict=True))
 
 
 class Rooms:

@@ -101,9 +101,11 @@ def _dense(value: Any, ndim: int) -> Any:
 
 
 @functools.lru_cache(MOST_PROGRAMS)
-def _program(steps: tuple[_Step, ...], kinds: tuple[Any, ...] = (), again: bool = False) -> Any:
-    """Jitted function from memory and operands to outputs, arrays of `kinds` where these are given;
-    with `again` it writes them into the memory."""
+def _program(
+    steps: tuple[_Step, ...], kinds: tuple[Any, ...] = (), again: bool = False, ending: Any = None
+) -> Any:
+    """Jitted function from memory and operands to outputs, arrays of `kinds` where these are given,
+    or what `ending` makes of them; with `again` it writes them into the memory."""
     import jax
     import jax.numpy as jnp
 
@@ -116,7 +118,7 @@ def _program(steps: tuple[_Step, ...], kinds: tuple[Any, ...] = (), again: bool 
             if kind == "int8":
                 values[k] = jnp.where(jnp.isnan(values[k]), -1.0, values[k])
             values[k] = jnp.broadcast_to(values[k].astype(kind), shape)
-        return values
+        return values if ending is None else ending(values)
 
     donated: Any = {"donate_argnums": 0, "keep_unused": True} if again else {}
     return jax.jit(program, compiler_options=_OPTIONS, **donated)
@@ -124,23 +126,43 @@ def _program(steps: tuple[_Step, ...], kinds: tuple[Any, ...] = (), again: bool 
 
 def run(job: Job, threads: int, single: bool = False) -> None:
     """Fill the job's outputs; XLA brings its own threads."""
-    for out, value in zip(job.outs.values(), on_device(job, single).values(), strict=True):
+    for out, value in zip(job.outs.values(), on_device([job], single), strict=True):
         store(out, np.asarray(value))
 
 
-def on_device(job: Job, single: bool = False) -> dict[str, Any]:
-    """Outputs, of which the job gives names and shape, as JAX arrays; of size 1 where constant."""
+def on_device(jobs: Sequence[Job], single: bool = False, ending: Any = None) -> list[Any]:
+    """Outputs of jobs of one shape, as JAX arrays of size 1 where constant, or what a hashable
+    function makes of them: in the same program if it is in float64, on one device."""
     import jax
 
-    steps, operands = program_of([job], single)
+    steps, operands = program_of(jobs, single)
+    axis, separate = steps[0].axis, single or steps[0].axis is not None
     with jax.enable_x64(not single):  # only here: the rest of the process keeps its setting
-        values, axis = _program(steps)((), operands), steps[0].axis
+        values = _program(steps, ending=None if separate else ending)((), operands)
     with jax.enable_x64(True):
         values = [value.astype(np.float64) for value in values] if single else values
         if axis is not None:  # without what was added to share it
-            inside = (slice(None),) * axis + (slice(0, job.shape[axis]),)
+            inside = (slice(None),) * axis + (slice(0, jobs[0].shape[axis]),)
             values = [value[inside] if value.shape[axis] > 1 else value for value in values]
-        return dict(zip(job.outs, values, strict=True))
+        return list(_alone(ending)(values) if separate and ending is not None else values)
+
+
+@functools.lru_cache(MOST_PROGRAMS)
+def _alone(ending: Any) -> Any:
+    import jax
+
+    return jax.jit(ending)
+
+
+def resident(array: Array, single: bool) -> Any:
+    """An operand of many blocks where they are computed, so that it is sent once; on several
+    devices, which share operands by block, it stays here."""
+    import jax
+
+    if len(jax.devices()) > 1:
+        return array
+    with jax.enable_x64(not single):
+        return jax.device_put(np.asarray(array, np.float32 if single else None))
 
 
 def program_of(jobs: Sequence[Job], single: bool) -> tuple[tuple[_Step, ...], list[Any]]:
@@ -148,10 +170,12 @@ def program_of(jobs: Sequence[Job], single: bool) -> tuple[tuple[_Step, ...], li
     import jax
 
     steps, operands, devices = [], [], len(jax.devices())
+    kind = np.float32 if single else None
     for job in jobs:
         axis = _shared_axis(job.shape, devices)
         missing = 0 if axis is None else -job.shape[axis] % devices
-        arrays = {n: np.asarray(a, np.float32 if single else None) for n, a in job.operands.items()}
+        given = job.operands.items()
+        arrays = {n: a if isinstance(a, jax.Array) else np.asarray(a, kind) for n, a in given}
         cut = {
             name: np.concatenate([array, *[array.take([-1], axis)] * missing], axis)
             for name, array in arrays.items()

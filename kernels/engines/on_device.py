@@ -1,10 +1,13 @@
 """Reductions of blocks on the device where JAX computed them, so that only results leave it.
 
-Arrays are those of `jax.on_device`: of size 1 along dimensions where they are constant.
+Arrays are those of `jax.on_device`: of size 1 along dimensions where they are constant. Order
+statistics compare values with themselves, so they have a program of their own: formulas computed
+twice, and fused differently, differ in the last bit.
 """
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,13 +16,44 @@ BITS = 16  # of a number that one pass of a quantile resolves
 _TOP = np.uint64(1 << 63)
 
 
-def masked(array: Any, reason: Any) -> Any:
-    """An array, NaN where another one is not 0."""
-    import jax
-    import jax.numpy as jnp
+@dataclass(frozen=True)
+class Ending:
+    """What a block's program does after the formulas: NaN into arrays where the last of them, the
+    reason, is not 0; then `how` it reduces each along axes, if at all.
 
-    with jax.enable_x64(True):
-        return jnp.where(reason != 0, jnp.nan, array)
+    The least, largest or sum of an array's numbers comes with their count ("count" leaves out the
+    infinite), by one pass, in which XLA computes the array, too: one of them alone it would reduce
+    in two steps, from an array in memory.
+    """
+
+    masked: tuple[int, ...]
+    how: str = ""
+    axes: tuple[int, ...] = ()
+    shape: tuple[int, ...] = ()
+
+    def __call__(self, values: Sequence[Any]) -> list[Any]:
+        import jax.numpy as jnp
+
+        arrays = list(values)
+        reason = arrays.pop() if self.masked else None
+        for k in self.masked:
+            arrays[k] = jnp.where(reason != 0, jnp.nan, arrays[k])
+        return [self._reduced(array) for array in arrays] if self.how else arrays
+
+    def _reduced(self, array: Any) -> Any:
+        import jax
+        import jax.numpy as jnp
+
+        array = jnp.broadcast_to(array, self.shape)
+        valid = jnp.isfinite(array) if self.how == "count" else ~jnp.isnan(array)
+        first = {"min": np.inf, "max": -np.inf}.get(self.how, 0.0)
+        join: Any = {"min": jnp.minimum, "max": jnp.maximum}.get(self.how, jnp.add)
+        return jax.lax.reduce(
+            (jnp.where(valid, array, first), valid.astype(np.int64)),
+            (first, np.int64(0)),
+            lambda one, other: (join(one[0], other[0]), one[1] + other[1]),
+            self.axes,
+        )
 
 
 def _jitted(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -36,21 +70,6 @@ def _jitted(function: Callable[..., Any]) -> Callable[..., Any]:
             return jax.tree.map(np.asarray, cache["jitted"](*arrays, **static))
 
     return call
-
-
-@_jitted
-def reduced(array: Any, *, how: str, axes: tuple[int, ...], shape: tuple[int, ...]) -> Any:
-    """An array reduced over axes, without NaN; "mean" gives the sum and the count."""
-    import jax.numpy as jnp
-
-    array = jnp.broadcast_to(array, shape)
-    if how == "count":
-        return (jnp.isfinite(array).sum(axis=axes),)
-    if how in ("min", "max"):
-        function = jnp.nanmin if how == "min" else jnp.nanmax
-        return (function(array, axis=axes) if axes else array,)
-    total = jnp.nansum(array, axis=axes)
-    return (total,) if how == "sum" else (total, (~jnp.isnan(array)).sum(axis=axes))
 
 
 @_jitted

@@ -207,7 +207,7 @@ def test_simulate(load: Any) -> None:
 def test_gpu(load: Any) -> None:
     jax = pytest.importorskip("jax")
     gpu = load("gpu")
-    check(gpu.compare(TINY, jax.devices("cpu")[0], rounds=1), gpu.COLUMNS, "of_peak")
+    check(gpu.compare(TINY, jax.devices("cpu")[0], rounds=1), gpu.COLUMNS, "of_peak", "launches")
     try:
         jax.devices("gpu")
     except RuntimeError:

@@ -9,6 +9,7 @@ from fleetcube import Settings, Sweep, open_cube
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.store.places.address import place_of
 
+from ..engine import heat_pump
 from .common import Patch, cases, refused
 from .test_resume import (
     AXES,
@@ -133,3 +134,22 @@ def test_there_must_be_a_cube_and_one_of_the_same_size_stays(path: Path) -> None
     assert [entry.name for entry in path.parent.iterdir()] == ["a.zarr"]
     sweep.to_zarr(path, append=True)
     assert contents(path) == before
+
+
+def test_jax_appends_where_the_tables_stay(tmp_path: Path) -> None:
+    """Tables have NumPy's last bits; which quantities are tables depends on the sizes of axes."""
+    pytest.importorskip("jax")
+    how, chunks = Settings("jax"), dict.fromkeys(("outside_temperature", "supply_temperature"), 4)
+
+    def pump(temperatures: int) -> Sweep:
+        axes: dict[str, Any] = {"outside_temperature": [260, 270, 280, 290]}
+        axes |= {"supply_temperature": [*range(300, 300 + temperatures)]}
+        axes |= {"heating_hours": [*range(1000, 1020)]}
+        return Sweep({"heat_loss": 200}, axes, ["yearly_cost"], graph=heat_pump)
+
+    path = pump(4).to_zarr(tmp_path / "a.zarr", chunks=chunks, settings=how)
+    pump(6).to_zarr(path, chunks=chunks, append=True, settings=how)
+    whole = pump(6).evaluate(settings=how)["yearly_cost"]
+    assert (open_cube(path)["yearly_cost"] == whole).all()
+    message = r"this changed: quantities\.jax: .*heat_demand"
+    refused(message, pump(16).to_zarr, path, chunks=chunks, append=True, settings=how)

@@ -33,7 +33,7 @@ def test_outputs_of_several_dimensions_are_one_program(monkeypatch: pytest.Monke
     assert all(values[name].values.flags.writeable for name in OUTPUTS)
     monkeypatch.setattr(evaluation, "together", lambda plan: False)  # a program a group
     apart, exact = sweep().evaluate(settings=JAX), sweep().evaluate(settings=HERE)
-    assert engine._program.cache_info().misses == 4
+    assert engine._program.cache_info().misses == 3  # `nodes` is a table: NumPy copies it
     for name in OUTPUTS:
         np.testing.assert_array_equal(values[name], apart[name])
         np.testing.assert_allclose(values[name], exact[name], rtol=1e-12)
