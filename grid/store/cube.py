@@ -455,6 +455,7 @@ def _checked(cube: Cube) -> Cube:
 def _unverified(place: Place, chunks: Any) -> "xarray.Dataset":
     """A cube as xarray reads it, unchecked."""
     import xarray
+    import zarr
 
     load_accessor()
     contents = examine(place, f"{RECORD}/")
