@@ -455,24 +455,18 @@ def _checked(cube: Cube) -> Cube:
 def _unverified(place: Place, chunks: Any) -> "xarray.Dataset":
     """A cube as xarray reads it, unchecked."""
     import xarray
-    import zarr
+    import zarr.storage
 
     load_accessor()
     contents = examine(place, f"{RECORD}/")
     check_complete(contents, copied=True)
     with reading(place, "is no copy of a cube ({}); open it with xarray"):
-        source = place.source()
-        if (
-            isinstance(place, Folder)
-            and place.path.is_file()
-            and place.path.suffix.lower() != ".zip"
-        ):
-            read: Any = functools.partial(xarray.open_dataset, place.path, chunks=chunks)
+        file = place.path if isinstance(place, Folder) and place.path.is_file() else None
+        zipped = file is not None and file.suffix.lower() == ".zip"
+        if file is not None and not zipped:
+            read: Any = functools.partial(xarray.open_dataset, file, chunks=chunks)
         else:
-            if isinstance(place, Folder) and place.path.is_file():
-                from zarr.storage import ZipStore
-
-                source = ZipStore(place.path, mode="r")
+            source = zarr.storage.ZipStore(str(file), mode="r") if zipped else place.source()
             how: Any = {"consolidated": None if contents.names is None else False}
             read = functools.partial(xarray.open_zarr, source, chunks=chunks, **how)
         flags = [name for name, row in read().variables.items() if "flag_values" in row.attrs]
