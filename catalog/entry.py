@@ -92,7 +92,10 @@ KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             *("interruption_mttf", "detection_time", "reinit_time", "recovery_time"),
         ),
         "software": ("steps_as", "version", "has", "pipelined", "divides", "own"),
-        "site": ("pue", "grid_carbon_intensity", "electricity_price"),
+        "site": (
+            *("pue", "grid_carbon_intensity", "electricity_price", "rack_power", "racks_per_row"),
+            *("site_power", "cooling_power", "site_racks"),
+        ),
         "calibration": (
             *("compute_model", "attention_kernel", "all_reduce", "intra_node_latency"),
             *("intra_node_bandwidth", "inter_node_latency", "inter_node_bandwidth"),

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .cost.roles import BESIDE_GPUS as BESIDE_GPUS
+from .cost.roles import OF_SITE as OF_SITE
 from .failures.roles import ALL_CAUSES as ALL_CAUSES
 from .failures.roles import BESIDE_IT as BESIDE_IT
 from .failures.roles import LEFT_OUT as LEFT_OUT
@@ -114,6 +115,7 @@ def replica(tensor_parallel: Any, pipeline_parallel: Any, context_parallel: Any)
 # Inputs valid at multiples of a step: its formula, and the quantity that counts the steps
 STEPS: Mapping[str, tuple[Callable[..., Any], str]] = {"n_gpus": (replica, "data_parallel")}
 
+ORDERED_BY: Mapping[str, str] = {"model": "parameters"}  # records of a kind, the smallest first
 # Sizes of a job that change which layout is best
 SIZES = ("n_gpus", "sequence_length", "global_batch_size")
 

@@ -65,7 +65,7 @@ def test_what_holds_everywhere_is_not_counted_as_missing(spec: str) -> None:
 
 def test_a_bundle_cut_to_one_label_is_scenario(spec: str) -> None:
     words = ("--for", "n_gpus", "--target", "job_time <= 300 d", "offer=small")
-    heading, row = lines(spec, *words)
+    heading, row, *_ = lines(spec, *words)
     assert heading.split()[-1] == "unsolved_reason"  # all can run
     assert int(row.split()[1].replace(",", "")) % 64 == 0, "whole replicas of 8 x 8 GPUs"
 

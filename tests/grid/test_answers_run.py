@@ -255,7 +255,7 @@ def test_a_job_that_no_layout_ends_is_refused_by_its_time(spec: str) -> None:
 def test_a_condition_that_no_layout_moves_is_said_with_its_value(spec: str) -> None:
     words = ("plan", spec, "n_gpus=4096", "tensor_parallel=8", "micro_batch_size=1")
     refusal = said(*words, "--where", "facility_power <= 1 MW", fails=True)
-    assert "facility_power is 6.267 MW in every layout" in refusal  # 512 x 10.2 kW x 1.2
+    assert "the least facility_power is 6.267 MW" in refusal  # 512 x 10.2 kW x 1.2
     by = ("start_date=2026-01-01", "--where", "finish <= 2026-01-02")
     assert "no layout keeps to finish <= 2026-01-02: the least job_time" in said(
         *words, *by, fails=True

@@ -1,6 +1,8 @@
 """Inputs of power and cost."""
 
-from ...declare import declared, option, real, switch
+import math
+
+from ...declare import count, declared, option, real, switch
 
 _PARTS_OF_FABRIC = (
     *("nic_price", "node_link_price", "switch_port_price", "leaf_link_price", "pod_link_price"),
@@ -48,6 +50,10 @@ INPUTS = declared(
     ),
     "operations",
     real("rack_power", "W", 70e3, "power that one rack may draw"),
+    count("racks_per_row", 1, "racks that are built together (1: rows do not matter)"),
+    real("site_power", "W", None, "power that a site may draw, cooling and losses included"),
+    real("cooling_power", "W", math.inf, "heat that a site's cooling takes away (infinite: all)"),
+    real("site_racks", "1", math.inf, "racks that a site has room for (infinite: any)"),
     real(
         "mean_power_share",
         "1",

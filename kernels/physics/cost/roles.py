@@ -7,3 +7,9 @@ from collections.abc import Mapping
 BESIDE_GPUS: Mapping[str, tuple[str, str, str]] = {
     "node_power": ("node_overhead_power", "gpus_per_node", "gpu_tdp")
 }
+# what a job draws of a site, and what the site has of it
+OF_SITE: Mapping[str, str] = {
+    "facility_power": "site_power",
+    "racks": "site_racks",
+    "allocated_gpus": "powered_gpus",
+}

@@ -17,10 +17,9 @@ from fleetcube.grid.run.settings import Settings
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.roles import NEAR
 from fleetcube.scenario import phases
-from fleetcube.scenario.along_axes import point
 
 from .layouts import ALWAYS, best_layouts, by_phase
-from .nearest import NEAREST, nearest, nearest_of_grid, nearest_of_ranges
+from .nearest import NEAREST, nearest_of_grid, nearest_of_points, nearest_of_ranges
 from .optimize import NONE_RUNS, optimize
 from .targets import Kind, Names, judged, narrowed, with_headroom
 
@@ -70,8 +69,8 @@ def best(
         raise InputError("over is for axes; layouts are searched at each point: leave it out")
     if not phases.names(sweep.spec["scenario"]):
         answer = best_layouts(sweep, outputs, sense, search, where, also, k or 1, settings)
-        if answer[REASON].all():
-            answer.attrs[NEAREST] = nearest(point(sweep), outputs, search)
+        if answer[REASON].any():
+            answer.attrs[NEAREST] = nearest_of_points(sweep, outputs, search, answer[REASON])
         return answer if k is not None else answer.isel({RANK: 0}).drop_vars(RANK)
     if k is not None or where or also:
         raise InputError("each phase has one best layout; leave out k, where and also")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fleetcube.catalog import KINDS, FileLabel
+from fleetcube.catalog import KINDS, FileLabel, record
 from fleetcube.grid.errors import InputError, nearest
 from fleetcube.grid.plan.labels import plain
 from fleetcube.grid.plan.plan import Plan
@@ -130,7 +130,23 @@ def _shared(
     kinds = [(kind, row[kind]) for row in flat for kind in differing if kind in {*KINDS} & {*row}]
     notes = hardware.shared(kinds, {*flat[0]} & {*flat[1]} - {*differing})
     read = a.with_outputs(names)._plan("numpy").structure.used
-    return [line for name, line in notes.items() if name in read]
+    lines = [line for name, line in notes.items() if name in read]
+    networks = [
+        row[hardware.NETWORK]
+        for row in flat
+        if hardware.NETWORK in row and hardware.NETWORK in differing
+    ]
+    sheets = [record(hardware.NETWORK, name).values for name in networks]
+    every = {name for sheet in sheets for name in sheet}
+    unlike = [name for name in every if sheets[0].get(name) != sheets[-1].get(name)]
+    if unlike and all(name.endswith("_latency") for name in unlike):
+        text = (
+            f"{' and '.join(networks)} differ in {', '.join(unlike)} alone; state what else does: "
+        )
+        lines.append(
+            text + "oversubscription=1,2 rail_optimized=true,false inter_node_bandwidth=..."
+        )
+    return lines
 
 
 def _check_axes(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fleetcube.catalog.pooled import NORMAL
+from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan.labels import END_OF, UNUSED
 from fleetcube.grid.plan.plan import Plan
 from fleetcube.grid.reduce.fold import reduce
@@ -93,6 +94,19 @@ def chances(scenario: Mapping[str, Any], conditions: Sequence[Any]) -> dict[str,
         about = {"units": "1", "long_name": f"probability that {each}"}
         by_name[f"{each.of}_chance"] = (), below if each.relation == "<=" else 1 - below, about
     return by_name
+
+
+def ends_of_chance(plan: Plan, condition: Any) -> list[dict[str, float]]:
+    """Where the error of the prediction is at both ends of a condition's chance: a monotonic output
+    keeps to the condition with that chance if it does at both."""
+    laws = errors(plan, condition.of)
+    if not laws or reached(plan, [condition.of]) & {*plan.problem.distributions}:
+        raise InputError(
+            f"a chance is of the prediction's error alone, and {condition.of} has "
+            f"{'a distribution, too' if laws else 'none here'}; leave out 'with ... %'"
+        )
+    shares = np.array([condition.chance, 1 - condition.chance])
+    return [{n: float(law.quantile(shares)[k]) for n, law in laws.items()} for k in range(2)]
 
 
 def _moved(

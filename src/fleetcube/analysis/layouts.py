@@ -48,7 +48,7 @@ from fleetcube.tables.tables import label, meanings, numbers, scale
 
 from .assumptions import ASSUMED, lines
 from .gradient import check_quantity, is_held, uncounted
-from .interval import chances, interval
+from .interval import chances, ends_of_chance, interval
 from .sensitivity import Kind, frozen, is_built, kind_of, rank_inputs
 from .targets import Target, conditions_of
 
@@ -69,6 +69,9 @@ REPORTED = (
     *("expected_failures", "checkpoint_interval", "gpu_hours", "energy", MONEY),
 )
 FRONT = "on_cost_time_front"
+# Axes of these are different work, which no front compares
+_WORK = {"model", "parameters", "active_parameters", "training_tokens", "sequence_length"}
+CLOSEST = "closest_"  # before the output of a condition: the least, or greatest, of any layout
 WHOLE = "whole_layout"  # as evaluated, searched or stated
 LAYOUT = "layout"  # all of OPEN that a spec leaves open
 OPEN = (
@@ -114,9 +117,11 @@ def best_layouts(
     if k > _MOST_RANKS:
         raise InputError(f"k = {k} is more than {_MOST_RANKS} layouts; give fewer")
     spec: Any = sweep.spec
-    conditions = conditions_of(spec["scenario"], where)
+    conditions = conditions_of(spec["scenario"], where, with_chance=True)
     read = dict.fromkeys([of, *also, *(name for each in conditions for name in each.outputs)])
-    sweep.with_outputs([*read])  # refuses what is unknown before a search names its own axes
+    # what is unknown is refused before a search names its own axes
+    if of not in sweep.with_outputs([*read])._plan("numpy").layout_dependent:
+        raise InputError(f"{of} does not depend on the layout; seek {ALWAYS[0]}, with {of} in also")
     if phases.names(spec["scenario"]):
         first = phases.names(spec["scenario"])[0]
         raise InputError(
@@ -153,7 +158,7 @@ def best_layouts(
         answers.append(one.assign(limits))
     whole = _together(answers, labelled, sweep, of) if labelled else answers[0]
     whole.attrs[ASSUMED] = _assumed(whole, sweep, of)
-    return _with_front(whole) if points > 1 else whole
+    return _with_front(whole, axes) if points > 1 else whole
 
 
 def _assumed(whole: Result, sweep: Evaluation, of: str) -> str:
@@ -193,14 +198,22 @@ def _together(
     return in_memory(whole)
 
 
-def _with_front(layouts: Result) -> Result:
-    """Mark answers that no other beats in job time and cost: GPU hours, where no price is known."""
+def _with_front(layouts: Result, axes: Mapping[str, Axis]) -> Result:
+    """Mark answers that no other of the same work beats in job time and cost: GPU hours, where no
+    price is known."""
     rank, reason = layouts.isel({RANK: 0}), layouts[REASON]
     names = [ALWAYS[0], MONEY if MONEY in layouts else "gpu_hours"]
     pairs = np.stack([np.ravel(rank.get(name, reason * np.nan)) for name in names], axis=1)
-    beaten = [((pairs <= pair).all(axis=1) & (pairs < pair).any(axis=1)).any() for pair in pairs]
+    several = [k for k, dim in enumerate(reason.dims) if axes[dim].size > 1]
+    work = [k for k in several if {*axes[reason.dims[k]].inputs} & _WORK]
+    done = np.indices(reason.shape).reshape(reason.ndim, -1).T[:, work]
+    rows = zip(pairs, (done == same for same in done), strict=True)
+    beaten = [
+        ((pairs <= pair).all(1) & (pairs < pair).any(1) & same.all(1)).any() for pair, same in rows
+    ]
     front = (np.isfinite(pairs).all(axis=1) & ~np.array(beaten)).reshape(reason.shape)
-    about = {"units": "1", "long_name": f"no other has less {' and '.join(names)}"}
+    other = "".join(f" of this {reason.dims[k]}" for k in work)
+    about = {"units": "1", "long_name": f"no other{other} has less {' and '.join(names)}"}
     return layouts.assign({FRONT: (reason.dims, front, about)})
 
 
@@ -291,7 +304,7 @@ def stated_and_free(
 ) -> tuple[dict[str, Any], Result, Result]:
     """The layout that a spec of one point states, its values, and the best layout instead."""
     scenario = point(sweep)
-    conditions = conditions_of(scenario, where)
+    conditions = conditions_of(scenario, where, with_chance=True)
     outputs = dict.fromkeys([*_outputs(sweep, of), *(n for c in conditions for n in c.outputs)])
     stated = Evaluation(scenario, {}, [*outputs])
     values = interval(stated, None, Settings("numpy")).assign(chances(scenario, conditions))
@@ -443,8 +456,6 @@ def _tried(
     how = replace(settings, engine="numpy") if settings.engine == "auto" else settings
     how = replace(how, infeasible="include")
     cube = grid._result(how)
-    if REASON not in cube:
-        raise InputError(f"{of} does not depend on the layout; name another output")
     sizes = {axis.name: axis.size for axis in axes.values()} | {n: len(r) for n, r in tried.items()}
 
     def spread(variable: Any) -> Array:
@@ -452,8 +463,19 @@ def _tried(
 
     value, reason = spread(cube[of]), spread(cube[REASON])
     outs = {name: spread(cube[name]) for name in read}
+    shape = [axis.size for axis in axes.values()]
+    limits = {}
     for each in conditions:
-        value = np.where(met(each, outs), value, np.nan)
+        way = sign_of("min" if each.relation == "<=" else "max")
+        worst = way * outs[each.of]
+        if each.chance == each.chance:
+            ends = [spread(end._result(how)[each.of]) for end in _ends(grid, each)]
+            worst = np.maximum(*(way * end for end in ends))
+        value = np.where(met(each, {**outs, each.of: way * worst}), value, np.nan)
+        runs = (reason == 0) & np.isfinite(worst)
+        closest = way * np.fmin.reduce(worst, axis=1, where=runs, initial=np.nan).reshape(shape)
+        about = {**cube[each.of].attrs, "long_name": f"{each.of} of the layout nearest to {each}"}
+        limits[f"{CLOSEST}{each.of}"] = tuple(axes), closest, about
     best = np.full((points, top), -1, np.int64)
     unlimited, margin = np.full((2, points), np.nan)
     full = _code(cube[REASON].attrs, _NO_MEMORY)
@@ -467,14 +489,20 @@ def _tried(
         free = spread(grid.with_outputs([_MARGIN])._result(how)[_MARGIN])
         for k in np.flatnonzero(none).tolist():
             margin[k] = np.fmax.reduce(free[k], where=reason[k] == full, initial=np.nan)
-    shape = [axis.size for axis in axes.values()]
     about = {**cube[of].attrs, "long_name": f"best {of} if memory were no limit"}
     nearest_about = {"units": "1", "long_name": f"largest {_MARGIN} where no layout can run"}
-    limits = {
+    limits |= {
         "without_memory_limit": (tuple(axes), unlimited.reshape(shape), about),
         "nearest_memory_margin": (tuple(axes), margin.reshape(shape), nearest_about),
     }
     return best, reason, limits
+
+
+def _ends(grid: Evaluation, condition: Target) -> list[Evaluation]:
+    """The grid at both ends of the chance with which a condition must hold."""
+    alone, scenario = grid.with_outputs([condition.of]), grid.spec["scenario"]
+    places = ends_of_chance(alone._plan("numpy"), condition)
+    return [alone.replace(scenario={**scenario, **place}) for place in places]
 
 
 def _check_count(tried: Mapping[str, Sequence[Any]], points: int) -> None:

@@ -27,8 +27,9 @@ MOST = 1 << 22  # points evaluated for each of cluster and batch
 EACH = 1 << 14  # whole multiples tried on each side of a value before they are thinned out
 MOST_POINTS = 100_000  # of a grid without an answer
 _FAR = 2.0  # factor up to which clusters and batches are tried
-(_GPUS,), (_BATCH,) = STEPS, RUN_STEPS
+(GPUS,), (BATCH,) = STEPS, RUN_STEPS
 _NONE = "none tried within"
+_MOST_LINES = 3  # points without an answer, each with a line
 _MEMORY = "out_of_memory"
 _NOT_DIVIDED = {"gpus_not_divisible", "batch_not_divisible", "batch_smaller_than_data_parallel"}
 
@@ -45,7 +46,7 @@ def nearest(scenario: Mapping[str, Any], output: str, search: Sequence[str] = ()
     if reasons is None or (reasons == 0).any():
         return ""
     problem, numbers = frozen(sweep._plan("numpy"))
-    now = {name: numbers[name] for name in (_GPUS, _BATCH) if name in numbers}
+    now = {name: numbers[name] for name in (GPUS, BATCH) if name in numbers}
     runnable, thinned = {}, ""
     each = max(1, min(EACH, MOST // (8 * math.prod(map(len, tried.values())))))
     for name, value in now.items():
@@ -58,6 +59,23 @@ def nearest(scenario: Mapping[str, Any], output: str, search: Sequence[str] = ()
             thinned += f"; {name} farther than {each * unit:,} off: only multiples of {step:,.0f}"
     layout = _other(sure, output) if not tried else ""
     return _line(now, _why(reasons, now, bool(tried)), runnable, layout) + thinned
+
+
+def nearest_batch(scenario: Mapping[str, Any], batch: float) -> float | None:
+    """The batch nearest to one, up to a factor of two, with which a scenario can run."""
+    return _first(scenario, REASON, (), BATCH, _around(batch, 1, EACH)[0])
+
+
+def nearest_of_points(sweep: Evaluation, output: str, search: Sequence[str], reasons: Any) -> str:
+    """`nearest` at the first points at which no layout can run, a line each."""
+    axes, lines = make_axes(sweep.graph, sweep.spec["axes"]), []
+    for place in np.argwhere(reasons.values != 0)[:_MOST_LINES].tolist():
+        place_of = dict(zip(map(str, reasons.dims), place, strict=True))
+        several = (n for n in place_of if n != GPUS and axes[n].size > 1)
+        labels = [f"{n} {in_command(axes[n].labels[place_of[n]])}: " for n in several]
+        line = nearest(point(sweep, place_of), output, search)
+        lines += ["".join(labels) + line] * bool(line)
+    return "\n".join(lines)
 
 
 def nearest_of_ranges(sweep: Evaluation, output: str, ranges: Mapping[str, Sequence[Any]]) -> str:
@@ -152,8 +170,8 @@ def _why(reasons: Any, now: Mapping[str, float], many: bool) -> str:
     subject, does = ("no layout", "s") if many else ("this layout does not", "")
     if _MEMORY in words:
         return f"{subject} fit{does} in memory"
-    if words.keys() & _NOT_DIVIDED and _BATCH in now:
-        return f"{subject} divide{does} a batch of {now[_BATCH]:,.0f}"
+    if words.keys() & _NOT_DIVIDED and BATCH in now:
+        return f"{subject} divide{does} a batch of {now[BATCH]:,.0f}"
     commonest = max(words, key=words.__getitem__)
     return f"{'no layout can' if many else 'this layout cannot'} run ({commonest})"
 
@@ -170,9 +188,9 @@ def _other(scenario: Mapping[str, Any], output: str) -> str:
 
 
 def _line(now: Mapping[str, float], why: str, close: Mapping[str, float], layout: str) -> str:
-    gpus = f"{now[_GPUS]:,.0f}" if _GPUS in now else ""
-    ways = [f"{close[_GPUS]:,.0f} GPUs can"] if _GPUS in close else []
-    ways += [f"{gpus or 'it can'} with a batch of {close[_BATCH]:,.0f}"] if _BATCH in close else []
+    gpus = f"{now[GPUS]:,.0f}" if GPUS in now else ""
+    ways = [f"{close[GPUS]:,.0f} GPUs can"] if GPUS in close else []
+    ways += [f"{gpus or 'it can'} with a batch of {close[BATCH]:,.0f}"] if BATCH in close else []
     ways += [f"{gpus or 'it can'} with the layout {layout}"] if layout else []
     nearest = ", or ".join(ways) or f"{_NONE} a factor of {_FAR:g} can either"
     return f"{gpus and gpus + ' GPUs: '}{why}; {nearest}"

@@ -9,7 +9,7 @@ import contextlib
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -36,16 +36,19 @@ Kind = TypeVar("Kind", bound=Evaluation)
 Names = str | Sequence[str]
 _SHARE = 1000  # points searched, for each that is judged beforehand
 _TARGET = re.compile(r"\s*(\w+)\s*(<=|>=|==|=)\s*(.*\S)\s*")
+_CHANCE = re.compile(r"(.*\S)\s+with\s+(\d+(?:\.\d+)?)\s*%\s*")
 
 
 @dataclass(frozen=True)
 class Target:
-    """A condition: an output, a relation ("=", "<=", ">="), and a number or an output."""
+    """A condition: an output, a relation ("=", "<=", ">="), a number or an output, and the
+    probability with which it must hold; without one the predicted value must."""
 
     of: str
     relation: str
     level: float | str
     unit: str  # of a level that is a number
+    chance: float = math.nan
 
     @property
     def outputs(self) -> list[str]:
@@ -57,8 +60,15 @@ class Target:
 
 
 def read_target(graph: Graph, target: Any) -> Target:
-    """Read a target from text ("job_time <= 30 d", "step_time = compute_time") or {name: value}."""
+    """Read a target from text ("job_time <= 30 d", "step_time = compute_time", "job_time <= 30 d
+    with 90 %") or {name: value}."""
     relation = "="
+    if isinstance(target, str) and (match := _CHANCE.fullmatch(target)):
+        aim, chance = read_target(graph, match[1]), float(match[2]) / 100
+        if aim.relation == "=" or isinstance(aim.level, str) or not 0.5 <= chance < 1:
+            rule = "a bound that is a number holds with a chance of 50 % or more, below 100 %"
+            raise InputError(f'{shown(target)}: {rule}; write "job_time <= 30 d with 90 %"')
+        return replace(aim, chance=chance)
     if isinstance(target, Mapping) and len(target) == 1:
         ((name, level),) = target.items()
     elif isinstance(target, str) and (match := _TARGET.fullmatch(target)):
@@ -99,11 +109,16 @@ def read_condition(graph: Graph, argument: str, text: Any) -> Target:
     return condition
 
 
-def conditions_of(scenario: Mapping[str, Any], where: Names) -> list[Target]:
+def conditions_of(
+    scenario: Mapping[str, Any], where: Names, with_chance: bool = False
+) -> list[Target]:
     """Read the bounds of `where`; a date of `finish` counts from the start of the scenario."""
     since, graph = dates.start_of(scenario), graph_of(scenario)
     texts = check_texts("where", where)
-    return [read_condition(graph, "where", dates.as_time(text, since)) for text in texts]
+    bounds = [read_condition(graph, "where", dates.as_time(text, since)) for text in texts]
+    if not with_chance and any(each.chance == each.chance for each in bounds):
+        raise InputError("where: plan and solve answer with a chance; leave out 'with ... %' here")
+    return bounds
 
 
 def other_reasons(problem: Problem, plan: Plan) -> list[str]:

@@ -96,39 +96,44 @@ def _and_best(
     return (stated, free), (spec, f"{spec}, best layout"), ()
 
 
-def _changed(spec: str, selectors: Sequence[str], usual: Sequence[str], fixed: str = "") -> Any:
+def _changed(
+    spec: str, selectors: Sequence[str], usual: Sequence[str], fixed: Sequence[str] = ()
+) -> Any:
     """The sweep of a spec with selector values applied; axes are cut later."""
     from fleetcube.formats.read import read_spec
     from fleetcube.tables.selectors import pairs
 
     axes = read_spec(spec, pairs(selectors))["axes"]
-    given = [text for text in selectors if text.partition("=")[0] not in axes or text == fixed]
+    given = [text for text in selectors if text.partition("=")[0] not in axes or text in fixed]
     return changed(spec, given, otherwise=usual)
 
 
 def _two_values(
     spec: str, selectors: tuple[str, ...], usual: Sequence[str]
 ) -> tuple[tuple[Any, Any], tuple[str, str], tuple[str, ...]]:
-    """One spec with each of two values: the sweeps, their names, and the other selectors."""
+    """One spec with each of two values of one or more names: the sweeps, their names, and the other
+    selectors."""
     from fleetcube.grid.spec.axes import make_axes
-    from fleetcube.scenario.along_axes import values_at
+    from fleetcube.scenario.along_axes import values_along
     from fleetcube.scenario.patterns import LAYOUT
 
     pairs = [text for text in selectors if text.count(",") == 1 and not text.startswith(LAYOUT)]
-    if len(pairs) != 1:
+    if not pairs:
         raise InputError(
-            "compare takes two specs, or one and two values of one name: gpu=h100-sxm,b200-sxm"
+            "compare takes two specs, or one and two values of each name that differs: "
+            "gpu=h100-sxm,b200-sxm"
         )
-    name, _, values = pairs[0].partition("=")
-    others = tuple(text for text in selectors if text != pairs[0])
+    others = tuple(text for text in selectors if text not in pairs)
     sweeps = []
-    for value in values.split(","):
-        sweep = _changed(spec, [*others, f"{name}={value}"], usual, f"{name}={value}")
+    for k in range(2):
+        rows = [text.partition("=") for text in pairs]
+        fixed = {name: f"{name}={both.split(',')[k]}" for name, _, both in rows}
+        sweep = _changed(spec, [*others, *fixed.values()], usual, [*fixed.values()])
         axes = make_axes(sweep.graph, sweep.spec["axes"])
-        if (axis := axes.pop(name, None)) is not None:
-            fixed = {**sweep.spec["scenario"], **values_at(axis, 0)}
-            sweep = sweep.replace(scenario=fixed, axes=axes)
-        sweeps.append((sweep, f"{spec} {name}={value}"))
+        cut = {n: axes.pop(n) for n in fixed if n in axes}
+        values = values_along(cut.values(), [0] * len(cut))
+        sweep = sweep.replace(scenario={**sweep.spec["scenario"], **values}, axes=axes)
+        sweeps.append((sweep, " ".join([spec, *fixed.values()])))
     (one, first), (two, second) = sweeps
     return (one, two), (first, second), others
 

@@ -79,15 +79,18 @@ def plan(
 
     if output is not None:
         check_target(output)
-    objective, sense = goal(objective)
+    order = objective, sense = goal(objective)
     problem = changed_spec(spec, selectors)
     replaced = {*problem["axes"], *(["software"] if framework else [])}
     given = [word for word in selectors if word.split("=")[0] not in replaced]
     if framework is not None:
         framework = problem["scenario"]["software"] = writer_of(framework).NAME
         given.append(f"software={framework}")
+    also = _same_in_layouts(problem, objective)
+    if also is not None:  # the fastest layout at each point
+        objective, sense = "job_time", "min"
     sweep, names = Printed(problem["scenario"], problem["axes"], [objective]), search.split(",")
-    question = Question(sweep, objective, sense, names, where)
+    question = Question(sweep, objective, sense, names, where, also or (), order)
     if phases.names(problem["scenario"]):
         return _plan_phases(question, as_json, output, spec, given)
     stated = names == [LAYOUT] and sweep.points == 1 and not candidates(sweep, objective, names)
@@ -107,6 +110,22 @@ def plan(
     check_answered(layouts[objective].notnull())
 
 
+def _same_in_layouts(problem: Mapping[str, Any], name: str) -> list[str] | None:
+    """What an answer shows besides the fastest layout, for a goal that no layout moves: an input
+    along an axis, or a quantity such as the parameters of a model; None for other goals."""
+    from fleetcube.grid.run.evaluation import Evaluation
+    from fleetcube.grid.spec.graphs import graph_of
+    from fleetcube.grid.spec.values import is_known, is_option
+
+    graph = graph_of(problem["scenario"])
+    if name in problem["axes"] and name in graph.inputs and not is_option(graph, name):
+        return []
+    if graph.get(name) is None and is_known(graph, name):
+        raise InputError(f"--of {name}: an input has no best without values; give {name}=a,b,c")
+    plan = Evaluation(problem["scenario"], problem["axes"], [name])._plan("numpy")
+    return None if name in plan.layout_dependent else [name]
+
+
 def _search(
     question: "Question",
     k: int,
@@ -123,7 +142,9 @@ def _search(
     with progress("planning"):
         layouts = _best(question, k)
         if not as_json and not layouts[question.of].notnull().any():
-            _check_reached(question)
+            if near := _closest(question, layouts):
+                bounds = " and ".join(question.where)
+                raise InputError(f"no layout keeps to {bounds}: {near}; change a condition")
             check_finite(layouts, question.of)
         if output is not None:
             write(report(question, layouts.to_xarray(), spec, given=given), output)
@@ -133,7 +154,7 @@ def _search(
 def _best(question: "Question", k: int) -> Any:
     sweep: Any = question.sweep
     how = {"sense": question.sense, "search": question.search, "where": question.where}
-    return sweep.best(question.of, k, **how)
+    return sweep.best(question.of, k, **how, also=question.also)
 
 
 def _print(question: "Question", layouts: Any, spec: str, framework: str | None) -> None:
@@ -205,33 +226,20 @@ def _written(job: "Job | None", scenario: Mapping[str, Any], framework: str) -> 
     return [f"changes of {job.path}:", *lines] if lines else []
 
 
-def _check_reached(question: "Question") -> None:
-    """Refuse conditions that no layout meets, and say how near layouts come to each."""
+def _closest(question: "Question", layouts: Any) -> str:
+    """How near layouts that run come to each condition; empty where none runs."""
+    from fleetcube.analysis.layouts import CLOSEST
     from fleetcube.analysis.targets import conditions_of
-    from fleetcube.grid.reduce.filtered import met
 
-    sweep: Any = question.sweep
-    nearest = []
-    for condition in conditions_of(sweep.spec["scenario"], question.where):
-        output, sense = condition.of, "min" if condition.relation == "<=" else "max"
-        alone = sweep.with_outputs(condition.outputs)
-        moved = {*condition.outputs} & {*alone._plan("numpy").layout_dependent}
-        search = question.search
-        values = sweep.best(output, 1, sense=sense, search=search) if moved else alone.evaluate()
-        best = values[output]
-        if not moved and met(condition, values).any():
-            continue
-        if best.notnull().any():  # else no layout can run, which `_print` says
-            value = (best.min() if sense == "min" else best.max()).item()
-            extreme = "least" if sense == "min" else "greatest"
-            name = f"the {extreme} {output}" if moved or best.size > 1 else output
-            text = f"{name} is {with_unit(value, best.attrs['units'], output)}"
-            nearest.append(text if moved else f"{text} in every layout")
-    if nearest:
-        conditions = " and ".join(question.where)
-        raise InputError(
-            f"no layout keeps to {conditions}: {', '.join(nearest)}; change a condition"
-        )
+    scenario, near = question.sweep.spec["scenario"], []
+    for each in conditions_of(scenario, question.where, with_chance=True):
+        closest = layouts[f"{CLOSEST}{each.of}"]
+        least = each.relation == "<="
+        value = (closest.min() if least else closest.max()).item()
+        text = with_unit(value, closest.attrs["units"], each.of)
+        extreme = "least" if least else "greatest"
+        near += [f"the {extreme} {each.of} is {text}"] * (value == value)
+    return ", ".join(near)
 
 
 def _plan_stated(question: "Question", spec: str, framework: str | None) -> None:
@@ -465,35 +473,47 @@ def _print_several(question: "Question", layouts: Any) -> None:
 
     from fleetcube.analysis.assumptions import ASSUMED
     from fleetcube.analysis.layouts import FRONT, WHOLE
-    from fleetcube.tables.tables import meanings, table
+    from fleetcube.tables.tables import chance, table
 
-    goal, where = question.of, question.where
+    goal, (first, sense) = question.of, question.order
     best = layouts.isel(rank=0)
     axes = [str(name) for name in best["infeasible_reason"].dims]
     rows = best.rows(axes, [*axes, *best.data_vars])
-    value = rows[goal].values
-    order = np.argsort(-value if question.sense == "max" else value, kind="stable")
-    rows = rows.isel(row=order)
-    codes = rows["infeasible_reason"]
-    reasons = np.array(meanings(codes.attrs, codes.values), object)
     none = np.isnan(rows[goal].values)
-    reasons[none & (reasons == "feasible")] = (
-        f"none keeps to {' and '.join(where)}" if where else f"{goal} is infinite"
-    )
+    value = np.where(none, np.nan, rows[first].values * (-1 if sense == "max" else 1))
+    rows = rows.isel(row=np.lexsort((rows[goal].values, value)))
+    none = np.isnan(rows[goal].values)
+    reasons = _reasons(question, rows)
     layout = np.where(none, [f"- ({reason})" for reason in reasons], rows[WHOLE].values)
     rows = rows.assign({"layout": ("row", layout)})
     rows = rows.assign({"front": ("row", np.where(rows[FRONT].values, "*", ""))})
     cost = "job_cost" if "job_cost" in best else "gpu_hours"
     ends = [f"{name}_{side}" for name in (goal, "job_time") for side in ("low", "high")]
-    names = [] if none.all() else [goal, "job_time", cost, *ends, "front"]
-    names = [name for name in dict.fromkeys([*axes, *names, "layout"]) if name in rows]
-    print_table(*table(rows[names]))
+    likely = [name for name in rows.data_vars if name.endswith("_chance")]
+    words = {n: ["-" if p != p else chance(p) for p in rows[n].values.tolist()] for n in likely}
+    rows = rows.assign({name: ("row", column) for name, column in words.items()})
+    shown = [first, goal, "job_time", cost, *likely, *ends, "front"]
+    names = dict.fromkeys([*axes, *([] if none.all() else shown), "layout"])
+    print_table(*table(rows[[name for name in names if name in rows]]))
     if not none.all():
         say_wrapped(f"*: {best[FRONT].attrs['long_name']}")
-    assumed: str = layouts.attrs[ASSUMED]
-    say_wrapped(*assumed.splitlines(), layouts.attrs.get("fleetcube_nearest", ""))
-    if f"{goal}_low" in names:
+    nearest: str = layouts.attrs.get("fleetcube_nearest", "")
+    say_wrapped(*layouts.attrs[ASSUMED].splitlines(), *nearest.splitlines())
+    if f"{goal}_low" in names and f"{goal}_low" in rows:
         say("rows share model errors: differences between them are surer than the intervals")
+
+
+def _reasons(question: "Question", rows: Any) -> list[str]:
+    """Why each row has no answer: no layout runs, or how near those that do come to a condition."""
+    from fleetcube.tables.tables import meanings
+
+    codes = rows["infeasible_reason"]
+    why = meanings(codes.attrs, codes.values)
+    for k in (k for k, reason in enumerate(why) if reason == "feasible"):
+        near = _closest(question, rows.isel(row=[k]))
+        keeps = f"none keeps to {' and '.join(question.where)}: {near}"
+        why[k] = keeps if near else f"{question.of} is infinite"
+    return why
 
 
 def _print_searched(layouts: Any) -> None:

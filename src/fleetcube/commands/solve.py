@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 @click.option("--target", required=True, help='Condition: "job_time <= 30 d", "a = b" of outputs.')
 @click.option("--between", help="Range to search, first:last.  [around its value]")
 @click.option("--relaxed", is_flag=True, help="Do not round counts to whole numbers.")
+@click.option(
+    "--adjust-batch", is_flag=True, help="Take the nearest batch at which GPUs come closer."
+)
 @complete.infeasible("exclude")
 @complete.engine
 @to_file
@@ -33,6 +36,7 @@ def solve(
     target: str,
     between: str | None,
     relaxed: bool,
+    adjust_batch: bool,
     infeasible: "Infeasible",
     engine: "Engine",
     output: str | None,
@@ -41,7 +45,9 @@ def solve(
 
     An axis of that input, and its value in the spec, are ignored. SELECTORS choose values of
     the other axes: axis=value, axis=first:last or axis=value,value. --target "finish <= 2027-06-01"
-    counts from start_date=2026-12-01, of the spec or of SELECTORS.
+    counts from start_date=2026-12-01, of the spec or of SELECTORS; "... with 90 %" asks for that
+    probability, by the error of the prediction. A line says where the batch keeps GPUs from the
+    target.
 
     \b
     Example:
@@ -49,7 +55,7 @@ def solve(
           --target "job_time <= 30 d" gpu_mttf=50000h \\
           checkpoint_write_bandwidth=100GB/s
     """
-    from fleetcube.analysis.solve.solve import solve_spec
+    from fleetcube.analysis.solve.bound import solve_and_bound
     from fleetcube.analysis.targets import read_target
     from fleetcube.grid.run.settings import Settings
     from fleetcube.grid.spec.graphs import graph_of
@@ -65,7 +71,10 @@ def solve(
     problem["outputs"] = aim.outputs
     with progress("solving"):
         settings = Settings(engine, infeasible)
-        solutions = solve_spec(problem, unknown, aim, ends, False if relaxed else None, settings)
+        whole = False if relaxed else None
+        solutions, binding = solve_and_bound(
+            problem, unknown, aim, ends, whole, settings, adjust_batch
+        )
     if output is not None:
         write_table(solutions, output)
         _check_solved(solutions, unknown)
@@ -78,6 +87,9 @@ def solve(
     if solutions[unknown].size > 1 or f"nearest_{aim.of}" not in solutions:
         print_table(*table(solutions))
     say_each(_remarks(solutions, unknown, condition, aim.of), err=False)
+    say_wrapped(*binding)
+    if aim.chance == aim.chance:
+        say(f"{aim.of} is what it is at most in {100 * aim.chance:.4g} % of the cases")
     if condition != target:
         say(f"{target.strip()}, started on {since}: {condition}")
     say_wrapped(*_assumed(problem, unknown, solutions[unknown].values.flat[-1], aim.of), err=True)

@@ -15,7 +15,7 @@ NAME = "start_date"
 ABOUT = "the day on which the job starts, so that tables say when it ends"
 _DAY = 86400.0
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_FINISH = re.compile(r"\s*finish\s*(<=|<|=|>=|>)\s*(.*?)\s*")
+_FINISH = re.compile(r"\s*finish\s*(<=|<|=|>=|>)\s*(.*?)(\s+with\s.*)?\s*")
 
 
 def day(text: Any, name: str = "") -> date:
@@ -61,7 +61,7 @@ def as_time(target: str, start: date | None) -> str:
     match = _FINISH.fullmatch(target)
     if match is None:
         return target
-    relation, text = match.groups()
+    relation, text, chance = match.groups("")
     if relation != "<=":
         raise InputError(f"target {shown(target)}: finish is met by a date; write finish <= {text}")
     last = day(text)
@@ -72,4 +72,4 @@ def as_time(target: str, start: date | None) -> str:
         )
     if last < start:
         raise InputError(f"{last} is before the start, {start}; give a later date")
-    return f"job_time <= {(last - start).days + 1} d"
+    return f"job_time <= {(last - start).days + 1} d{chance}"

@@ -1,5 +1,6 @@
 """Labels of records in a spec: of the catalog, of files, and of the files in `catalog`."""
 
+import fnmatch
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -20,8 +21,10 @@ from fleetcube.catalog import (
     own_labels,
     record,
 )
+from fleetcube.catalog import kind as catalog_kind
 from fleetcube.grid.errors import InputError, check_texts
 from fleetcube.grid.spec.axis import Axis
+from fleetcube.kernels.physics.roles import ORDERED_BY
 
 NAME = "catalog"
 ABOUT = "files of your own records, one table [KIND.LABEL] each, whose labels this scenario may use"
@@ -50,6 +53,18 @@ def add_user_records(
     except CatalogError as error:
         raise InputError(str(error)) from None
     return {**scenario, **({NAME: files} if files else {})}, axes
+
+
+def family(kind: str, pattern: str, scenario: Mapping[str, Any]) -> list[str]:
+    """Labels, also of the scenario's files, that a pattern names: llama-3-*; models by size."""
+    labelled = own_labels([opened(path) for path in check_texts(NAME, scenario.get(NAME))])
+    records = dict(catalog_kind(kind))
+    records |= {n: one.record for (k, n), one in labelled.items() if k == kind}
+    if not (labels := fnmatch.filter(records, pattern)):
+        raise InputError(f"no {kind} is called {pattern!r}; see `fleetcube catalog {kind}`")
+    return sorted(
+        labels, key=lambda label: records[label].values.get(ORDERED_BY.get(kind, ""), 0.0)
+    )
 
 
 def record_names(kind: str, labels: Iterable[Any]) -> list[str]:

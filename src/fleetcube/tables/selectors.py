@@ -200,6 +200,8 @@ def narrow(
             raise InputError(
                 f"{name} is sought; give its range: --search {name}=first:last, or --between"
             )
+        if "*" in text and name in graph.roles.labels:
+            text = ",".join(user_records.family(name, text, scenario))
         if name in axes:
             axes[name] = _changed(graph, current[name], text, notes)
         elif name in owners:

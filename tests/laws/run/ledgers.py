@@ -148,6 +148,29 @@ def nodes_in_racks() -> Pairs:
         yield formulas.racks(nodes, fed, node, rack), filled
 
 
+@check(
+    "powered_gpus",
+    by="simulator",
+    source="rows of full racks built one by one, while the power, the cooling and the room last",
+)
+def rows_of_racks() -> Pairs:
+    """500 drawn sites of 1 to 30 MW, rows of 1 to 20 racks of 5 to 142 kW, nodes of 4 to 142 kW"""
+    draw = generator(62)
+    for _ in range(500):
+        watts, cooling = draw.uniform(1e6, 30e6), draw.choice([draw.uniform(1e6, 30e6), math.inf])
+        rack, node = draw.uniform(5e3, 142e3), draw.uniform(4e3, 142e3)
+        room, row = draw.choice([float(draw.integers(1, 500)), math.inf]), int(draw.integers(1, 21))
+        fed = formulas.nodes_per_rack(rack, node)
+        nodes, racks = 0, 0  # of a row, filled rack by rack; a node may need several
+        while racks == 0 or racks + math.ceil(node / rack) <= row:
+            nodes, racks = nodes + max(int(fed), 1), racks + math.ceil(node / rack)
+        built, left, free = 0, min(watts / 1.2, cooling), room
+        while left >= nodes * node and free >= max(row, racks):
+            built, left, free = built + nodes * 8, left - nodes * node, free - max(row, racks)
+        ours = formulas.powered_gpus(watts, 1.2, cooling, room, rack, row, fed, node, 8)
+        yield ours, built
+
+
 @check("reserved_allocated_gpus", by="derivation", source="every GPU counted by its place")
 def reserved() -> Pairs:
     """a job of 64 GPUs, two backup replicas of 8, three spare nodes of 8"""

@@ -16,6 +16,7 @@ import numpy as np
 
 from fleetcube.analysis.extrapolation import FACTOR, extrapolation_error, remarks, with_remarks
 from fleetcube.analysis.gradient import uncounted
+from fleetcube.analysis.interval import ends_of_chance
 from fleetcube.analysis.layouts import DEGREES
 from fleetcube.analysis.targets import Target, judges, other_reasons, whole_unit
 from fleetcube.catalog import KINDS
@@ -76,6 +77,10 @@ def solve_spec(
     graph = graph_of(spec["scenario"])
     check_free(graph, unknown)
     problem = resolve(spec["scenario"], spec["axes"], (unknown,))
+    if target.chance == target.chance:  # with steps as slow as published ones are at that chance
+        slow, _ = ends_of_chance(Plan(problem, [target.of], "numpy", free=[unknown]), target)
+        spec = {**spec, "scenario": {**spec["scenario"], **slow}}
+        problem = resolve(spec["scenario"], spec["axes"], (unknown,))
     round_ = values.is_whole(problem.graph, unknown) if whole is None else bool(whole)
     # a count that is not rounded is a relaxation, which no reason judges
     runs = settings._answers_run and (round_ or not values.is_whole(problem.graph, unknown))

@@ -46,13 +46,15 @@ _HARDWARE = {"gpu", "node", "fabric", "reliability"}  # none makes a layout inva
 
 @dataclass(frozen=True)
 class Question:
-    """The search of a plan: a sweep, its goal, the open inputs, and conditions."""
+    """The search of a plan: a sweep, its goal, open inputs, conditions, what else to show."""
 
     sweep: Evaluation
     of: str
     sense: str = "min"
     search: Search = "layout"
     where: Sequence[str] = ()
+    also: Sequence[str] = ()
+    order: tuple[str, str] = ("", "min")  # of the points: their goal, which no layout may move
 
 
 @dataclass(frozen=True)
