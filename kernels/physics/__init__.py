@@ -31,7 +31,7 @@ TOPICS: dict[str, tuple[str, ...]] = {  # their modules
     "step": ("exposed", "link_sharing", "slow_nodes", "stage_imbalance", "step"),
     "sites": ("sites",),
     "run": ("goodput", "reasons", "scale_out", "training_stages", "whole_run"),
-    "cost": ("owning", "power", "prices", "site"),
+    "cost": ("contract", "owning", "power", "prices", "site"),
     "serving": ("serving",),
     "feasibility": ("verdict",),
 }
