@@ -50,8 +50,9 @@ def elastic_completion_time(delivery_wait, job_time, first_delivery_nodes, alloc
         >>> float(elastic_completion_time(60.0, 90.0, 0, 256))
         120.0
     """
-    first = np.minimum(first_delivery_nodes / allocated_nodes, 1.0)
-    wait = where(delivery_wait > 0, delivery_wait, 1.0)
+    late = delivery_wait > 0
+    first = where(late, first_delivery_nodes / allocated_nodes, 1.0)
+    wait = where(late, delivery_wait, 1.0)
     early = np.minimum(job_time, delivery_wait * (1 + first) / 2)  # work done during deliveries
     ramp = 2 * early / (first + np.sqrt(first * first + 2 * (1 - first) * early / wait))
     return where(delivery_wait < np.inf, job_time - early + ramp, np.inf)
