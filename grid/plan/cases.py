@@ -154,10 +154,9 @@ def _selected(graph: Graph, needed: Sequence[str], choice: Choice) -> Formulas:
     if not choice.phases:
         return graph.select(needed, choice.options, choice.given)
     phases = choice.phases
-    chosen = [dict(p.options) for p in phases]
     rows = [
-        graph.select(parts(graph, needed, options), options, phase.given)
-        for phase, options in zip(phases, chosen, strict=True)
+        graph.select(parts(graph, needed, chosen := dict(phase.options)), chosen, phase.given)
+        for phase in phases
     ]
     return side_by_side(graph, needed, [p.key for p in phases], rows, [p.inputs for p in phases])
 
