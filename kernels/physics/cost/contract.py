@@ -43,8 +43,8 @@ def elastic_completion_time(delivery_wait, job_time, first_delivery_nodes, alloc
     """T + R (1 - s) / 2 beyond the wait R, s = share there at first; 2 T / (s + sqrt(s^2 +
     2 (1 - s) T / R)) within: a job works with the nodes that are there
 
-    Range: work in proportion to nodes, at the goodput of all: with r replicas, which are whole,
-        about R (1 - s) / (2 r) longer
+    Range: work in proportion to nodes, at the goodput of all; r replicas, which are whole, take
+        about R / (2 r) longer
     Source: by definition: nodes added up over time
     Example:
         >>> float(elastic_completion_time(60.0, 90.0, 0, 256))

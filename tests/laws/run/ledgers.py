@@ -234,6 +234,28 @@ def ramp_of_deliveries() -> Pairs:
 
 
 @check(
+    "elastic_completion_time",
+    by="simulator",
+    source="nodes delivered one by one, at work once they make up a whole replica: about half a "
+    "replica less at any time, as its range says",
+    tolerance=4e-3,
+)
+def ramp_of_replicas() -> Pairs:
+    """100 drawn jobs of 8 to 64 replicas of 4 to 32 nodes that outlast the deliveries"""
+    draw = generator(66)
+    for _ in range(100):
+        replicas, size = int(draw.integers(8, 65)), int(draw.integers(4, 33))
+        job, time = replicas * size, float(draw.uniform(1, 60)) * 86400.0
+        first, days = int(draw.integers(0, job)), float(draw.uniform(60, 120))
+        left, now = job * days * 86400.0, 0.0
+        for there, moment in enumerate(_deliveries(job, first, time)):
+            left, now = left - there // size * size * (moment - now), moment
+        longer = time / (2 * replicas)
+        ours = formulas.elastic_completion_time(time, days * 86400.0, first, job)
+        yield ours + longer, now + left / job
+
+
+@check(
     "carbon_emissions",
     by="simulator",
     source="emissions added up hour by hour, the grid's by the hour of the day; hours that differ "
