@@ -96,6 +96,10 @@ KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             *("pue", "grid_carbon_intensity", "electricity_price", "rack_power", "racks_per_row"),
             *("site_power", "cooling_power", "site_racks"),
         ),
+        "contract": (
+            *("contract_nodes", "contract_time", "first_delivery_nodes", "delivery_time"),
+            *("gpu_hour_price", "pricing"),
+        ),
         "calibration": (
             *("compute_model", "attention_kernel", "all_reduce", "intra_node_latency"),
             *("intra_node_bandwidth", "inter_node_latency", "inter_node_bandwidth"),

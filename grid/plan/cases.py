@@ -154,7 +154,10 @@ def _selected(graph: Graph, needed: Sequence[str], choice: Choice) -> Formulas:
     if not choice.phases:
         return graph.select(needed, choice.options, choice.given)
     phases = choice.phases
-    rows = [graph.select(parts(graph, needed), dict(p.options), p.given) for p in phases]
+    rows = [
+        graph.select(parts(graph, needed, chosen := dict(phase.options)), chosen, phase.given)
+        for phase in phases
+    ]
     return side_by_side(graph, needed, [p.key for p in phases], rows, [p.inputs for p in phases])
 
 

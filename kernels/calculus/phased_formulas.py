@@ -76,8 +76,8 @@ class Whole(BuiltFormula):
         return whole
 
 
-def parts(graph: Graph, outputs: Iterable[str]) -> list[str]:
-    """The quantities that each phase must compute for outputs of the whole job."""
+def parts(graph: Graph, outputs: Iterable[str], options: Mapping[str, Any]) -> list[str]:
+    """The quantities that a phase must compute for outputs of the whole job."""
     roles = graph.roles
     needed: dict[str, None] = {}
 
@@ -87,9 +87,8 @@ def parts(graph: Graph, outputs: Iterable[str]) -> list[str]:
             for weight in roles.means.get(name, ()):
                 needed[weight] = None
             if name in roles.of_wholes:
-                for formula in graph.quantities[name].formulas.values():
-                    for parameter in parameters(formula):
-                        visit(parameter)
+                for parameter in parameters(graph.quantities[name].formula(options)):
+                    visit(parameter)
 
     for name in outputs:
         visit(name)

@@ -38,7 +38,7 @@ TOPICS: dict[str, tuple[str, ...]] = {  # their modules
         "training_stages",
         "whole_run",
     ),
-    "cost": ("owning", "power", "prices", "site"),
+    "cost": ("contract", "owning", "power", "prices", "site"),
     "serving": ("serving",),
     "feasibility": ("verdict",),
 }

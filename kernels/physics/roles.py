@@ -168,8 +168,8 @@ MONEY = "job_cost"  # measures the worth of levers, where a price is given
 
 # Kinds of records of the catalog
 LABELS = (
-    *("calibration", "fabric", "gpu", "model", "node", "reliability", "site", "software"),
-    "storage",
+    *("calibration", "contract", "fabric", "gpu", "model", "node", "reliability", "site"),
+    *("software", "storage"),
 )
 
 # Inputs spelled out in letters, and other places to give them

@@ -119,6 +119,11 @@ def test_what_moves_nothing_that_was_asked_is_silent() -> None:
     assert not found & {"node_pool", "provision_time", "gpu_mttf", "training_tokens"}
 
 
+def test_nothing_moves_what_is_infinite() -> None:
+    few = {"contract_nodes": 2, "delivery_time": "30 d"}
+    assert {each.output for each in assumed({**JOB, **few}, ["completion_time"])} <= {"job_time"}
+
+
 def test_a_choice_that_is_refused_leaves_the_others() -> None:
     scenario = {**JOB, "spare_nodes": 3}  # closed with 8 spares changes what is stated
     rows = {each.name: each for each in assumed(scenario, ["job_time"])}

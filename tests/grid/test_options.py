@@ -31,6 +31,7 @@ JOB |= {"site_bandwidth": 1e11, "repair_crews": 40, "slow_node_share": 0.005}
 JOB |= {"slow_node_slowdown": 0.1, "slow_node_mttf": 1e8, "slow_node_detection_time": 86400}
 JOB |= {"slow_node_check_interval": 86400, "gpu_hour_price": 2, "electricity_price": "0.08 USD/kWh"}
 JOB |= {"node_price": 3e5, "switch_port_price": 5e2, "depreciation_time": "4 yr"}
+JOB |= {"contract_nodes": 300, "contract_time": "90 d", "delivery_time": "30 d"}
 JOB |= {"interruption_mttf": 2e8, "all_causes": False}
 JOB |= {"document_length": 1000, "document_mask": False, "lora_rank": 16, "lora": False}
 JOB |= {"latent_kv_elements": 576, "latent_weights": 187e6, "checkpoint_mode": "sync"}

@@ -37,7 +37,13 @@ PHASES: list[dict[str, Any]] = [
 ]
 AXES = {"gpu_mttf": ["5_000 h", "50_000 h"], "all_reduce": ["ring", "tree"]}
 OUTPUTS = sorted((SUMS | MEANS.keys() | LARGEST | LEAST | OF_WHOLES) - {"job_duration"})
-PRICES = {"gpu_hour_price": 2.0, "electricity_price": "$0.1/kWh", "grid_carbon_intensity": 1e-7}
+CONTRACT = {"contract_nodes": 2048, "contract_time": "90 d", "delivery_time": "30 d"}
+PRICES = {
+    "gpu_hour_price": 2.0,
+    **CONTRACT,
+    "electricity_price": "$0.1/kWh",
+    "grid_carbon_intensity": 1e-7,
+}
 
 
 ENGINES = pytest.mark.parametrize(
@@ -107,6 +113,21 @@ def test_one_phase_that_changes_nothing_is_the_job() -> None:
     for name in outputs:
         one, other = xarray.broadcast(whole[name], plain[name])
         np.testing.assert_allclose(one.values, other.values, rtol=1e-12, err_msg=name)
+
+
+def test_a_contract_of_a_job_in_phases_is_paid_for_once() -> None:
+    """It starts once all nodes of its largest phase are there."""
+    job = {**JOB, **CONTRACT, "gpu_hour_price": 2.0, "pricing": "take_or_pay"}
+    outputs = ["job_time", "gpu_cost", "job_cost", "completion_time", "cost_per_million_tokens"]
+    for days in (90, 1):
+        sweep = Sweep({**job, "contract_time": f"{days} d"}, {}, outputs, phases=PHASES)
+        whole = sweep.evaluate(settings=Settings("numpy"))
+        price = max(2048 * 8 * days * 24 * 2.0, float(whole.gpu_cost))
+        assert float(whole.job_cost) == pytest.approx(price, rel=1e-12)
+        million = price / (15.57e12 / 1e6)
+        assert float(whole.cost_per_million_tokens) == pytest.approx(million, rel=1e-12)
+        done = 30 * 86400 + float(whole.job_time)
+        assert float(whole.completion_time) == pytest.approx(done, rel=1e-12)
 
 
 def test_phases_are_a_dimension_where_it_is_asked_for() -> None:

@@ -62,7 +62,7 @@ def test_every_quantity_under_every_option(turn: int) -> None:
 # Inputs without defaults that options need; options are stated, too, as these imply some of them
 NEEDED = {
     "slow_node_share": 0.01, "node_price": 3e5, "repair_crews": 20, "document_length": 700,
-    "lora_rank": 16,
+    "lora_rank": 16, "contract_nodes": 600, "contract_time": 8e6, "delivery_time": 2e6,
 }  # fmt: skip
 ORDINARY = {
     **NEEDED, "step_time_jitter": 0.05, "serial_time_per_step": 0.02, "data_parallel_overlap": 0.4,

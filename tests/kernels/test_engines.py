@@ -91,7 +91,7 @@ def points() -> dict[str, Any]:
         "hbm_capacity": (pick(0.0, 0.0, 0.0), between(4e10, 3e11))[1],
         "gpu_tdp": between(300, 1200), "rack_power": pick(12e3, 30e3, 70e3, 120e3),
         "grid_carbon_intensity": 1e-7, "electricity_price": 2e-8, "gpu_hour_price": 2.0,
-        "site_power": 2e7,
+        "site_power": 2e7, "contract_nodes": 600, "contract_time": 8e6, "delivery_time": 2e6,
         "node_price": 3e5, "nic_price": 1e3, "switch_port_price": 5e2, "leaf_link_price": 1e3,
         "pod_link_price": 2e3, "depreciation_time": 1.2e8, "backup_workers": pick(0.0, 2.0),
         "serving_batch_size": pick(1.0, 16.0, 256.0), "prompt_tokens": pick(0.0, 100.0, 30_000.0),

@@ -65,11 +65,16 @@ INPUTS = declared(
     real("grid_carbon_intensity", "kg/J", None, "carbon dioxide of one unit of electricity"),
     real("electricity_price", "USD/J", None, "price of one unit of electricity"),
     real("gpu_hour_price", "USD/h", None, "price of one GPU for one hour"),
+    count("contract_nodes", None, "nodes of a contract"),
+    real("contract_time", "s", None, "for which a contract has each node, from its delivery on"),
+    count("first_delivery_nodes", 0, "nodes of a contract that come at once", low=0),
+    real("delivery_time", "s", None, "until a contract's last node comes", positive=False),
     option(
         "pricing",
         "rented",
-        ("rented", "owned"),
-        "GPU-hours are paid for, or come to what owning the cluster does (needs node_price, "
+        ("rented", "take_or_pay", "owned"),
+        "GPU-hours are paid for, those of a contract also where not used (needs contract_nodes and "
+        "contract_time), or come to what owning the cluster does (needs node_price, "
         "depreciation_time and electricity_price)",
         implied="owned",
         implied_by=("node_price",),

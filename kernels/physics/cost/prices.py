@@ -17,7 +17,7 @@ def gpu_hours(allocated_gpus, job_time):
     return allocated_gpus * job_time / 3600
 
 
-@alternative("gpu_cost", pricing="rented")
+@alternative("gpu_cost", pricing=("rented", "take_or_pay"))
 def rented_gpu_cost(gpu_hours, gpu_hour_price):
     """Cost of the run's GPU-hours; rent includes electricity.
 
@@ -43,6 +43,7 @@ def electricity_cost(energy, electricity_price):
     return energy * electricity_price
 
 
+@alternative("job_cost", pricing=("rented", "owned"))
 def job_cost(gpu_cost):
     """Cost of the run, on rented or owned GPUs (`pricing`).
 

@@ -44,7 +44,6 @@ SUMS = frozenset(
         "gpu_cost",
         "gpu_hours",
         "ideal_job_time",
-        "job_cost",
         "job_duration",
         "job_time",
         "time_at_risk",
@@ -84,6 +83,8 @@ LARGEST = frozenset(
     {
         "allocated_gpus",
         "allocated_nodes",
+        "committed_cost",
+        "delivery_wait",
         "facility_power",
         "it_power",
         "memory_per_gpu",
@@ -101,8 +102,10 @@ LEAST = frozenset({"compute_optimal_loss", "feasible", "loss", "memory_margin", 
 FIRST = frozenset({"infeasible_reason"})  # the first that is not 0
 OF_WHOLES = frozenset(  # computed by their formula from whole-job values
     {
+        "completion_time",
         "cost_per_million_tokens",
         "dominant_overhead",
+        "job_cost",
         "lifetime_flops",
         "reliability_to_communication_ratio",
         "reliability_to_useful_ratio",

@@ -90,7 +90,7 @@ def assumed(
         for name, row in answer.data_vars.items()
         if name in outputs and row.values.dtype.kind == "f"
     }
-    least = {name: _least(answer, name) for name, value in before.items() if value > 0}
+    least = {name: _least(answer, name) for name, value in before.items() if 0 < value < math.inf}
     used = dict(_used(sweep, layout))
     rows = [other for name, (_, value) in used.items() for other in _others(name, value)]
     rows = [row for row in rows if all(_is_open(sweep._problem, name) for name in row.changes)]

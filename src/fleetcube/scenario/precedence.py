@@ -24,7 +24,7 @@ _PLAIN = ", as of plain attention"  # latent attention differs
 # Kinds whose labels set the same input: measurements over data sheets, gpu over node
 _PRECEDENCE = (
     *(_CALIBRATION, "gpu", "node", "fabric", "model", "storage", "reliability", "site"),
-    framework.KIND,
+    *("contract", framework.KIND),
 )
 Rows = Mapping[str, tuple[tuple[str, ...], Array]]  # values over the axes named before them
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})

@@ -171,6 +171,110 @@ def rows_of_racks() -> Pairs:
         yield ours, built
 
 
+def _deliveries(contract: int, first: int, time: float) -> list[float]:
+    """When each node of a contract comes."""
+    return [0.0] * first + [time * (k + 1) / (contract - first) for k in range(contract - first)]
+
+
+@check(
+    "delivery_wait completion_time committed_cost take_or_pay_job_cost",
+    by="simulator",
+    source="nodes delivered one by one to a job that waits for all of its own; a bill kept day by "
+    "day, of node-days drawn from those paid at delivery, and then of more",
+)
+def contracts() -> Pairs:
+    """200 drawn contracts of 1 to 600 nodes over 0 to 90 days, jobs of 1 to 650 nodes"""
+    draw = generator(63)
+    for _ in range(200):
+        contract, job = int(draw.integers(1, 601)), int(draw.integers(1, 651))
+        first, time = int(draw.integers(0, contract + 1)), int(draw.integers(0, 91)) * 86400.0
+        days, term, price = int(draw.integers(1, 121)), int(draw.integers(1, 121)), 2.0
+        came = _deliveries(contract, first, time)
+        start = came[job - 1] if job <= contract else math.inf
+        wait = formulas.delivery_wait(job, contract, first, time)
+        yield wait, start
+        yield formulas.completion_time(wait, days * 86400.0), start + days * 86400.0
+        paid, left = 0.0, 0
+        for _ in came:
+            paid, left = paid + term * 24 * 8 * price, left + term
+        committed = formulas.committed_cost(contract, 8, term * 86400.0, price)
+        yield committed, paid
+        for _ in range(days):
+            paid, left = paid + max(job - left, 0) * 24 * 8 * price, max(left - job, 0)
+        cost = formulas.rented_gpu_cost(formulas.gpu_hours(job * 8, days * 86400.0), price)
+        yield formulas.take_or_pay_job_cost(cost, committed), paid
+
+
+@check(
+    "elastic_completion_time",
+    by="simulator",
+    source="nodes delivered one by one, each at work from then on, until the node-days of the job "
+    "are done",
+    tolerance=2e-3,
+)
+def ramp_of_deliveries() -> Pairs:
+    """200 drawn contracts of 2,000 to 4,000 nodes: jobs done during deliveries and long after"""
+    draw = generator(64)
+    for k in range(200):
+        contract = int(draw.integers(2000, 4001))
+        job = int(draw.integers(1000, contract + 1))
+        first, days = int(draw.integers(0, contract)) * (k % 3 > 0), float(draw.uniform(5, 120))
+        time = float(draw.uniform(0, 90)) * 86400.0 * (k % 7 > 0)
+        left, now, there = job * days * 86400.0, 0.0, 0
+        for moment in _deliveries(contract, first, time):
+            if there == job or left <= there * (moment - now):
+                break
+            left, now, there = left - there * (moment - now), moment, there + 1
+        wait = formulas.delivery_wait(job, contract, first, time)
+        yield (
+            formulas.elastic_completion_time(wait, days * 86400.0, first, job),
+            now + left / there,
+        )
+    yield formulas.elastic_completion_time(math.inf, 5.0, 7, 8), math.inf
+
+
+@check(
+    "elastic_completion_time",
+    by="simulator",
+    source="nodes delivered one by one, at work once they make up a whole replica: about half a "
+    "replica less at any time, as its range says",
+    tolerance=4e-3,
+)
+def ramp_of_replicas() -> Pairs:
+    """100 drawn jobs of 8 to 64 replicas of 4 to 32 nodes that outlast the deliveries"""
+    draw = generator(66)
+    for _ in range(100):
+        replicas, size = int(draw.integers(8, 65)), int(draw.integers(4, 33))
+        job, time = replicas * size, float(draw.uniform(1, 60)) * 86400.0
+        first, days = int(draw.integers(0, job)), float(draw.uniform(60, 120))
+        left, now = job * days * 86400.0, 0.0
+        for there, moment in enumerate(_deliveries(job, first, time)):
+            left, now = left - there // size * size * (moment - now), moment
+        longer = time / (2 * replicas)
+        ours = formulas.elastic_completion_time(time, days * 86400.0, first, job)
+        yield ours + longer, now + left / job
+
+
+@check(
+    "carbon_emissions",
+    by="simulator",
+    source="emissions added up hour by hour, the grid's by the hour of the day; hours that differ "
+    "from the day's mean by d on average change a job of T hours by at most 12 d / T",
+)
+def carbon_by_hour() -> Pairs:
+    """300 drawn days, d up to 0.9, jobs of a day to 90 days: beyond the bound by 0"""
+    draw = generator(65)
+    for k in range(300):
+        day = draw.uniform(0, 1, 24) ** draw.uniform(0.5, 4)
+        day = np.sort(day) if k % 2 else day  # all clean hours in a row
+        day = day / day.mean()
+        hours, start = int(draw.integers(24, 2160)), int(draw.integers(0, 24))
+        theirs = sum(day[(start + hour) % 24] for hour in range(hours))
+        bound = 12 * np.abs(day - 1).mean() / hours
+        ours = formulas.carbon_emissions(float(hours), 1.0)
+        yield max(abs(ours - theirs) / hours - bound, 0.0), 0.0
+
+
 @check("reserved_allocated_gpus", by="derivation", source="every GPU counted by its place")
 def reserved() -> Pairs:
     """a job of 64 GPUs, two backup replicas of 8, three spare nodes of 8"""
