@@ -314,8 +314,8 @@ def test_a_damaged_chunk_sends_to_verify(folder: Path) -> None:
     chunk.write_bytes(data)
     done = fleetcube("slice", "worn.zarr", "-v", "goodput", folder=folder)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "goodput/c/0/0' has changed since the cube was opened" in done.stderr
-    assert "`fleetcube verify CUBE` reports the damage" in done.stderr
+    assert "goodput/c/0/0' does not match its checksum: the cube is damaged" in done.stderr
+    assert "`fleetcube verify CUBE` lists all damage" in done.stderr
     told = fleetcube("verify", "worn.zarr", folder=folder)
     assert "goodput/c/0/0 does not match its checksum" in told.stdout
 

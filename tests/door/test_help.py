@@ -200,7 +200,7 @@ def test_choices_complete_and_are_those_that_are_accepted() -> None:
         (["run", "a.toml", "n_gpus=8", "checkpoint_policy=d"], ["checkpoint_policy=daly"]),
         (["run", "a.toml", "gated_ffn=t"], ["gated_ffn=true"]),
         (["run", "a.toml", "gpu", "=", "h100-s"], ["h100-sxm"]),  # as bash splits it
-        (["run", "a.toml", "checkpoint_policy", ""], ["exact", "daly", "young", "fixed"]),
+        (["run", "a.toml", "checkpoint_policy", ""], ["exact", "daly", "young", "fixed", "steps"]),
         (["run", "a.toml", "xyzzy=1"], []),
         (["catalog", "mod"], ["model"]),
         (["catalog", "gpu", "h100-s"], ["h100-sxm"]),

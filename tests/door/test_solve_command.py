@@ -95,9 +95,9 @@ def test_a_solution_bound_by_a_batch_says_so_and_what_frees_it(tmp_path: Path) -
     ask = ["solve", str(path), "--for", "n_gpus", "--target"]
     done = CliRunner().invoke(cli, [*ask, "facility_power <= 20 MW"])
     assert "12,288" in done.stdout
-    told = " ".join(done.stderr.split())
-    assert "bound by what can run, not by the target, which n_gpus 13,056 meets: " in told
-    assert "does not divide a batch of 2,304; 13,056 with a batch of 2,448" in told
+    told = " ".join(done.stdout.split())
+    assert "GPUs would meet the target and cannot run (batch_not_divisible)" in told
+    assert "13,056 can with a batch of 2,448 (+6.2%)" in told
     free = CliRunner().invoke(cli, [*ask, "facility_power <= 20 MW", "global_batch_size=2448"])
     assert "13,056" in free.stdout
-    assert "bound by" not in free.stderr
+    assert "cannot run" not in free.stdout

@@ -206,7 +206,7 @@ def test_a_killed_worker_changes_nothing(client: Any, sweep: Sweep, tmp_path: Pa
 
     def kill() -> None:
         os.kill(victim, signal.SIGKILL)
-        left = path.with_name("a.zarr.partial") / "job_time" / "c" / "0" / f"9{TEMPORARY}"
+        left = path.with_name("a.zarr.partial") / "job_time" / "c" / "0" / f"9.7.7{TEMPORARY}"
         left.write_bytes(b"half a chunk")
 
     stopped(sweep, path, client, 9, kill)
@@ -370,7 +370,7 @@ def test_a_late_worker_leaves_nothing_behind(sweep: Sweep, tmp_path: Path) -> No
     path = sweep.to_zarr(tmp_path / "a.zarr", chunks=MANY)
     partial = path.rename(tmp_path / "a.zarr.partial")
     plan = sweep._plan()
-    work = remote._Write(Folder(partial), "float64", tuple(MANY.items()), ())
+    work = remote._Write(Folder(partial), "float64", tuple(MANY.items()), (), "lz4")
     task = next(iter(remote.Writer(plan, sweep.spec, "float64", MANY).regions()))
     work(plan, task)  # while the run is there
     joined = remote._opened(plan, work)[1]

@@ -10,7 +10,6 @@ import pytest
 import xarray
 
 from fleetcube import InputError, Sweep, open_cube
-from fleetcube.grid.errors import ChangedError
 from fleetcube.grid.store.cube import stored_cube
 
 from .common import on_h100
@@ -102,7 +101,7 @@ def test_a_chunk_that_changed_is_refused(tmp_path: Path, change: str) -> None:
         chunk.write_bytes(data + b"0")
     elif change == "pipe":
         os.mkfifo(chunk)
-    with pytest.raises(ChangedError, match=r"open the cube again") as error:
+    with pytest.raises(InputError, match=r"the cube is damaged") as error:
         _ = unread[name].values
     assert "\n" not in str(error.value)
 

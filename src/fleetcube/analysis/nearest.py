@@ -43,7 +43,7 @@ def nearest(
     sweep = Evaluation(scenario, {}, [output])
     if not is_known(scenario, {}, [REASON]):
         return ""
-    tried = candidates(sweep, output, search) if search else {}
+    tried = candidates(sweep, output, search, alone=False) if search else {}
     sure = {HEADROOM: True, **scenario} if tried else dict(scenario)
     reasons = _reasons(sure, tried)
     if reasons is None or (reasons == 0).any():
