@@ -129,6 +129,25 @@ def test_a_solution_with_95_percent_is_that_of_the_slow_end() -> None:
     assert float(sure["n_gpus"]) == pytest.approx(float(slow["n_gpus"]), rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("bound", "place"),
+    [
+        ("job_time >= 60 d", -1),
+        ("mfu <= 0.3", -1),
+        ("mfu >= 0.3", 1),
+        ("job_cost <= 14M USD", 1),
+    ],
+)
+def test_a_chance_takes_the_end_at_which_the_bound_is_nearer(bound: str, place: int) -> None:
+    """Times are long, and rates low, at the slow end of steps."""
+    scenario = {"model": "llama-3-70b", "node": "dgx-h100", "fabric": "infiniband-ndr"}
+    scenario |= {"tensor_parallel": 8, "global_batch_size": 2048, "gpu_hour_price": 2.5}
+    scenario |= {"n_gpus": 2048, "gpu_mttf": "50000 h"}
+    sure = Sweep(scenario).solve("n_gpus", f"{bound} with 95 %", whole=False)
+    end = Sweep({**scenario, "step_time_error": place}).solve("n_gpus", bound, whole=False)
+    assert float(sure["n_gpus"]) == pytest.approx(float(end["n_gpus"]), rel=1e-6)
+
+
 def test_a_site_is_filled_by_the_nearest_batch(job: str) -> None:
     """15 rows of 64 nodes in 240 racks are 7,680 GPUs, 240 replicas of 32. 2,304 is no multiple of
     240, but of 192 (6,144 GPUs); the nearest multiple is 2,400. 768 nodes of 10.2 kW at a PUE of
