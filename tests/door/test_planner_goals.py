@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from fleetcube import InputError, Sweep
+from fleetcube import InputError, Sweep, evaluate
 from fleetcube.cli import cli
 
 LAYOUT = ("pipeline_parallel=4", "virtual_stages=1", "context_parallel=1", "zero_stage=1")
@@ -146,6 +146,12 @@ def test_a_chance_takes_the_end_at_which_the_bound_is_nearer(bound: str, place: 
     sure = Sweep(scenario).solve("n_gpus", f"{bound} with 95 %", whole=False)
     end = Sweep({**scenario, "step_time_error": place}).solve("n_gpus", bound, whole=False)
     assert float(sure["n_gpus"]) == pytest.approx(float(end["n_gpus"]), rel=1e-6)
+
+
+def test_a_row_is_not_lost_to_rounding() -> None:
+    """100 nodes of 10.2 kW at a PUE of 1.1 draw 1,122 kW: 25 racks of four."""
+    site = {"site_power": "1122 kW", "pue": 1.1, "rack_power": "45 kW", "node_power": "10.2 kW"}
+    assert float(evaluate("powered_gpus", gpus_per_node=8, **site)) == 800
 
 
 def test_a_site_is_filled_by_the_nearest_batch(job: str) -> None:
