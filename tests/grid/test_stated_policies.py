@@ -130,3 +130,30 @@ def test_editors_take_the_texts() -> None:
         assert re.search(_text("s"), text)
     assert not any(re.search(_text("B"), text) for text in counts)
     assert not re.search(_text("s"), "soon")
+
+
+def phased(first: dict[str, Any], second: dict[str, Any], **shared: Any) -> fleetcube.Sweep:
+    """A job in two phases of 10 s and 20 s a step, with a tier in memory and one in storage."""
+    job = {**JOB, "fabric": "infiniband-ndr", "memory_tier_survival": 0.9, "step_time": 10.0}
+    job |= {"checkpoint_interval": 60.0, "cluster_mtbf": DAY, **shared}
+    names = ("first", "second")
+    phases = [
+        {"name": name, "training_tokens": 1e12, **entries}
+        for name, entries in zip(names, (first, second), strict=True)
+    ]
+    outputs = ["storage_write_interval", "goodput"]
+    return fleetcube.Sweep({**job, "phase": phases}, {"phase": ["first", "second"]}, outputs)
+
+
+def test_phases_take_steps_each() -> None:
+    steps = ({"storage_tier_interval": "360 steps"}, {"storage_tier_interval": "180 steps"})
+    found = phased(*steps).evaluate(settings=ALL)
+    assert found.storage_write_interval.values.tolist() == [3600.0, 1800.0]
+
+
+def test_phases_state_intervals_in_one_way() -> None:
+    """A time in one phase took the steps of the scenario, or of the other phase, away unseen."""
+    with pytest.raises(InputError, match="in one way in each"):
+        phased({}, {"storage_tier_interval": "1 h"}, storage_tier_interval="360 steps")
+    with pytest.raises(InputError, match="in one way in each"):
+        phased({"storage_tier_interval": "90 steps"}, {"storage_tier_interval": "1 h"})
