@@ -262,6 +262,6 @@ def counted_failures(text: str, name: str) -> Fraction | None:
     number, size, time = (Fraction(re.sub("[_,]", "", each)) for each in (failures, parts, span))
     try:
         second = Fraction(repr(factor(unit, "s")))
-        return size * time * second / number
+        return 1 / (number / (size * time * second))  # none of zero, of nothing, or in no time
     except (UnitError, ZeroDivisionError):
         raise refused(f"has no time of failures; {_COUNTED}") from None

@@ -57,6 +57,7 @@ ALSO_REASONS: Mapping[str, str] = {"serving_memory_reason": "serving_batch_size"
 # REASON judges all that depends on these: the layout, and the size of checkpoint tiers
 LAYOUT = frozenset(
     {"data_parallel", "num_microbatches", "memory_tier_bytes", "drive_tier_bytes", "tiered_mtbf"}
+    | {"longest_checkpoint_interval"}
 )
 # Topics whose software inputs say how a job is laid out
 LAYOUT_TOPICS = ("layout", "tensor", "context", "experts", "pipeline", "data")

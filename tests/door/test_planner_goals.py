@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from fleetcube import InputError, Sweep
+from fleetcube import InputError, Sweep, evaluate
 from fleetcube.cli import cli
 
 LAYOUT = ("pipeline_parallel=4", "virtual_stages=1", "context_parallel=1", "zero_stage=1")
@@ -127,6 +127,31 @@ def test_a_solution_with_95_percent_is_that_of_the_slow_end() -> None:
         "n_gpus", "job_time <= 60 d", whole=False
     )
     assert float(sure["n_gpus"]) == pytest.approx(float(slow["n_gpus"]), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("bound", "place"),
+    [
+        ("job_time >= 60 d", -1),
+        ("mfu <= 0.3", -1),
+        ("mfu >= 0.25", 1),
+        ("job_cost <= 20M USD", 1),
+    ],
+)
+def test_a_chance_takes_the_end_at_which_the_bound_is_nearer(bound: str, place: int) -> None:
+    """Times are long, and rates low, at the slow end of steps."""
+    scenario = {"model": "llama-3-70b", "node": "dgx-h100", "fabric": "infiniband-ndr"}
+    scenario |= {"tensor_parallel": 8, "global_batch_size": 2048, "gpu_hour_price": 2.5}
+    scenario |= {"n_gpus": 2048, "gpu_mttf": "50000 h"}
+    sure = Sweep(scenario).solve("n_gpus", f"{bound} with 95 %", whole=False)
+    end = Sweep({**scenario, "step_time_error": place}).solve("n_gpus", bound, whole=False)
+    assert float(sure["n_gpus"]) == pytest.approx(float(end["n_gpus"]), rel=1e-6)
+
+
+def test_a_row_is_not_lost_to_rounding() -> None:
+    """100 nodes of 10.2 kW at a PUE of 1.1 draw 1,122 kW: 25 racks of four."""
+    site = {"site_power": "1122 kW", "pue": 1.1, "rack_power": "45 kW", "node_power": "10.2 kW"}
+    assert float(evaluate("powered_gpus", gpus_per_node=8, **site)) == 800
 
 
 def test_a_site_is_filled_by_the_nearest_batch(job: str) -> None:

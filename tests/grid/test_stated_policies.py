@@ -42,6 +42,7 @@ def test_counted_failures(name: str, text: str, seconds: float) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
+        ("node_mttf", "1 of 0 nodes a day", "has no time of failures"),
         ("node_mttf", "419 in 54 days on 16,384 GPUs", "is of a node"),
         ("interruption_mttf", "1 of 256 nodes a day", "is of a GPU"),
         ("node_mttf", "0 of 256 nodes a day", "no time of failures"),
@@ -130,3 +131,46 @@ def test_editors_take_the_texts() -> None:
         assert re.search(_text("s"), text)
     assert not any(re.search(_text("B"), text) for text in counts)
     assert not re.search(_text("s"), "soon")
+
+
+def phased(first: dict[str, Any], second: dict[str, Any], **shared: Any) -> fleetcube.Sweep:
+    """A job in two phases of 10 s and 20 s a step, with a tier in memory and one in storage."""
+    job = {**JOB, "fabric": "infiniband-ndr", "memory_tier_survival": 0.9, "step_time": 10.0}
+    job |= {"checkpoint_interval": 60.0, "cluster_mtbf": DAY, **shared}
+    names = ("first", "second")
+    phases = [
+        {"name": name, "training_tokens": 1e12, **entries}
+        for name, entries in zip(names, (first, second), strict=True)
+    ]
+    outputs = ["storage_write_interval", "goodput"]
+    return fleetcube.Sweep({**job, "phase": phases}, {"phase": ["first", "second"]}, outputs)
+
+
+def test_phases_take_steps_each() -> None:
+    steps = ({"storage_tier_interval": "360 steps"}, {"storage_tier_interval": "180 steps"})
+    found = phased(*steps).evaluate(settings=ALL)
+    assert found.storage_write_interval.values.tolist() == [3600.0, 1800.0]
+
+
+def test_phases_state_intervals_in_one_way() -> None:
+    """A time in one phase took the steps of the scenario, or of the other phase, away unseen."""
+    with pytest.raises(InputError, match="in one way in each"):
+        phased({}, {"storage_tier_interval": "1 h"}, storage_tier_interval="360 steps")
+    with pytest.raises(InputError, match="in one way in each"):
+        phased({"storage_tier_interval": "90 steps"}, {"storage_tier_interval": "1 h"})
+
+
+def test_counts_are_listed_in_the_shell_with_their_thousands() -> None:
+    ran = CliRunner(catch_exceptions=False)
+    words = ["run", "example:h100", "-v", "cluster_mtbf", "n_gpus=4096", "--no-interval"]
+    texts = "1 of 2,560 nodes a day,1 of 256 nodes a day,50_000 h"
+    found = ran.invoke(cli, [*words, f"node_mttf={texts}"])
+    rows = [line.split()[1] for line in found.output.splitlines()[1:4]]
+    assert rows == ["61,440", "6,144", "50,000"]
+    wrong = {
+        "node_mttf=1 in 256 nodes a day": "is no count of failures",
+        "checkpoint_interval=10 steps,20 steps": "write checkpoint_steps=10,20 checkpoint_policy",
+    }
+    for text, rule in wrong.items():
+        with pytest.raises(InputError, match=rule):
+            ran.invoke(cli, [*words, text])

@@ -304,6 +304,15 @@ def test_tiers_out_of_order_along_an_axis_have_a_reason() -> None:
     assert flag.attrs["flag_meanings"].split()[33] == "tiers_out_of_order"
 
 
+def test_storage_keeps_its_interval_where_drives_would_be_written_more_often_than_memory() -> None:
+    job = {"checkpoint_interval": "7 min", "storage_tier_interval": "42 min", "step_time": 10.0}
+    job |= {"memory_tier_survival": 0.9, "drive_tier_survival": 0.96, "cluster_mtbf": "8 h"}
+    job |= {"nodes": 128, "n_gpus": 1024, "checkpoint_size": 1e12, "fabric": "infiniband-ndr"}
+    outputs = ["drive_write_interval", "storage_write_interval", "least_stated_interval"]
+    made = fleetcube.evaluate(outputs, checkpoint_write_bandwidth=2e9, **job)
+    assert [float(made[name]) for name in outputs] == [420.0, 2520.0, 2520.0]
+
+
 def test_goodput_by_itself_says_that_a_tier_holds_no_checkpoint() -> None:
     sizes = ["1 GB", "1 TB"]
     found = fleetcube.evaluate(["goodput"], **LAYOUT, **TIERS, checkpoint_memory_capacity=sizes)

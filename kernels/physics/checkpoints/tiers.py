@@ -284,6 +284,15 @@ def storage_copy_every(
 
 
 row("target_drive_interval", "timed_drive_interval", drive_timing=True)
+row("stated_drive_interval", "timed_drive_interval", drive_timing=True)
+row(
+    "stated_drive_interval",
+    np.inf,
+    "left open",
+    summary="Interval of local drives that the job states.",
+    returns="[s] interval",
+    drive_timing=False,
+)
 row(
     "timed_drive_interval",
     "drive_tier_interval",
@@ -341,6 +350,21 @@ def longest_checkpoint_interval(target_drive_interval, target_storage_interval):
 row("longest_checkpoint_interval", np.inf, "multiples follow", tier_intervals="tuned")
 
 
+@alternative("least_stated_interval", tier_intervals="stated")
+def least_stated_interval(stated_drive_interval, target_storage_interval):
+    """Shortest interval that the job states for a tier above memory.
+
+    min(that of drives, that of storage)
+
+    Returns: [s] interval
+    Source: by definition: memory's may not be longer
+    """
+    return np.minimum(stated_drive_interval, target_storage_interval)
+
+
+row("least_stated_interval", np.inf, "multiples follow", tier_intervals="tuned")
+
+
 @alternative("drive_multiple", tier_intervals="stated")
 def drive_multiple(longest_checkpoint_interval, checkpoint_interval):
     """Checkpoints per checkpoint on local drives, as the job runs.
@@ -355,15 +379,16 @@ def drive_multiple(longest_checkpoint_interval, checkpoint_interval):
 
 
 @alternative("storage_multiple", tier_intervals="stated")
-def storage_multiple(target_storage_interval, longest_checkpoint_interval):
+def storage_multiple(target_storage_interval, longest_checkpoint_interval, checkpoint_interval):
     """Checkpoints on local drives per checkpoint on storage, as the job runs.
 
-    tau_3 / tau_2, at least 1 and not rounded: a copy is due by the clock
+    tau_3 / max(tau_2, tau_1), at least 1 and not rounded: a copy is due by the clock
 
     Returns: [1] number of copies
-    Source: by definition
+    Source: by definition; a best interval of drives below memory's is memory's
     """
-    return _ratio(longest_checkpoint_interval, target_storage_interval)
+    drives = np.maximum(longest_checkpoint_interval, checkpoint_interval)
+    return _ratio(drives, target_storage_interval)
 
 
 row("drive_multiple", "drive_copy_every", tier_intervals="tuned")

@@ -31,4 +31,5 @@ def powered_gpus(
     row = np.maximum(racks_per_row, node)
     nodes = np.floor(row / node) * np.maximum(nodes_per_rack, 1.0)
     powered = np.minimum(site_power / pue, cooling_power) / (nodes * node_power)
-    return np.floor(np.minimum(powered, site_racks / row)) * nodes * gpus_per_node
+    rows = np.minimum(powered, site_racks / row) * (1 + 1e-12)  # power / PUE rounds
+    return np.floor(rows) * nodes * gpus_per_node

@@ -217,7 +217,7 @@ def tiered_infeasible_reason(
     drive_tier_bytes,
     checkpoint_memory_capacity,
     checkpoint_drive_capacity,
-    longest_checkpoint_interval,
+    least_stated_interval,
 ):
     """reason of layout and memory; drives survive at least what memory does, and have no
     shorter interval; tiers have capacity for their checkpoints; checkpoint
@@ -235,7 +235,7 @@ def tiered_infeasible_reason(
     small = small | (driven & (drive_tier_bytes > checkpoint_drive_capacity))
     early = where(small, reasons.CHECKPOINT_TIER_TOO_SMALL, early)
     beaten = (drive_tier_survival > 0) & (drive_tier_survival < memory_tier_survival)
-    beaten = beaten | (longest_checkpoint_interval < checkpoint_interval * (1 - 1e-9))
+    beaten = beaten | (least_stated_interval < checkpoint_interval * (1 - 1e-9))
     early = where(beaten, reasons.TIERS_OUT_OF_ORDER, early)
     operands = checkpoint_interval + checkpoint_flush_time + memory_tier_bytes
     early = where(operands == operands, early, np.nan)

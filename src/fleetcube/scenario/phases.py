@@ -13,8 +13,8 @@ from fleetcube.grid.spec.axis import Axis, phase_keys
 from fleetcube.kernels.calculus.phased_formulas import in_phase, key_of, phase_of, without_phase
 from fleetcube.kernels.declare import OFF
 from fleetcube.kernels.graph.formulas import Graph
-from fleetcube.kernels.physics.roles import BEFORE, PHASED, SUMS
-from fleetcube.scenario import dates, patterns
+from fleetcube.kernels.physics.roles import BEFORE, IN_STEPS, PHASED, REPAIR, SUMS
+from fleetcube.scenario import dates, patterns, policies
 
 NAME = PHASE
 EARLIER = BEFORE[0]
@@ -205,6 +205,7 @@ def _check_total(
 def _axis(graph: Graph, shared: Mapping[str, Any], phases: Mapping[str, dict[str, Any]]) -> Axis:
     """An axis of everything that any phase sets; other phases use the shared values."""
     spelled = {name: _spelled(shared, entries) for name, entries in phases.items()}
+    _check_policies(shared, phases)
     keys = dict.fromkeys(key for entries in spelled.values() for key in entries)
     common = patterns.spelled_out(shared, {**dict.fromkeys(keys, NAME)})
     numbers: dict[str, Any] = {}
@@ -230,12 +231,32 @@ def _axis(graph: Graph, shared: Mapping[str, Any], phases: Mapping[str, dict[str
 
 def _spelled(shared: Mapping[str, Any], entries: dict[str, Any]) -> dict[str, Any]:
     """The entries of a phase, with patterns as counts."""
+    entries = {
+        name: value
+        for key, text in entries.items()
+        for name, value in (policies.spelled(key, text) or {key: text}).items()
+    }
     texts = entries.keys() & {patterns.NAME, patterns.LAYOUT, patterns.RECOMPUTED}
     if not texts:
         return entries
     before = {key: value for key, value in shared.items() if key not in texts}
     spelled = patterns.spelled_out({**before, **entries}, {})
     return {key: value for key, value in spelled.items() if key in entries or key not in before}
+
+
+def _check_policies(
+    shared: Mapping[str, Any],
+    phases: Mapping[str, Mapping[str, Any]],
+) -> None:
+    """Refuse intervals and repairs that phases state in several ways: an axis has one."""
+    for key in (REPAIR, *IN_STEPS):
+        ways = {frozenset(policies.spelled(key, each.get(key))) for each in phases.values()}
+        stated = any(key in each for each in phases.values())
+        if stated and (len(ways) > 1 or policies.spelled(key, shared.get(key))):
+            raise InputError(
+                f"{key} is a time in one phase and in steps, or by percentiles, in another; state "
+                "it in one way in each [[phase]], or in [scenario] alone"
+            )
 
 
 def implied_rows(axis: Axis) -> dict[str, tuple[Any, ...]]:

@@ -1,11 +1,12 @@
 """Policies as people state them: intervals in steps, repairs by percentiles, counted failures."""
 
+import contextlib
 import re
 from collections.abc import Mapping
 from statistics import NormalDist
 from typing import Any
 
-from fleetcube.catalog.units import counted_failures
+from fleetcube.catalog.units import UnitError, counted_failures
 from fleetcube.grid.errors import InputError, shown
 from fleetcube.grid.spec import values
 from fleetcube.kernels.declare import HOUR
@@ -36,8 +37,10 @@ def spelled(name: str, value: Any) -> dict[str, Any]:
 
 def is_spelled(name: str, text: str) -> bool:
     """Whether a text is one policy, which commas do not part."""
-    counts = values.is_known(PHYSICS, name) and counted_failures(text, name) is not None
-    return counts or bool(spelled(name, text))
+    with contextlib.suppress(UnitError):  # a list of counts, or a wrong one, which is refused later
+        if values.is_known(PHYSICS, name) and counted_failures(text, name) is not None:
+            return True
+    return bool(spelled(name, text))
 
 
 def conversions(scenario: Mapping[str, Any]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from fleetcube.grid.spec.axes import make_axes
 from fleetcube.grid.spec.axis import Axis
 from fleetcube.kernels.calculus.phased_formulas import without_phase
 from fleetcube.kernels.graph.formulas import Graph
+from fleetcube.kernels.physics.roles import IN_STEPS
 from fleetcube.scenario import dates, patterns, phases, policies, user_records
 
 from .tables import label, scale
@@ -75,6 +76,8 @@ def _parts(name: str, text: str, notes: list[str]) -> list[str]:
         if grouped[1] or grouped[2].strip():
             return [text]
         notes.append(f"{name} = {text} is a list; without its commas it is one number")
+    if re.search(" (of|in) ", text):  # counts of failures, with thousands
+        return re.split(r"(?<!\d),|,(?!\d{3}\D)", text)
     return text.split(",")
 
 
@@ -267,6 +270,10 @@ def _changed(graph: Graph, axis: Axis, text: str, notes: list[str]) -> Any:
 def _values(graph: Graph, name: str, text: str, notes: list[str]) -> list[Any]:
     named = without_phase(name) in graph.roles.labels or values.is_option(graph, name)
     parts = text.split(",") if named else _parts(name, text, notes)
+    if name in IN_STEPS and any(policies.spelled(name, part) for part in parts):
+        steps, policy = IN_STEPS[name]
+        words = "".join(f" {option}={choice}" for option, choice in policy.items())
+        raise InputError(f"{name} = {text}: several steps are an input; write {steps}=10,20{words}")
     return [_value(graph, name, part) for part in parts]
 
 

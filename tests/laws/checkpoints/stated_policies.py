@@ -132,9 +132,9 @@ def scenario(policy: Policy) -> dict[str, Any]:
 
 
 @check(
-    "drive_multiple storage_multiple longest_checkpoint_interval drive_write_interval "
-    "storage_write_interval storage_duty tiered_storage_duty tuned_stall_time_of_multiples "
-    "shortest_checkpoint_interval_of_multiples",
+    "drive_multiple storage_multiple longest_checkpoint_interval least_stated_interval "
+    "drive_write_interval storage_write_interval storage_duty tiered_storage_duty "
+    "tuned_stall_time_of_multiples shortest_checkpoint_interval_of_multiples",
     by="simulator",
     source="4,000 failures of each policy, every checkpoint begun as its tier's clock says",
     tolerance=0.012,

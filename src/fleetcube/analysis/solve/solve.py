@@ -30,6 +30,7 @@ from fleetcube.grid.plan.tiles import Region, extent
 from fleetcube.grid.progress import expected
 from fleetcube.grid.result import Result
 from fleetcube.grid.run.settings import Settings
+from fleetcube.grid.run.stream import Room
 from fleetcube.grid.spec import values
 from fleetcube.grid.spec.axis import Array, Axis
 from fleetcube.grid.spec.graphs import graph_of
@@ -77,9 +78,8 @@ def solve_spec(
     graph = graph_of(spec["scenario"])
     check_free(graph, unknown)
     problem = resolve(spec["scenario"], spec["axes"], (unknown,))
-    if target.chance == target.chance:  # with steps as slow as published ones are at that chance
-        slow, _ = ends_of_chance(Plan(problem, [target.of], "numpy", free=[unknown]), target)
-        spec = {**spec, "scenario": {**spec["scenario"], **slow}}
+    if target.chance == target.chance:
+        spec = _at_chance(spec, problem, unknown, target, between)
         problem = resolve(spec["scenario"], spec["axes"], (unknown,))
     round_ = values.is_whole(problem.graph, unknown) if whole is None else bool(whole)
     # a count that is not rounded is a relaxation, which no reason judges
@@ -145,6 +145,28 @@ def check_free(graph: Graph, name: Any) -> None:
     """Refuse an input that takes no numbers."""
     if values.is_option(graph, values.check_name(graph, name)) or name in KINDS:
         raise InputError(f"{name} takes names, not numbers; compare several: {name}=a,b")
+
+
+def _at_chance(
+    spec: Mapping[str, Any], problem: Problem, unknown: str, target: Target, between: Any
+) -> Mapping[str, Any]:
+    """The spec with steps as slow, or as fast, as they are at the chance of a bound: slow where
+    that brings the output nearer to it, as a time at most, or MFU at least."""
+    places = ends_of_chance(Plan(problem, [target.of], "numpy", free=[unknown]), target)
+    grid, sides = scan_values(unknown, between, problem), []
+    for place in places:
+        moved = resolve({**spec["scenario"], **place}, spec["axes"], (unknown,))
+        moved = without(moved, unknown)
+        cut = [axis.cut(np.arange(1)) for axis in moved.axes]  # a sign needs one point
+        axes = (*cut, Axis(unknown, grid, numbers={unknown: grid}))
+        plan = Plan(replace(moved, axes=axes), [target.of], "numpy")
+        dims = plan.out_dims[target.of]
+        with np.errstate(all="ignore"):
+            row = Room([target.of]).evaluate(plan, dims, plan.whole(dims))[target.of]
+        sides.append(row.copy())
+    rises = (sides[0] > sides[1]).sum() > (sides[0] < sides[1]).sum()
+    place = places[0 if rises == (target.relation == "<=") else 1]
+    return {**spec, "scenario": {**spec["scenario"], **place}}
 
 
 class Solver:
