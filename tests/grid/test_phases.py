@@ -41,6 +41,8 @@ CONTRACT = {"contract_nodes": 2048, "contract_time": "90 d", "delivery_time": "3
 PRICES = {
     "gpu_hour_price": 2.0,
     **CONTRACT,
+    "kept_checkpoints": 3,
+    "storage_rent": 7.6e-18,
     "electricity_price": "$0.1/kWh",
     "grid_carbon_intensity": 1e-7,
 }
