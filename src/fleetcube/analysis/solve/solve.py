@@ -77,9 +77,10 @@ def solve_spec(
     graph = graph_of(spec["scenario"])
     check_free(graph, unknown)
     problem = resolve(spec["scenario"], spec["axes"], (unknown,))
-    if target.chance == target.chance:  # with steps as slow as published ones are at that chance
-        slow, _ = ends_of_chance(Plan(problem, [target.of], "numpy", free=[unknown]), target)
-        spec = {**spec, "scenario": {**spec["scenario"], **slow}}
+    if target.chance == target.chance:
+        places = ends_of_chance(Plan(problem, [target.of], "numpy", free=[unknown]), target)
+        ends = [{**spec, "scenario": {**spec["scenario"], **place}} for place in places]
+        spec = _harder(ends, unknown, target, between)
         problem = resolve(spec["scenario"], spec["axes"], (unknown,))
     round_ = values.is_whole(problem.graph, unknown) if whole is None else bool(whole)
     # a count that is not rounded is a relaxation, which no reason judges
@@ -119,6 +120,29 @@ def solve_spec(
     ]
     attrs = with_remarks(attrs, warnings)
     return Result(variables, coords, attrs)
+
+
+def _harder(
+    ends: Sequence[Mapping[str, Any]], unknown: str, target: Target, between: Any
+) -> Mapping[str, Any]:
+    """Of a spec with steps as slow and as fast as published ones are at a chance, the one in which
+    the target is harder to meet."""
+    problems = [resolve(end["scenario"], end["axes"], (unknown,)) for end in ends]
+    slow, fast = (Solver(problem, unknown, target, between, "numpy") for problem in problems)
+    dims, grid = tuple(slow.plan.sizes), slow.grid
+    rises = falls = False
+    for tile in tiles.blocks(slow.plan.whole(dims), tiles.SOLVED):
+        for value in grid[[0, grid.size // 2, -1]]:
+            at = np.full(extent(tile, dims, dims), value)
+            with np.errstate(all="ignore"):
+                a, b = (each.evaluate(tile, at, [target.of])[target.of] for each in (slow, fast))
+            rises, falls = rises or bool((a > b).any()), falls or bool((a < b).any())
+    if rises and falls:
+        raise InputError(
+            f"{target.of} is larger with slower steps at some points, and smaller at others; leave "
+            "out 'with ... %'"
+        )
+    return ends[int(rises == (target.relation == ">="))]
 
 
 def _about(search: "Solver") -> dict[str, dict[str, Any]]:
