@@ -163,3 +163,10 @@ def test_labels_of_every_kind_name_folders(tmp_path: Path) -> None:
     assert names[-1] == ("where=c", "gpu_mttf=0.5", "sequence_parallel=false")
     found = duckdb.sql(f"SELECT DISTINCT \"where\" FROM '{tmp_path}/*/*/*/*.parquet' ORDER BY 1")
     assert found.fetchall() == [("a/b = 50 %",), ("c",)]
+
+
+def test_a_partition_in_other_units_has_other_rows(sweep: Sweep, tmp_path: Path) -> None:
+    cube = sweep.evaluate()
+    cube.fleetcube.to_parquet(tmp_path, "fabric")
+    cube["job_time"].attrs["units"] = "h"
+    refused("holds other rows", cube.fleetcube.to_parquet, tmp_path, "fabric")
