@@ -11,6 +11,7 @@ import fleetcube
 from fleetcube.analysis.simulate import simulate_spec
 from fleetcube.cli import cli
 from fleetcube.grid.errors import InputError
+from fleetcube.scenario import policies
 from fleetcube.scenario.schema import _text
 from tests.draws import generator
 from tests.laws.checkpoints.stated_policies import drawn, scenario
@@ -135,3 +136,9 @@ def test_editors_take_the_texts() -> None:
         assert re.search(_text("s"), text)
     assert not any(re.search(_text("B"), text) for text in counts)
     assert not re.search(_text("s"), "soon")
+
+
+def test_several_counts_are_parted_by_their_commas() -> None:
+    """On the command line they ended in the engine's error."""
+    assert policies.is_spelled("interruption_mttf", "419 in 54 days on 16,384 GPUs")
+    assert not policies.is_spelled("node_mttf", "1 of 256 nodes a day,2 of 256 nodes a day")

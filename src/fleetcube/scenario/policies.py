@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from statistics import NormalDist
 from typing import Any
 
-from fleetcube.catalog.units import counted_failures
+from fleetcube.catalog.units import UnitError, counted_failures
 from fleetcube.grid.errors import InputError, shown
 from fleetcube.grid.spec import values
 from fleetcube.kernels.declare import HOUR
@@ -39,7 +39,10 @@ def spelled(name: str, value: Any) -> dict[str, Any]:
 
 def is_spelled(name: str, text: str) -> bool:
     """Whether a text is one policy, which commas do not part."""
-    counts = values.is_known(PHYSICS, name) and counted_failures(text, name) is not None
+    try:
+        counts = values.is_known(PHYSICS, name) and counted_failures(text, name) is not None
+    except UnitError:  # several, or none
+        return False
     return counts or bool(spelled(name, text))
 
 
