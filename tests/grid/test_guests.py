@@ -311,3 +311,15 @@ def test_long_attributes_and_those_of_harmed_metadata_survive(path: Path, harm: 
     assert len(cube.attrs["title"]) == len(cube["yearly_cost"].attrs["note"]) == 3_000_000
     assert cube["yearly_cost"].attrs["units"] == truth(1)[0]["yearly_cost"].attrs["units"]
     assert verify(path).problems == []
+
+
+def test_an_array_behind_a_link_is_written_again(path: Path) -> None:
+    """Readers do not follow the link; `--resume`, which they advise, called the cube sound."""
+    outside = path.with_name("outside")
+    (path / "yearly_cost").rename(outside)
+    (path / "yearly_cost").symlink_to(outside)
+    refused("`run --resume` of its sweep repairs it", open_cube, path)
+    before = contents(outside)
+    stored(path, resume=True)
+    xarray.testing.assert_identical(open_cube(path).load(), truth(1)[0])
+    assert contents(outside) == before
