@@ -133,10 +133,11 @@ def _harder(
     rises = falls = False
     for tile in tiles.blocks(slow.plan.whole(dims), tiles.SOLVED):
         for value in grid[[0, grid.size // 2, -1]]:
-            at = np.full(extent(tile, dims, dims), value)
+            row = np.full(extent(tile, dims, dims), value)
             with np.errstate(all="ignore"):
-                a, b = (each.evaluate(tile, at, [target.of])[target.of] for each in (slow, fast))
-            rises, falls = rises or bool((a > b).any()), falls or bool((a < b).any())
+                outs = [each.evaluate(tile, row, [target.of])[target.of] for each in (slow, fast)]
+            rises |= bool((outs[0] > outs[1]).any())
+            falls |= bool((outs[0] < outs[1]).any())
     if rises and falls:
         raise InputError(
             f"{target.of} is larger with slower steps at some points, and smaller at others; leave "
