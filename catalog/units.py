@@ -259,9 +259,13 @@ def counted_failures(text: str, name: str) -> Fraction | None:
     if things.lower() not in {word.lower() + end for word in words for end in ("", "s", "es")}:
         remedy = "node_mttf is of nodes, interruption_mttf of GPUs and all causes"
         raise refused(f"counts {things}, and {name} is of a {words[0]}; {remedy}")
+    if parts.strip("0_,.") == "" or "." in parts:
+        raise refused(f"counts failures of {parts} {things}, not of a whole number; {_COUNTED}")
     number, size, time = (Fraction(re.sub("[_,]", "", each)) for each in (failures, parts, span))
     try:
-        second = Fraction(repr(factor(unit, "s")))
-        return 1 / (number / (size * time * second))  # none of zero, of nothing, or in no time
-    except (UnitError, ZeroDivisionError):
+        mean_time = 1 / (number / (size * time * Fraction(repr(factor(unit, "s")))))
+        if not float(mean_time):
+            raise ZeroDivisionError
+        return mean_time
+    except (UnitError, ArithmeticError):
         raise refused(f"has no time of failures; {_COUNTED}") from None

@@ -372,6 +372,9 @@ def damage(contents: Contents, done: Callable[[int], None] = lambda n: None) -> 
     for key, bad in journal.damaged_chunks(contents.place, blocks.values(), done).items():
         problems |= {name: f"{wrong} (block {blocks[key]})" for name, wrong in bad.items()}
     chunks = {name for block in blocks.values() for name, _, _ in block.files}
+    if contents.names is not None:  # readers do not follow the link of a folder
+        behind = chunks - contents.names - problems.keys()
+        problems |= dict.fromkeys(sorted(behind), "lies behind a link")
     extra = (contents.names or set()) - chunks - sealed.keys() - {SEAL, LOCK, GUESTS}
     extra = ours(extra, contents.arrays, whole=True)
     return problems | dict.fromkeys(sorted(extra), "does not belong to the cube")

@@ -111,7 +111,7 @@ class Contents:
     @cached_property
     def files(self) -> dict[str, bytes | OSError]:
         """The files in the seal: `head` as it was read, the others read when first asked for."""
-        sealed = self.sealed or {}
+        sealed = self._sums
         others = [name for name in sealed if name not in self.head]
         # metadata have another size if others added attributes
         sizes = {n: None if n.endswith(f"/{ROOT}") else sealed[n][0] for n in others}
@@ -119,8 +119,16 @@ class Contents:
         return {**self.head, **dict(zip(others, read, strict=True))}
 
     @cached_property
+    def _sums(self) -> dict[str, tuple[int, str]]:
+        """The seal; without a sound one the metadata, whose sums nobody has."""
+        if self.sealed is not None:
+            return self.sealed
+        arrays = self.arrays | _repeated_arrays(self.head[ROOT])
+        return dict.fromkeys([*(f"{name}/{ROOT}" for name in sorted(arrays)), ROOT], (0, ""))
+
+    @cached_property
     def _separated(self) -> tuple[dict[str, bytes | OSError], Attributes]:
-        return separated(self.files, self.sealed or {})
+        return separated(self.files, self._sums)
 
     @property
     def added(self) -> Attributes:
@@ -162,6 +170,14 @@ class Contents:
         names = (self.names or set()) - self.sealed.keys() if self.sealed else set()
         parts = (name.split("/") for name in names if name.endswith(f"/{ROOT}"))
         return ", ".join(sorted(repr(part[0]) for part in parts if len(part) == 2))
+
+
+def _repeated_arrays(root: bytes | OSError) -> set[str]:
+    """Arrays that a root's metadata repeat; none if it is damaged."""
+    try:
+        return {*json.loads(root)["consolidated_metadata"]["metadata"]}  # type: ignore[arg-type]
+    except (ValueError, TypeError, LookupError, RecursionError):
+        return set()
 
 
 def _is_anothers(name: str, data: bytes) -> bool:

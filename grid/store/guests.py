@@ -1,5 +1,6 @@
 """What others put into a cube: files, and attributes of its group and arrays; no run removes it."""
 
+import contextlib
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -48,18 +49,18 @@ def separated(
                 continue
             if len(data) == size:  # type: ignore[arg-type]
                 continue  # a changed byte, whatever it means
-            meta = json.loads(data if len(data) < 8 * size + (1 << 20) else b"")  # type: ignore
+            meta = json.loads(data)  # type: ignore[arg-type]
             attributes = meta["attributes"]
             own_keys = [key for key in attributes if _is_reserved(key)]
-            if name == ROOT and KEY in attributes:
-                meta["consolidated_metadata"] = _repeated(meta.get("consolidated_metadata"), pure)
-            for keys in (
-                own_keys,
-                *([*attributes][:n] for n in range(min(len(attributes), 64) + 1)),
-            ):
-                if digest(again := _bytes(meta, keys)) == sha256:
-                    pure[name], own_keys = again, keys
-                    break
+            with contextlib.suppress(ValueError, TypeError, LookupError, AttributeError):
+                if name == ROOT and KEY in attributes:
+                    repeated = _repeated(meta.get("consolidated_metadata"), pure)
+                    meta["consolidated_metadata"] = repeated
+                prefixes = ([*attributes][:n] for n in range(min(len(attributes), 64) + 1))
+                for keys in (own_keys, *prefixes):
+                    if digest(again := _bytes(meta, keys)) == sha256:
+                        pure[name], own_keys = again, keys
+                        break
             if others := {key: attributes[key] for key in attributes if key not in own_keys}:
                 added[name] = others
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError):

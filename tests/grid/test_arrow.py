@@ -50,6 +50,20 @@ def test_a_stream_of_points_that_cannot_run_leaves_their_rows_out() -> None:
     assert stream(sweep.virtual(), 2).read_all().column("n_gpus").to_pylist() == [8, 8]
 
 
+def test_types_do_not_depend_on_whether_a_block_has_rows(tmp_path: Path) -> None:
+    """Of texts, in streams and partitions; a stream that began without rows ended in an error."""
+    axes = {"n_gpus": [60, 8], "fabric": ["roce-100g", "infiniband-ndr"]}
+    job = {**SCENARIO, "global_batch_size": 64}
+    sweep = Sweep(job, axes, ["job_time"], settings=Settings("numpy", "exclude"))
+    table = stream(sweep.virtual(), 1).read_all()
+    assert table.column("fabric").to_pylist() == axes["fabric"]
+    assert table.schema == stream(sweep.virtual()).schema
+    for path in open_cube(sweep.to_zarr(tmp_path / "a.zarr")).fleetcube.to_parquet(
+        tmp_path / "b", "n_gpus"
+    ):
+        assert pyarrow.parquet.read_schema(path).field("fabric").type == table["fabric"].type
+
+
 def test_a_grid_larger_than_memory_streams() -> None:
     axes: dict[str, Any] = {"gpu_mttf": {"linspace": [1e7, 1e9], "num": 100_000}}
     axes["checkpoint_write_bandwidth"] = {"linspace": [1e9, 1e12], "num": 100_000}
@@ -149,3 +163,10 @@ def test_labels_of_every_kind_name_folders(tmp_path: Path) -> None:
     assert names[-1] == ("where=c", "gpu_mttf=0.5", "sequence_parallel=false")
     found = duckdb.sql(f"SELECT DISTINCT \"where\" FROM '{tmp_path}/*/*/*/*.parquet' ORDER BY 1")
     assert found.fetchall() == [("a/b = 50 %",), ("c",)]
+
+
+def test_a_partition_in_other_units_has_other_rows(sweep: Sweep, tmp_path: Path) -> None:
+    cube = sweep.evaluate()
+    cube.fleetcube.to_parquet(tmp_path, "fabric")
+    cube["job_time"].attrs["units"] = "h"
+    refused("holds other rows", cube.fleetcube.to_parquet, tmp_path, "fabric")

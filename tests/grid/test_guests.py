@@ -292,3 +292,34 @@ def test_the_sequences_would_notice(tmp_path: Path) -> None:
     (tmp_path / "a.zarr" / next(iter(owner.files))).unlink()
     with pytest.raises(AssertionError):
         owner.check()
+
+
+@cases("harm", "seal", "units", "neither")
+def test_long_attributes_and_those_of_harmed_metadata_survive(path: Path, harm: str) -> None:
+    """A repair kept none of a cube without its seal, or of more than a MB, and none of the root
+    where an array's metadata were harmed."""
+    for file, attribute in (("zarr.json", "title"), ("yearly_cost/zarr.json", "note")):
+        meta = json.loads((path / file).read_bytes())
+        meta["attributes"] |= {attribute: "x" * 3_000_000}
+        if harm == "units" and attribute == "note":
+            meta["attributes"]["units"] = "EUR"
+        (path / file).write_text(json.dumps(meta), encoding="utf-8")
+    if harm == "seal":
+        (path / ".fleetcube/record/seal").unlink()
+    stored(path, resume=True)
+    cube = open_cube(path)
+    assert len(cube.attrs["title"]) == len(cube["yearly_cost"].attrs["note"]) == 3_000_000
+    assert cube["yearly_cost"].attrs["units"] == truth(1)[0]["yearly_cost"].attrs["units"]
+    assert verify(path).problems == []
+
+
+def test_an_array_behind_a_link_is_written_again(path: Path) -> None:
+    """Readers do not follow the link; `--resume`, which they advise, called the cube sound."""
+    outside = path.with_name("outside")
+    (path / "yearly_cost").rename(outside)
+    (path / "yearly_cost").symlink_to(outside)
+    refused("`run --resume` of its sweep repairs it", open_cube, path)
+    before = contents(outside)
+    stored(path, resume=True)
+    xarray.testing.assert_identical(open_cube(path).load(), truth(1)[0])
+    assert contents(outside) == before

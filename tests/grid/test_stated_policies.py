@@ -11,6 +11,7 @@ import fleetcube
 from fleetcube.analysis.simulate import simulate_spec
 from fleetcube.cli import cli
 from fleetcube.grid.errors import InputError
+from fleetcube.scenario import policies
 from fleetcube.scenario.schema import _text
 from tests.draws import generator
 from tests.laws.checkpoints.stated_policies import drawn, scenario
@@ -48,6 +49,11 @@ def test_counted_failures(name: str, text: str, seconds: float) -> None:
         ("node_mttf", "0 of 256 nodes a day", "no time of failures"),
         ("node_mttf", "1 of 256 nodes a fortnite", "no time of failures"),
         ("node_mttf", "some of 256 nodes a day", "is no count of failures"),
+        ("node_mttf", "1 of 0 nodes a day", "of 0 nodes, not of a whole number"),
+        ("node_mttf", "1 of 16.384 nodes a day", "of 16.384 nodes, not of a whole number"),
+        ("node_mttf", f"1 of {'9' * 400} nodes a day", "no time of failures"),
+        ("node_mttf", f"{'9' * 400} of 1 node a day", "no time of failures"),
+        ("repair_time", "median 6 h, p99.99999999999999999 3 d", "or of all"),
         ("job_duration", "1 of 256 nodes a day", "unknown unit|known unit"),
         ("repair_time", "median 3 d, p95 6 h", "below its median"),
         ("checkpoint_interval", "0 steps", "must be greater than 0"),
@@ -174,3 +180,9 @@ def test_counts_are_listed_in_the_shell_with_their_thousands() -> None:
     for text, rule in wrong.items():
         with pytest.raises(InputError, match=rule):
             ran.invoke(cli, [*words, text])
+
+
+def test_several_counts_are_parted_by_their_commas() -> None:
+    """On the command line they ended in the engine's error."""
+    assert policies.is_spelled("interruption_mttf", "419 in 54 days on 16,384 GPUs")
+    assert not policies.is_spelled("node_mttf", "1 of 256 nodes a day,2 of 256 nodes a day")

@@ -36,7 +36,7 @@ Kind = TypeVar("Kind", bound=Evaluation)
 Names = str | Sequence[str]
 _SHARE = 1000  # points searched, for each that is judged beforehand
 _TARGET = re.compile(r"\s*(\w+)\s*(<=|>=|==|=)\s*(.*\S)\s*")
-_CHANCE = re.compile(r"(.*\S)\s+with\s+(\d+(?:\.\d+)?)\s*%\s*")
+_CHANCE = re.compile(r"(.*\S)\s+with\s+([0-9]+(?:\.[0-9]+)?)\s*%\s*")
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,9 @@ def read_target(graph: Graph, target: Any) -> Target:
     relation = "="
     if isinstance(target, str) and (match := _CHANCE.fullmatch(target)):
         aim, chance = read_target(graph, match[1]), float(match[2]) / 100
-        if aim.relation == "=" or isinstance(aim.level, str) or not 0.5 <= chance < 1:
-            rule = "a bound that is a number holds with a chance of 50 % or more, below 100 %"
+        one = aim.chance != aim.chance and not isinstance(aim.level, str)
+        if aim.relation == "=" or not one or not 0.5 <= chance < 1:
+            rule = "a bound that is a number holds with one chance of 50 % or more, below 100 %"
             raise InputError(f'{shown(target)}: {rule}; write "job_time <= 30 d with 90 %"')
         return replace(aim, chance=chance)
     if isinstance(target, Mapping) and len(target) == 1:

@@ -90,8 +90,8 @@ def solve(
     say_each(_remarks(solutions, unknown, condition, aim.of), err=False)
     say_wrapped(*binding)
     if aim.chance == aim.chance:
-        most = "most" if aim.relation == "<=" else "least"
-        say(f"{aim.of} is what it is at {most} in {100 * aim.chance:.4g} % of the cases")
+        side = "most" if aim.relation == "<=" else "least"
+        say(f"{aim.of} is what it is at {side} in {100 * aim.chance:.4g} % of the cases")
     if condition != target:
         say(f"{target.strip()}, started on {since}: {condition}")
     runs = infeasible == "exclude" and not relaxed and not any(binding[:1])

@@ -28,10 +28,13 @@ def spelled(name: str, value: Any) -> dict[str, Any]:
     if name != REPAIR or not (match := _PERCENTILES.fullmatch(value)):
         return {}
     median, high = (values.number(PHYSICS, REPAIR, match[n]) for n in (1, 3))
-    percent = float(match[2])
-    if not (high > median > 0 and percent > 50):
-        raise InputError(f"{name} = {shown(value)} has a percentile below its median; swap them")
-    spread = float(lognormal_spread(median, high, NormalDist().inv_cdf(percent / 100)))
+    share = float(match[2]) / 100
+    if not (high > median > 0 and 0.5 < share < 1):
+        raise InputError(
+            f"{name} = {shown(value)} has a percentile below its median, or of all; swap the two, "
+            'or write for example "median 6 h, p95 3 d"'
+        )
+    spread = float(lognormal_spread(median, high, NormalDist().inv_cdf(share)))
     return {REPAIR: float(lognormal_mean(median, spread)), REPAIR_SPREAD: spread}
 
 

@@ -46,9 +46,13 @@ def partition(cube: Any, folder: str | PathLike[str], by: str | Sequence[str]) -
 
 
 def _holds(path: Path, rows: Any) -> bool:
-    """Whether a file has these rows."""
+    """Whether a file has these rows, in these units."""
     try:
         stored = imported("pyarrow.parquet").ParquetFile(path).read()
     except ValueError:  # no Parquet
         return False
-    return bool(stored.to_pandas().equals(rows.read_pandas()))
+    units = (
+        {field.name: (field.metadata or {}).get(b"units") for field in schema}
+        for schema in (stored.schema, rows.schema)
+    )
+    return next(units) == next(units) and bool(stored.to_pandas().equals(rows.read_pandas()))

@@ -537,6 +537,8 @@ def arrow_table(cube: "xarray.Dataset", whole: bool) -> Any:
     columns = {name: _whole(str(name), frame[name].to_numpy()) for name in names}
     table = pyarrow.Table.from_pandas(pandas.DataFrame(columns), preserve_index=False)
     fields = [f.with_metadata(_metadata(cube[f.name].attrs)) for f in table.schema]
+    text = pyarrow.array(pandas.Series([""])).type  # without a row, that of texts is not known
+    fields = [f.with_type(text) if pyarrow.types.is_null(f.type) else f for f in fields]
     metadata = table.schema.metadata | _metadata(cube.attrs)
     return table.cast(pyarrow.schema(fields, metadata))
 

@@ -30,7 +30,6 @@ from fleetcube.grid.plan.tiles import Region, extent
 from fleetcube.grid.progress import expected
 from fleetcube.grid.result import Result
 from fleetcube.grid.run.settings import Settings
-from fleetcube.grid.run.stream import Room
 from fleetcube.grid.spec import values
 from fleetcube.grid.spec.axis import Array, Axis
 from fleetcube.grid.spec.graphs import graph_of
@@ -79,7 +78,9 @@ def solve_spec(
     check_free(graph, unknown)
     problem = resolve(spec["scenario"], spec["axes"], (unknown,))
     if target.chance == target.chance:
-        spec = _at_chance(spec, problem, unknown, target, between)
+        places = ends_of_chance(Plan(problem, [target.of], "numpy", free=[unknown]), target)
+        ends = [{**spec, "scenario": {**spec["scenario"], **place}} for place in places]
+        spec = _harder(ends, unknown, target, between)
         problem = resolve(spec["scenario"], spec["axes"], (unknown,))
     round_ = values.is_whole(problem.graph, unknown) if whole is None else bool(whole)
     # a count that is not rounded is a relaxation, which no reason judges
@@ -121,6 +122,30 @@ def solve_spec(
     return Result(variables, coords, attrs)
 
 
+def _harder(
+    ends: Sequence[Mapping[str, Any]], unknown: str, target: Target, between: Any
+) -> Mapping[str, Any]:
+    """Of a spec with steps as slow and as fast as published ones are at a chance, the one in which
+    the target is harder to meet."""
+    problems = [resolve(end["scenario"], end["axes"], (unknown,)) for end in ends]
+    slow, fast = (Solver(problem, unknown, target, between, "numpy") for problem in problems)
+    dims, grid = tuple(slow.plan.sizes), slow.grid
+    rises = falls = False
+    for tile in tiles.blocks(slow.plan.whole(dims), tiles.SOLVED):
+        for value in grid[[0, grid.size // 2, -1]]:
+            row = np.full(extent(tile, dims, dims), value)
+            with np.errstate(all="ignore"):
+                outs = [each.evaluate(tile, row, [target.of])[target.of] for each in (slow, fast)]
+            rises |= bool((outs[0] > outs[1]).any())
+            falls |= bool((outs[0] < outs[1]).any())
+    if rises and falls:
+        raise InputError(
+            f"{target.of} is larger with slower steps at some points, and smaller at others; leave "
+            "out 'with ... %'"
+        )
+    return ends[int(rises == (target.relation == ">="))]
+
+
 def _about(search: "Solver") -> dict[str, dict[str, Any]]:
     """Names and attributes of the answers."""
     unknown, aim, plan = search.unknown, search.target.of, search.plan
@@ -145,28 +170,6 @@ def check_free(graph: Graph, name: Any) -> None:
     """Refuse an input that takes no numbers."""
     if values.is_option(graph, values.check_name(graph, name)) or name in KINDS:
         raise InputError(f"{name} takes names, not numbers; compare several: {name}=a,b")
-
-
-def _at_chance(
-    spec: Mapping[str, Any], problem: Problem, unknown: str, target: Target, between: Any
-) -> Mapping[str, Any]:
-    """The spec with steps as slow, or as fast, as they are at the chance of a bound: slow where
-    that brings the output nearer to it, as a time at most, or MFU at least."""
-    places = ends_of_chance(Plan(problem, [target.of], "numpy", free=[unknown]), target)
-    grid, sides = scan_values(unknown, between, problem), []
-    for place in places:
-        moved = resolve({**spec["scenario"], **place}, spec["axes"], (unknown,))
-        moved = without(moved, unknown)
-        cut = [axis.cut(np.arange(1)) for axis in moved.axes]  # a sign needs one point
-        axes = (*cut, Axis(unknown, grid, numbers={unknown: grid}))
-        plan = Plan(replace(moved, axes=axes), [target.of], "numpy")
-        dims = plan.out_dims[target.of]
-        with np.errstate(all="ignore"):
-            row = Room([target.of]).evaluate(plan, dims, plan.whole(dims))[target.of]
-        sides.append(row.copy())
-    rises = (sides[0] > sides[1]).sum() > (sides[0] < sides[1]).sum()
-    place = places[0 if rises == (target.relation == "<=") else 1]
-    return {**spec, "scenario": {**spec["scenario"], **place}}
 
 
 class Solver:
