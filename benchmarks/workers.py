@@ -10,7 +10,6 @@ import contextlib
 import itertools
 import json
 import pickle
-import re
 import shutil
 import subprocess
 import sys
@@ -18,7 +17,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -510,7 +509,7 @@ def measured(
             threading.Thread(target=halfway).start()
 
     before, start = simulation.tally(), time.perf_counter()
-    with mock.patch.object(cluster, "_ask_workers", lambda *_: {}):  # compared above
+    with mock.patch.object(cluster, "_ask_workers", return_value={}):  # compared above
         seconds = WORK[what](sweep, client, done) - start
     after = simulation.tally()
     told = simulation.order("new")
@@ -543,24 +542,25 @@ def main(quick: bool = False) -> list[Row]:
                 rows.append(measured(simulation, what, workers, workers * EACH))
             if workers == 10:
                 rows += many_runs(simulation, workers)
-            few = max(1, workers // 100)
-            if workers == 100:
-                continue
-            simulation.order(f"join {few} {SLOWNESS}")
-            for what in WORK:
-                say(f"workers: {what} on {workers}, {few} of them lost, {few} late and {few} slow")
-
-                def halfway() -> None:
-                    simulation.order(f"kill {few}")
-                    simulation.order(f"join {few} 1")
-
-                row = measured(simulation, what, workers, workers * EACH, halfway)
-                about = f"{what}, {few} each of lost, late and slow"
-                rows.append({**row, "what": about})
-                # the worker's run, and the one that waits there
-                longest = max(cluster.SECONDS, cluster.BUSY * workers) + SECONDS
-                assert row["repeated"] <= 2 * few * longest / SECONDS, row
+            if workers != 100:
+                few = max(1, workers // 100)
+                simulation.order(f"join {few} {SLOWNESS}")
+                rows += [disturbed(simulation, what, workers, few) for what in WORK]
     return rows
+
+
+def disturbed(simulation: Simulation, what: str, workers: int, few: int) -> Row:
+    """With slow workers, and halfway as many lost, and as many that join."""
+    say(f"workers: {what} on {workers}, {few} of them lost, {few} late and {few} slow")
+
+    def halfway() -> None:
+        simulation.order(f"kill {few}")
+        simulation.order(f"join {few} 1")
+
+    row = measured(simulation, what, workers, workers * EACH, halfway)
+    longest = max(cluster.SECONDS, cluster.BUSY * workers) / SECONDS + 1  # blocks of a run
+    assert row["repeated"] <= 2 * few * longest, row  # the one that runs, and one that waits there
+    return {**row, "what": f"{what}; {few} lost, {few} late, {few} slow"}
 
 
 def many_runs(simulation: Simulation, workers: int) -> list[Row]:
@@ -568,7 +568,7 @@ def many_runs(simulation: Simulation, workers: int) -> list[Row]:
     blocks = 250 * EACH
     say(f"workers: {blocks} runs of one block")
     simulation.order("pace 0.01")
-    with mock.patch.object(cluster, "run_length", lambda *_: 1):
+    with mock.patch.object(cluster, "run_length", return_value=1):
         rows = [measured(simulation, "cube", workers, blocks) for _ in range(2)]
     simulation.order(f"pace {SECONDS}")
     return [{**rows[-1], "what": "cube, runs of one block, after as many"}]
