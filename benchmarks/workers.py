@@ -565,7 +565,7 @@ def disturbed(simulation: Simulation, what: str, workers: int, few: int) -> Row:
 
 def many_runs(simulation: Simulation, workers: int) -> list[Row]:
     """Runs of one short block each, so that what a scheduler keeps of a run shows in its memory."""
-    blocks = 250 * EACH
+    blocks = 125 * EACH
     say(f"workers: {blocks} runs of one block")
     simulation.order("pace 0.01")
     with mock.patch.object(cluster, "run_length", return_value=1):
