@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -531,9 +531,9 @@ def measured(
     }
 
 
-def main(quick: bool = False) -> list[Row]:
+def main(counts: Sequence[int]) -> list[Row]:
     rows: list[Row] = []
-    for workers in (4,) if quick else (10, 100, 1000):
+    for workers in counts:
         with Simulation() as simulation:
             say(f"workers: {workers} join")
             simulation.order(f"join {workers} 1")
@@ -565,7 +565,7 @@ def disturbed(simulation: Simulation, what: str, workers: int, few: int) -> Row:
 
 def many_runs(simulation: Simulation, workers: int) -> list[Row]:
     """Runs of one short block each, so that what a scheduler keeps of a run shows in its memory."""
-    blocks = 125 * EACH
+    blocks = 50 * EACH
     say(f"workers: {blocks} runs of one block")
     simulation.order("pace 0.01")
     with mock.patch.object(cluster, "run_length", return_value=1):
@@ -585,4 +585,9 @@ def run(quick: bool = False) -> Table:
         "block of a cube comes exactly once. Lost workers end without a word halfway, late ones "
         f"join then, slow ones take {SLOWNESS:g} times as long.",
     )
-    return Table("A scheduler with a thousand workers", COLUMNS, main(quick), notes)
+    return Table(
+        "A scheduler with a thousand workers",
+        COLUMNS,
+        main((4,) if quick else (10, 100, 1000)),
+        notes,
+    )

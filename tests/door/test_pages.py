@@ -7,6 +7,7 @@ import logging
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
