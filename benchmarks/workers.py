@@ -531,9 +531,10 @@ def measured(
     }
 
 
-def main(counts: Sequence[int]) -> list[Row]:
+def main(clusters: Sequence[int]) -> list[Row]:
+    """Rows for clusters of so many workers."""
     rows: list[Row] = []
-    for workers in counts:
+    for workers in clusters:
         with Simulation() as simulation:
             say(f"workers: {workers} join")
             simulation.order(f"join {workers} 1")
