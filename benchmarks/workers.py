@@ -550,7 +550,9 @@ def main(clusters: Sequence[int]) -> list[Row]:
     return rows
 
 
-def disturbed(simulation: Simulation, what: str, workers: int, few: int) -> Row:
+def disturbed(
+    simulation: Simulation, what: str, workers: int, few: int, seconds: float = SECONDS
+) -> Row:
     """With slow workers, and halfway as many lost, and as many that join."""
     say(f"workers: {what} on {workers}, {few} of them lost, {few} late and {few} slow")
 
@@ -559,7 +561,7 @@ def disturbed(simulation: Simulation, what: str, workers: int, few: int) -> Row:
         simulation.order(f"join {few} 1")
 
     row = measured(simulation, what, workers, workers * EACH, halfway)
-    longest = max(cluster.SECONDS, cluster.BUSY * workers) / SECONDS + 1  # blocks of a run
+    longest = max(cluster.SECONDS, cluster.BUSY * workers) / seconds + 1  # blocks of a run
     assert row["repeated"] <= 2 * few * longest, row  # the one that runs, and one that waits there
     return {**row, "what": f"{what}; {few} lost, {few} late, {few} slow"}
 

@@ -493,7 +493,7 @@ def test_simulated_workers_are_lost_late_and_slow(load: Any) -> None:
         for line in ("pace 0.02", "join 10 1", "join 1 10"):
             simulation.order(line)
         for what in workers.WORK:  # which compare their results
-            row = workers.disturbed(simulation, what, 10, 1)
+            row = workers.disturbed(simulation, what, 10, 1, 0.02)
             assert row["blocks"] == 10 * workers.EACH
             assert row["messages"] < 40
             assert row["block_bytes"] < 6000
