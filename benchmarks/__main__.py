@@ -30,6 +30,7 @@ from . import (
     threads,
     virtual,
     waits,
+    workers,
 )
 from .measure import ROOT, machine, preamble, say
 from .tables import Table
@@ -58,6 +59,7 @@ PAGES: dict[str, dict[str, Callable[[bool], Table]]] = {
     "docs/benchmarks.md#threads": {"threads": threads.run},
     "docs/benchmarks.md#dask": {"dask": dask.run},
     "docs/benchmarks.md#workers": {"cluster": cluster.run, "objects": cluster.run_objects},
+    "docs/benchmarks.md#simulated": {"workers": workers.run},
     "docs/lookup.md": {"lookup": lookup.run},
     "docs/benchmarks.md#repeated": {"repeated": repeated.run},
     "docs/benchmarks.md#kept": {"kept": kept.run},

@@ -4,6 +4,7 @@ import contextlib
 import functools
 import hashlib
 import json
+import math
 import os
 import re
 import signal
@@ -29,7 +30,8 @@ from .recipe import MOST_PLANS, Recipe, Work
 SECONDS = 0.5  # of work in a run: a hundred times its scheduling cost
 BUSY = 0.01  # seconds of work in a run per worker thread: three times its cost
 FIRST = 32  # concurrent runs until the first shows how long its tasks take
-AHEAD = 4  # runs per worker thread, from the oldest unfinished one
+AHEAD = 4  # concurrent runs per worker thread
+SPREAD = 4  # times that, from the oldest unfinished run, whose later ones wait in memory
 ADAPTS = 20  # the same where the cluster starts a worker for every five seconds of waiting work
 PATIENCE = 5.0  # seconds to wait for a scheduler, and for its first worker
 STARTS = 600.0  # seconds to wait for the first worker of a cluster that starts workers itself
@@ -140,16 +142,19 @@ class Cluster:
         """Tasks with their results, in order."""
         waiting: dict[int, Pairs] = {}
         due = 0
-        for number, pairs in self.runs(work, tasks):
+        for number, pairs in self.runs(work, tasks, SPREAD):
             waiting[number] = pairs
             while due in waiting:
                 yield from waiting.pop(due)
                 due += 1
 
-    def runs(self, work: Work, tasks: Iterable[Any]) -> Iterator[tuple[int, Pairs]]:
+    def runs(
+        self, work: Work, tasks: Iterable[Any], spread: float = math.inf
+    ) -> Iterator[tuple[int, Pairs]]:
         """Numbered runs of consecutive tasks with their results, as they finish. A worker thread
         computes a run's tasks sequentially and keeps only the results. The first runs have one task
-        each, whose time sets the length of later runs."""
+        each, whose time sets the length of later runs. `spread` limits how far others get while a
+        slow worker has the oldest run."""
         from distributed import CancelledError, KilledWorker
         from distributed.client import ClosedClientError
         from distributed.comm import CommClosedError  # type: ignore[attr-defined]
@@ -165,7 +170,7 @@ class Cluster:
             ahead = min(FIRST, AHEAD * threads)
             while left or running:
                 oldest, _ = next(iter(running.values()), (started, ()))  # they are in order
-                if left and started - oldest < ahead:
+                if left and len(running) < ahead and started - oldest < spread * ahead:
                     run = [left.pop() for _ in range(min(length, len(left)))]
                     call = _dumps(_run, self.recipe, digest, work, run)
                     future = client.submit(loads, call, key=f"{name}-{started}", pure=False)

@@ -486,6 +486,19 @@ def test_messages_of_a_run(load: Any) -> None:
     assert 0 < more < first < 10_000
 
 
+@pytest.mark.slow
+def test_simulated_workers_are_lost_late_and_slow(load: Any) -> None:
+    workers = load("workers")
+    with workers.Simulation() as simulation:
+        for line in ("pace 0.02", "join 10 1", "join 1 10"):
+            simulation.order(line)
+        for what in workers.WORK:  # which compare their results
+            row = workers.disturbed(simulation, what, 10, 1, 0.02)
+            assert row["blocks"] == 10 * workers.EACH
+            assert row["messages"] < 40
+            assert row["block_bytes"] < 6000
+
+
 @pytest.mark.parametrize(
     ("work", "threads", "run", "seconds", "busy"),
     [

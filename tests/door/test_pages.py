@@ -1,11 +1,13 @@
 """The pages under docs/ work: their Python, their commands and the printed output."""
 
 import ast
+import importlib.util
 import inspect
 import logging
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -130,6 +132,62 @@ def test_files_for_other_programs_are_what_these_read() -> None:
                 f"{address}{port['port']}"
                 for port in cluster["spec"]["scheduler"]["service"]["ports"]
             }
+
+
+def test_the_files_for_kubernetes_have_the_fields_of_its_operator() -> None:
+    """Its schema holds that of pods, too, and so of those of a job."""
+    yaml, jsonschema = pytest.importorskip("yaml"), pytest.importorskip("jsonschema")
+    operator = importlib.util.find_spec("dask_kubernetes")  # not imported: it wants Kubernetes
+    if operator is None:
+        pytest.skip("pip install --no-deps dask-kubernetes")
+    (folder,) = operator.submodule_search_locations or ()
+    (path,) = Path(folder).rglob("crds/daskcluster.yaml")
+    (version,) = yaml.safe_load(path.read_text(encoding="utf-8"))["spec"]["versions"]
+    schema = version["schema"]["openAPIV3Schema"]
+    closed(schema)
+    page = blocks((DOCS / "run-large.md").read_text(encoding="utf-8"))
+    cluster, job = (yaml.safe_load(block.text) for block in page if block.language == "yaml")
+    jsonschema.Draft4Validator(schema["properties"]["spec"]).validate(cluster["spec"])
+    pod = schema["properties"]["spec"]["properties"]["worker"]["properties"]["spec"]
+    jsonschema.Draft4Validator(pod).validate(job["spec"]["template"]["spec"])
+    cluster["spec"]["worker"]["spec"]["containers"][0]["imag"] = "misspelt"
+    with pytest.raises(jsonschema.ValidationError, match="imag"):
+        jsonschema.Draft4Validator(schema["properties"]["spec"]).validate(cluster["spec"])
+
+
+def closed(schema: Any) -> None:
+    """Refuse fields that a schema lacks, as the API server's strict validation does."""
+    match schema:
+        case list():
+            for part in schema:
+                closed(part)
+        case dict():
+            if schema.get("x-kubernetes-int-or-string"):
+                schema.pop("type", None)
+            if isinstance(schema.get("properties"), dict) and schema.get("type") == "object":
+                schema.setdefault("additionalProperties", False)
+            for part in list(schema.values()):
+                closed(part)
+
+
+def test_the_job_for_slurm_asks_for_what_the_page_states(tmp_path: Path) -> None:
+    jobqueue = pytest.importorskip("dask_jobqueue")
+    page = blocks((DOCS / "run-large.md").read_text(encoding="utf-8"))
+    *_, script = [block for block in page if block.language == "python"]
+    (made,) = (
+        node
+        for node in ast.walk(ast.parse(script.text))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "SLURMCluster"
+    )
+    given = {word.arg: ast.literal_eval(word.value) for word in made.keywords if word.arg}
+    given |= {"log_directory": str(tmp_path), "scheduler_options": {"dashboard_address": ":0"}}
+    with jobqueue.SLURMCluster(**given) as jobs:
+        lines = jobs.job_script().splitlines()
+    for line in ("-p batch", "-n 1", "--cpus-per-task=16", "--mem=30G", "-t 02:00:00", "--requeue"):
+        assert f"#SBATCH {line}" in lines
+    (worker,) = (line for line in lines if "dask_worker" in line)
+    for words in ("--nthreads 16", "--memory-limit 29.80GiB", "--lifetime 115m", "--nanny"):
+        assert words in worker
 
 
 def listed(page: Path) -> list[str]:

@@ -280,6 +280,39 @@ def test_a_cluster_that_starts_workers_for_work_gets_some(sweep: Sweep, monkeypa
             refused("started no worker within 0 s; look", sweep.reduce, "min", **on(mine))
 
 
+others = threading.Semaphore(0)  # of this process, with its workers
+
+
+def last(plan: Any, task: tuple[int, int]) -> int:
+    """The first waits until so many others are done."""
+    number, due = task
+    if number:
+        others.release()
+        return number
+    return sum(others.acquire(timeout=60) for _ in range(due))
+
+
+@cases("ordered, due", (False, 90), (True, 2 * cluster.AHEAD * (cluster.SPREAD - 1)))
+def test_a_slow_worker_holds_up_no_other(
+    sweep: Sweep, monkeypatch: Patch, ordered: bool, due: int
+) -> None:
+    monkeypatch.setattr(cluster, "run_length", lambda *_: 1)
+    with in_this_process() as local, distributed.Client(local, set_as_default=False) as mine:
+        local.scale(2)
+        mine.wait_for_workers(2)
+        tasks = [(number, due) for number in range(91)]
+        with cluster.Cluster(mine, _recipe(sweep)) as found:
+            if ordered:
+                results = [result for _, result in found.map(last, tasks)]
+                assert results == [due, *range(1, 91)]
+            else:
+                numbers = [number for number, _ in found.runs(last, tasks)]
+                assert sorted(numbers) == list(range(91))
+                assert numbers[-1] == 0
+    while others.acquire(blocking=False):
+        pass
+
+
 def on(client: Any) -> dict[str, Any]:
     return {"settings": Settings(dask=client)}
 
