@@ -43,7 +43,7 @@ def test_counted_failures(name: str, text: str, seconds: float) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("node_mttf", "1 of 0 nodes a day", "has no time of failures"),
+        ("node_mttf", "0 of 256 nodes a day", "has no time of failures"),
         ("node_mttf", "419 in 54 days on 16,384 GPUs", "is of a node"),
         ("interruption_mttf", "1 of 256 nodes a day", "is of a GPU"),
         ("node_mttf", "0 of 256 nodes a day", "no time of failures"),
