@@ -32,6 +32,10 @@ JOB: dict[str, Any] = {
     "memory_tier_survival": 0.6, "drive_tier_survival": 0.9, "tier_stall_share": 0.3,
     "slow_node_slowdown": 0.1, "slow_node_mttf": 1e8, "slow_node_detection_time": 1e4,
     "slow_node_check_interval": 1e5, "latent_kv_elements": 576, "latent_weights": 187e6,
+    "storage_tier_interval": 3600, "drive_tier_interval": 900, "tier_intervals": "tuned",
+    "drive_timing": False, "drive_steps": False, "storage_steps": False, "kept_checkpoints": 3,
+    "storage_rent": 2.7e-16, "contract_nodes": 600, "contract_time": 8e6, "delivery_time": 2e6,
+    "site_power": 2e7, "checkpoint_steps": 10, "drive_tier_steps": 100, "storage_tier_steps": 500,
 }  # fmt: skip
 OPTIONS = {name: row.choices for name, row in INPUTS.items() if row.kind == "option"}
 OUTPUTS = [
@@ -62,7 +66,7 @@ def test_every_quantity_under_every_option(turn: int) -> None:
 # Inputs without defaults that options need; options are stated, too, as these imply some of them
 NEEDED = {
     "slow_node_share": 0.01, "node_price": 3e5, "repair_crews": 20, "document_length": 700,
-    "lora_rank": 16, "contract_nodes": 600, "contract_time": 8e6, "delivery_time": 2e6,
+    "lora_rank": 16,
 }  # fmt: skip
 ORDINARY = {
     **NEEDED, "step_time_jitter": 0.05, "serial_time_per_step": 0.02, "data_parallel_overlap": 0.4,
