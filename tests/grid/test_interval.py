@@ -26,6 +26,8 @@ JOB |= {"grid_carbon_intensity": 0.4 / 3.6e6}
 FACTOR = {"error_factor": 1.3}
 WIDE = ["step_time", "job_time", "job_cost", "energy", "failure_probability", "mfu"]
 Z = norm.ppf(0.95)
+TIERED = {"least_stated_interval", "longest_checkpoint_interval", "stated_drive_interval"}
+TIERED |= {"drive_write_interval", "target_drive_interval", "target_storage_interval"}
 
 
 def up(name: str, cut: frozenset[str] = frozenset()) -> set[str]:
@@ -116,7 +118,6 @@ def test_the_ends_are_those_of_a_step_that_takes_as_long() -> None:
 
 def test_outputs_rise_or_fall_all_along_the_interval() -> None:
     apart = RATIOS_OF_PARTS | {"batch_independent_time"} - {"step_time_low"}
-    apart |= {"least_stated_interval"}  # infinite: no tier has one
     whole = {
         name: {name, *up(name)} for name, of in PHYSICS.quantities.items() if of.unit != "flag"
     }
@@ -141,6 +142,8 @@ def test_outputs_rise_or_fall_all_along_the_interval() -> None:
         for name in names:
             values = found[name].values.reshape(-1)
             steps = np.diff(values)
+            if name in TIERED and np.isinf(values).all():
+                continue  # of a tier that the job lacks
             assert np.isfinite(values).all(), (name, option)
             assert (steps > 0).all() or (steps < 0).all(), (name, option, values)
 
