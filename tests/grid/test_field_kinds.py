@@ -117,3 +117,27 @@ def test_attention_in_fp8_is_read_from_yaml(tmp_path: Path, stated: str, found: 
     lines = ["trainer:", "  num_nodes: 1", "  devices: 8", "  precision: bf16", "model:"]
     path.write_text("\n".join([*lines, *(f"  {name}: {v}" for name, v in fields.items())]))
     assert read_job(str(path)).scenario.get("attention_precision") == found
+
+
+@cases(
+    "flag, unread",
+    ("--bf16", True),
+    ("--log-throughput", True),
+    ("--no-masked-softmax-fusion", True),
+    ("--tp-comm-overlap", True),
+    ("--use-flash-attn", True),
+    ("--finetune", True),
+    ("--moe-grouped-gemm", True),
+    ("--exit-signal-handler", True),
+    ("--global-batch-size 64", True),
+    ("--lr", False),  # its value, on which nothing depends
+    ("--log-interval", False),
+    ("--tokenizer-model", False),
+)
+def test_an_open_word_is_no_value_of_a_flag_that_takes_none(
+    tmp_path: Path, flag: str, unread: bool
+) -> None:
+    path = tmp_path / "launch.sh"
+    path.write_text(f"{BASE} {flag} $EXTRA_ARGS")
+    left = "not read: $EXTRA_ARGS, which may hold arguments"
+    assert (left in read_job(str(path)).remarks) == unread

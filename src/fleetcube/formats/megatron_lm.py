@@ -137,18 +137,19 @@ def arguments(text: str, path: str) -> tuple[dict[str, Any], list[str]]:
     for name in dict.fromkeys(name for row, _ in launched for name in row):
         values = {str(row.get(name)) for row, _ in launched}
         fields[name] = launched[0][0][name] if len(values) == 1 else f"$UNDECIDED_{name}"
+    fields = _without_values(fields, names)
     words = [word for _, row in launched for word in row]
     alone = (shell.shown(word) for word in words if shell.stands_alone(word))
     left = dict.fromkeys(word for word in alone if word not in fields.values())
     remarks += [f"not read: {listed(left)}, which may hold arguments"] if left else []
-    return {**_launcher(batch, words), **_without_values(fields, names)}, remarks
+    return {**_launcher(batch, words), **fields}, remarks
 
 
 def _without_values(fields: dict[str, Any], names: Table) -> dict[str, Any]:
     """Flags that take no value do not hold an open word that follows them."""
-    bare = {*names.switches, *names.bare}
+    opened = re.compile(r"\$(?!UNDECIDED_)\w+")
     return {
-        name: True if name in bare and re.fullmatch(r"\$(?!UNDECIDED_)\w+", str(value)) else value
+        name: True if opened.fullmatch(str(value)) and names.is_bare(name) else value
         for name, value in fields.items()
     }
 
