@@ -33,9 +33,9 @@ class Table:
     config.json; `switches` and `words` set inputs; `absent` holds the framework's defaults for
     missing fields; `without` maps patterns of fields that no quantity depends on to the reason;
     `uncounted` maps patterns of fields, or of field=value, to an effect that is not modelled;
-    `vocabularies` are sizes by a pattern of the tokenizer's name; `bare` is a pattern of fields that
-    take no value; `models` are labels of the catalog, by the framework's names;
-    `overlaps` hide the traffic of gradients and weights.
+    `vocabularies` are sizes by a pattern of the tokenizer's name; `bare` is a pattern of fields
+    without a value; `models` are labels of the catalog, by the framework's names;
+    `overlaps` hide the traffic of gradients, and of weights.
 
     A framework with other names for the arguments of another one extends that table. `names`
     are its fields, by whole or last name, as an argument, or by words as the arguments that they

@@ -54,6 +54,7 @@ _SPLIT = "pipeline-model-parallel-layout"
 _MOST_PIECES = 4096
 _WITH = "read with others"
 _MARKS = re.compile(r"[|()*]")  # of a shell
+_OVERLAPS = {0: ("data_parallel_overlap",), 1: ("data_parallel_overlap", "weight_gather_overlap")}
 _SHARDED = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 
 
@@ -207,7 +208,9 @@ def job_from(
     _layout(job)
     _precision(job)
     _memory(job)
+    _overlaps(job)
     _tokens(job)
+    _checkpoints(job)
     if printed:  # a log prints all, with defaults: those set on purpose cannot be told apart
         left = [name for name, value in job.unknown.items() if value not in _OFF]
         more = f"{len(left)} more arguments, with their defaults, are in no table: {listed(left)}"
@@ -506,6 +509,29 @@ def _memory(job: Job) -> None:
         job.add_inputs({"moment_bytes": sum(sizes) / 2, "master_weight_bytes": main})
 
 
+def _overlaps(job: Job) -> None:
+    """Traffic without its flag is not hidden (DistributedDataParallelConfig); FSDP hides it."""
+    inputs = _OVERLAPS.get(job.scenario.get("zero_stage", 0), ())
+    for flag, overlap in zip(job.table.overlaps, inputs, strict=False):
+        if job.take(flag, "hides traffic as the calibration has it") or overlap in job.given:
+            continue
+        if is_open(job.fields.get(flag)):
+            job.remarks.append(f"--{flag} may be there; {overlap}=0 is without it")
+            continue
+        job.add_inputs({overlap: 0})
+        job.remarks.append(f"without --{flag}: {overlap} = 0")
+        return  # weights are not hidden without gradients, which Megatron-LM refuses
+
+
+def _checkpoints(job: Job) -> None:
+    """Steps between checkpoints, which are saved where a folder is given."""
+    steps = "checkpoint_steps"
+    if job.fields.get("save") and not {"checkpoint_interval", "checkpoint_policy"} & {*job.given}:
+        for name in ("persistent-save-interval", "save-interval"):
+            if (number := job.number(name, 1, steps)) is not None:
+                job.set(name, {steps: number, "checkpoint_policy": "steps"})
+
+
 def _tokens(job: Job) -> None:
     """Tokens of the whole training, and its batch."""
     scenario, tokens = job.scenario, "training_tokens"
@@ -548,6 +574,9 @@ def to_fields(
         fields["untie-embeddings-and-output-weights"] = True
     if "seq-length" in fields:
         fields["max-position-embeddings"] = fields["seq-length"]  # which it does not run without
+    flags = zip(names.overlaps, _OVERLAPS.get(scenario.get("zero_stage", 1), ()), strict=False)
+    hides = itertools.takewhile(lambda row: scenario.get(row[1]) != 0, flags)
+    fields |= {flag: True for flag, _ in hides}
     fields |= _expert_fields(shape)
     if "num-experts" not in fields:
         fields.pop("moe-token-dispatcher-type", None)
