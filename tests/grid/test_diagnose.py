@@ -178,7 +178,6 @@ def test_selectors_reach_the_model_of_a_script(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow  # layouts are searched
-@pytest.mark.filterwarnings("ignore:.*without --overlap:UserWarning")
 def test_missing_overlap_flags_are_named_with_what_they_hide(tmp_path: Path) -> None:
     flags = "--overlap-grad-reduce --overlap-param-gather"
     text = (ROOT / "examples" / "pretrain-llama-3-70b.sh").read_text(encoding="utf-8")
