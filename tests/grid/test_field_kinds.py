@@ -117,3 +117,75 @@ def test_attention_in_fp8_is_read_from_yaml(tmp_path: Path, stated: str, found: 
     lines = ["trainer:", "  num_nodes: 1", "  devices: 8", "  precision: bf16", "model:"]
     path.write_text("\n".join([*lines, *(f"  {name}: {v}" for name, v in fields.items())]))
     assert read_job(str(path)).scenario.get("attention_precision") == found
+
+
+@cases(
+    "flag, unread",
+    ("--bf16", True),
+    ("--log-throughput", True),
+    ("--no-masked-softmax-fusion", True),
+    ("--tp-comm-overlap", True),
+    ("--use-flash-attn", True),
+    ("--finetune", True),
+    ("--moe-grouped-gemm", True),
+    ("--exit-signal-handler", True),
+    ("--global-batch-size 64", True),
+    ("--lr", False),  # its value, on which nothing depends
+    ("--log-interval", False),
+    ("--tokenizer-model", False),
+)
+def test_an_open_word_is_no_value_of_a_flag_that_takes_none(
+    tmp_path: Path, flag: str, unread: bool
+) -> None:
+    path = tmp_path / "launch.sh"
+    path.write_text(f"{BASE} {flag} $EXTRA_ARGS")
+    left = "not read: $EXTRA_ARGS, which may hold arguments"
+    assert (left in read_job(str(path)).remarks) == unread
+
+
+OVERLAP = "--overlap-grad-reduce", "--overlap-param-gather"
+
+
+@cases(
+    "flags, inputs",
+    ("", {"data_parallel_overlap": 0}),
+    (f"--use-distributed-optimizer {OVERLAP[1]}", {"data_parallel_overlap": 0}),
+    (OVERLAP[0], {}),  # weights are not gathered without sharding
+    (f"--use-distributed-optimizer {OVERLAP[0]}", {"weight_gather_overlap": 0}),
+    (f"--use-distributed-optimizer {' '.join(OVERLAP)}", {}),
+    ("--use-megatron-fsdp", {}),  # which always hides it
+)
+def test_traffic_without_its_flag_is_not_hidden(
+    tmp_path: Path, flags: str, inputs: dict[str, object]
+) -> None:
+    path = tmp_path / "launch.sh"
+    path.write_text(BASE + flags)
+    job = read_job(str(path))
+    read = {name: value for name, value in job.scenario.items() if name.endswith("_overlap")}
+    assert read == inputs
+    assert [remark.rpartition(": ")[2] for remark in job.remarks] == [
+        f"{name} = 0" for name in inputs
+    ]
+    fields = megatron_lm.to_fields(job.scenario, {})
+    assert {f"--{name}" for name in fields} & {*OVERLAP} <= {*flags.split()}
+
+
+def test_a_flag_of_overlap_that_may_be_missing_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "launch.sh"
+    path.write_text(f'MORE=\nif [ "$(date)" = y ]; then MORE={OVERLAP[0]}; fi\n{BASE} $MORE')
+    job = read_job(str(path))
+    assert "data_parallel_overlap" not in job.scenario
+    assert (
+        "--overlap-grad-reduce may be there; data_parallel_overlap=0 is without it" in job.remarks
+    )
+
+
+def test_steps_between_checkpoints_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "launch.sh"
+    path.write_text(f"{BASE} --save-interval 500")
+    assert "checkpoint_steps" not in read_job(str(path)).scenario  # without a folder none is saved
+    path.write_text(f"{BASE} --save /c --save-interval 500")
+    read = {"checkpoint_steps": 500, "checkpoint_policy": "steps"}
+    assert read.items() <= read_job(str(path)).scenario.items()
+    job = read_job(str(path), {"checkpoint_interval": "1 h"})
+    assert not read.keys() & job.scenario.keys()

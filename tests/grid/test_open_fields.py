@@ -372,7 +372,7 @@ torchrun --nproc-per-node $SLURM_GPUS_PER_NODE --nnodes $SLURM_NNODES pretrain_g
   --num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336 --num-attention-heads 32 --swiglu \\
   --group-query-attention --num-query-groups 8 --seq-length 8192 --vocab-size 131072 --bf16 \\
   --untie-embeddings-and-output-weights --micro-batch-size 1 --global-batch-size 128 \\
-  --use-distributed-optimizer --use-flash-attn
+  --use-distributed-optimizer --use-flash-attn --overlap-grad-reduce --overlap-param-gather
 """
 
 

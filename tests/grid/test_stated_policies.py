@@ -56,6 +56,7 @@ def test_counted_failures(name: str, text: str, seconds: float) -> None:
         ("repair_time", "median 6 h, p99.99999999999999999 3 d", "or of all"),
         ("job_duration", "1 of 256 nodes a day", "unknown unit|known unit"),
         ("repair_time", "median 3 d, p95 6 h", "below its median"),
+        ("repair_time", "6 h median, 3 d p95", "write 'median 6 h, p95 3 d'"),
         ("checkpoint_interval", "0 steps", "must be greater than 0"),
     ],
 )

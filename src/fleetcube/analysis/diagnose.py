@@ -57,6 +57,7 @@ _COUNTING, _COUNTED = "flops_counting", (MFU, "model_flops_per_gpu")
 _ALIKE = 0.03  # of a count of operations or a shortest time, below which two are the same
 _TRAFFIC = tuple(f"{kind}_parallel_time" for kind in ("tensor", "context", "expert", "data"))
 _LEAST = "ideal_compute_time"  # which nothing changes
+_OVERLAPS = ("data_parallel_overlap", "weight_gather_overlap")
 _FELT = 5e-3  # of a step, above which a change is worth a line
 _FEWEST_PARTS = 1e-3  # of a step, below which a part is not named
 
@@ -105,7 +106,7 @@ class Diagnosis:
     mfu: float  # measured
     memory: float
     memory_limit: float
-    hidden: float  # traffic of gradients and weights in the step that the prediction hides [s]
+    hidden: float  # of the step, if the calibration's overlap replaced one stated as 0 [s]
     published: tuple[Published, ...]
     reason: str  # why the job cannot run; empty where it can
     impossible: str  # why no such step is; empty where one may be
@@ -154,7 +155,7 @@ def diagnose(sweep: Evaluation, **measured: Any) -> Diagnosis:
     printed = now[MFU] * (given[rate] / now[rate]) * (time / step)
     low, high = (now.get(f"{STEP}_{side}", math.nan) for side in ("low", "high"))
     width = math.log(high / step) / pooled.NORMAL if high > step else _PART
-    exposed = {**scenario, "data_parallel_overlap": 0.0}
+    hiding = {n: v for n, v in scenario.items() if n not in _OVERLAPS or v != 0}
     diagnosis = Diagnosis(
         measured=time,
         predicted=step,
@@ -163,7 +164,7 @@ def diagnose(sweep: Evaluation, **measured: Any) -> Diagnosis:
         mfu=now[MFU] * step / time,
         memory=now["memory_per_gpu"],
         memory_limit=now["memory_per_gpu"] / (1 - now["memory_margin"]),
-        hidden=Evaluation(exposed, {}, [STEP])._result(_ALL)[STEP].item() - step,
+        hidden=step - Evaluation(hiding, {}, [STEP])._result(_ALL)[STEP].item(),
         published=_published(scenario, now[MFU] * step / time, width * pooled.NORMAL),
         reason=why,
         impossible=_impossible(scenario, time, now["hfu"] * step),

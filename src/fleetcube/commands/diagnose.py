@@ -57,7 +57,7 @@ def diagnose(spec: str, selectors: tuple[str, ...], as_json: bool) -> None:
         return
     _print_verdict(diagnosis)
     _print_published(diagnosis)
-    job = job_at(spec)
+    job = job_at(spec, pairs(others))
     _print_overlap(diagnosis, job)
     if not diagnosis.impossible:
         _print_causes(diagnosis)
@@ -116,13 +116,13 @@ def _print_published(diagnosis: Any) -> None:
 
 
 def _print_overlap(diagnosis: Any, job: "Job | None") -> None:
-    """Name the flags that hide traffic and that a script lacks, with what they hide."""
-    flags = [] if job is None else [n for n in job.table.overlaps if n not in job.fields]
-    if len(flags) > 1 and diagnosis.hidden > 0:
+    """Name the flags that hide traffic and that a script lacks, with what they would hide."""
+    flags = [] if job is None else [n for n in job.table.overlaps if not job.fields.get(n)]
+    if flags and diagnosis.hidden > 0:
         share = diagnosis.hidden / diagnosis.predicted
         say_wrapped(
-            f"the script has neither {' nor '.join(f'--{name}' for name in flags)}: the prediction "
-            f"hides {with_unit(diagnosis.hidden, 's', '')} of a step ({share:.1%}) by them"
+            f"the script lacks {' and '.join(f'--{name}' for name in flags)}, which would hide "
+            f"{with_unit(diagnosis.hidden, 's', '')} of a step ({share:.1%})"
         )
 
 

@@ -33,9 +33,9 @@ class Table:
     config.json; `switches` and `words` set inputs; `absent` holds the framework's defaults for
     missing fields; `without` maps patterns of fields that no quantity depends on to the reason;
     `uncounted` maps patterns of fields, or of field=value, to an effect that is not modelled;
-    `vocabularies` are sizes by a pattern of the tokenizer's name; `bare` fields take no value and
-    are read by a reader's code; `models` are labels of the catalog, by the framework's names;
-    `overlaps` hide the traffic of gradients and weights.
+    `vocabularies` are sizes by a pattern of the tokenizer's name; `bare` is a pattern of fields
+    without a value; `models` are labels of the catalog, by the framework's names;
+    `overlaps` hide the traffic of gradients, and of weights.
 
     A framework with other names for the arguments of another one extends that table. `names`
     are its fields, by whole or last name, as an argument, or by words as the arguments that they
@@ -54,7 +54,7 @@ class Table:
     uncounted: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
     vocabularies: Mapping[str, int] = field(default_factory=dict)
-    bare: tuple[str, ...] = ()
+    bare: str = ""
     overlaps: tuple[str, ...] = ()
     names: Mapping[str, Any] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -63,6 +63,10 @@ class Table:
     def why_ignored(self, name: str) -> str | None:
         """The reason why no quantity depends on a field; None if one may."""
         return _matched(self.without, name)
+
+    def is_bare(self, name: str) -> bool:
+        """Whether a field takes no value."""
+        return name in self.switches or _matched({"": self.bare}, name) is not None
 
     def uncounted_effect(self, name: str, value: Any) -> str | None:
         """The effect of a field that fleetcube does not model; None if it has no known one."""

@@ -54,6 +54,7 @@ _SPLIT = "pipeline-model-parallel-layout"
 _MOST_PIECES = 4096
 _WITH = "read with others"
 _MARKS = re.compile(r"[|()*]")  # of a shell
+_OVERLAPS = {0: ("data_parallel_overlap",), 1: ("data_parallel_overlap", "weight_gather_overlap")}
 _SHARDED = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 
 
@@ -137,18 +138,19 @@ def arguments(text: str, path: str) -> tuple[dict[str, Any], list[str]]:
     for name in dict.fromkeys(name for row, _ in launched for name in row):
         values = {str(row.get(name)) for row, _ in launched}
         fields[name] = launched[0][0][name] if len(values) == 1 else f"$UNDECIDED_{name}"
+    fields = _without_values(fields, names)
     words = [word for _, row in launched for word in row]
     alone = (shell.shown(word) for word in words if shell.stands_alone(word))
     left = dict.fromkeys(word for word in alone if word not in fields.values())
     remarks += [f"not read: {listed(left)}, which may hold arguments"] if left else []
-    return {**_launcher(batch, words), **_without_values(fields, names)}, remarks
+    return {**_launcher(batch, words), **fields}, remarks
 
 
 def _without_values(fields: dict[str, Any], names: Table) -> dict[str, Any]:
     """Flags that take no value do not hold an open word that follows them."""
-    bare = {*names.switches, *names.bare}
+    opened = re.compile(r"\$(?!UNDECIDED_)\w+")
     return {
-        name: True if name in bare and re.fullmatch(r"\$(?!UNDECIDED_)\w+", str(value)) else value
+        name: True if opened.fullmatch(str(value)) and names.is_bare(name) else value
         for name, value in fields.items()
     }
 
@@ -206,7 +208,9 @@ def job_from(
     _layout(job)
     _precision(job)
     _memory(job)
+    _overlaps(job)
     _tokens(job)
+    _checkpoints(job)
     if printed:  # a log prints all, with defaults: those set on purpose cannot be told apart
         left = [name for name, value in job.unknown.items() if value not in _OFF]
         more = f"{len(left)} more arguments, with their defaults, are in no table: {listed(left)}"
@@ -505,6 +509,29 @@ def _memory(job: Job) -> None:
         job.add_inputs({"moment_bytes": sum(sizes) / 2, "master_weight_bytes": main})
 
 
+def _overlaps(job: Job) -> None:
+    """Traffic without its flag is not hidden (DistributedDataParallelConfig); FSDP hides it."""
+    inputs = _OVERLAPS.get(job.scenario.get("zero_stage", 0), ())
+    for flag, overlap in zip(job.table.overlaps, inputs, strict=False):
+        if job.take(flag, "hides traffic as the calibration has it") or overlap in job.given:
+            continue
+        if is_open(job.fields.get(flag)):
+            job.remarks.append(f"--{flag} may be there; {overlap}=0 is without it")
+            continue
+        job.add_inputs({overlap: 0})
+        job.remarks.append(f"without --{flag}: {overlap} = 0")
+        return  # weights are not hidden without gradients, which Megatron-LM refuses
+
+
+def _checkpoints(job: Job) -> None:
+    """Steps between checkpoints, which are saved where a folder is given."""
+    steps = "checkpoint_steps"
+    if job.fields.get("save") and not {"checkpoint_interval", "checkpoint_policy"} & {*job.given}:
+        for name in ("persistent-save-interval", "save-interval"):
+            if (number := job.number(name, 1, steps)) is not None:
+                job.set(name, {steps: number, "checkpoint_policy": "steps"})
+
+
 def _tokens(job: Job) -> None:
     """Tokens of the whole training, and its batch."""
     scenario, tokens = job.scenario, "training_tokens"
@@ -547,6 +574,9 @@ def to_fields(
         fields["untie-embeddings-and-output-weights"] = True
     if "seq-length" in fields:
         fields["max-position-embeddings"] = fields["seq-length"]  # which it does not run without
+    flags = zip(names.overlaps, _OVERLAPS.get(scenario.get("zero_stage", 1), ()), strict=False)
+    hides = itertools.takewhile(lambda row: scenario.get(row[1]) != 0, flags)
+    fields |= {flag: True for flag, _ in hides}
     fields |= _expert_fields(shape)
     if "num-experts" not in fields:
         fields.pop("moe-token-dispatcher-type", None)

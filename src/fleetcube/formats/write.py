@@ -67,6 +67,7 @@ def changed(job: Job, scenario: Mapping[str, Any]) -> list[str]:
     """Diff of a file for a scenario: "- old" and "+ new" fields, in the file's order."""
     writer = writer_of(job.table.software)
     stated = {name: scenario[name] for name in job.open_inputs if name in scenario}
+    stated = {**job.given, **stated}
     job = read_job(job.path, stated) if stated else job
     current = _in_base_units(spec_of(replace(job, open_inputs={}))["scenario"] | stated)
     new = current | _in_base_units(scenario)

@@ -25,8 +25,10 @@ def spelled(name: str, value: Any) -> dict[str, Any]:
     if name in IN_STEPS and (match := _STEPS.fullmatch(value)):
         steps, policy = IN_STEPS[name]
         return {steps: values.number(PHYSICS, steps, match[1]), **policy}
-    if name != REPAIR or not (match := _PERCENTILES.fullmatch(value)):
+    if name != REPAIR or not re.search(r"median|\bp[0-9]", value):
         return {}
+    if not (match := _PERCENTILES.fullmatch(value)):
+        raise InputError(f"{name} = {shown(value)} is not read; write 'median 6 h, p95 3 d'")
     median, high = (values.number(PHYSICS, REPAIR, match[n]) for n in (1, 3))
     share = float(match[2]) / 100
     if not (high > median > 0 and 0.5 < share < 1):
