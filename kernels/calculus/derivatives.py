@@ -261,7 +261,9 @@ class Differentiator:
         if below not in self.derived:
             least, step = f"{wrt}_least", f"{wrt}_step"
             plain, steps = without_phase(wrt), self.graph.roles.steps
-            self.derived[least] = Chain(((self.graph.inputs[plain].low, 1.0),))
+            row = self.graph.inputs.get(plain)  # a stated quantity has none
+            low = row.low if row else self.graph.roles.counts.get(plain, 0.0)
+            self.derived[least] = Chain(((low, 1.0),))
             self.derived[step] = Chain(((1.0, 1.0),))
             if plain in steps:
                 formula = steps[plain][0]

@@ -34,7 +34,7 @@ def test_columns_are_of_what_the_spec_gives(
     told = (
         CliRunner()
         .invoke(cli, ["simulate", str(path), "--trials", "20"], catch_exceptions=False)
-        .output
+        .stdout
     )
     heading, row = (line.split("  ") for line in told.splitlines())
     names, cells = ([cell.strip() for cell in line if cell.strip()] for line in (heading, row))
@@ -71,3 +71,10 @@ def test_kinds_and_tiers_have_tables_of_their_own(tmp_path: Path) -> None:
     asked = CliRunner().invoke(cli, [*simulate, "-v", "goodput"], catch_exceptions=False).stdout
     assert asked.splitlines()[0] == "goodput"
     assert len(asked.splitlines()) == 2
+
+
+def test_a_layout_that_cannot_run_is_named() -> None:
+    args = ["simulate", "examples/plan.toml", "--trials", "2"]
+    done = CliRunner().invoke(cli, args, catch_exceptions=False)
+    assert "1 of 1 cannot run (1 batch_smaller_than_data_parallel)" in done.stderr
+    assert "fleetcube plan" in done.stderr

@@ -42,6 +42,7 @@ ASKED = [
     (MOE, "memory_per_gpu"),
     (with_graph({"outside_temperature": 275}, heat_pump), "yearly_cost"),
 ]
+LLAMA_TOKENS = 15.6e12
 CHANGES = {"training_tokens": 2e13, "n_gpus": 8192, "global_batch_size": 1024, "gpu_mttf": 1e8}
 NAMESPACE = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 
@@ -100,6 +101,68 @@ def test_elasticities_are_the_derivatives() -> None:
     for name in names:
         exact = float(slopes[f"dln_job_time_dln_{name}"])
         assert account_of(0).rows[name].weight == pytest.approx(exact, abs=1e-4)
+
+
+@pytest.mark.parametrize("k", range(4))
+def test_elasticities_by_inputs_are_those_of_a_ranking(k: int) -> None:
+    scenario, name = ASKED[k]
+    ranking = Sweep(scenario, {}, [name]).rank_inputs(name)
+    counts = 0
+    for row in (
+        {n: ranking[n].values[j] for n in ("input", "kind", "elasticity")}
+        for j in range(ranking.sizes["input"])
+    ):
+        counts += row["kind"] == "difference"
+        expected = np.nan_to_num(row["elasticity"])
+        assert account_of(k).rows[row["input"]].weight == pytest.approx(expected, abs=2e-4), row
+    assert counts > 5
+
+
+def test_an_account_of_what_cannot_run_says_so_first() -> None:
+    scenario = read_spec("examples/plan.toml", {})["scenario"]
+    wrong = account(scenario, "job_time")
+    assert wrong.cannot_run.startswith("cannot run: batch_smaller_than_data_parallel (")
+    assert "with the layout TP" in wrong.cannot_run
+    assert "fleetcube plan" in wrong.cannot_run
+    assert writers.text(wrong).startswith(f"{wrong.cannot_run}\n\njob_time = ")
+    assert json.loads(writers.as_json(wrong))["cannot_run"] == wrong.cannot_run
+    page = writers.as_html(wrong)
+    assert page.index("cannot run: batch_smaller") < page.index("<pre>")
+    assert ("text", f"as the spec is: {wrong.cannot_run}") in Sheet(
+        writers.as_workbook(wrong)
+    ).cells.values()
+    assert not account_of(0).cannot_run
+    assert writers.text(account_of(0)).startswith("job_time = ")
+
+
+def test_of_phases_that_cannot_run_the_reason_is_given() -> None:
+    phases = read_spec("examples/llama-3-405b-in-phases.toml", {})["scenario"]
+    assert "gpus_not_divisible" in account({**phases, "n_gpus": 1500}, "job_time").cannot_run
+
+
+def test_the_sheet_says_whether_changed_inputs_can_run() -> None:
+    data = writers.as_workbook(account_of(0))
+    words = {}
+    for gpus in (16384, 1500):
+        sheet = Sheet(data)
+        sheet.cells[sheet.column("Inputs", "B")["n_gpus"]] = gpus
+        assert sheet.cells["Account!B3"].startswith("=INDEX(Reasons!$A$1:$A$")
+        assert sheet.cells["Account!B3"].endswith(",infeasible_reason+1)")
+        code = sheet.result(sheet.names["infeasible_reason"])
+        words[gpus] = sheet.cells[f"Reasons!A{code + 1:.0f}"][1]
+    assert words == {16384: "feasible", 1500: "cannot run: gpus_not_divisible"}
+
+
+def test_the_interval_in_the_sheet_follows_a_changed_input() -> None:
+    whole = account_of(0)
+    assert whole.interval
+    sheet = Sheet(writers.as_workbook(whole))
+    sheet.cells[sheet.column("Inputs", "B")["training_tokens"]] = 2e13
+    places = sheet.column("Account", "B")
+    for side, end in zip(("low", "high"), whole.interval, strict=True):
+        expected = end * 2e13 / LLAMA_TOKENS
+        assert sheet.result(places[f"job_time_{side}"]) == pytest.approx(expected, rel=1e-3)
+    assert not any("90 % interval: 6" in each for each in sheet.texts)
 
 
 class Sheet:

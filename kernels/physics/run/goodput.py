@@ -253,6 +253,9 @@ def exact_goodput(
 
     u tau / (M e^(R'/M) (e^((tau + d)/M) - 1))
 
+    u = cluster_uptime, tau = checkpoint_interval, d = checkpoint_stall_time, R' = restart_time,
+    M = cluster_mtbf
+
     Returns: [1] useful time over wall time
     Range: failures are a Poisson process, as they are for many components with any lifetimes
         (Drenick 1960): with Weibull lifetimes of shape 0.7, goodput of 0.90 is 0.004 higher for one

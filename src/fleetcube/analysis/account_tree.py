@@ -16,18 +16,21 @@ from fleetcube.grid.plan.plan import Plan
 from fleetcube.grid.run.evaluation import Evaluation, is_known
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.spec.problem import Problem
+from fleetcube.grid.spec.values import is_whole
 from fleetcube.kernels.calculus.derivatives import quantity, reaches, unit_of
 from fleetcube.kernels.calculus.phased_formulas import phase_of, without_phase
 from fleetcube.kernels.engines.numpy import evaluate
 from fleetcube.kernels.engines.spreadsheet import Expression, expression, value
 from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.graph.formulas import Function, parameters
+from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.roles import CHECKS, ERRORS, WHOLES
 from fleetcube.scenario import auto, framework
 from fleetcube.tables.tables import label
 
-from .gradient import reached
+from .gradient import derivative_of, reached
 from .interval import interval
+from .nearest import nearest
 from .uncertainty import errors
 
 CARRIED = 0.95  # of a value, by the operands that are listed first
@@ -59,7 +62,8 @@ class Row:
 class Account:
     """All that a quantity is computed from: rows by name, each after what it needs. `checks` are
     quantities with expressions for them; options have their choice and its origin.
-    A change of inputs that are `tied` would change more than their values."""
+    A change of inputs that are `tied` would change more than their values. `cannot_run` is a line
+    that says why the point cannot run; `reasons` are the words of REASON, whose row tells."""
 
     name: str
     rows: Mapping[str, Row]
@@ -68,6 +72,8 @@ class Account:
     interval: tuple[float, float] | None
     uncertain: Mapping[str, str]
     tied: Set[str]
+    cannot_run: str
+    reasons: Mapping[int, str]
 
 
 def carrying(elasticities: Mapping[str, float]) -> list[str]:
@@ -89,6 +95,7 @@ def account(scenario: Mapping[str, Any], name: str) -> Account:
     factors = {word for text in checks.values() for word in re.findall("[a-z]\\w+", text)}
     wanted = [name, *sorted(factors - plan.graph.inputs.keys() - {name})]
     plan = _plan(scenario, wanted if is_known(scenario, {}, wanted) else [name])
+    wanted += [REASON] * (REASON in plan.outputs and name != REASON)
     formulas = _formulas(plan)
     if name not in formulas:
         raise InputError(f"{name} is stated by the spec; leave it out to have it computed")
@@ -98,6 +105,7 @@ def account(scenario: Mapping[str, Any], name: str) -> Account:
     for each in reversed(list(formulas)):
         for operand, elasticity in elasticities[each].items():
             weights[operand] = weights.get(operand, 0.0) + weights.get(each, 0.0) * elasticity
+    weights |= _by_counts(scenario, plan, name, weights.keys() - formulas.keys())
     rows = {
         each: _row(plan, each, values[each], weights[each], elasticities.get(each))
         for each in values
@@ -108,7 +116,19 @@ def account(scenario: Mapping[str, Any], name: str) -> Account:
     (chosen,) = choices(plan.problem, ())
     more = tied(plan.problem, chosen.options)
     ties = {each for each in rows if without_phase(each) in more}
-    return Account(name, rows, _options(plan), checks, ends, _uncertain(plan, name), ties)
+    reasons = quantity(plan.graph, REASON).doc.flags if REASON in rows else {}
+    why = (
+        _cannot_run(scenario, name, reasons[int(values[REASON])])
+        if reasons and values[REASON] > 0
+        else ""
+    )
+    uncertain = _uncertain(plan, name)
+    return Account(name, rows, _options(plan), checks, ends, uncertain, ties, why, reasons)
+
+
+def _cannot_run(scenario: Mapping[str, Any], name: str, reason: str) -> str:
+    hints = nearest(scenario, name), "fleetcube plan SPEC seeks a layout that can"
+    return f"cannot run: {reason} ({'; '.join(filter(None, hints))})"
 
 
 def _plan(scenario: Mapping[str, Any], names: list[str]) -> Plan:
@@ -148,6 +168,17 @@ def _elasticities(formula: Function, values: Mapping[str, float]) -> dict[str, f
     slopes = np.where(np.abs(both[0]) < np.abs(both[1]), *both)
     slopes[~np.isfinite(slopes)] = 0.0
     return dict(sorted(zip(names, slopes.tolist(), strict=True), key=lambda row: -abs(row[1])))
+
+
+def _by_counts(
+    scenario: Mapping[str, Any], plan: Plan, name: str, inputs: Set[str]
+) -> dict[str, float]:
+    """Elasticities by counts between their valid neighbours, as `Sweep.rank_inputs` has them: a
+    chain of slopes would be of a fraction of a stage."""
+    counts = [n for n in inputs if is_whole(plan.graph, n) and unit_of(plan.graph, name) != "flag"]
+    named = {n: derivative_of(plan.graph, name, n, elasticity=True).name for n in counts}
+    slopes = _values(_plan(scenario, [*named.values()])) if named else {}
+    return {n: slopes[s] if math.isfinite(slopes[s]) else 0.0 for n, s in named.items()}
 
 
 def _row(

@@ -150,8 +150,10 @@ def _first(
     start, size, done = 0, 32, 0
     while start < len(values):
         part = values[start : start + size]
-        part_of = Evaluation(others, {name: part}, [output])
-        tried = candidates(part_of, output, search, alone=False) if search else {}
+        tried = {}
+        if search:
+            part_of = Evaluation(others, {name: part}, [output])
+            tried = candidates(part_of, output, search, alone=False)
         done += len(part) * math.prod(map(len, tried.values()))
         if done > MOST:
             return None

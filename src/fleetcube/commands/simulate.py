@@ -7,8 +7,9 @@ import click
 
 from fleetcube.commands.shared import complete
 from fleetcube.commands.shared.changed import changed
+from fleetcube.commands.shared.points import left_out
 from fleetcube.commands.shared.progress import progress
-from fleetcube.commands.shared.say import say
+from fleetcube.commands.shared.say import say, say_wrapped
 from fleetcube.commands.shared.table import print_foot, print_table, to_file, write_table
 
 if TYPE_CHECKING:
@@ -57,11 +58,15 @@ def simulate(
     from fleetcube.analysis.simulate import simulate_spec
     from fleetcube.tables.tables import variables
 
-    jobs = changed(spec, selectors, otherwise=["goodput"]).spec
+    sweep = changed(spec, selectors, otherwise=["goodput"])
+    jobs = sweep.spec
     with progress("simulating"):
         outcome = simulate_spec(
             jobs["scenario"], jobs["axes"], printed=output is None, wanted=variable, **draws
         )
+    mark, _, wrong = left_out(sweep).partition(": ")
+    if mark == "left out":
+        say_wrapped(f"{wrong}: simulated as if; fleetcube plan seeks one that can", err=True)
     if output is not None:
         write_table(variables(outcome, variable), output)
         return

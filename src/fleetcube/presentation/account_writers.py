@@ -14,16 +14,19 @@ from fleetcube.analysis.account_tree import Account, Row, carrying
 from fleetcube.grid.errors import InputError, imported
 from fleetcube.grid.store.places.durable import write_file
 from fleetcube.kernels.engines.spreadsheet import cell, finite, number, value
+from fleetcube.kernels.graph.roles import REASON
 from fleetcube.tables.tables import check_new, scale
 
 from .page.page import css
 
 DEPTH = 3  # of the formulas in a terminal
 _LONG = 240  # characters of a formula that a person reads; beyond, the docstring's is shown
+_FEW = 6  # operands of a longer formula, shown with their values
 _FOLDED = 0.005  # elasticity below which an operand is not followed further in a terminal
+_SLOPE = "elasticity at the values as written"
 _HEADS = {
-    "Inputs": ["name", "value", "unit", "comes from", "meaning", "note", "elasticity"],
-    "Formulas": ["name", "value", "unit", "formula", "meaning", "source", "elasticity"],
+    "Inputs": ["name", "value", "unit", "comes from", "meaning", "note", _SLOPE],
+    "Formulas": ["name", "value", "unit", "formula", "meaning", "source", _SLOPE],
     "Steps": ["step", "value", "formula"],
 }
 _ABOUT = (
@@ -36,16 +39,21 @@ _CELL = re.compile(r"[A-Za-z]{1,3}\d+|[RCrc]\d*([Cc]\d*)?")  # what Excel takes 
 
 
 def text(account: Account, depth: int = DEPTH) -> str:
-    """The account for a terminal: formulas down to a depth, each name once, then what carries it
-    among the inputs, checks by hand, and the interval."""
-    lines = [*_branch(account, account.name, depth)]
+    """The account for a terminal: why it cannot run, formulas down to a depth, each name once,
+    then what carries it among the inputs, checks by hand, and the interval."""
+    head = [account.cannot_run, ""] if account.cannot_run else []
+    return "\n".join([*head, *_branch(account, account.name, depth), _summary(account)])
+
+
+def _summary(account: Account) -> str:
     names = _inputs_of(account)
     wide = max(map(len, names), default=0)
-    lines += ["", "The inputs that carry it (elasticity, value, where it comes from):", ""]
+    how = "elasticity, of counts between valid neighbours; value; where it comes from"
+    lines = ["", f"The inputs that carry it ({how}):", ""]
     for name in names:
         row = account.rows[name]
         lines.append(f"  {name:<{wide}}  {row.weight:+.3f}  {_shown(row)}, {row.origin}")
-    more = sum(not row.expression for row in account.rows.values()) - len(names)
+    more = sum(bool(r.weight and not r.expression) for r in account.rows.values()) - len(names)
     lines += [f"  and {more} more"] if more else []
     lines += ["", "By hand:", ""] if account.checks else []
     for name, formula in account.checks.items():
@@ -68,13 +76,16 @@ def _options(account: Account) -> list[str]:
 
 def interval_line(account: Account) -> str:
     """Where the interval of a quantity comes from."""
-    row = account.rows[account.name]
-    sources = ", ".join(f"{name} ({origin})" for name, origin in account.uncertain.items())
+    row, sources = account.rows[account.name], _sources(account)
     if account.interval is None:
         why = "no predicted time and no distribution moves it"
         return f"No interval: {f'{sources} does not move it' if sources else why}."
     low, high = (_shown(row, end) for end in account.interval)
     return f"90 % interval: {low} to {high}, from {sources or 'the bounds of its formula'}."
+
+
+def _sources(account: Account) -> str:
+    return ", ".join(f"{name} ({origin})" for name, origin in account.uncertain.items())
 
 
 def _branch(account: Account, name: str, depth: int) -> Iterator[str]:
@@ -96,6 +107,9 @@ def _branch(account: Account, name: str, depth: int) -> Iterator[str]:
             yield f"{indent}  : {part.strip()}"
         if short and row.operands:
             yield f"{indent}  = {_with_values(account, row.expression.result)}"
+        elif row.operands and len(row.operands) <= _FEW:
+            values = (f"{n} = {_shown(account.rows[n])}" for n in row.operands)
+            yield f"{indent}  with {', '.join(values)}"
         shown = row.carrying
         for operand in shown:
             below = left - 1 if abs(account.rows[operand].weight) >= _FOLDED else 0
@@ -147,6 +161,7 @@ def as_json(account: Account) -> str:
     whole = {
         "quantity": account.name,
         "value": _plain(account.rows[account.name].value),
+        "cannot_run": account.cannot_run,
         "interval": account.interval,
         "interval_from": interval_line(account),
         "inputs_carrying": _inputs_of(account),
@@ -192,10 +207,11 @@ def as_html(account: Account) -> str:
     title = escape(f"{account.name} = {_shown(account.rows[account.name])}")
     style = f"{css()}details{{margin-left:1.2em}}pre{{white-space:pre-wrap}}"
     tree = opened(account.name, 0)
-    after = escape(text(account, 0).partition("\n")[2])
+    why = f"<p><b>{escape(account.cannot_run)}</b></p>" if account.cannot_run else ""
+    after = escape(_summary(account))
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
-        f"<style>{style}</style><main><h1>{title}</h1><pre>{after}</pre>{tree}</main></html>\n"
+        f"<style>{style}</style><main><h1>{title}</h1>{why}<pre>{after}</pre>{tree}</main></html>\n"
     )
 
 
@@ -203,7 +219,7 @@ def as_workbook(account: Account) -> bytes:
     """An Excel file whose cells compute the quantity from cells of inputs, all in base units."""
     data = BytesIO()
     book = imported("xlsxwriter").Workbook(data, {"in_memory": True})
-    sheets = {name: book.add_worksheet(name) for name in ("Account", *_HEADS)}
+    sheets = {name: book.add_worksheet(name) for name in ("Account", *_HEADS, "Reasons")}
     coloured = book.add_format({"bg_color": "#fff6d5"})
     for sheet, words in _HEADS.items():
         _texts(sheets[sheet], 0, words)
@@ -226,6 +242,7 @@ def as_workbook(account: Account) -> bytes:
             book.define_name(name, f"={places[name]}")
             places[name] = name
     _front(sheets["Account"], account, places)
+    _judge(sheets, account, places)
     for sheet in sheets.values():
         sheet.set_column(0, 1, 26)
         sheet.set_column(2, 6, 18)
@@ -255,16 +272,24 @@ def _write_formula(
 
 
 def _front(sheet: Any, account: Account, places: Mapping[str, str]) -> None:
-    """The answer, checks by hand, the options that fix the formulas, and the interval."""
+    """The answer, whether it can run, its interval, checks by hand, and the options that fix the
+    formulas. What the formulas give is computed, so it follows a changed input."""
     row, values = account.rows[account.name], _values(account)
     _texts(sheet, 0, [account.name, "", row.unit, row.meaning])
     _compute(sheet, 0, places[account.name], row.value)
     factor, unit = scale(row.unit, row.value, row.name) if row.unit != "flag" else (1.0, "")
     _texts(sheet, 1, ["", "", unit])
     _compute(sheet, 1, f"B1/{factor!r}", row.value / factor)
-    _texts(sheet, 2, [_ABOUT])
-    _texts(sheet, 3, [interval_line(account)])
-    line = 4
+    _texts(sheet, 3, [_ABOUT])
+    sources = _sources(account) or "the bounds of its formula"
+    ends = account.interval if account.interval and row.value else ()
+    for line, end in enumerate(ends, 4):
+        factor = end / row.value
+        about = f"90 % interval: {factor:.4g} times the value, from {sources}"
+        _texts(sheet, line, [f"{row.name}_{('low', 'high')[line - 4]}", "", row.unit, about])
+        _compute(sheet, line, f"{places[row.name]}*{factor!r}", end)
+    _texts(sheet, 4, [] if ends else [interval_line(account)])
+    line = 6
     for name, formula in account.checks.items():
         tree = _parsed(formula)
         _texts(sheet, line, [f"{name} by hand", "", account.rows[name].unit, formula])
@@ -273,6 +298,18 @@ def _front(sheet: Any, account: Account, places: Mapping[str, str]) -> None:
     for name, (choice, why) in account.options.items():
         _texts(sheet, line, [name, choice, "", why])
         line += 1
+
+
+def _judge(sheets: Mapping[str, Any], account: Account, places: Mapping[str, str]) -> None:
+    """A cell that says whether the inputs of the sheets can run."""
+    for code, word in account.reasons.items():
+        _texts(sheets["Reasons"], code, [f"cannot run: {word}" if code else word])
+    if account.reasons:  # Calc's CHOOSE takes 30 words at most
+        formula = f"=INDEX(Reasons!$A$1:$A${1 + max(account.reasons)},{places[REASON]}+1)"
+        stored = account.cannot_run.partition(" (")[0] or account.reasons[0]
+        sheets["Account"].write_formula(2, 1, formula, None, stored)
+        note = f"as the spec is: {account.cannot_run}" if account.cannot_run else ""
+        _texts(sheets["Account"], 2, ["can it run", "", note])
 
 
 def _texts(sheet: Any, row: int, words: list[str]) -> None:
