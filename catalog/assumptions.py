@@ -14,7 +14,7 @@ PATH = files(__package__).joinpath("data", "assumptions.toml")
 @dataclass(frozen=True)
 class Assumption:
     """Other values of an input: their texts (if any) with the inputs that change, factors of the
-    value; `always`: named wherever it is read; `among`: of which a stated one leaves the others open;
+    value; `always`: named wherever it is read; `among`: a stated one leaves the others open;
     `where`: options that it needs, each with the choices."""
 
     source: str
