@@ -14,12 +14,15 @@ PATH = files(__package__).joinpath("data", "assumptions.toml")
 @dataclass(frozen=True)
 class Assumption:
     """Other values of an input: their texts (if any) with the inputs that change, factors of the
-    value; `always`: named wherever it is read."""
+    value; `always`: named wherever it is read; `among`: a stated one leaves the others open;
+    `where`: options that it needs, each with the choices."""
 
     source: str
     values: Sequence[tuple[str, Mapping[str, Any]]]
     factors: tuple[float, ...]
     always: bool
+    among: Sequence[str]
+    where: Mapping[str, Sequence[Any]]
 
 
 @functools.cache
@@ -31,6 +34,8 @@ def assumptions() -> Mapping[str, Assumption]:
             tuple(_choice(name, value) for value in row.get("values", ())),
             tuple(row.get("factors", ())),
             row.get("always", False),
+            row.get("among", ()),
+            row.get("where", {}),
         )
         for name, row in parse_toml(PATH.read_text(encoding="utf-8")).items()
     }

@@ -176,11 +176,30 @@ def test_a_site_is_filled_by_the_nearest_batch(job: str) -> None:
     text = said(*words, "--adjust-batch")
     left = "left of the site: facility_power 8.25 MW, racks 0, allocated_gpus 0"
     assert f" 7,680 7,680 solved with a batch of 2,400 {left}" in text
+    assert "space in a rack, switches and storage are not counted" in text
+    hall = Path("hall.toml").read_text(encoding="utf-8").replace('rack_power = "45 kW"\n', "")
+    Path("open.toml").write_text(hall, encoding="utf-8")
+    opened = said(*(word.replace("hall.toml", "open.toml") for word in words), "--adjust-batch")
+    assert "rack_power 70 kW (default): powered_gpus 1,920 if 12 kW; 3,840 if 20.4 kW" in opened
     refusal = said(*words, "--adjust-batch", "pue=1.1,1.2", fails=True)
     assert refusal.startswith("a batch is adjusted for n_gpus at one point")
     # the smallest that ends in time, too, is bound by the batch: the next is seen upwards
     late = said(*words[:4], "--target", "job_time <= 9 d", *words[6:])
     assert "GPUs would meet the target and cannot run (batch_not_divisible)" in late
+
+
+def test_a_stated_site_binds(job: str) -> None:
+    """16,384 GPUs are 2,048 nodes of 10.2 kW: 25.1 MW at a PUE of 1.2, 512 racks of 45 kW."""
+    site = ("catalog=hall.toml", "site=hall", "tensor_parallel=8", *LAYOUT)
+    text = said("run", job, *site, "-v", "infeasible_reason", "n_gpus=16384", "--no-interval")
+    assert "larger_than_site" in text
+    text = said("plan", job, *site, "n_gpus=12288", "global_batch_size=2304")
+    assert "cannot run: larger_than_site" in text
+    words = ("solve", job, *site, "--for", "n_gpus", "--target", "facility_power <= 20 MW")
+    text = said(*words)
+    assert ' more than the site holds, which "allocated_gpus <= powered_gpus" fills' in text
+    text = said(*words, "--infeasible", "mark")
+    assert "warning: 169 racks, 5,391 allocated_gpus more than the site has" in text
 
 
 def test_a_family_is_ordered_by_its_parameters(job: str) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fleetcube import Sweep, explain
-from fleetcube.analysis.assumptions import ASSUMED, LEAST, MOST, assumed, of_ratio
+from fleetcube.analysis.assumptions import ASSUMED, LEAST, MOST, assumed, lines, of_ratio
 from fleetcube.catalog import record
 from fleetcube.catalog.assumptions import assumptions
 from fleetcube.grid.errors import InputError
@@ -59,11 +59,12 @@ def check(scenario: dict[str, Any], outputs: list[str]) -> int:
     found, compared = assumed(scenario, outputs), 0
     assert [each.effect for each in found] == sorted((e.effect for e in found), reverse=True)
     for each in found:
-        assert each.name not in scenario
+        assert each.name not in scenario or scenario[each.name] in assumptions()[each.name].among
         before = alone(scenario, {}, each.output)
         assert each.answer == pytest.approx(before, rel=1e-12)
         entry, effects = assumptions()[each.name], []
         tables = [dict(table) for _, table in entry.values]
+        tables += [{each.name: other} for other in entry.among]
         for factor in entry.factors:
             base = Sweep(scenario, {}, [each.output])._plan("numpy").cases[0].leaves[each.name]
             tables.append({each.name: float(np.ravel(base)[0]) * factor})
@@ -109,7 +110,9 @@ def test_what_is_stated_or_named_by_a_record_is_not_assumed() -> None:
     names = {each.name for each in assumed(JOB, ["job_time"])}
     assert {"node_pool", "gpu_mttf", "checkpoint_write_bandwidth", "training_tokens"} <= names
     more = {"node_pool": "closed", "reliability": "rsc-1", "checkpoint_write_bandwidth": 1e11}
-    fewer = {each.name for each in assumed({**JOB, **more}, ["job_time"])}
+    found = assumed({**JOB, **more}, ["job_time"])
+    fewer = {each.name for each in found if each.source != "stated"}
+    assert {each.name for each in found} - fewer == {"node_pool"}  # of closed ones there are two
     assert not fewer & {"node_pool", "gpu_mttf", "checkpoint_write_bandwidth"}
     assert {"repair_time", "spare_nodes"} & fewer
 
@@ -137,6 +140,26 @@ def test_the_lines_are_few_and_stand_beside_answers(tmp_path: Path) -> None:
     assert 3 <= len(found) <= MOST + 1
     assert any(line.startswith("  node_pool open (default): job_time ") for line in found)
     assert any(line.startswith("  provision_time 5 min (default)") for line in found)
+
+
+def test_a_closed_pool_names_what_decides_its_waits() -> None:
+    """256 nodes that fail once a day are whole (1 + r)^-256 of the time without spares if idle ones
+    fail, too (r = 3 d over 256 d), and 1 / (1 + 3) if they do not."""
+    scenario = {**JOB, "node_pool": "closed", "repair_time": "3 d"}
+    scenario |= {"node_mttf": "1 of 256 nodes a day", "training_tokens": 15e12}
+    spares: dict[str, Any]
+    for spares, first in (({}, ["spare_nodes"]), ({"spare_nodes": 0}, [])):
+        shown = lines({**scenario, **spares}, ["job_time"])[1:]
+        first += ["elastic", "node_pool"]
+        assert [line.split()[0] for line in shown][: len(first)] == first
+        safe = next(line for line in shown if line.split()[0] == "node_pool")
+        assert safe.startswith("  node_pool closed (stated): job_time ")
+        assert safe.endswith(" if closed_idle_safe")
+        whole = {**scenario, "spare_nodes": 0}
+        for pool, share in (("closed", 0.0507), ("closed_idle_safe", 0.25)):
+            found = alone({**whole, "node_pool": pool}, {}, "whole_cluster_probability")
+            assert found == pytest.approx(share, rel=0.02)
+    assert "elastic" not in {each.name for each in assumed(JOB, ["job_time"])}
 
 
 @pytest.mark.parametrize("name", assumptions())

@@ -284,6 +284,11 @@ def reason_code(scenario: dict[str, Any]) -> float:
         ({**LOSSES, "goodput_model": "additive", "bubble_budget": 0.25}, "makes_no_progress"),
         ({"elastic": "shrink", "elastic_capacity": 0.0}, "makes_no_progress"),
         ({"elastic": "shrink", "elastic_capacity": 0.5}, "feasible"),
+        ({"site_racks": 8, "node_power": "10 kW", "rack_power": "10 kW"}, "feasible"),
+        ({"site_racks": 7, "node_power": "10 kW", "rack_power": "10 kW"}, "larger_than_site"),
+        ({"site_power": "96 kW", "node_power": "10 kW", "pue": 1.2}, "feasible"),
+        ({"site_power": "95 kW", "node_power": "10 kW", "pue": 1.2}, "larger_than_site"),
+        ({"site_racks": 9, "node_power": "10 kW", "cooling_power": "79 kW"}, "larger_than_site"),
         ({**HELD, "corruption_latency": 3e3}, "no_checkpoint_before_corruption"),
         ({**HELD, "corruption_latency": 6e2}, "feasible"),
         ({**HELD, "corruption_latency": 3e3, "corruption_detection": "at_once"}, "feasible"),
@@ -353,7 +358,7 @@ def test_the_codes_are_the_same_in_every_formula() -> None:
     names += ["tier_reason", "dispatch_reason", "expert_dispatch_reason", "torus_order_reason"]
     names += ["torus_shape_reason", "activation_offload_reason", "shared_recompute_reason"]
     names += ["module_offload_reason", "product_recompute_reason", "width_reason"]
-    names += ["attention_width_reason"]
+    names += ["attention_width_reason", "site_room_reason"]
     names += ["interleaving_reason", "schedule_reason", "goodput_reason", "progress_reason"]
     formulas = [formula for name in names for formula in PHYSICS.quantities[name].formulas.values()]
     assert {tuple(read(formula).flags.items()) for formula in set(formulas)} == {

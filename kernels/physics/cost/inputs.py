@@ -51,7 +51,8 @@ INPUTS = declared(
     "operations",
     real("rack_power", "W", 70e3, "power that one rack may draw"),
     count("racks_per_row", 1, "racks that are built together (1: rows do not matter)"),
-    real("site_power", "W", None, "power that a site may draw, cooling and losses included"),
+    switch("site_limits", "whether a job must fit its site", "site_power", "site_racks"),
+    real("site_power", "W", math.inf, "power a site may draw, with cooling and losses (inf: any)"),
     real("cooling_power", "W", math.inf, "heat that a site's cooling takes away (infinite: all)"),
     real("site_racks", "1", math.inf, "racks that a site has room for (infinite: any)"),
     real(

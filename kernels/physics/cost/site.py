@@ -2,6 +2,11 @@
 
 import numpy as np
 
+from ... import reasons
+from ...alternatives import alternative, row
+from ...ops import where
+from ...reasons import REASONS as REASONS
+
 
 def powered_gpus(
     site_power,
@@ -33,3 +38,24 @@ def powered_gpus(
     powered = np.minimum(site_power / pue, cooling_power) / (nodes * node_power)
     rows = np.minimum(powered, site_racks / row) * (1 + 1e-12)  # power / PUE rounds
     return np.floor(rows) * nodes * gpus_per_node
+
+
+row("site_room_reason", 0.0, "no limit of a site is stated", site_limits=False)
+
+
+@alternative("site_room_reason", site_limits=True)
+def limited_site_room_reason(
+    facility_power, site_power, it_power, cooling_power, racks, site_racks
+):
+    """Why a job does not fit its site; 0 if it does.
+
+    power and racks at most the site's, and power of nodes at most what its cooling takes away
+
+    Returns: [flag] reason
+    Flags: REASONS
+    Range: nodes at full power; room in a rack, and switches and storage, are not counted
+    Source: Avelar et al. 2012 (PUE); Fleet Foundations, power density wall
+    """
+    over = (facility_power > site_power) | (it_power > cooling_power) | (racks > site_racks)
+    operands = facility_power - it_power + racks
+    return where(operands == operands, where(over, reasons.LARGER_THAN_SITE, 0.0), np.nan)

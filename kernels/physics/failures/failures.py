@@ -249,9 +249,10 @@ def closed_whole_cluster_probability(spare_nodes, repair_time, node_repair_rate,
 
     Returns: [1] share of the wall time
     Range: any distribution of repair times and lifetimes; within 0.19 r of the share from binomial
-        nodes in repair. Nodes fail one by one: in groups of k (correlated_failure_fraction) the
-        share is larger for few spares and smaller for many, by up to 0.21 for k = 4 and 10 nodes in
-        repair. All of spare_nodes count, for any `sparing`
+        nodes in repair, of which it is without spares e^(n r^2 / 2) times as much. Nodes fail one
+        by one: in groups of k (correlated_failure_fraction) the share is larger for few spares and
+        smaller for many, by up to 0.21 for k = 4 and 10 nodes in repair.
+        All of spare_nodes count, for any `sparing`
     Source: Palm's theorem (Feeney & Sherbrooke 1966, Management Science 12(5)); M/G/infinity
     """
     ratio = repair_time * node_repair_rate / nodes

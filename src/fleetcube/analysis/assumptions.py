@@ -36,6 +36,7 @@ LEAST = 0.01  # relative change of an output without an interval that decides it
 SHARE = 0.1  # of an output's interval, likewise
 _ASKED = Settings("numpy", "mark", threads=1)
 _STOPPED = " (cannot run)"
+_STATED = "stated"
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,9 @@ def assumed(
     least = {name: _least(answer, name) for name, value in before.items() if 0 < value < math.inf}
     used = dict(_used(sweep, layout))
     rows = [other for name, (_, value) in used.items() for other in _others(name, value)]
-    rows = [row for row in rows if all(_is_open(sweep._problem, name) for name in row.changes)]
+    rows = [
+        row for row in rows if all(_is_open(sweep._problem, n) for n in {*row.changes} - {*used})
+    ]
     given = _given(sweep, [*least], {name: value for name, (_, value) in used.items()}, rows)
     ranked: list[Assumed] = []
     for name, (source, value) in used.items():
@@ -178,7 +181,8 @@ def lines(
     """What decides an answer at a point and nobody stated, and what is always named: a heading that
     names the point by its inputs along the axes `swept`, and a line each."""
     ranked = assumed(scenario, outputs, layout)
-    chosen = [each for each in ranked if assumptions()[each.name].always]
+    named = (each for each in ranked if each.source != _STATED)
+    chosen = [each for each in named if assumptions()[each.name].always]
     chosen += [each for each in ranked if each.decides and each not in chosen][: MOST - len(chosen)]
     names = [name for axis in swept.values() if axis.size > 1 for name in axis.inputs]
     place = [f"{name} {_shown(name, scenario[name])}" for name in names if name in scenario]
@@ -230,18 +234,21 @@ def _least(answer: Result, name: str) -> float:
 
 
 def _used(sweep: Evaluation, layout: Collection[str]) -> Iterator[tuple[str, tuple[str, Any]]]:
-    """The inputs that the outputs read and nobody stated, of those with other values: where the
-    value comes from, and the value."""
+    """The inputs that the outputs read and nobody stated, or not wholly, of those with other
+    values: where the value comes from, and the value."""
     plan = sweep._plan()
     (case,) = plan.cases
-    for name in assumptions():
-        if name not in plan.structure.used or name in layout or not _is_open(plan.problem, name):
+    for name, row in assumptions().items():
+        if name not in plan.structure.used or name in layout:
             continue
         leaf = case.leaves.get(name)
         value = case.options.get(name) if leaf is None else float(np.ravel(leaf)[0])
-        by = (each.label for each in plan.problem.records if name in framework.set_by(each))
-        if value is not None:
-            yield name, (next(by, "default"), value)
+        is_open = _is_open(plan.problem, name)
+        if value is None or not (is_open or value in row.among):
+            continue
+        if all(case.options.get(each) in choices for each, choices in row.where.items()):
+            by = (each.label for each in plan.problem.records if name in framework.set_by(each))
+            yield name, (next(by, "default") if is_open else _STATED, value)
 
 
 def _is_open(problem: Problem, name: str) -> bool:
@@ -255,7 +262,8 @@ def _is_open(problem: Problem, name: str) -> bool:
 def _others(name: str, value: Any) -> Iterator[_Other]:
     """Other values of an input."""
     row = assumptions()[name]
-    for text, table in row.values:
+    among = [("", {name: each}) for each in row.among] if value in row.among else row.values
+    for text, table in among:
         changes = {key: _read(key, each) for key, each in table.items()}
         if changes != {name: value}:
             yield _Other(name, text or _shown(name, changes[name]), changes)

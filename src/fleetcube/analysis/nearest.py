@@ -30,7 +30,7 @@ _FAR = 2.0  # factor up to which clusters and batches are tried
 (GPUS,), (BATCH,) = STEPS, RUN_STEPS
 _NONE = "none tried within"
 _MOST_LINES = 3  # points without an answer, each with a line
-_MEMORY = "out_of_memory"
+_MEMORY, _SITE = "out_of_memory", "larger_than_site"
 _NOT_DIVIDED = {"gpus_not_divisible", "batch_not_divisible", "batch_smaller_than_data_parallel"}
 
 
@@ -173,6 +173,8 @@ def _why(reasons: Any, now: Mapping[str, float], many: bool) -> str:
     codes, counts = np.unique(reasons.values, return_counts=True)
     words = dict(zip(meanings(reasons.attrs, codes), counts.tolist(), strict=True))
     subject, does = ("no layout", "s") if many else ("this layout does not", "")
+    if _SITE in words:
+        return "more than the site powers, cools or has racks for"
     if _MEMORY in words:
         return f"{subject} fit{does} in memory"
     if words.keys() & _NOT_DIVIDED and BATCH in now:

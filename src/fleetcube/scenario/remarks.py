@@ -26,6 +26,10 @@ _OVERSIZED = (
     "nodes_per_rack is 0: a node needs more than rack_power, and takes several racks alone; "
     "give the rack_power that it has"
 )
+_OF_NODES = (
+    "at the site, racks are filled by power alone, and power is of nodes: space in a rack, "
+    "switches and storage are not counted"
+)
 
 
 def remarks(plan: Plan) -> tuple[str, ...]:
@@ -44,8 +48,11 @@ def remarks(plan: Plan) -> tuple[str, ...]:
     if _REST in used and not {_REST, "node_power"} & problem.numbers:
         lines.append(_OF_GPUS_ALONE)
     if _NODES_PER_RACK in used and plan.is_table(_NODES_PER_RACK):
-        tables = (plan.table(case, _NODES_PER_RACK) for case in plan.cases)
+        cases = (case for case in plan.cases if _NODES_PER_RACK in {*case.formulas, *case.leaves})
+        tables = (plan.table(case, _NODES_PER_RACK) for case in cases)
         lines += [_OVERSIZED] * any((table < 1).any() for table in tables)
+    if {"site_power", "site_racks"} & problem.numbers and {"it_power", _NODES_PER_RACK} & used:
+        lines.append(_OF_NODES)
     lines += [
         f"{entry.kind} {entry.title}: {entry.note}"
         for entry in problem.records

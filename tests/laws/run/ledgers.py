@@ -275,6 +275,33 @@ def carbon_by_hour() -> Pairs:
         yield max(abs(ours - theirs) / hours - bound, 0.0), 0.0
 
 
+@check(
+    "limited_site_room_reason",
+    by="simulator",
+    source="nodes set up one by one, while the power, the cooling and the racks last",
+)
+def nodes_at_a_site() -> Pairs:
+    """500 drawn sites of 1 to 30 MW and up to 500 racks of 5 to 142 kW, jobs of 1 to 1,000 nodes"""
+    draw = generator(63)
+    for _ in range(500):
+        watts, cooling = draw.uniform(1e6, 30e6), draw.choice([draw.uniform(1e6, 30e6), math.inf])
+        rack, node = draw.uniform(5e3, 142e3), draw.uniform(4e3, 142e3)
+        room, job = (
+            draw.choice([float(draw.integers(1, 500)), math.inf]),
+            int(draw.integers(1, 999)),
+        )
+        seated = used = free = 0
+        while seated < job:
+            new = max(math.ceil(node / rack), 1) if free == 0 else 0
+            if (seated + 1) * node > min(watts / 1.2, cooling) or used + new > room:
+                break
+            free = (max(int(rack // node), 1) if new else free) - 1
+            seated, used = seated + 1, used + new
+        racks = formulas.racks(job, formulas.nodes_per_rack(rack, node), node, rack)
+        needs = (job * node * 1.2, watts, job * node, cooling, racks, room)
+        yield formulas.limited_site_room_reason(*needs), 39 if seated < job else 0
+
+
 @check("reserved_allocated_gpus", by="derivation", source="every GPU counted by its place")
 def reserved() -> Pairs:
     """a job of 64 GPUs, two backup replicas of 8, three spare nodes of 8"""

@@ -35,7 +35,7 @@ def basis(
         return []
     value = solved.values[answered.values][-1].item()
     axes = {name: axis for name, axis in spec["axes"].items() if name != unknown}
-    sweep = Evaluation({**spec["scenario"], unknown: value}, axes, [target.of])
+    sweep = Evaluation({**spec["scenario"], unknown: value}, axes, target.outputs)
     scenario = point(sweep, last_true(answered))
     bounds = _bound(scenario, unknown, target, between) if runs and sweep.graph.application else ""
     return [*filter(None, [bounds]), *at_last(sweep, answered)]

@@ -14,7 +14,7 @@ from fleetcube.grid.run.evaluation import Evaluation, is_known
 from fleetcube.grid.run.settings import Settings
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.inputs import INPUTS
-from fleetcube.kernels.physics.roles import OF_SITE, STEPS
+from fleetcube.kernels.physics.roles import OF_SITE, SITE_REASON, STEPS
 from fleetcube.scenario.along_axes import point
 from fleetcube.tables.tables import meanings, with_unit
 
@@ -60,8 +60,11 @@ def _left(scenario: Mapping[str, Any]) -> str:
     numbers = {**numbers, **{name: values[name].item() for name in outputs}}
     left = {name: numbers[limit] - numbers[name] for name, limit in OF_SITE.items()}
     units = {name: str(values[name].attrs["units"]) for name in left}
-    parts = [f"{n} {with_unit(v, units[n], n)}" for n, v in left.items() if v < math.inf]
-    return f"left of the site: {', '.join(parts)}"
+    parts = [f"{n} {with_unit(v, units[n], n)}" for n, v in left.items() if 0 <= v < math.inf]
+    over = [f"{with_unit(-v, units[n], n)} {n}" for n, v in left.items() if v < 0]
+    lines = [f"left of the site: {', '.join(parts)}"] if parts else []
+    lines += [f"warning: {', '.join(over)} more than the site has"] if over else []
+    return "; ".join(lines)
 
 
 def bound(scenario: Mapping[str, Any], target: Target, answer: float) -> tuple[str, float]:
@@ -83,7 +86,11 @@ def bound(scenario: Mapping[str, Any], target: Target, answer: float) -> tuple[s
     first, batch = whole(round(alone / unit, 9)) * unit, numbers.get(BATCH, 0)  # 0: by phase
     if not batch or first <= 0 or abs(answer - first) <= _FELT * first:
         return "", math.nan
-    reasons = Evaluation({**stated, GPUS: first}, {}, [REASON])._result(Settings())[REASON]
+    job = Evaluation({**stated, GPUS: first}, {}, [REASON, SITE_REASON])._result(Settings())
+    if job[SITE_REASON].item() > 0:
+        text = f"{alone:,.0f} GPUs would meet the target and are more than the site holds"
+        return f'{text}, which "allocated_gpus <= powered_gpus" fills', math.nan
+    reasons = job[REASON]
     (why,) = meanings(reasons.attrs, reasons.values.reshape(1))
     text = f"{alone:,.0f} GPUs would meet the target and cannot run ({why})"
     for count in (first + inwards * unit * k for k in range(_TRIED)):
