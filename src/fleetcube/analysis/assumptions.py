@@ -187,12 +187,10 @@ def lines(
     rows = [heading, *(f"  {each}" for each in ranked if each in chosen)] if chosen else []
     if any(auto.SOFTWARE in axis.inputs for axis in swept.values()):
         return rows  # each row has its software's layout
-    return [*rows, *_of_software(scenario, outputs, bool(layout))]
+    return [*rows, *_of_software(scenario, outputs, f"this layout{where}" if layout else "")]
 
 
-def _of_software(
-    scenario: Mapping[str, Any], outputs: Sequence[str], is_planned: bool
-) -> list[str]:
+def _of_software(scenario: Mapping[str, Any], outputs: Sequence[str], planned: str) -> list[str]:
     """Lines on the software that can run a planned layout, where none is stated, and on that whose
     interval is much narrower in this layout, with its answer and what to type."""
     stated = Evaluation(scenario, {}, outputs, settings=_ASKED)
@@ -202,10 +200,10 @@ def _of_software(
     known = kind(auto.SOFTWARE).items()
     able = [label for label, entry in known if not framework.notes([entry], inputs, ())]
     line = (
-        f"software not stated: the interval is of this layout, which {', '.join(able) or 'none'} "
+        f"software not stated: the interval is of {planned}, which {', '.join(able) or 'none'} "
         "of the catalog's software can run"
     )
-    rows = [line] if is_planned and auto.SOFTWARE not in inputs and len(able) < len(known) else []
+    rows = [line] if planned and auto.SOFTWARE not in inputs and len(able) < len(known) else []
     software = pooled.posterior().narrowest(auto.posterior_cell(inputs))
     if software not in able:
         return rows
