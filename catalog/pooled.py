@@ -96,8 +96,9 @@ def _other_chips(label: str, cell: Cell) -> Sequence[str]:
     return () if not cell.vendor or cell.vendor in runs_on else runs_on
 
 
-def _percent(factor: float) -> str:
-    return f"+-{factor - 1:.0%}"
+def _width(factor: float) -> str:
+    """An error factor in words: a share only where it is nearly alike on both sides."""
+    return f"+-{factor - 1:.0%}" if factor <= 1.25 else f"within a factor of {factor:.3g}"
 
 
 def linked(x: Any, is_share: bool) -> tuple[Any, Any]:
@@ -366,14 +367,14 @@ class Posterior:
                 count for parts, count in cells if parts[1:3] == [cell.layers, cell.gpu]
             )
             source = f"from {published} published steps" if published else "with no published step"
-            mean = f"the mean of all software, {source} on {gpu} ({layers}), {_percent(factor)}"
+            mean = f"the mean of all software, {source} on {gpu} ({layers}), {_width(factor)}"
             return mean + self._never_measured(cell)
         steps = f"published {label_of(cell.software)} steps"
         where = f"on {gpu} ({layers}, {cell.precision})"
         if rows:
-            text = f"from {rows} {steps if rows > 1 else steps[:-1]} {where}, {_percent(factor)}"
+            text = f"from {rows} {steps if rows > 1 else steps[:-1]} {where}, {_width(factor)}"
         else:
-            text = f"no {steps} {where}; estimated from similar ones, {_percent(factor)}"
+            text = f"no {steps} {where}; estimated from similar ones, {_width(factor)}"
         return text + self._other_kernel(cell) + self._never_measured(cell)
 
     def _other_kernel(self, cell: Cell) -> str:

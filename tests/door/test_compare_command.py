@@ -48,6 +48,28 @@ def test_the_tables_say_what_changes_and_why(capsys: pytest.CaptureFixture[str])
     assert rows["node"] == ["dgx-h100", "dgx-b200", "1", "1", "1"]
 
 
+def test_equal_values_have_no_chance_and_rounding_is_0(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = """
+    outputs = ["job_time"]
+    [scenario]
+    model = "llama-3-70b"
+    node = "dgx-h100"
+    fabric = "infiniband-ndr"
+    n_gpus = 1024
+    tensor_parallel = 8
+    pipeline_parallel = 4
+    """
+    (tmp_path / "job.toml").write_text(spec, encoding="utf-8")
+    words = ["compare", "job.toml", "gpu_mttf=50000h,30000h"]
+    cli.main(words, standalone_mode=False)
+    printed = capsys.readouterr().out
+    (step,) = (line.split() for line in printed.splitlines() if line.startswith("step_time  "))
+    assert step[-2:] == ["1", "-"]
+    assert "e-1" not in printed
+
+
 def test_json_holds_the_numbers(capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(told(capsys, "--over", "n_gpus", "--of", "cluster_mtbf", "--json"))
     assert found["of"] == "cluster_mtbf"

@@ -9,7 +9,7 @@ import pytest
 
 from fleetcube import Sweep, explain
 from fleetcube.analysis.assumptions import ASSUMED, LEAST, MOST, assumed, lines, of_ratio
-from fleetcube.catalog import record
+from fleetcube.catalog import kind, record
 from fleetcube.catalog.assumptions import assumptions
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.run.evaluation import is_known
@@ -205,11 +205,32 @@ def test_a_much_narrower_software_is_named_with_its_answer() -> None:
     line, days, width = answer()
     other, narrow_days, narrow = answer(software="megatron-bridge")
     assert width > narrow**1.5
-    assert line.startswith("surer with software=megatron-bridge: job_time ")
+    assert line.startswith("surer with software=megatron-bridge in this layout: job_time ")
     assert [float(text.split(" d")[0]) for text in line.split("job_time ")[1].split("for ")] == (
         pytest.approx([narrow_days, days], rel=1e-3)
     )
     assert "surer" not in other
+    # rows of software have layouts of their own
+    rows = Sweep(
+        {n: value for n, value in job.items() if n != "software"},
+        {"software": ["megatron-bridge", "megatron-lm"]},
+        ["job_time"],
+    ).prediction_interval()
+    assert "surer" not in rows.attrs[ASSUMED]
+
+
+def test_a_plan_without_software_names_what_can_run_its_layout() -> None:
+    job = {n: value for n, value in JOB.items() if n != "software"}
+    job |= {"zero_stage": 2, "recompute": "full"}
+    last = lines(job, ["job_time"], ["zero_stage"])[-1]
+    named = [label for label in kind("software") if label in last]
+    assert last.startswith("software not stated: the interval is of this layout, which ")
+    assert named == ["torchtitan", "torchtitan-eager"], "the others have no ZeRO-2"
+    assert not any("not stated" in row for row in lines(job, ["job_time"])), "no plan"
+    assert not any(
+        "not stated" in row
+        for row in lines(job | {"software": "nemo"}, ["job_time"], ["zero_stage"])
+    )
 
 
 def test_what_moves_the_ratio_of_two_is_found_by_asking_for_both() -> None:

@@ -18,6 +18,7 @@ from fleetcube.grid.errors import InputError
 from fleetcube.scenario import auto
 from fleetcube.scenario.reading import stated_inputs
 from fleetcube.sweep import Sweep
+from fleetcube.tables.tables import chance
 
 from .common import on_h100, ratios, refused, steps_file
 
@@ -293,6 +294,17 @@ def test_jobs_that_differ_have_wider_ratios(tmp_path: Path) -> None:
     assert half(n_gpus=2048) == pytest.approx(layout, rel=0.2)
     assert ratios(PLANNED, {**PLANNED, "calibration": "none"}, ["step_time"]) == {}
     assert ratios(PLANNED, {**PLANNED, "flops_efficiency": 0.4}, ["step_time"]) == {}
+    # a label whose record differs in latency alone is the same cluster
+    narrow = {**PLANNED, "oversubscription": 3}
+    shared = ratios(PLANNED, narrow, ["step_time"])["step_time"]
+    roce = ratios(PLANNED, {**narrow, "fabric": "roce-400g"}, ["step_time"])["step_time"]
+    assert [roce.low, roce.high] == pytest.approx([shared.low, shared.high], rel=1e-2)
+    assert roce.below == pytest.approx(shared.below, abs=0.01)
+    assert half(fabric="infiniband-xdr") > 1.3 * half(oversubscription=3), "another network"
+    # equal values have no chance
+    equal = ratios(PLANNED, {**PLANNED, "gpu_mttf": "3e4 h"}, ["step_time"])["step_time"]
+    assert math.isnan(equal.below)
+    assert chance(float(equal.below)) == "-"
     # of a file of own steps, whose factor belongs to one of two jobs
     cell = update_steps(Table({"n_gpus": [512]}, [20.0], [2]), PLANNED)
     path = steps_file(tmp_path / "my.toml", cell)

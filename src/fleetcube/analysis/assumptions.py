@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fleetcube.catalog import pooled
+from fleetcube.catalog import kind, pooled
 from fleetcube.catalog.assumptions import assumptions
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.result import Result
@@ -189,26 +189,38 @@ def lines(
     where = f" at {', '.join(place)}" if place else ""
     heading = f"assumed{where}, what moves the answer most first:"
     rows = [heading, *(f"  {each}" for each in ranked if each in chosen)] if chosen else []
-    return [*rows, *_surer(scenario, outputs)]
+    if any(auto.SOFTWARE in axis.inputs for axis in swept.values()):
+        return rows  # each row has its software's layout
+    return [*rows, *_of_software(scenario, outputs, f"this layout{where}" if layout else "")]
 
 
-def _surer(scenario: Mapping[str, Any], outputs: Sequence[str]) -> list[str]:
-    """A line on the software whose interval is much narrower, with its answer and what to type."""
+def _of_software(scenario: Mapping[str, Any], outputs: Sequence[str], planned: str) -> list[str]:
+    """Lines on the software that can run a planned layout, where none is stated, and on that whose
+    interval is much narrower in this layout, with its answer and what to type."""
     stated = Evaluation(scenario, {}, outputs, settings=_ASKED)
     if auto.FACTOR not in stated._problem.inferred or stated._problem.phases:
         return []
-    software = pooled.posterior().narrowest(auto.posterior_cell(stated_inputs(scenario)))
-    if not software:
-        return []
+    inputs = stated_inputs(scenario)
+    known = kind(auto.SOFTWARE).items()
+    able = [label for label, entry in known if not framework.notes([entry], inputs, ())]
+    line = (
+        f"software not stated: the interval is of {planned}, which {', '.join(able) or 'none'} "
+        "of the catalog's software can run"
+    )
+    rows = [line] if planned and auto.SOFTWARE not in inputs and len(able) < len(known) else []
+    software = pooled.posterior().narrowest(auto.posterior_cell(inputs))
+    if software not in able:
+        return rows
     try:
         other = Evaluation({**scenario, "software": software}, {}, outputs, settings=_ASKED)
         answers = [interval(sweep, None, _ASKED) for sweep in (other, stated)]
     except InputError:  # that program has not all that is stated
-        return []
+        return rows
     if not (moved := [name for name in outputs if all(f"{name}_low" in row for row in answers)]):
-        return []
+        return rows
     texts = [_with_interval(answer, moved[0]) for answer in answers]
-    return [f"surer with software={software}: {moved[0]} {texts[0]}, for {texts[1]} here"]
+    surer = f"surer with software={software} in this layout: {moved[0]} {texts[0]}"
+    return [*rows, f"{surer}, for {texts[1]} here"]
 
 
 def _with_interval(answer: Result, name: str) -> str:

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from fleetcube.catalog import AUTO, pooled, record
+from fleetcube.catalog import AUTO, FileLabel, pooled, record
+from fleetcube.catalog.entry import CLUSTER
 from fleetcube.grid.errors import InputError, check_texts, nearest
 from fleetcube.grid.plan import memory
 from fleetcube.grid.result import Variable, along
@@ -36,6 +37,7 @@ from .uncertainty import asked_of
 # Stated, they say where in its interval the step is, or how wide that is
 _STATED = {_FACTOR, *ERRORS[_STEP]}
 _TELLING = auto.DECIDING | auto.COMPUTE | _STATED  # of jobs, and of what sets their coefficients
+_EQUAL = 1e-12  # relative difference that is rounding
 _MOST = math.log(100)  # of half an interval that says something
 _ERFC = np.vectorize(math.erfc, otypes=[float])
 
@@ -116,8 +118,9 @@ def between(
         if usable.any():
             half = np.where(usable, half, math.nan)
             ratio = np.where(usable, values[1], math.nan) / np.where(usable, values[0], 1.0)
-            with np.errstate(divide="ignore", invalid="ignore"):  # no width is certainty
-                below = _ERFC(np.log(ratio) * pooled.NORMAL / half / math.sqrt(2)) / 2
+            distance = np.where(abs(ratio - 1) < _EQUAL, 0.0, np.log(ratio))
+            with np.errstate(divide="ignore", invalid="ignore"):  # certain, or NaN of equal values
+                below = _ERFC(distance * pooled.NORMAL / half / math.sqrt(2)) / 2
             ratios[name] = Ratio(ratio * np.exp(-half), ratio * np.exp(half), below)
     return ratios
 
@@ -193,6 +196,17 @@ def _over_grid(sweep: Evaluation, names: Sequence[str], base: Mapping[str, int])
     return {name: Variable(["", *sizes], rows) for name, rows in ratios.items()}
 
 
+def _job(stated: Mapping[str, Any]) -> dict[str, Any]:
+    """What the factor of a job belongs to: the model's shape, and the cluster by what its records
+    say but for latencies, so that a label alone tells no two jobs apart."""
+    job = auto.job_of(stated)
+    for kind in (kind for kind in CLUSTER if kind in job):
+        label = stated[kind] if isinstance(stated[kind], FileLabel) else job[kind]
+        sheet = record(kind, label).values
+        job[kind] = {n: value for n, value in sheet.items() if not n.endswith("_latency")}
+    return job
+
+
 def _root(label: str) -> Array:
     """A root of the covariance of a file's coefficients."""
     entry = record("calibration", label)
@@ -265,7 +279,7 @@ def _side(
     return Side(
         label,
         cell,
-        measured or (auto.job_of(inputs_stated), cell.name),
+        measured or (_job(inputs_stated), cell.name),
         bool(measured),
         noise,
         over_axes(cube[_STEP]),

@@ -14,6 +14,7 @@ from fleetcube.commands.shared.table import print_table, with_unit
 from fleetcube.grid.errors import InputError
 
 _BEST = "best"  # in place of a second spec
+_ROUNDING = 1e-12  # of a term
 
 
 @click.command()
@@ -210,7 +211,8 @@ def _terms(comparison: Any, name: str) -> None:
 
 
 def _row(ends: list[float], factor: float) -> list[str]:
-    numbers = [value / factor for value in (*ends, ends[1] - ends[0])]
+    is_rounding = abs(ends[1] - ends[0]) < _ROUNDING * abs(ends[0])
+    numbers = [n / factor for n in (*ends, 0.0 if is_rounding else ends[1] - ends[0])]
     return ["-" if n != n else f"{n:,.0f}" if abs(n) >= 1e3 else f"{n:.4g}" for n in numbers]
 
 

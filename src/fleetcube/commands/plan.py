@@ -490,7 +490,7 @@ def _print_several(question: "Question", layouts: Any) -> None:
     cost = "job_cost" if "job_cost" in best else "gpu_hours"
     ends = [f"{name}_{side}" for name in (goal, "job_time") for side in ("low", "high")]
     likely = [name for name in rows.data_vars if name.endswith("_chance")]
-    words = {n: ["-" if p != p else chance(p) for p in rows[n].values.tolist()] for n in likely}
+    words = {n: [*map(chance, rows[n].values.tolist())] for n in likely}
     rows = rows.assign({name: ("row", column) for name, column in words.items()})
     shown = [first, goal, "job_time", cost, *likely, *ends, "front"]
     names = dict.fromkeys([*axes, *([] if none.all() else shown), "layout"])

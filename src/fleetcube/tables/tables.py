@@ -269,7 +269,7 @@ def _column(name: str, attrs: Mapping[str, Any], cells: Any) -> tuple[str, list[
     if cells.dtype.kind not in "iuf":
         return name, [label(cell) for cell in cells]
     if name.endswith(BELOW):
-        return name, ["-" if np.isnan(cell) else chance(cell) for cell in cells]
+        return name, [chance(cell) for cell in cells]
     factor, unit = scale(str(attrs.get("units", "1")), cells, name)
     shown = ["-" if cell == "nan" else cell for cell in numbers(cells / factor)]
     return _heading(name, unit) + counted(attrs), shown
@@ -569,7 +569,9 @@ def finite(value: Any) -> Any:
 
 
 def chance(share: float) -> str:
-    """Text of a probability: 48 %, < 1 %."""
+    """Text of a probability: 48 %, < 1 %; - of NaN."""
+    if math.isnan(share):
+        return "-"
     if 0.01 <= share <= 0.99:
         return f"{100 * share:.0f} %"
     return "< 1 %" if share < 0.01 else "> 99 %"
