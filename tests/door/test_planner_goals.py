@@ -82,6 +82,25 @@ def test_goals_along_axes_rank_points_and_the_front_is_of_one_work(job: str) -> 
     assert refusal.startswith("--of n_gpus: an input has no best without values; give n_gpus=")
 
 
+@pytest.mark.parametrize(
+    "goal,axis,order",
+    [
+        ("max parameters", "model=llama-3-8b,llama-3-70b", ["llama-3-70b", "llama-3-8b"]),
+        ("min n_gpus", "n_gpus=1024,512", ["512", "1,024"]),
+        ("max sequence_length", "sequence_length=4096,8192", ["8,192", "4,096"]),
+        ("max training_tokens", "training_tokens=2T,4T", ["4e+12", "2e+12"]),
+        ("job_cost", "node=dgx-h100,dgx-h200", ["dgx-h200", "dgx-h100"]),
+    ],
+)
+def test_each_goal_of_the_page_ranks_its_axis(
+    job: str, goal: str, axis: str, order: list[str]
+) -> None:
+    words = ("plan", job, "--of", goal, axis, "tensor_parallel=8", *LAYOUT)
+    words = (*words, "--where", "finish <= 2028-01-01 with 90 %", "start_date=2027-01-01")
+    table = CliRunner().invoke(cli, [*words]).stdout.splitlines()
+    assert [row.split()[0] for row in table[1:3]] == order
+
+
 def test_a_bound_holds_with_its_chance() -> None:
     """A lognormal time of median m, 90 % of it within a factor f, is below L with a probability of
     Phi(ln(L / m) / (ln f / 1.645))."""

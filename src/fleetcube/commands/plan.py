@@ -118,7 +118,7 @@ def _same_in_layouts(problem: Mapping[str, Any], name: str) -> list[str] | None:
     from fleetcube.grid.spec.values import is_known, is_option
 
     graph = graph_of(problem["scenario"])
-    if name in problem["axes"] and name in graph.inputs and not is_option(graph, name):
+    if name in problem["axes"] and is_known(graph, name) and not is_option(graph, name):
         return []
     if graph.get(name) is None and is_known(graph, name):
         raise InputError(f"--of {name}: an input has no best without values; give {name}=a,b,c")
