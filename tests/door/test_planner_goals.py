@@ -101,6 +101,19 @@ def test_each_goal_of_the_page_ranks_its_axis(
     assert [row.split()[0] for row in table[1:3]] == order
 
 
+def test_one_price_of_several_nodes_is_named(job: str) -> None:
+    line = "gpu_hour_price does not follow node (dgx-h100, dgx-h200): for a price each, write in a "
+    for verb in (("run", "-v", "job_cost"), ("plan", "--of", "job_cost"), ("plan",)):
+        words = (verb[0], job, *verb[1:], "tensor_parallel=8", *LAYOUT)
+        assert line in said(*words, "node=dgx-h100,dgx-h200")
+        assert "does not follow" not in said(*words, "node=dgx-h200")
+    offer = '[axes.offer]\nnode = ["dgx-h100", "dgx-h200"]\ngpu_hour_price = [2.5, 2.9]\n'
+    kept = [row for row in JOB.splitlines() if row.split(" =")[0] not in ("node", "gpu_hour_price")]
+    Path("offer.toml").write_text("\n".join([*kept, offer]), encoding="utf-8")
+    text = said("plan", "offer.toml", "--of", "job_cost", "tensor_parallel=8", *LAYOUT)
+    assert "dgx-h200 2.9" in text and "does not follow" not in text
+
+
 def test_a_bound_holds_with_its_chance() -> None:
     """A lognormal time of median m, 90 % of it within a factor f, is below L with a probability of
     Phi(ln(L / m) / (ln f / 1.645))."""

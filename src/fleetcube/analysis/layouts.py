@@ -44,6 +44,7 @@ from fleetcube.kernels.physics.roles import (
 )
 from fleetcube.scenario import framework, patterns, phases
 from fleetcube.scenario.along_axes import point, values_along
+from fleetcube.scenario.remarks import shared_prices
 from fleetcube.tables.tables import label, meanings, numbers, scale
 
 from .assumptions import last_true, lines, noted
@@ -188,6 +189,8 @@ def _together(
         labels = xarray.Variable(axis.name, axis.labels)
         rows = [joined[k : k + axis.size] for k in range(0, len(joined), axis.size)]
         joined = [xarray.concat(row, labels, combine_attrs="override") for row in rows]
+    priced = [of, *(name for name in (MONEY,) if name in parts[0] and name != of)]
+    remark_lines += shared_prices(sweep.with_outputs(priced)._plan("numpy"))
     plan, axes = sweep.with_outputs([of])._plan("numpy"), make_axes(sweep.graph, sweep.spec["axes"])
     coords = coordinates(plan, axes)
     point_coords = {n: row for n, row in coords.items() if n not in joined[0].data_vars}

@@ -22,6 +22,7 @@ _OF_GPUS_ALONE = (
     f"power is of GPUs alone, without the rest of their nodes; give node_power or {_REST}"
 )
 _OVERLAP, _WAITING = "data_parallel_overlap", 0.1  # the share of a step from which it is named
+_PRICES, _PRICED = ("gpu_hour_price", "node_price"), ("node", "gpu")
 _OVERSIZED = (
     "nodes_per_rack is 0: a node needs more than rack_power, and takes several racks alone; "
     "give the rack_power that it has"
@@ -39,7 +40,7 @@ def remarks(plan: Plan) -> tuple[str, ...]:
         for name, formulas, omission in LEFT_OUT
         if used & formulas and problem.most_together({name}) > 0
     ]
-    lines += [*_added(plan, used), *_short_intervals(plan), *_waits(plan)]
+    lines += [*_added(plan, used), *_short_intervals(plan), *_waits(plan), *shared_prices(plan)]
     lines += [note for name, note in problem.notes.items() if name in used]
     if _REST in used and not {_REST, "node_power"} & problem.numbers:
         lines.append(_OF_GPUS_ALONE)
@@ -78,6 +79,20 @@ def _added(plan: Plan, used: AbstractSet[str]) -> Iterator[str]:
                 f"{name} is given{alone}, and other parts fail, too, by default: "
                 f"{', '.join(added)}; for a rate of all causes give interruption_mttf"
             )
+
+
+def shared_prices(plan: Plan) -> list[str]:
+    """Prices that do not follow the nodes or GPUs along an axis, a line each."""
+    prices = [n for n in _PRICES if n in plan.problem.numbers and n in plan.structure.used]
+    return [
+        f"{price} does not follow {entry} ({', '.join(labels)}): for a price each, write in a spec "
+        f"[axes.offer] {entry} = [...], {price} = [...]"
+        for axis in plan.problem.axes
+        for entry in _PRICED
+        if len(labels := dict.fromkeys(axis.records.get(entry, ()))) > 1
+        for price in prices
+        if price not in axis.numbers
+    ]
 
 
 def _beyond_fits(plan: Plan) -> list[str]:
