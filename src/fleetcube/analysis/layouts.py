@@ -47,7 +47,7 @@ from fleetcube.scenario.along_axes import point, values_along
 from fleetcube.scenario.remarks import shared_prices
 from fleetcube.tables.tables import label, meanings, numbers, scale
 
-from .assumptions import last_true, lines, noted
+from .assumptions import lines, noted
 from .gradient import check_quantity, is_held, uncounted
 from .interval import chances, ends_of_chance, interval
 from .sensitivity import Kind, frozen, is_built, kind_of, rank_inputs
@@ -158,20 +158,24 @@ def best_layouts(
         one = _answers(part, of, also, conditions, plain, tried, names, best, reasons)
         answers.append(one.assign(limits))
     whole = _together(answers, labelled, sweep, of) if labelled else answers[0]
-    whole.attrs.update(noted(_assumed(whole, sweep, of)))
+    whole.attrs.update(noted(assumed_at_best(whole, sweep, of, (of, sense))))
     return _with_front(whole, axes) if points > 1 else whole
 
 
-def _assumed(whole: Result, sweep: Evaluation, of: str) -> list[str]:
-    """What the best layout rests on at the last point that has one, a line each."""
+def assumed_at_best(
+    whole: Result, sweep: Evaluation, of: str, order: tuple[str, str]
+) -> list[str]:
+    """What the best layout rests on at the point that is first by a goal, a line each."""
     best = whole.isel({RANK: 0})
     axes = make_axes(sweep.graph, sweep.spec["axes"])
-    if not (answered := best[of].notnull()).any():
+    if not (answered := best[of].notnull().values).any():
         return []
-    place = last_true(answered)
-    best = best.isel(place)
-    where = {name: place[name] for name in axes if name in place}
-    scenario = point(sweep, where) | inputs_of(best)
+    ranked = sign_of(order[1]) * along(best[order[0]], best[of].dims)
+    ranked = np.where(answered, np.broadcast_to(ranked, answered.shape), np.inf)
+    first = np.lexsort((best[of].values.ravel(), ranked.ravel()))[0]
+    indices = np.unravel_index(first, answered.shape)
+    place = dict(zip(best[of].dims, map(int, indices), strict=True))
+    scenario = point(sweep, place) | inputs_of(best.isel(place))
     return lines(scenario, [of, MEMORY[0]], OPEN, axes)
 
 

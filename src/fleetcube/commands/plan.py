@@ -472,10 +472,13 @@ def _print_several(question: "Question", layouts: Any) -> None:
     import numpy as np
 
     from fleetcube.analysis.assumptions import ASSUMED
-    from fleetcube.analysis.layouts import FRONT, WHOLE
+    from fleetcube.analysis.layouts import FRONT, WHOLE, assumed_at_best
     from fleetcube.tables.tables import chance, table
 
     goal, (first, sense) = question.of, question.order
+    assumed = layouts.attrs[ASSUMED].splitlines()
+    if first != goal:
+        assumed = assumed_at_best(layouts, question.sweep, goal, question.order)
     best = layouts.isel(rank=0)
     axes = [str(name) for name in best["infeasible_reason"].dims]
     rows = best.rows(axes, [*axes, *best.data_vars])
@@ -498,7 +501,7 @@ def _print_several(question: "Question", layouts: Any) -> None:
     if not none.all():
         say_wrapped(f"*: {best[FRONT].attrs['long_name']}")
     nearest: str = layouts.attrs.get("fleetcube_nearest", "")
-    say_wrapped(*layouts.attrs[ASSUMED].splitlines(), *nearest.splitlines())
+    say_wrapped(*assumed, *nearest.splitlines())
     if f"{goal}_low" in names and f"{goal}_low" in rows:
         say("rows share model errors: differences between them are surer than the intervals")
 
