@@ -117,6 +117,35 @@ def test_one_price_of_several_nodes_is_named(job: str) -> None:
     assert "does not follow" not in text
 
 
+def test_conditions_that_are_not_met_show_the_nearest_plans_with_their_chance(job: str) -> None:
+    words = ("plan", job, "n_gpus=512,1024", "tensor_parallel=8", *LAYOUT, "--where")
+    done = CliRunner().invoke(cli, [*words, "job_time <= 9 d with 90 %"])
+    heading, *plans = done.stdout.splitlines()
+    for column in ("job_time [d] (90 %)", "job_cost", "job_time_chance", "nearest plan"):
+        assert column in heading
+    assert [row.split()[0] for row in plans] == ["1,024", "512"]
+    median, high = (float(plans[0].split()[k].strip("()")) for k in (1, 4))
+    (least,) = re.findall(r"the least job_time with 90 % is ([\d.]+) d;", f"{done.exception}")
+    assert median < float(least) < high, "90 % are kept to before the end of the interval"
+    # halfway between the two sizes, the smaller one has no answer, and its chance
+    done = CliRunner().invoke(cli, [*words, f"job_time <= {1.4 * median} d with 90 %"])
+    row = done.stdout.splitlines()[2]
+    assert re.fullmatch(r" *512 +- +- +(\d+ %|< 1 %) +- \(none keeps to .*\)", row), row
+    both = (*words, "job_time <= 9 d", "--where", "job_cost <= 1 USD")
+    assert re.search(
+        "the least job_time is .*, the least job_cost is .*, each alone; ", said(*both, fails=True)
+    )
+
+
+def test_a_batch_near_by_is_one_that_many_replicas_share(job: str) -> None:
+    """768 GPUs of TP8 are 96 groups. 1,023 = 3 x 341 divides over 3 replicas of 32 groups alone;
+    1,056, the nearest multiple of 96, over any number of replicas."""
+    rest = [word for word in LAYOUT if not word.startswith("pipeline")]
+    text = said("plan", job, "n_gpus=768", "tensor_parallel=8", *rest)
+    assert "640 GPUs can, or 768 with a batch of 1,056" in text
+    assert re.search(r"a batch of 1,023 is nearer, and a sequence takes [\d.]+ times as long", text)
+
+
 def test_a_bound_holds_with_its_chance() -> None:
     """A lognormal time of median m, 90 % of it within a factor f, is below L with a probability of
     Phi(ln(L / m) / (ln f / 1.645))."""

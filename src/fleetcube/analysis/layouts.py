@@ -72,6 +72,7 @@ REPORTED = (
 FRONT = "on_cost_time_front"
 # Axes of these are different work, which no front compares
 _WORK = {"model", "parameters", "active_parameters", "training_tokens", "sequence_length"}
+NEAREST = "nearest_plan_"  # before an output of the layout that misses the conditions least
 CLOSEST = "closest_"  # before the output of a condition: the least, or greatest, of any layout
 WHOLE = "whole_layout"  # as evaluated, searched or stated
 LAYOUT = "layout"  # all of OPEN that a spec leaves open
@@ -154,17 +155,20 @@ def best_layouts(
     names = [*dict.fromkeys(name for tried in rows for name in tried)]
     answers = []
     for part, tried in zip(parts, rows, strict=True):
-        best, reasons, limits = _tried(part, of, sign, plain, tried, conditions, k, settings)
-        one = _answers(part, of, also, conditions, plain, tried, names, best, reasons)
+        best, near, reasons, limits = _tried(part, of, sign, plain, tried, conditions, k, settings)
+        one, other = (
+            _answers(part, of, also, conditions, plain, tried, names, row, reasons)
+            for row in (best, near)
+        )
+        missed = [n for n in other.data_vars if RANK in other[n].dims and (near >= 0).any()]
+        limits |= {f"{NEAREST}{n}": other[n].isel({RANK: 0}) for n in missed}
         answers.append(one.assign(limits))
     whole = _together(answers, labelled, sweep, of) if labelled else answers[0]
     whole.attrs.update(noted(assumed_at_best(whole, sweep, of, (of, sense))))
     return _with_front(whole, axes) if points > 1 else whole
 
 
-def assumed_at_best(
-    whole: Result, sweep: Evaluation, of: str, order: tuple[str, str]
-) -> list[str]:
+def assumed_at_best(whole: Result, sweep: Evaluation, of: str, order: tuple[str, str]) -> list[str]:
     """What the best layout rests on at the point that is first by a goal, a line each."""
     best = whole.isel({RANK: 0})
     axes = make_axes(sweep.graph, sweep.spec["axes"])
@@ -451,8 +455,9 @@ def _tried(
     conditions: Sequence[Target],
     top: int,
     settings: Settings,
-) -> tuple[Array, Array, dict[str, Any]]:
-    """Indices of the best layouts at each point, -1 where there are fewer; all reasons; memory."""
+) -> tuple[Array, Array, Array, dict[str, Any]]:
+    """Indices of the best layouts at each point, -1 where there are fewer, and without one of that
+    which misses the conditions least; all reasons; memory."""
     points = math.prod(axis.size for axis in axes.values())
     _check_count(tried, points)
     read = dict.fromkeys([of, *(name for each in conditions for name in each.outputs)])
@@ -471,7 +476,7 @@ def _tried(
     value, reason = spread(cube[of]), spread(cube[REASON])
     outs = {name: spread(cube[name]) for name in read}
     shape = [axis.size for axis in axes.values()]
-    limits = {}
+    limits, excess = {}, np.zeros_like(value)
     for each in conditions:
         way = sign_of("min" if each.relation == "<=" else "max")
         worst = way * outs[each.of]
@@ -479,6 +484,8 @@ def _tried(
             ends = [spread(end._result(how)[each.of]) for end in _ends(grid, each)]
             worst = np.maximum(*(way * end for end in ends))
         value = np.where(met(each, {**outs, each.of: way * worst}), value, np.nan)
+        level = way * outs.get(str(each.level), each.level)
+        excess = np.maximum(excess, (worst - level) / np.where(level == 0, 1, np.abs(level)))
         runs = (reason == 0) & np.isfinite(worst)
         closest = way * np.fmin.reduce(worst, axis=1, where=runs, initial=np.nan).reshape(shape)
         about = {**cube[each.of].attrs, "long_name": f"{each.of} of the layout nearest to {each}"}
@@ -492,6 +499,8 @@ def _tried(
             sign * row, where=(reason[k] == 0) | (reason[k] == full), initial=np.nan
         )
     none = best[:, 0] < 0
+    excess = np.where((reason == 0) & np.isfinite(excess), excess, np.inf)
+    near = np.where(none & np.isfinite(excess).any(1) & bool(conditions), excess.argmin(1), -1)
     if (reason[none] == full).any():
         free = spread(grid.with_outputs([_MARGIN])._result(how)[_MARGIN])
         for k in np.flatnonzero(none).tolist():
@@ -502,7 +511,7 @@ def _tried(
         "without_memory_limit": (tuple(axes), unlimited.reshape(shape), about),
         "nearest_memory_margin": (tuple(axes), margin.reshape(shape), nearest_about),
     }
-    return best, reason, limits
+    return best, near[:, None], reason, limits
 
 
 def _ends(grid: Evaluation, condition: Target) -> list[Evaluation]:

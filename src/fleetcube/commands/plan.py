@@ -144,6 +144,7 @@ def _search(
         if not as_json and not layouts[question.of].notnull().any():
             if near := _closest(question, layouts):
                 bounds = " and ".join(question.where)
+                _print_nearest(question, layouts)
                 raise InputError(f"no layout keeps to {bounds}: {near}; change a condition")
             check_finite(layouts, question.of)
         if output is not None:
@@ -238,8 +239,9 @@ def _closest(question: "Question", layouts: Any) -> str:
         value = (closest.min() if least else closest.max()).item()
         text = with_unit(value, closest.attrs["units"], each.of)
         extreme = "least" if least else "greatest"
-        near += [f"the {extreme} {each.of} is {text}"] * (value == value)
-    return ", ".join(near)
+        share = f" with {100 * each.chance:.4g} %" if each.chance == each.chance else ""
+        near += [f"the {extreme} {each.of}{share} is {text}"] * (value == value)
+    return ", ".join(near) + ", each alone" * (len(near) > 1)
 
 
 def _plan_stated(question: "Question", spec: str, framework: str | None) -> None:
@@ -473,7 +475,7 @@ def _print_several(question: "Question", layouts: Any) -> None:
 
     from fleetcube.analysis.assumptions import ASSUMED
     from fleetcube.analysis.layouts import FRONT, WHOLE, assumed_at_best
-    from fleetcube.tables.tables import chance, table
+    from fleetcube.tables.tables import table
 
     goal, (first, sense) = question.of, question.order
     assumed = layouts.attrs[ASSUMED].splitlines()
@@ -490,13 +492,9 @@ def _print_several(question: "Question", layouts: Any) -> None:
     layout = np.where(none, [f"- ({reason})" for reason in reasons], rows[WHOLE].values)
     rows = rows.assign({"layout": ("row", layout)})
     rows = rows.assign({"front": ("row", np.where(rows[FRONT].values, "*", ""))})
-    cost = "job_cost" if "job_cost" in best else "gpu_hours"
-    ends = [f"{name}_{side}" for name in (goal, "job_time") for side in ("low", "high")]
-    likely = [name for name in rows.data_vars if name.endswith("_chance")]
-    words = {n: ["-" if p != p else chance(p) for p in rows[n].values.tolist()] for n in likely}
-    rows = rows.assign({name: ("row", column) for name, column in words.items()})
-    shown = [first, goal, "job_time", cost, *likely, *ends, "front"]
-    names = dict.fromkeys([*axes, *([] if none.all() else shown), "layout"])
+    rows = _with_chances(rows)
+    shown = [] if none.all() else [first, *_shown(question, rows), "front"]
+    names = dict.fromkeys([*axes, *shown, "layout"])
     print_table(*table(rows[[name for name in names if name in rows]]))
     if not none.all():
         say_wrapped(f"*: {best[FRONT].attrs['long_name']}")
@@ -504,6 +502,47 @@ def _print_several(question: "Question", layouts: Any) -> None:
     say_wrapped(*assumed, *nearest.splitlines())
     if f"{goal}_low" in names and f"{goal}_low" in rows:
         say("rows share model errors: differences between them are surer than the intervals")
+
+
+def _shown(question: "Question", rows: Any) -> list[str]:
+    """The columns of a table of plans: the goal, time, cost, chances, ends of intervals."""
+    from fleetcube.analysis.layouts import NEAREST
+
+    cost = "job_cost" if "job_cost" in rows else "gpu_hours"
+    likely = [n for n in rows.data_vars if n.endswith("_chance") and not n.startswith(NEAREST)]
+    ends = [f"{name}_{side}" for name in (question.of, "job_time") for side in ("low", "high")]
+    names = dict.fromkeys([question.of, "job_time", cost, *likely, *ends])
+    return [name for name in names if name in rows]
+
+
+def _with_chances(rows: Any) -> Any:
+    """Rows with chances as texts; without an answer, that of the nearest plan."""
+    from fleetcube.analysis.layouts import NEAREST
+    from fleetcube.tables.tables import chance
+
+    likely = [name for name in rows.data_vars if str(name).endswith("_chance")]
+    for name in [name for name in likely if NEAREST not in name]:
+        here = rows[name].values
+        near = rows[f"{NEAREST}{name}"].values if f"{NEAREST}{name}" in rows else here
+        shares = [q if p != p else p for p, q in zip(here.tolist(), near.tolist(), strict=True)]
+        rows = rows.assign({name: ("row", ["-" if p != p else chance(p) for p in shares])})
+    return rows
+
+
+def _print_nearest(question: "Question", layouts: Any) -> None:
+    """Print what misses the conditions least at each point where a layout runs, the best first."""
+    from fleetcube.analysis.layouts import NEAREST, WHOLE
+    from fleetcube.tables.tables import table
+
+    rows = layouts.drop_vars(layouts.data_vars).assign(
+        {str(n).removeprefix(NEAREST): row for n, row in layouts.data_vars.items() if NEAREST in n}
+    )
+    axes = [str(name) for name in layouts["infeasible_reason"].dims]
+    rows = rows.rows(axes, [*axes, *rows.data_vars])
+    goal = rows[question.of].values * (-1 if question.sense == "max" else 1)
+    rows = _with_chances(rows.isel(row=goal.argsort()[: (goal == goal).sum()]))
+    rows = rows.assign({"nearest plan": rows[WHOLE]})
+    print_table(*table(rows[[*axes, *_shown(question, rows), "nearest plan"]]))
 
 
 def _reasons(question: "Question", rows: Any) -> list[str]:
