@@ -146,6 +146,25 @@ def test_a_batch_near_by_is_one_that_many_replicas_share(job: str) -> None:
     assert re.search(r"a batch of 1,023 is nearer, and a sequence takes [\d.]+ times as long", text)
 
 
+def test_without_a_layout_the_answer_says_so(job: str) -> None:
+    words = ("solve", job, "training_tokens=2T", "--for", "n_gpus", "--target", "job_time <= 30 d")
+    text = said(*words)
+    assert "run (batch_not_divisible): no layout is stated" in text
+    assert "no layout is stated: tensor_parallel 1, pipeline_parallel 1, " in text
+    assert "; `plan` searches them" in text
+    assert re.match(r"n_gpus job_time unsolved_reason ", text), (
+        "a column without values has no unit"
+    )
+    assert "no layout is stated" not in said(*words, "tensor_parallel=8")
+
+
+def test_a_single_plan_prints_its_chance_and_the_rest_of_the_time(job: str) -> None:
+    words = ("plan", job, "tensor_parallel=8", *LAYOUT, "--where", "job_time <= 900 d with 90 %")
+    text = said(*words)
+    assert " job_time_chance > 99 % " in text
+    assert re.search(r"time goes to: [^;]*%; the rest is ideal compute and smaller losses", text)
+
+
 def test_a_bound_holds_with_its_chance() -> None:
     """A lognormal time of median m, 90 % of it within a factor f, is below L with a probability of
     Phi(ln(L / m) / (ln f / 1.645))."""

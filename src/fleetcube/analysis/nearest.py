@@ -188,7 +188,8 @@ def _quicker(
     others = {key: value for key, value in scenario.items() if key != BATCH}
     if len(row) == 1 or not is_known(scenario, {}, [_STEP]):
         return first, ""
-    axes = {BATCH: row, **candidates(Evaluation(others, {BATCH: row}, [output]), output, search)}
+    part = Evaluation(others, {BATCH: row}, [output])
+    axes = {BATCH: row, **candidates(part, output, search, alone=False)}
     if math.prod(map(len, axes.values())) > MOST:
         return first, ""
     cube = Evaluation(others, axes, [REASON, _STEP])._result(Settings("numpy", "include"))

@@ -424,13 +424,25 @@ def _print_values(values: Any, scenario: Mapping[str, Any]) -> None:
     """Print a job's results with intervals, and its end date; losses are printed elsewhere."""
     from fleetcube.grid.plan.labels import END_OF
     from fleetcube.scenario.dates import end, start_of
-    from fleetcube.tables.tables import INTERVAL, counted, estimate, memory_use, numbers, scale
+    from fleetcube.tables.tables import (
+        CHANCE,
+        INTERVAL,
+        chance,
+        counted,
+        estimate,
+        memory_use,
+        numbers,
+        scale,
+    )
 
     rows = []
     for name, value in values.data_vars.items():
         if name in (*LOSSES, "memory_margin") or value.attrs.keys() & {"flag_values", END_OF}:
             continue
         number = value.item()
+        if name.endswith(CHANCE):
+            rows.append([name, chance(number)])
+            continue
         factor, unit = scale(str(value.attrs["units"]), [number], str(name))
         ends = [values.get(f"{name}_{side}", value).item() for side in ("low", "high")]
         scaled = [number / factor for number in (number, *ends)]
@@ -466,7 +478,9 @@ def _print_limits(best: Any) -> None:
             f"{name.removesuffix('_overhead').replace('_', ' ')} {share:.0%}"
             for share, name in largest
         )
-        say_wrapped(f"the wall time goes to: {losses}")
+        say_wrapped(
+            f"the wall time goes to: {losses}; the rest is ideal compute and smaller losses"
+        )
 
 
 def _print_several(question: "Question", layouts: Any) -> None:
@@ -474,8 +488,8 @@ def _print_several(question: "Question", layouts: Any) -> None:
     import numpy as np
 
     from fleetcube.analysis.assumptions import ASSUMED
-    from fleetcube.analysis.layouts import FRONT, WHOLE, assumed_at_best
-    from fleetcube.tables.tables import table
+    from fleetcube.analysis.layouts import FRONT, NEAREST, WHOLE, assumed_at_best
+    from fleetcube.tables.tables import CHANCE, table
 
     goal, (first, sense) = question.of, question.order
     assumed = layouts.attrs[ASSUMED].splitlines()
@@ -492,7 +506,9 @@ def _print_several(question: "Question", layouts: Any) -> None:
     layout = np.where(none, [f"- ({reason})" for reason in reasons], rows[WHOLE].values)
     rows = rows.assign({"layout": ("row", layout)})
     rows = rows.assign({"front": ("row", np.where(rows[FRONT].values, "*", ""))})
-    rows = _with_chances(rows)
+    for name in [n for n in rows.data_vars if f"{NEAREST}{n}" in rows and n.endswith(CHANCE)]:
+        shares = np.where(none, rows[f"{NEAREST}{name}"].values, rows[name].values)
+        rows = rows.assign({name: ("row", shares, rows[name].attrs)})
     shown = [] if none.all() else [first, *_shown(question, rows), "front"]
     names = dict.fromkeys([*axes, *shown, "layout"])
     print_table(*table(rows[[name for name in names if name in rows]]))
@@ -507,26 +523,13 @@ def _print_several(question: "Question", layouts: Any) -> None:
 def _shown(question: "Question", rows: Any) -> list[str]:
     """The columns of a table of plans: the goal, time, cost, chances, ends of intervals."""
     from fleetcube.analysis.layouts import NEAREST
+    from fleetcube.tables.tables import CHANCE
 
     cost = "job_cost" if "job_cost" in rows else "gpu_hours"
-    likely = [n for n in rows.data_vars if n.endswith("_chance") and not n.startswith(NEAREST)]
+    likely = [n for n in rows.data_vars if n.endswith(CHANCE) and not n.startswith(NEAREST)]
     ends = [f"{name}_{side}" for name in (question.of, "job_time") for side in ("low", "high")]
     names = dict.fromkeys([question.of, "job_time", cost, *likely, *ends])
     return [name for name in names if name in rows]
-
-
-def _with_chances(rows: Any) -> Any:
-    """Rows with chances as texts; without an answer, that of the nearest plan."""
-    from fleetcube.analysis.layouts import NEAREST
-    from fleetcube.tables.tables import chance
-
-    likely = [name for name in rows.data_vars if str(name).endswith("_chance")]
-    for name in [name for name in likely if NEAREST not in name]:
-        here = rows[name].values
-        near = rows[f"{NEAREST}{name}"].values if f"{NEAREST}{name}" in rows else here
-        shares = [q if p != p else p for p, q in zip(here.tolist(), near.tolist(), strict=True)]
-        rows = rows.assign({name: ("row", ["-" if p != p else chance(p) for p in shares])})
-    return rows
 
 
 def _print_nearest(question: "Question", layouts: Any) -> None:
@@ -540,7 +543,7 @@ def _print_nearest(question: "Question", layouts: Any) -> None:
     axes = [str(name) for name in layouts["infeasible_reason"].dims]
     rows = rows.rows(axes, [*axes, *rows.data_vars])
     goal = rows[question.of].values * (-1 if question.sense == "max" else 1)
-    rows = _with_chances(rows.isel(row=goal.argsort()[: (goal == goal).sum()]))
+    rows = rows.isel(row=goal.argsort()[: (goal == goal).sum()])
     rows = rows.assign({"nearest plan": rows[WHOLE]})
     print_table(*table(rows[[*axes, *_shown(question, rows), "nearest plan"]]))
 

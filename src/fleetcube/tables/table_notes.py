@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from fleetcube.grid.result import Result
 
+_DEGREES, _DEFAULTS = {"tensor_parallel", "pipeline_parallel"}, "layout by default"
 _SHORT = 86400.0  # seconds
 _ENDLESS = 300 * 365.25 * 86400  # seconds
 _MOST_POINTS = 1_000_000  # points
@@ -78,7 +79,9 @@ def _decided(attrs: Mapping[Any, Any], without: Collection[str]) -> list[str]:
     if efficiencies:
         lines.append(f"efficiency by default, not calibrated: {', '.join(efficiencies)}")
     if texts:
-        lines.append(f"layout by default: {', '.join(texts.values())}")
+        none = texts.keys() >= _DEGREES  # not even how the model is cut
+        head, tail = ("no layout is stated", "; `plan` searches them") if none else (_DEFAULTS, "")
+        lines.append(f"{head}: {', '.join(texts.values())}{tail}")
     return lines
 
 

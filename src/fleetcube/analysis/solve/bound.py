@@ -21,6 +21,7 @@ from fleetcube.tables.tables import meanings, with_unit
 from .solve import solve_spec
 
 _FELT = 0.01  # share of the GPUs that is worth a line
+_DEGREES = {"tensor_parallel", "pipeline_parallel"}
 _TRIED = 4  # whole replicas, from the target inwards
 
 
@@ -91,4 +92,6 @@ def bound(scenario: Mapping[str, Any], target: Target, answer: float) -> tuple[s
         if near is not None:
             change = f"{near:,.0f} ({near / batch - 1:+.1%})"
             return f"{text}; {count:,} can with a batch of {change}", near
+    if not _DEGREES & scenario.keys():
+        return f"{text}: no layout is stated", math.nan
     return f"{text}, with no batch within a factor of two of {batch:,.0f}", math.nan
