@@ -19,7 +19,7 @@ from fleetcube.kernels.physics.roles import HEADROOM, RUN_STEPS, STEPS
 from fleetcube.scenario.along_axes import point
 from fleetcube.tables.tables import meanings
 
-from .layouts import LAYOUT, WHOLE, best_layouts, candidates, freed, in_command
+from .layouts import ALWAYS, LAYOUT, WHOLE, best_layouts, candidates, freed, in_command
 from .sensitivity import frozen
 from .targets import whole_unit
 
@@ -29,7 +29,7 @@ EACH = 1 << 14  # whole multiples tried on each side of a value before they are 
 MOST_POINTS = 100_000  # of a grid without an answer
 _FAR = 2.0  # factor up to which clusters and batches are tried
 (GPUS,), (BATCH,) = STEPS, RUN_STEPS
-_STEP, _CLOSE, _ALIKE = "step_time", 0.1, 1.02  # batches compared, times that are the same
+_CLOSE, _ALIKE = 0.1, 1.02  # batches compared, times that are the same
 _NONE = "none tried within"
 _MOST_LINES = 3  # points without an answer, each with a line
 _MEMORY = "out_of_memory"
@@ -186,15 +186,15 @@ def _quicker(
     row = {unit * side(batch / unit) for unit in units for side in (math.floor, math.ceil)}
     row = sorted({first, *(b for b in row if abs(b - batch) <= _CLOSE * batch)})
     others = {key: value for key, value in scenario.items() if key != BATCH}
-    if len(row) == 1 or not is_known(scenario, {}, [_STEP]):
+    if len(row) == 1 or not is_known(scenario, {}, [ALWAYS[1]]):
         return first, ""
     part = Evaluation(others, {BATCH: row}, [output])
     axes = {BATCH: row, **candidates(part, output, search, alone=False)}
     if math.prod(map(len, axes.values())) > MOST:
         return first, ""
-    cube = Evaluation(others, axes, [REASON, _STEP])._result(Settings("numpy", "include"))
+    cube = Evaluation(others, axes, [REASON, ALWAYS[1]])._result(Settings("numpy", "include"))
     sizes = tuple(map(len, axes.values()))
-    steps, reasons = (np.broadcast_to(along(cube[n], axes), sizes) for n in (_STEP, REASON))
+    steps, reasons = (np.broadcast_to(along(cube[n], axes), sizes) for n in (ALWAYS[1], REASON))
     least = np.where(reasons == 0, steps, np.inf).reshape(len(row), -1).min(axis=1) / row
     quick = min(
         (b for b, time in zip(row, least, strict=True) if time <= _ALIKE * least.min()),

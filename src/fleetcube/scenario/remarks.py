@@ -15,14 +15,14 @@ from fleetcube.grid.spec.problem import Problem
 from fleetcube.kernels.calculus.phased_formulas import without_phase
 from fleetcube.kernels.declare import HOUR
 from fleetcube.kernels.graph.bind import definitions
-from fleetcube.kernels.physics.roles import BESIDE_IT, DECIDED, EXCEEDED, FITTED, LEFT_OUT
+from fleetcube.kernels.physics.roles import BESIDE_IT, DECIDED, EXCEEDED, FITTED, LEFT_OUT, PRICES
 
 _REST, _NODES_PER_RACK = "node_overhead_power", "nodes_per_rack"
 _OF_GPUS_ALONE = (
     f"power is of GPUs alone, without the rest of their nodes; give node_power or {_REST}"
 )
 _OVERLAP, _WAITING = "data_parallel_overlap", 0.1  # the share of a step from which it is named
-_PRICES, _PRICED = ("gpu_hour_price", "node_price"), ("node", "gpu")
+_PRICED = ("node", "gpu")
 _OVERSIZED = (
     "nodes_per_rack is 0: a node needs more than rack_power, and takes several racks alone; "
     "give the rack_power that it has"
@@ -83,7 +83,7 @@ def _added(plan: Plan, used: AbstractSet[str]) -> Iterator[str]:
 
 def shared_prices(plan: Plan) -> list[str]:
     """Prices that do not follow the nodes or GPUs along an axis, a line each."""
-    prices = [n for n in _PRICES if n in plan.problem.numbers and n in plan.structure.used]
+    prices = [n for n in PRICES if n in plan.problem.numbers and n in plan.structure.used]
     return [
         f"{price} does not follow {entry} ({', '.join(labels)}): for a price each, write in a spec "
         f"[axes.offer] {entry} = [...], {price} = [...]"

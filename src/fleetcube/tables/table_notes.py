@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fleetcube.grid.plan.labels import DEFAULTS, PARTLY, REMARKS
 from fleetcube.grid.text import WIDTH
-from fleetcube.kernels.physics.roles import EFFICIENCIES, ENDING, FAILURES, RULES, TIME
+from fleetcube.kernels.physics.roles import CUTS, EFFICIENCIES, ENDING, FAILURES, RULES, TIME
 
 from .tables import label
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from fleetcube.grid.result import Result
 
-_DEGREES, _DEFAULTS = {"tensor_parallel", "pipeline_parallel"}, "layout by default"
 _SHORT = 86400.0  # seconds
 _ENDLESS = 300 * 365.25 * 86400  # seconds
 _MOST_POINTS = 1_000_000  # points
@@ -79,8 +78,10 @@ def _decided(attrs: Mapping[Any, Any], without: Collection[str]) -> list[str]:
     if efficiencies:
         lines.append(f"efficiency by default, not calibrated: {', '.join(efficiencies)}")
     if texts:
-        none = texts.keys() >= _DEGREES  # not even how the model is cut
-        head, tail = ("no layout is stated", "; `plan` searches them") if none else (_DEFAULTS, "")
+        none = texts.keys() >= CUTS  # not even how the model is cut
+        head, tail = (
+            ("no layout is stated", "; `plan` searches them") if none else ("layout by default", "")
+        )
         lines.append(f"{head}: {', '.join(texts.values())}{tail}")
     return lines
 

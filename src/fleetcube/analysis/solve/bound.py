@@ -14,14 +14,13 @@ from fleetcube.grid.run.evaluation import Evaluation, is_known
 from fleetcube.grid.run.settings import Settings
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.inputs import INPUTS
-from fleetcube.kernels.physics.roles import OF_SITE, STEPS
+from fleetcube.kernels.physics.roles import CUTS, OF_SITE, STEPS
 from fleetcube.scenario.along_axes import point
 from fleetcube.tables.tables import meanings, with_unit
 
 from .solve import solve_spec
 
 _FELT = 0.01  # share of the GPUs that is worth a line
-_DEGREES = {"tensor_parallel", "pipeline_parallel"}
 _TRIED = 4  # whole replicas, from the target inwards
 
 
@@ -92,6 +91,6 @@ def bound(scenario: Mapping[str, Any], target: Target, answer: float) -> tuple[s
         if near is not None:
             change = f"{near:,.0f} ({near / batch - 1:+.1%})"
             return f"{text}; {count:,} can with a batch of {change}", near
-    if not _DEGREES & scenario.keys():
+    if not CUTS & scenario.keys():
         return f"{text}: no layout is stated", math.nan
     return f"{text}, with no batch within a factor of two of {batch:,.0f}", math.nan
