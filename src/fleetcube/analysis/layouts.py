@@ -156,16 +156,24 @@ def best_layouts(
     answers = []
     for part, tried in zip(parts, rows, strict=True):
         best, near, reasons, limits = _tried(part, of, sign, plain, tried, conditions, k, settings)
-        one, other = (
-            _answers(part, of, also, conditions, plain, tried, names, row, reasons)
-            for row in (best, near)
-        )
-        missed = [n for n in other.data_vars if RANK in other[n].dims and (near >= 0).any()]
-        limits |= {f"{NEAREST}{n}": other[n].isel({RANK: 0}) for n in missed}
-        answers.append(one.assign(limits))
+        about = part, of, also, conditions, plain, tried, names
+        one, other = (_answers(*about, row, reasons) for row in (best, near))
+        answers.append(one.assign(limits | (_missing(other) if (near >= 0).any() else {})))
     whole = _together(answers, labelled, sweep, of) if labelled else answers[0]
     whole.attrs.update(noted(assumed_at_best(whole, sweep, of, (of, sense))))
     return _with_front(whole, axes) if points > 1 else whole
+
+
+def _missing(other: Result) -> dict[str, Any]:
+    """Plans that miss the conditions least, by names of their outputs in an answer."""
+    names = [name for name in other.data_vars if RANK in other[name].dims]
+    return {f"{NEAREST}{name}": other[name].isel({RANK: 0}) for name in names}
+
+
+def _least(excess: Array, runs: Array) -> Array:
+    """Indices of the layouts that run and exceed their limits least; -1 where none runs."""
+    excess = np.where(runs & np.isfinite(excess), excess, np.inf)
+    return np.where(np.isfinite(excess).any(1), excess.argmin(1), -1)
 
 
 def assumed_at_best(whole: Result, sweep: Evaluation, of: str, order: tuple[str, str]) -> list[str]:
@@ -475,8 +483,7 @@ def _tried(
 
     value, reason = spread(cube[of]), spread(cube[REASON])
     outs = {name: spread(cube[name]) for name in read}
-    shape = [axis.size for axis in axes.values()]
-    limits, excess = {}, np.zeros_like(value)
+    shape, limits, excess = [axis.size for axis in axes.values()], {}, np.zeros_like(value)
     for each in conditions:
         way = sign_of("min" if each.relation == "<=" else "max")
         worst = way * outs[each.of]
@@ -499,18 +506,15 @@ def _tried(
             sign * row, where=(reason[k] == 0) | (reason[k] == full), initial=np.nan
         )
     none = best[:, 0] < 0
-    excess = np.where((reason == 0) & np.isfinite(excess), excess, np.inf)
-    near = np.where(none & np.isfinite(excess).any(1) & bool(conditions), excess.argmin(1), -1)
+    near = np.where(none & bool(conditions), _least(excess, reason == 0), -1)
     if (reason[none] == full).any():
         free = spread(grid.with_outputs([_MARGIN])._result(how)[_MARGIN])
         for k in np.flatnonzero(none).tolist():
             margin[k] = np.fmax.reduce(free[k], where=reason[k] == full, initial=np.nan)
     about = {**cube[of].attrs, "long_name": f"best {of} if memory were no limit"}
-    nearest_about = {"units": "1", "long_name": f"largest {_MARGIN} where no layout can run"}
-    limits |= {
-        "without_memory_limit": (tuple(axes), unlimited.reshape(shape), about),
-        "nearest_memory_margin": (tuple(axes), margin.reshape(shape), nearest_about),
-    }
+    limits["without_memory_limit"] = tuple(axes), unlimited.reshape(shape), about
+    about = {"units": "1", "long_name": f"largest {_MARGIN} where no layout can run"}
+    limits["nearest_memory_margin"] = tuple(axes), margin.reshape(shape), about
     return best, near[:, None], reason, limits
 
 
