@@ -491,7 +491,7 @@ def _tried(
             ends = [spread(end._result(how)[each.of]) for end in _ends(grid, each)]
             worst = np.maximum(*(way * end for end in ends))
         value = np.where(met(each, {**outs, each.of: way * worst}), value, np.nan)
-        level = way * outs.get(str(each.level), each.level)
+        level = way * (outs[each.level] if isinstance(each.level, str) else each.level)
         excess = np.maximum(excess, (worst - level) / np.where(level == 0, 1, np.abs(level)))
         runs = (reason == 0) & np.isfinite(worst)
         closest = way * np.fmin.reduce(worst, axis=1, where=runs, initial=np.nan).reshape(shape)

@@ -183,8 +183,8 @@ def _quicker(
     those of the nearest that can run, `first`, and a remark on that; else `first`."""
     gpus, batch = now.get(GPUS, 0), now[BATCH]
     units = [gpus / 2**k for k in range(64) if gpus and gpus / 2**k % 1 == 0]
-    row = {unit * side(batch / unit) for unit in units for side in (math.floor, math.ceil)}
-    row = sorted({first, *(b for b in row if abs(b - batch) <= _CLOSE * batch)})
+    tried = {unit * side(batch / unit) for unit in units for side in (math.floor, math.ceil)}
+    row = sorted({first, *(b for b in tried if abs(b - batch) <= _CLOSE * batch)})
     others = {key: value for key, value in scenario.items() if key != BATCH}
     if len(row) == 1 or not is_known(scenario, {}, [ALWAYS[1]]):
         return first, ""
