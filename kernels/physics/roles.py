@@ -166,6 +166,8 @@ SHARES = (frozenset({"in_process_share", "in_job_share", "requeue_share"}),)
 TIME = "job_time"  # added to the start date: when a job ends
 ENDING = "job_end"  # whether its time counts that a job ends
 FAILURES = "expected_failures"  # a count; far below 1 it is a probability
+PRICES = ("gpu_hour_price", "node_price")  # of one kind of GPU or node
+CUTS = frozenset({"tensor_parallel", "pipeline_parallel"})  # how a model is cut over GPUs
 MONEY = "job_cost"  # measures the worth of levers, where a price is given
 
 # Kinds of records of the catalog

@@ -83,6 +83,89 @@ def test_goals_along_axes_rank_points_and_the_front_is_of_one_work(job: str) -> 
     assert refusal.startswith("--of n_gpus: an input has no best without values; give n_gpus=")
 
 
+@pytest.mark.parametrize(
+    ("goal", "axis", "order"),
+    [
+        ("max parameters", "model=llama-3-8b,llama-3-70b", ["llama-3-70b", "llama-3-8b"]),
+        ("min n_gpus", "n_gpus=512,1024", ["512", "1,024"]),
+        ("max sequence_length", "sequence_length=4096,8192", ["8,192", "4,096"]),
+        ("max training_tokens", "training_tokens=4T,2T", ["4e+12", "2e+12"]),
+        ("job_cost", "node=dgx-h100,dgx-h200", ["dgx-h200", "dgx-h100"]),
+    ],
+)
+def test_each_goal_of_the_page_ranks_its_axis(
+    job: str, goal: str, axis: str, order: list[str]
+) -> None:
+    words = ("plan", job, "--of", goal, axis, "tensor_parallel=8", *LAYOUT)
+    words = (*words, "--where", "finish <= 2028-01-01 with 90 %", "start_date=2027-01-01")
+    table = CliRunner().invoke(cli, [*words]).stdout.splitlines()
+    assert [row.split()[0] for row in table[1:3]] == order
+    answer = f"{axis.partition('=')[0]} {order[0].replace('4e+12', '4T')}"
+    assert any(line.startswith(f"assumed at {answer}, what moves") for line in table)
+
+
+def test_one_price_of_several_nodes_is_named(job: str) -> None:
+    line = "gpu_hour_price does not follow node (dgx-h100, dgx-h200): for a price each, write in a "
+    for verb in (("run", "-v", "job_cost"), ("plan", "--of", "job_cost"), ("plan",)):
+        words = (verb[0], job, *verb[1:], "tensor_parallel=8", *LAYOUT)
+        assert line in said(*words, "node=dgx-h100,dgx-h200")
+        assert "does not follow" not in said(*words, "node=dgx-h200")
+    offer = '[axes.offer]\nnode = ["dgx-h100", "dgx-h200"]\ngpu_hour_price = [2.5, 2.9]\n'
+    kept = [row for row in JOB.splitlines() if row.split(" =")[0] not in ("node", "gpu_hour_price")]
+    Path("offer.toml").write_text("\n".join([*kept, offer]), encoding="utf-8")
+    text = said("plan", "offer.toml", "--of", "job_cost", "tensor_parallel=8", *LAYOUT)
+    assert "dgx-h200 2.9" in text
+    assert "does not follow" not in text
+
+
+def test_conditions_that_are_not_met_show_the_nearest_plans_with_their_chance(job: str) -> None:
+    words = ("plan", job, "n_gpus=512,1024", "tensor_parallel=8", *LAYOUT, "--where")
+    done = CliRunner().invoke(cli, [*words, "job_time <= 9 d with 90 %"])
+    heading, *plans = done.stdout.splitlines()
+    for column in ("job_time [d] (90 %)", "job_cost", "job_time_chance", "nearest plan"):
+        assert column in heading
+    assert [row.split()[0] for row in plans] == ["1,024", "512"]
+    median, high = (float(plans[0].split()[k].strip("()")) for k in (1, 4))
+    (least,) = re.findall(r"the least job_time with 90 % is ([\d.]+) d;", f"{done.exception}")
+    assert median < float(least) < high, "90 % are kept to before the end of the interval"
+    # halfway between the two sizes, the smaller one has no answer, and its chance
+    done = CliRunner().invoke(cli, [*words, f"job_time <= {1.4 * median} d with 90 %"])
+    row = done.stdout.splitlines()[2]
+    assert re.fullmatch(r" *512 +- +- +(\d+ %|< 1 %) +- \(none keeps to .*\)", row), row
+    both = (*words, "job_time <= 9 d", "--where", "job_cost <= 1 USD")
+    assert re.search(
+        "the least job_time is .*, the least job_cost is .*, each alone; ", said(*both, fails=True)
+    )
+
+
+def test_a_batch_near_by_is_one_that_many_replicas_share(job: str) -> None:
+    """768 GPUs of TP8 are 96 groups. 1,023 = 3 x 341 divides over 3 replicas of 32 groups alone;
+    1,056, the nearest multiple of 96, over any number of replicas."""
+    rest = [word for word in LAYOUT if not word.startswith("pipeline")]
+    text = said("plan", job, "n_gpus=768", "tensor_parallel=8", *rest)
+    assert "640 GPUs can, or 768 with a batch of 1,056" in text
+    assert re.search(r"a batch of 1,023 is nearer, and a sequence takes [\d.]+ times as long", text)
+
+
+def test_without_a_layout_the_answer_says_so(job: str) -> None:
+    words = ("solve", job, "training_tokens=2T", "--for", "n_gpus", "--target", "job_time <= 30 d")
+    text = said(*words)
+    assert "run (batch_not_divisible): no layout is stated" in text
+    assert "no layout is stated: tensor_parallel 1, pipeline_parallel 1, " in text
+    assert "; `plan` searches them" in text
+    assert re.match(r"n_gpus job_time unsolved_reason ", text), (
+        "a column without values has no unit"
+    )
+    assert "no layout is stated" not in said(*words, "tensor_parallel=8")
+
+
+def test_a_single_plan_prints_its_chance_and_the_rest_of_the_time(job: str) -> None:
+    words = ("plan", job, "tensor_parallel=8", *LAYOUT, "--where", "job_time <= 900 d with 90 %")
+    text = said(*words)
+    assert " job_time_chance > 99 % " in text
+    assert re.search(r"time goes to: [^;]*%; the rest is ideal compute and smaller losses", text)
+
+
 def test_a_bound_holds_with_its_chance() -> None:
     """A lognormal time of median m, 90 % of it within a factor f, is below L with a probability of
     Phi(ln(L / m) / (ln f / 1.645))."""

@@ -44,9 +44,10 @@ from fleetcube.kernels.physics.roles import (
 )
 from fleetcube.scenario import framework, patterns, phases
 from fleetcube.scenario.along_axes import point, values_along
+from fleetcube.scenario.remarks import shared_prices
 from fleetcube.tables.tables import label, meanings, numbers, scale
 
-from .assumptions import last_true, lines, noted
+from .assumptions import lines, noted
 from .gradient import check_quantity, is_held, uncounted
 from .interval import chances, ends_of_chance, interval
 from .sensitivity import Kind, frozen, is_built, kind_of, rank_inputs
@@ -71,6 +72,7 @@ REPORTED = (
 FRONT = "on_cost_time_front"
 # Axes of these are different work, which no front compares
 _WORK = {"model", "parameters", "active_parameters", "training_tokens", "sequence_length"}
+NEAREST = "nearest_plan_"  # before an output of the layout that misses the conditions least
 CLOSEST = "closest_"  # before the output of a condition: the least, or greatest, of any layout
 WHOLE = "whole_layout"  # as evaluated, searched or stated
 LAYOUT = "layout"  # all of OPEN that a spec leaves open
@@ -153,24 +155,39 @@ def best_layouts(
     names = [*dict.fromkeys(name for tried in rows for name in tried)]
     answers = []
     for part, tried in zip(parts, rows, strict=True):
-        best, reasons, limits = _tried(part, of, sign, plain, tried, conditions, k, settings)
-        one = _answers(part, of, also, conditions, plain, tried, names, best, reasons)
-        answers.append(one.assign(limits))
+        best, near, reasons, limits = _tried(part, of, sign, plain, tried, conditions, k, settings)
+        about = part, of, also, conditions, plain, tried, names
+        one, other = (_answers(*about, row, reasons) for row in (best, near))
+        answers.append(one.assign(limits | (_missing(other) if (near >= 0).any() else {})))
     whole = _together(answers, labelled, sweep, of) if labelled else answers[0]
-    whole.attrs.update(noted(_assumed(whole, sweep, of)))
+    whole.attrs.update(noted(assumed_at_best(whole, sweep, of, (of, sense))))
     return _with_front(whole, axes) if points > 1 else whole
 
 
-def _assumed(whole: Result, sweep: Evaluation, of: str) -> list[str]:
-    """What the best layout rests on at the last point that has one, a line each."""
+def _missing(other: Result) -> dict[str, Any]:
+    """Plans that miss the conditions least, by names of their outputs in an answer."""
+    names = [name for name in other.data_vars if RANK in other[name].dims]
+    return {f"{NEAREST}{name}": other[name].isel({RANK: 0}) for name in names}
+
+
+def _least(excess: Array, runs: Array) -> Array:
+    """Indices of the layouts that run and exceed their limits least; -1 where none runs."""
+    excess = np.where(runs & np.isfinite(excess), excess, np.inf)
+    return np.where(np.isfinite(excess).any(1), excess.argmin(1), -1)
+
+
+def assumed_at_best(whole: Result, sweep: Evaluation, of: str, order: tuple[str, str]) -> list[str]:
+    """What the best layout rests on at the point that is first by a goal, a line each."""
     best = whole.isel({RANK: 0})
     axes = make_axes(sweep.graph, sweep.spec["axes"])
-    if not (answered := best[of].notnull()).any():
+    if not (answered := best[of].notnull().values).any():
         return []
-    place = last_true(answered)
-    best = best.isel(place)
-    where = {name: place[name] for name in axes if name in place}
-    scenario = point(sweep, where) | inputs_of(best)
+    ranked = sign_of(order[1]) * along(best[order[0]], best[of].dims)
+    ranked = np.where(answered, np.broadcast_to(ranked, answered.shape), np.inf)
+    first = np.lexsort((best[of].values.ravel(), ranked.ravel()))[0]
+    indices = np.unravel_index(first, answered.shape)
+    place = dict(zip(best[of].dims, map(int, indices), strict=True))
+    scenario = point(sweep, place) | inputs_of(best.isel(place))
     return lines(scenario, [of, MEMORY[0]], OPEN, axes)
 
 
@@ -188,6 +205,8 @@ def _together(
         labels = xarray.Variable(axis.name, axis.labels)
         rows = [joined[k : k + axis.size] for k in range(0, len(joined), axis.size)]
         joined = [xarray.concat(row, labels, combine_attrs="override") for row in rows]
+    priced = [of, *(name for name in (MONEY,) if name in parts[0] and name != of)]
+    remark_lines += shared_prices(sweep.with_outputs(priced)._plan("numpy"))
     plan, axes = sweep.with_outputs([of])._plan("numpy"), make_axes(sweep.graph, sweep.spec["axes"])
     coords = coordinates(plan, axes)
     point_coords = {n: row for n, row in coords.items() if n not in joined[0].data_vars}
@@ -444,8 +463,9 @@ def _tried(
     conditions: Sequence[Target],
     top: int,
     settings: Settings,
-) -> tuple[Array, Array, dict[str, Any]]:
-    """Indices of the best layouts at each point, -1 where there are fewer; all reasons; memory."""
+) -> tuple[Array, Array, Array, dict[str, Any]]:
+    """Indices of the best layouts at each point, -1 where there are fewer, and without one of that
+    which misses the conditions least; all reasons; memory."""
     points = math.prod(axis.size for axis in axes.values())
     _check_count(tried, points)
     read = dict.fromkeys([of, *(name for each in conditions for name in each.outputs)])
@@ -463,8 +483,7 @@ def _tried(
 
     value, reason = spread(cube[of]), spread(cube[REASON])
     outs = {name: spread(cube[name]) for name in read}
-    shape = [axis.size for axis in axes.values()]
-    limits = {}
+    shape, limits, excess = [axis.size for axis in axes.values()], {}, np.zeros_like(value)
     for each in conditions:
         way = sign_of("min" if each.relation == "<=" else "max")
         worst = way * outs[each.of]
@@ -472,6 +491,8 @@ def _tried(
             ends = [spread(end._result(how)[each.of]) for end in _ends(grid, each)]
             worst = np.maximum(*(way * end for end in ends))
         value = np.where(met(each, {**outs, each.of: way * worst}), value, np.nan)
+        level = way * (outs[each.level] if isinstance(each.level, str) else each.level)
+        excess = np.maximum(excess, (worst - level) / np.where(level == 0, 1, np.abs(level)))
         runs = (reason == 0) & np.isfinite(worst)
         closest = way * np.fmin.reduce(worst, axis=1, where=runs, initial=np.nan).reshape(shape)
         about = {**cube[each.of].attrs, "long_name": f"{each.of} of the layout nearest to {each}"}
@@ -485,17 +506,16 @@ def _tried(
             sign * row, where=(reason[k] == 0) | (reason[k] == full), initial=np.nan
         )
     none = best[:, 0] < 0
+    near = np.where(none & bool(conditions), _least(excess, reason == 0), -1)
     if (reason[none] == full).any():
         free = spread(grid.with_outputs([_MARGIN])._result(how)[_MARGIN])
         for k in np.flatnonzero(none).tolist():
             margin[k] = np.fmax.reduce(free[k], where=reason[k] == full, initial=np.nan)
     about = {**cube[of].attrs, "long_name": f"best {of} if memory were no limit"}
-    nearest_about = {"units": "1", "long_name": f"largest {_MARGIN} where no layout can run"}
-    limits |= {
-        "without_memory_limit": (tuple(axes), unlimited.reshape(shape), about),
-        "nearest_memory_margin": (tuple(axes), margin.reshape(shape), nearest_about),
-    }
-    return best, reason, limits
+    limits["without_memory_limit"] = tuple(axes), unlimited.reshape(shape), about
+    about = {"units": "1", "long_name": f"largest {_MARGIN} where no layout can run"}
+    limits["nearest_memory_margin"] = tuple(axes), margin.reshape(shape), about
+    return best, near[:, None], reason, limits
 
 
 def _ends(grid: Evaluation, condition: Target) -> list[Evaluation]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.reduce.pareto import sign_of
+from fleetcube.grid.result import along
 from fleetcube.grid.run.evaluation import Evaluation, is_known
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.spec import values
@@ -18,7 +19,7 @@ from fleetcube.kernels.physics.roles import HEADROOM, RUN_STEPS, STEPS
 from fleetcube.scenario.along_axes import point
 from fleetcube.tables.tables import meanings
 
-from .layouts import LAYOUT, WHOLE, best_layouts, candidates, freed, in_command
+from .layouts import ALWAYS, LAYOUT, WHOLE, best_layouts, candidates, freed, in_command
 from .sensitivity import frozen
 from .targets import whole_unit
 
@@ -28,6 +29,7 @@ EACH = 1 << 14  # whole multiples tried on each side of a value before they are 
 MOST_POINTS = 100_000  # of a grid without an answer
 _FAR = 2.0  # factor up to which clusters and batches are tried
 (GPUS,), (BATCH,) = STEPS, RUN_STEPS
+_CLOSE, _ALIKE = 0.1, 1.02  # batches compared, times that are the same
 _NONE = "none tried within"
 _MOST_LINES = 3  # points without an answer, each with a line
 _MEMORY, _SITE = "out_of_memory", "larger_than_site"
@@ -58,6 +60,9 @@ def nearest(
         first = _first(sure, output, search, name, around)
         if first is not None:
             runnable[name] = first
+        if first is not None and name == BATCH and tried:
+            runnable[name], slower = _quicker(sure, output, search, now, first)
+            thinned += slower
         if step > unit and not (first and abs(first - value) <= each * unit):
             thinned += f"; {name} farther than {each * unit:,} off: only multiples of {step:,.0f}"
     layout = _other(sure, output) if not tried else ""
@@ -167,6 +172,41 @@ def _first(
             return float(part[runs.argmax()])
         start, size = start + size, 4 * size
     return None
+
+
+def _quicker(
+    scenario: Mapping[str, Any],
+    output: str,
+    search: Sequence[str],
+    now: Mapping[str, float],
+    first: float,
+) -> tuple[float, str]:
+    """A batch near to one that shares out among more replicas, whose sequences take less time than
+    those of the nearest that can run, `first`, and a remark on that; else `first`."""
+    gpus, batch = now.get(GPUS, 0), now[BATCH]
+    units = [gpus / 2**k for k in range(64) if gpus and gpus / 2**k % 1 == 0]
+    tried = {unit * side(batch / unit) for unit in units for side in (math.floor, math.ceil)}
+    row = sorted({first, *(b for b in tried if abs(b - batch) <= _CLOSE * batch)})
+    others = {key: value for key, value in scenario.items() if key != BATCH}
+    if len(row) == 1 or not is_known(scenario, {}, [ALWAYS[1]]):
+        return first, ""
+    part = Evaluation(others, {BATCH: row}, [output])
+    axes = {BATCH: row, **candidates(part, output, search, alone=False)}
+    if math.prod(map(len, axes.values())) > MOST:
+        return first, ""
+    cube = Evaluation(others, axes, [REASON, ALWAYS[1]])._result(Settings("numpy", "include"))
+    sizes = tuple(map(len, axes.values()))
+    steps, reasons = (np.broadcast_to(along(cube[n], axes), sizes) for n in (ALWAYS[1], REASON))
+    least = np.where(reasons == 0, steps, np.inf).reshape(len(row), -1).min(axis=1) / row
+    quick = min(
+        (b for b, time in zip(row, least, strict=True) if time <= _ALIKE * least.min()),
+        key=lambda b: abs(b - batch),
+    )
+    ratio = float(least[row.index(first)] / least[row.index(quick)])
+    if ratio < _ALIKE:
+        return first, ""
+    remark = f"a batch of {first:,.0f} is nearer, and a sequence takes {ratio:.2f} times as long"
+    return quick, f"; {remark}"
 
 
 def _why(reasons: Any, now: Mapping[str, float], many: bool) -> str:

@@ -118,7 +118,7 @@ def _same_in_layouts(problem: Mapping[str, Any], name: str) -> list[str] | None:
     from fleetcube.grid.spec.values import is_known, is_option
 
     graph = graph_of(problem["scenario"])
-    if name in problem["axes"] and name in graph.inputs and not is_option(graph, name):
+    if name in problem["axes"] and is_known(graph, name) and not is_option(graph, name):
         return []
     if graph.get(name) is None and is_known(graph, name):
         raise InputError(f"--of {name}: an input has no best without values; give {name}=a,b,c")
@@ -144,6 +144,7 @@ def _search(
         if not as_json and not layouts[question.of].notnull().any():
             if near := _closest(question, layouts):
                 bounds = " and ".join(question.where)
+                _print_nearest(question, layouts)
                 raise InputError(f"no layout keeps to {bounds}: {near}; change a condition")
             check_finite(layouts, question.of)
         if output is not None:
@@ -238,8 +239,9 @@ def _closest(question: "Question", layouts: Any) -> str:
         value = (closest.min() if least else closest.max()).item()
         text = with_unit(value, closest.attrs["units"], each.of)
         extreme = "least" if least else "greatest"
-        near += [f"the {extreme} {each.of} is {text}"] * (value == value)
-    return ", ".join(near)
+        share = f" with {100 * each.chance:.4g} %" if each.chance == each.chance else ""
+        near += [f"the {extreme} {each.of}{share} is {text}"] * (value == value)
+    return ", ".join(near) + ", each alone" * (len(near) > 1)
 
 
 def _plan_stated(question: "Question", spec: str, framework: str | None) -> None:
@@ -422,13 +424,25 @@ def _print_values(values: Any, scenario: Mapping[str, Any]) -> None:
     """Print a job's results with intervals, and its end date; losses are printed elsewhere."""
     from fleetcube.grid.plan.labels import END_OF
     from fleetcube.scenario.dates import end, start_of
-    from fleetcube.tables.tables import INTERVAL, counted, estimate, memory_use, numbers, scale
+    from fleetcube.tables.tables import (
+        CHANCE,
+        INTERVAL,
+        chance,
+        counted,
+        estimate,
+        memory_use,
+        numbers,
+        scale,
+    )
 
     rows = []
     for name, value in values.data_vars.items():
         if name in (*LOSSES, "memory_margin") or value.attrs.keys() & {"flag_values", END_OF}:
             continue
         number = value.item()
+        if name.endswith(CHANCE):
+            rows.append([name, chance(number)])
+            continue
         factor, unit = scale(str(value.attrs["units"]), [number], str(name))
         ends = [values.get(f"{name}_{side}", value).item() for side in ("low", "high")]
         scaled = [number / factor for number in (number, *ends)]
@@ -464,7 +478,9 @@ def _print_limits(best: Any) -> None:
             f"{name.removesuffix('_overhead').replace('_', ' ')} {share:.0%}"
             for share, name in largest
         )
-        say_wrapped(f"the wall time goes to: {losses}")
+        say_wrapped(
+            f"the wall time goes to: {losses}; the rest is ideal compute and smaller losses"
+        )
 
 
 def _print_several(question: "Question", layouts: Any) -> None:
@@ -472,10 +488,13 @@ def _print_several(question: "Question", layouts: Any) -> None:
     import numpy as np
 
     from fleetcube.analysis.assumptions import ASSUMED
-    from fleetcube.analysis.layouts import FRONT, WHOLE
-    from fleetcube.tables.tables import chance, table
+    from fleetcube.analysis.layouts import FRONT, NEAREST, WHOLE, assumed_at_best
+    from fleetcube.tables.tables import CHANCE, table
 
     goal, (first, sense) = question.of, question.order
+    assumed = layouts.attrs[ASSUMED].splitlines()
+    if first != goal:
+        assumed = assumed_at_best(layouts, question.sweep, goal, question.order)
     best = layouts.isel(rank=0)
     axes = [str(name) for name in best["infeasible_reason"].dims]
     rows = best.rows(axes, [*axes, *best.data_vars])
@@ -487,20 +506,46 @@ def _print_several(question: "Question", layouts: Any) -> None:
     layout = np.where(none, [f"- ({reason})" for reason in reasons], rows[WHOLE].values)
     rows = rows.assign({"layout": ("row", layout)})
     rows = rows.assign({"front": ("row", np.where(rows[FRONT].values, "*", ""))})
-    cost = "job_cost" if "job_cost" in best else "gpu_hours"
-    ends = [f"{name}_{side}" for name in (goal, "job_time") for side in ("low", "high")]
-    likely = [name for name in rows.data_vars if name.endswith("_chance")]
-    words = {n: [*map(chance, rows[n].values.tolist())] for n in likely}
-    rows = rows.assign({name: ("row", column) for name, column in words.items()})
-    shown = [first, goal, "job_time", cost, *likely, *ends, "front"]
-    names = dict.fromkeys([*axes, *([] if none.all() else shown), "layout"])
+    for name in [n for n in rows.data_vars if f"{NEAREST}{n}" in rows and n.endswith(CHANCE)]:
+        shares = np.where(none, rows[f"{NEAREST}{name}"].values, rows[name].values)
+        rows = rows.assign({name: ("row", shares, rows[name].attrs)})
+    shown = [] if none.all() else [first, *_shown(question, rows), "front"]
+    names = dict.fromkeys([*axes, *shown, "layout"])
     print_table(*table(rows[[name for name in names if name in rows]]))
     if not none.all():
         say_wrapped(f"*: {best[FRONT].attrs['long_name']}")
     nearest: str = layouts.attrs.get("fleetcube_nearest", "")
-    say_wrapped(*layouts.attrs[ASSUMED].splitlines(), *nearest.splitlines())
+    say_wrapped(*assumed, *nearest.splitlines())
     if f"{goal}_low" in names and f"{goal}_low" in rows:
         say("rows share model errors: differences between them are surer than the intervals")
+
+
+def _shown(question: "Question", rows: Any) -> list[str]:
+    """The columns of a table of plans: the goal, time, cost, chances, ends of intervals."""
+    from fleetcube.analysis.layouts import NEAREST
+    from fleetcube.tables.tables import CHANCE
+
+    cost = "job_cost" if "job_cost" in rows else "gpu_hours"
+    likely = [n for n in rows.data_vars if n.endswith(CHANCE) and not n.startswith(NEAREST)]
+    ends = [f"{name}_{side}" for name in (question.of, "job_time") for side in ("low", "high")]
+    names = dict.fromkeys([question.of, "job_time", cost, *likely, *ends])
+    return [name for name in names if name in rows]
+
+
+def _print_nearest(question: "Question", layouts: Any) -> None:
+    """Print what misses the conditions least at each point where a layout runs, the best first."""
+    from fleetcube.analysis.layouts import NEAREST, WHOLE
+    from fleetcube.tables.tables import table
+
+    rows = layouts.drop_vars(layouts.data_vars).assign(
+        {str(n).removeprefix(NEAREST): row for n, row in layouts.data_vars.items() if NEAREST in n}
+    )
+    axes = [str(name) for name in layouts["infeasible_reason"].dims]
+    rows = rows.rows(axes, [*axes, *rows.data_vars])
+    goal = rows[question.of].values * (-1 if question.sense == "max" else 1)
+    rows = rows.isel(row=goal.argsort()[: (goal == goal).sum()])
+    rows = rows.assign({"nearest plan": rows[WHOLE]})
+    print_table(*table(rows[[*axes, *_shown(question, rows), "nearest plan"]]))
 
 
 def _reasons(question: "Question", rows: Any) -> list[str]:

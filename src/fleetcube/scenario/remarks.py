@@ -15,13 +15,14 @@ from fleetcube.grid.spec.problem import Problem
 from fleetcube.kernels.calculus.phased_formulas import without_phase
 from fleetcube.kernels.declare import HOUR
 from fleetcube.kernels.graph.bind import definitions
-from fleetcube.kernels.physics.roles import BESIDE_IT, DECIDED, EXCEEDED, FITTED, LEFT_OUT
+from fleetcube.kernels.physics.roles import BESIDE_IT, DECIDED, EXCEEDED, FITTED, LEFT_OUT, PRICES
 
 _REST, _NODES_PER_RACK = "node_overhead_power", "nodes_per_rack"
 _OF_GPUS_ALONE = (
     f"power is of GPUs alone, without the rest of their nodes; give node_power or {_REST}"
 )
 _OVERLAP, _WAITING = "data_parallel_overlap", 0.1  # the share of a step from which it is named
+_PRICED = ("node", "gpu")
 _OVERSIZED = (
     "nodes_per_rack is 0: a node needs more than rack_power, and takes several racks alone; "
     "give the rack_power that it has"
@@ -43,7 +44,7 @@ def remarks(plan: Plan) -> tuple[str, ...]:
         for name, formulas, omission in LEFT_OUT
         if used & formulas and problem.most_together({name}) > 0
     ]
-    lines += [*_added(plan, used), *_short_intervals(plan), *_waits(plan)]
+    lines += [*_added(plan, used), *_short_intervals(plan), *_waits(plan), *shared_prices(plan)]
     lines += [note for name, note in problem.notes.items() if name in used]
     if _REST in used and not {_REST, "node_power"} & problem.numbers:
         lines.append(_OF_GPUS_ALONE)
@@ -85,6 +86,20 @@ def _added(plan: Plan, used: AbstractSet[str]) -> Iterator[str]:
                 f"{name} is given{alone}, and other parts fail, too, by default: "
                 f"{', '.join(added)}; for a rate of all causes give interruption_mttf"
             )
+
+
+def shared_prices(plan: Plan) -> list[str]:
+    """Prices that do not follow the nodes or GPUs along an axis, a line each."""
+    prices = [n for n in PRICES if n in plan.problem.numbers and n in plan.structure.used]
+    return [
+        f"{price} does not follow {entry} ({', '.join(labels)}): for a price each, write in a spec "
+        f"[axes.offer] {entry} = [...], {price} = [...]"
+        for axis in plan.problem.axes
+        for entry in _PRICED
+        if len(labels := dict.fromkeys(axis.records.get(entry, ()))) > 1
+        for price in prices
+        if price not in axis.numbers
+    ]
 
 
 def _beyond_fits(plan: Plan) -> list[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fleetcube.grid.plan.labels import DEFAULTS, PARTLY, REMARKS
 from fleetcube.grid.text import WIDTH
-from fleetcube.kernels.physics.roles import EFFICIENCIES, ENDING, FAILURES, RULES, TIME
+from fleetcube.kernels.physics.roles import CUTS, EFFICIENCIES, ENDING, FAILURES, RULES, TIME
 
 from .tables import label
 
@@ -78,7 +78,11 @@ def _decided(attrs: Mapping[Any, Any], without: Collection[str]) -> list[str]:
     if efficiencies:
         lines.append(f"efficiency by default, not calibrated: {', '.join(efficiencies)}")
     if texts:
-        lines.append(f"layout by default: {', '.join(texts.values())}")
+        none = texts.keys() >= CUTS  # not even how the model is cut
+        head, tail = (
+            ("no layout is stated", "; `plan` searches them") if none else ("layout by default", "")
+        )
+        lines.append(f"{head}: {', '.join(texts.values())}{tail}")
     return lines
 
 

@@ -42,7 +42,7 @@ STDOUT = Path("-")
 MOST_ROWS = 200  # of a printed table
 _SPAN = "90 %"
 INTERVAL = f"({_SPAN})"  # in the heading of numbers with intervals
-BELOW = "_chance_below"  # ending of the names of probabilities, which are printed in words
+BELOW, CHANCE = "_chance_below", "_chance"  # endings of probabilities, which are printed in words
 _SHARE = re.compile("share|utili[sz]ation|probability", re.IGNORECASE)  # in a meaning: printed in %
 _NO_TIMES = ("sum", "count")  # reductions whose times are not those of a job
 # unit -> (factor, shown unit), largest first
@@ -268,8 +268,10 @@ def _column(name: str, attrs: Mapping[str, Any], cells: Any) -> tuple[str, list[
         return name, words
     if cells.dtype.kind not in "iuf":
         return name, [label(cell) for cell in cells]
-    if name.endswith(BELOW):
+    if name.endswith((BELOW, CHANCE)):
         return name, [chance(cell) for cell in cells]
+    if cells.size and np.isnan(cells).all():  # no number has a unit
+        return name, ["-"] * cells.size
     factor, unit = scale(str(attrs.get("units", "1")), cells, name)
     shown = ["-" if cell == "nan" else cell for cell in numbers(cells / factor)]
     return _heading(name, unit) + counted(attrs), shown

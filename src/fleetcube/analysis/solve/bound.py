@@ -14,7 +14,7 @@ from fleetcube.grid.run.evaluation import Evaluation, is_known
 from fleetcube.grid.run.settings import Settings
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.inputs import INPUTS
-from fleetcube.kernels.physics.roles import OF_SITE, SITE_REASON, STEPS
+from fleetcube.kernels.physics.roles import CUTS, OF_SITE, SITE_REASON, STEPS
 from fleetcube.scenario.along_axes import point
 from fleetcube.tables.tables import meanings, with_unit
 
@@ -98,4 +98,6 @@ def bound(scenario: Mapping[str, Any], target: Target, answer: float) -> tuple[s
         if near is not None:
             change = f"{near:,.0f} ({near / batch - 1:+.1%})"
             return f"{text}; {count:,} can with a batch of {change}", near
+    if not CUTS & scenario.keys():
+        return f"{text}: no layout is stated", math.nan
     return f"{text}, with no batch within a factor of two of {batch:,.0f}", math.nan
