@@ -79,7 +79,7 @@ class Work:
     shared: float = 0.0  # seconds of the shared store for one task
     lost: float = 0.0  # losses of a worker per second
     join: float = 0.0  # seconds in which an adaptive cluster's workers join, one after another
-    apart: float = math.inf  # `spread` of `cluster.Cluster.runs`
+    distance: float = math.inf  # `spread` of `cluster.Cluster.runs`
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def simulate(work: Work, threads: int, costs: Costs, seed: int = 0) -> Outcome:
         while running and running[0] in ended:
             ended.remove(running.popleft())
         oldest = running[0] if running else started
-        if left and len(finished) < ahead and started - oldest < work.apart * ahead:
+        if left and len(finished) < ahead and started - oldest < work.distance * ahead:
             tasks = min(length, left)
             spent = costs.run / 2 + costs.task * tasks / 2
             now, busy, left = now + spent, busy + spent, left - tasks
@@ -326,7 +326,7 @@ def main(quick: bool = False) -> list[Row]:
     points = tiles.LONGEST * tiles.BLOCK
     lost = LOST_A_DAY / 86400
     say("cluster: simulated, reduce 1e12 points")
-    reduce = Work(POINTS // points, points * second, 0.05, lost=lost, apart=cluster.SPREAD)
+    reduce = Work(POINTS // points, points * second, 0.05, lost=lost, distance=cluster.SPREAD)
     for threads in THREADS:
         rows.append(_row("reduce 1e12 points", reduce, threads, simulate(reduce, threads, costs)))
     say("cluster: workers that join, and that are lost")

@@ -146,9 +146,9 @@ def unwritten(self: Any, plan: Plan, task: Task) -> Block:
     cuts = [region[dim] for dim in dims]
     starts, stops = tuple(cut.start for cut in cuts), tuple(cut.stop for cut in cuts)
     sizes = [size for _, size in self.chunks]
-    at = "/".join(str(start // size) for start, size in zip(starts, sizes, strict=True))
+    place = "/".join(str(start // size) for start, size in zip(starts, sizes, strict=True))
     names = plan.groups()[dims]
-    files = [(f"{name}/c/{at}", 8_000_000, 123_456_789) for name in names]
+    files = [(f"{name}/c/{place}", 8_000_000, 123_456_789) for name in names]
     return Block(dims, starts, stops, tuple(files))
 
 
@@ -287,9 +287,9 @@ class Simulated:
         with contextlib.suppress(OSError):
             while True:
                 await asyncio.sleep(self.pause)
-                told = {"address": self.listener.contact_address, "now": time.time()}
-                told |= {"metrics": self.metrics(), "executing": {}, "extensions": {}}
-                await self.heart.write({"op": "heartbeat_worker", "reply": True, **told})
+                report = {"address": self.listener.contact_address, "now": time.time()}
+                report |= {"metrics": self.metrics(), "executing": {}, "extensions": {}}
+                await self.heart.write({"op": "heartbeat_worker", "reply": True, **report})
                 self.pause = (await self.heart.read()).get("heartbeat-interval", self.pause)
 
     async def asked(self, comm: Any) -> None:
@@ -314,8 +314,10 @@ class Simulated:
     async def give(self, comm: Any, keys: list[str]) -> None:
         from distributed.protocol import to_serialize
 
-        held = {key: to_serialize(self.results[key]) for key in keys if key in self.results}
-        await comm.write({"status": "OK", "data": held})
+        data = {
+            key: to_serialize(self.results[key]) for key in keys if key in self.results
+        }
+        await comm.write({"status": "OK", "data": data})
         await comm.read()  # "OK"
 
     def die(self) -> None:
@@ -361,11 +363,11 @@ def simulate_workers() -> None:
             elif word == "pace":
                 pace[0] = float(numbers[0])
             again = sum((times - 1) * sizes[key] for key, times in began.items())
-            told = {"runs": len(began), "repeated": again, "blocks": sum(sizes.values())}
+            report = {"runs": len(began), "repeated": again, "blocks": sum(sizes.values())}
             if word == "new":
                 began.clear()
                 sizes.clear()
-            print(json.dumps(told), flush=True)
+            print(json.dumps(report), flush=True)
 
     with (
         mock.patch.object(cluster, "_run", timed),
@@ -385,7 +387,7 @@ class Simulation:
 
         self._open = contextlib.ExitStack()
         self.scheduler = self._started("serve")
-        self.address = self._said(self.scheduler)
+        self.address = self._line_of(self.scheduler)
         self.process = self._started("simulate_workers", self.address)
         client = Client(self.address, set_as_default=False)  # type: ignore[no-untyped-call]
         self.client: Any = self._open.enter_context(client)
@@ -412,7 +414,7 @@ class Simulation:
         return process
 
     @staticmethod
-    def _said(process: subprocess.Popen[str]) -> str:
+    def _line_of(process: subprocess.Popen[str]) -> str:
         assert process.stdout is not None
         return process.stdout.readline().strip()
 
@@ -421,7 +423,7 @@ class Simulation:
         assert self.process.stdin is not None
         self.process.stdin.write(f"{line}\n")
         self.process.stdin.flush()
-        return dict(json.loads(self._said(self.process)))
+        return dict(json.loads(self._line_of(self.process)))
 
     def tally(self) -> dict[str, float]:
         return dict(self.client.run_on_scheduler(tally))
@@ -446,9 +448,9 @@ def reduce(sweep: Sweep, client: Any, done: Callable[[int], None]) -> float:
         done(count // POINTS)
 
     with mock.patch.multiple(tiles, BLOCK=POINTS, LONGEST=1):
-        found = sweep.reduce("mean", settings=Settings(ENGINE, dask=client, progress=progress))
+        means = sweep.reduce("mean", settings=Settings(ENGINE, dask=client, progress=progress))
         took = time.perf_counter()
-        assert found.identical(sweep.reduce("mean", settings=Settings(ENGINE, threads=1)))
+        assert means.identical(sweep.reduce("mean", settings=Settings(ENGINE, threads=1)))
     return took
 
 
@@ -460,16 +462,16 @@ def store(sweep: Sweep, client: Any, done: Callable[[int], None]) -> float:
     writer = Writer(plan, sweep.spec, "float64", {"n_gpus": 1, "gpu_mttf": POINTS})
     try:
         write_journal(folder, [])
-        journal, seen = Journal(folder, b"", {}), set()
+        journal, written = Journal(folder, b"", {}), set()
         with cluster.Cluster(client, Recipe(sweep.spec, plan)) as workers:
             due = list(writer.regions())
             for block in remote.written(workers, folder, writer, due):
                 journal.add(block)
-                assert block.key not in seen
-                seen.add(block.key)
-                done(len(seen))
+                assert block.key not in written
+                written.add(block.key)
+                done(len(written))
         journal.close()
-        assert len(seen) == len(due)
+        assert len(written) == len(due)
         return time.perf_counter()
     finally:
         shutil.rmtree(folder.path)
@@ -512,22 +514,22 @@ def measured(
     with mock.patch.object(cluster, "_ask_workers", return_value={}):  # compared above
         seconds = WORK[what](sweep, client, done) - start
     after = simulation.tally()
-    told = simulation.order("new")
-    assert told["blocks"] == blocks
+    report = simulation.order("new")
+    assert report["blocks"] == blocks
     spent = {name: after[name] - before[name] for name in ("cpu", "transitions")}
     return {
         **{"what": what, "workers": workers, "blocks": blocks, "start": compare},
         "compared": carried("bytes", idle, compared_at) / workers,
-        **{"seconds": seconds, "runs": told["runs"]},
-        "messages": carried("messages", before, after) / told["runs"],
-        "bytes": carried("bytes", before, after) / told["runs"],
+        **{"seconds": seconds, "runs": report["runs"]},
+        "messages": carried("messages", before, after) / report["runs"],
+        "bytes": carried("bytes", before, after) / report["runs"],
         "block_bytes": carried("bytes", before, after) / blocks,
-        "transitions": spent["transitions"] / told["runs"],
-        "cpu": 1e3 * spent["cpu"] / told["runs"],
+        "transitions": spent["transitions"] / report["runs"],
+        "cpu": 1e3 * spent["cpu"] / report["runs"],
         "busy": spent["cpu"] / seconds,
         "grown": (after["peak"] - before["most"]) / blocks,
         "resident": after["peak"] / 1e6,
-        "repeated": told["repeated"],
+        "repeated": report["repeated"],
     }
 
 

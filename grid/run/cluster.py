@@ -159,8 +159,7 @@ class Cluster:
         from distributed.client import ClosedClientError
         from distributed.comm import CommClosedError  # type: ignore[attr-defined]
 
-        client, left, started, length = self.client, list(tasks), 0, 1
-        left.reverse()
+        client, left, started, length = self.client, [*tasks][::-1], 0, 1
         name, digest = f"fleetcube-{uuid.uuid4().hex}", _digest(self.recipe)
         running: dict[Any, tuple[int, list[Any]]] = {}
         try:

@@ -194,7 +194,7 @@ def test_the_nearest_that_can_run_is_said(spec: str, tmp_path: Path) -> None:
     plan = said("plan", str(job), status=2)
     line = plan[plan.index("2,000 GPUs: ") :]
     assert line.startswith("2,000 GPUs: no layout divides a batch of 1,024; 2,048 GPUs can, or ")
-    batch = float(line.split("with a batch of ")[1].split()[0].replace(",", ""))
+    batch = float(line.split("with a batch of ")[1].split()[0].strip(";").replace(",", ""))
     for size, divides in ((2000, batch), (2048, 1024.0)):
         again = {**Sweep.from_file(str(job)).spec["scenario"], "n_gpus": size}
         best = Sweep({**again, "global_batch_size": divides}).best(search="layout")

@@ -35,7 +35,7 @@ JOB: dict[str, Any] = {
     "storage_tier_interval": 3600, "drive_tier_interval": 900, "tier_intervals": "tuned",
     "drive_timing": False, "drive_steps": False, "storage_steps": False, "kept_checkpoints": 3,
     "storage_rent": 2.7e-16, "contract_nodes": 600, "contract_time": 8e6, "delivery_time": 2e6,
-    "site_power": 2e7, "checkpoint_steps": 10, "drive_tier_steps": 100, "storage_tier_steps": 500,
+    "site_power": 2e9, "checkpoint_steps": 10, "drive_tier_steps": 100, "storage_tier_steps": 500,
 }  # fmt: skip
 OPTIONS = {name: row.choices for name, row in INPUTS.items() if row.kind == "option"}
 OUTPUTS = [

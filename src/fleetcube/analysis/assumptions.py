@@ -201,13 +201,13 @@ def _of_software(scenario: Mapping[str, Any], outputs: Sequence[str], planned: s
     if auto.FACTOR not in stated._problem.inferred or stated._problem.phases:
         return []
     inputs = stated_inputs(scenario)
-    known = kind(auto.SOFTWARE).items()
-    able = [label for label, entry in known if not framework.notes([entry], inputs, ())]
+    entries = kind(auto.SOFTWARE).items()
+    able = [label for label, entry in entries if not framework.notes([entry], inputs, ())]
     line = (
         f"software not stated: the interval is of {planned}, which {', '.join(able) or 'none'} "
         "of the catalog's software can run"
     )
-    rows = [line] if planned and auto.SOFTWARE not in inputs and len(able) < len(known) else []
+    rows = [line] if planned and auto.SOFTWARE not in inputs and len(able) < len(entries) else []
     software = pooled.posterior().narrowest(auto.posterior_cell(inputs))
     if software not in able:
         return rows
