@@ -314,9 +314,7 @@ class Simulated:
     async def give(self, comm: Any, keys: list[str]) -> None:
         from distributed.protocol import to_serialize
 
-        data = {
-            key: to_serialize(self.results[key]) for key in keys if key in self.results
-        }
+        data = {key: to_serialize(self.results[key]) for key in keys if key in self.results}
         await comm.write({"status": "OK", "data": data})
         await comm.read()  # "OK"
 
