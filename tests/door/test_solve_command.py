@@ -101,3 +101,19 @@ def test_a_solution_bound_by_a_batch_says_so_and_what_frees_it(tmp_path: Path) -
     free = CliRunner().invoke(cli, [*ask, "facility_power <= 20 MW", "global_batch_size=2448"])
     assert "13,056" in free.stdout
     assert "cannot run" not in free.stdout
+
+
+def test_a_batch_that_does_not_help_is_not_taken(tmp_path: Path) -> None:
+    """The nearest batch was smaller, its bubble longer, and 7,680 GPUs were answered for 4,096."""
+    path = tmp_path / "job.toml"
+    job = {"model": "llama-3-70b", "node": "dgx-h100", "fabric": "infiniband-ndr"}
+    job["software"] = "megatron-lm"
+    text = "".join(f'{name} = "{label}"\n' for name, label in job.items())
+    counts = {"tensor_parallel": 4, "pipeline_parallel": 8, "virtual_stages": 5}
+    counts |= {"global_batch_size": 2048}
+    text += "".join(f"{name} = {count}\n" for name, count in counts.items())
+    path.write_text(f"[scenario]\n{text}training_tokens = '10T'\nsequence_parallel = true\n")
+    ask = ["solve", str(path), "--for", "n_gpus", "--target", "job_time <= 60 d with 90 %"]
+    plain, adjusted = (CliRunner().invoke(cli, [*ask, *more]) for more in ((), ("--adjust-batch",)))
+    assert adjusted.stdout.splitlines()[1] == plain.stdout.splitlines()[1]
+    assert "does not come nearer" in " ".join(adjusted.stdout.split())

@@ -42,11 +42,15 @@ def solve_and_bound(
         return solutions, []
     axes = {name: axis for name, axis in spec["axes"].items() if name != unknown}
     scenario = point(Evaluation({**spec["scenario"], GPUS: 8}, axes, target.outputs))
-    line, batch = bound(scenario, target, float(solutions[unknown].item()))
+    answer = float(solutions[unknown].item())
+    line, batch, towards = bound(scenario, target, answer)
     if adjust and batch == batch:
-        spec["scenario"] = scenario = {**scenario, BATCH: batch}
-        solutions = solve_spec({**spec, "axes": {}}, unknown, target, between, whole, settings)
-        line = f"with a batch of {batch:,.0f}"
+        other = {**spec, "scenario": {**scenario, BATCH: batch}, "axes": {}}
+        freed = solve_spec(other, unknown, target, between, whole, settings)
+        if answer == answer and not freed[unknown].item() * towards < answer * towards:
+            return solutions, [f"{line}, which does not come nearer to the target", ""]
+        spec["scenario"] = scenario = other["scenario"]
+        solutions, line = freed, f"with a batch of {batch:,.0f}"
     return solutions, [line, _left({**scenario, GPUS: solutions[unknown].item()})]
 
 
@@ -67,17 +71,18 @@ def _left(scenario: Mapping[str, Any]) -> str:
     return "; ".join(lines)
 
 
-def bound(scenario: Mapping[str, Any], target: Target, answer: float) -> tuple[str, float]:
+def bound(scenario: Mapping[str, Any], target: Target, answer: float) -> tuple[str, float, int]:
     """What binds the GPUs that `solve` answers at a point, NaN for none, and the batch that frees
-    them, NaN for none; empty if the target binds them."""
+    them, NaN for none; empty if the target binds them. Last 1 if the fewest GPUs are asked for, -1
+    if the most are."""
     _, replicas = STEPS[GPUS]
     stated = {name: value for name, value in scenario.items() if name != GPUS}
     if not is_known({**stated, GPUS: 8}, {}, [REASON, replicas]):
-        return "", math.nan
+        return "", math.nan, 0
     spec = {"scenario": stated, "axes": {}, "outputs": target.outputs}
     alone = float(solve_spec(spec, GPUS, target, None, False, Settings())[GPUS].item())
     if math.isnan(alone):
-        return "", math.nan
+        return "", math.nan, 0
     aligned = Evaluation({**stated, GPUS: math.ceil(alone)}, {}, [replicas, REASON])
     problem, numbers = frozen(aligned._plan("numpy"))
     replica = round(math.ceil(alone) / float(aligned._result(Settings())[replicas].item()))
@@ -85,11 +90,11 @@ def bound(scenario: Mapping[str, Any], target: Target, answer: float) -> tuple[s
     inwards, whole = (-1, math.floor) if not answer > alone else (1, math.ceil)
     first, batch = whole(round(alone / unit, 9)) * unit, numbers.get(BATCH, 0)  # 0: by phase
     if not batch or first <= 0 or abs(answer - first) <= _FELT * first:
-        return "", math.nan
+        return "", math.nan, 0
     job = Evaluation({**stated, GPUS: first}, {}, [REASON, SITE_REASON])._result(Settings())
     if job[SITE_REASON].item() > 0:
         text = f"{alone:,.0f} GPUs would meet the target and are more than the site holds"
-        return f'{text}, which "allocated_gpus <= powered_gpus" fills', math.nan
+        return f'{text}, which "allocated_gpus <= powered_gpus" fills', math.nan, 0
     reasons = job[REASON]
     (why,) = meanings(reasons.attrs, reasons.values.reshape(1))
     text = f"{alone:,.0f} GPUs would meet the target and cannot run ({why})"
@@ -97,7 +102,7 @@ def bound(scenario: Mapping[str, Any], target: Target, answer: float) -> tuple[s
         near = nearest_batch({**stated, GPUS: count}, batch) if count > 0 else None
         if near is not None:
             change = f"{near:,.0f} ({near / batch - 1:+.1%})"
-            return f"{text}; {count:,} can with a batch of {change}", near
+            return f"{text}; {count:,} can with a batch of {change}", near, inwards
     if not CUTS & scenario.keys():
-        return f"{text}: no layout is stated", math.nan
-    return f"{text}, with no batch within a factor of two of {batch:,.0f}", math.nan
+        return f"{text}: no layout is stated", math.nan, 0
+    return f"{text}, with no batch within a factor of two of {batch:,.0f}", math.nan, 0
