@@ -32,6 +32,8 @@ SIZES: dict[str, Any] = {
     "repair_crews": [1, 8], "torus_x": [2, 4], "torus_y": [2, 4],
     "sequence_length": [2048, 4096, 131072], "document_length": [300, 5000],
     "latent_kv_elements": [576, 1024], "latent_weights": [1e8, 187e6],
+    "checkpoint_steps": [1, 20, 200], "drive_tier_steps": [20, 200], "storage_tier_steps": [500],
+    "kept_checkpoints": [1, 5], "contract_nodes": [8, 5000],
 }  # fmt: skip
 # Centres of inputs without a finite default above zero
 SPREAD = {
