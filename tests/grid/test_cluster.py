@@ -308,7 +308,7 @@ def test_a_slow_worker_holds_up_no_other(
             else:
                 numbers = [number for number, _ in found.runs(last, tasks)]
                 assert sorted(numbers) == list(range(91))
-                assert numbers[-1] == 0
+                assert 0 in numbers[-4:]  # the last ones may be gathered together
     while others.acquire(blocking=False):
         pass
 
