@@ -295,7 +295,7 @@ def _given(
     if not rows or not outputs:
         return []
     try:
-        given = sweep.replace(axes={_CHOICE: _axis(used, rows)}, outputs=outputs)._result()
+        given = sweep.replace(axes={_CHOICE: _axis(sweep, used, rows)}, outputs=outputs)._result()
     except InputError:  # such as FP8 on a GPU without it
         half = len(rows) // 2
         parts = (rows[:half], rows[half:]) if half else ()
@@ -312,13 +312,22 @@ def _given(
     return [*zip(marked, outcomes, strict=True)]
 
 
-def _axis(used: Mapping[str, Any], rows: Sequence[_Other]) -> Axis:
-    """An axis of a point for each row, at which its inputs differ from those used."""
+def _axis(sweep: Evaluation, used: Mapping[str, Any], rows: Sequence[_Other]) -> Axis:
+    """An axis of a point for each row, at which its inputs differ from those used. What implies an
+    option is left open at the points of other rows, and so is that option."""
+    inputs, problem = PHYSICS.inputs, sweep._problem
     names = dict.fromkeys(name for row in rows for name in row.changes)
-    before = {n: used[n] if n in used else PHYSICS.inputs[n].default for n in names}
+    implied = {
+        name: inputs[name].implied_by
+        for name in inputs
+        if name not in names and {*inputs[name].implied_by} & {*names} and _is_open(problem, name)
+    }
+    left_open = dict.fromkeys((name for by in implied.values() for name in by), math.nan)
+    before = {n: used[n] if n in used else inputs[n].default for n in names} | left_open
     columns = {name: [row.changes.get(name, before[name]) for row in rows] for name in names}
     options = {n: tuple(row) for n, row in columns.items() if values.is_option(PHYSICS, n)}
     given = {n: np.array(row, float) for n, row in columns.items() if n not in options}
+    options |= dict.fromkeys(implied, (None,) * len(rows))
     return Axis(_CHOICE, np.arange(len(rows)), given, options)
 
 
