@@ -37,7 +37,6 @@ from .tables import Table
 
 # By page, and section of it
 PAGES: dict[str, dict[str, Callable[[bool], Table]]] = {
-    "README.md": {"peers": peers.run},
     "docs/benchmarks.md": {
         "features": features.run,
         "speed": speed.run,
@@ -53,6 +52,7 @@ PAGES: dict[str, dict[str, Callable[[bool], Table]]] = {
         "virtual": virtual.run,
         "chunks": storage.run_chunks,
     },
+    "docs/benchmarks.md#peers": {"peers": peers.run},
     "docs/benchmarks.md#waits": {"waits": waits.run, "calls": waits.run_calls},
     "docs/benchmarks.md#by_hand": {"by_hand": by_hand.run},
     "docs/benchmarks.md#check": {"check": check.run},

@@ -1,4 +1,4 @@
-"""The README's question, compared with C written by hand for it alone."""
+"""The question of the peers' table, compared with C written by hand for it alone."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -31,9 +31,9 @@ COLUMNS = {
     "met": "met",
 }
 NOTE = (
-    "The question of the README. The C knows it beforehand: one loop for these axes and these "
-    "formulas, AVX2 with stores past the cache, as many threads as cores, into arrays that are "
-    "there; tables of few points are given to it, and where fleetcube evaluates the same Sweep "
+    "The question of the table of peers. The C knows it beforehand: one loop for these axes and "
+    "these formulas, AVX2 with stores past the cache, as many threads as cores, into arrays that "
+    "are there; tables of few points are given to it, and where fleetcube evaluates the same Sweep "
     "again, what it keeps for that. A new Sweep makes its plan and tables, too. Values are the "
     "same to the last bit, which the benchmark checks. C is compiled by `cc`, and left out where "
     "that is missing."

@@ -36,14 +36,14 @@ def run(quick: bool = False) -> Table:
         f"{OUTPUT} over five axes, points per second; each tool as its users would write it, with "
         "the same formulas. fleetcube's answers are labelled Datasets, made in 2 to 3 ms at each "
         "call; the others' are bare arrays, JAX's in memory that it uses again (at 28 million "
-        "points, in the README, memory decides). JAX alone compiles the formulas as one program; "
-        "its gradient is reverse mode on arrays of the grid. xarray and NumPy take central "
-        f"differences, two evaluations for each of {len(INPUTS)} inputs, good to 1e-6 or so; the "
+        "points, where peers are compared, memory decides). JAX alone compiles the formulas as one "
+        "program; its gradient is reverse mode on arrays of the grid. xarray and NumPy take "
+        f"central differences, two evaluations for each of {len(INPUTS)} inputs, good to 1e-6 or so; the "
         "other two are "
         f"exact. The best layout is the {OVER} with the least {OUTPUT} at every point of the other "
         "axes, for which fleetcube keeps no grid. Files are Zarr, float64: fleetcube's with "
         "checksums and a journal, the others' as xarray writes them. mlsysim and llm-analysis "
-        "answer one point a call, without gradients, search or files: the README's table has "
+        "answer one point a call, without gradients, search or files: the table of peers has "
         "their rates.",
     )
     return Table(

@@ -1,4 +1,4 @@
-"""Tables of results: on the terminal, as Markdown in the README, as JSON."""
+"""Tables of results: on the terminal, as Markdown in a page, as JSON."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
