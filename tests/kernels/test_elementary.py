@@ -7,9 +7,12 @@ import numpy as np
 import pytest
 
 from fleetcube.kernels import elementary
+from fleetcube.kernels.calculus import dual
 from fleetcube.kernels.engines import loops
+from fleetcube.kernels.graph.bind import NUMPY
 
 from ..draws import generator, scaled
+from . import precise
 
 NAMES = tuple(elementary.FUNCTIONS)
 EDGES = (0.0, -0.0, math.inf, -math.inf, math.nan, 1.0, -1.0, 5e-324, -5e-324, 1.7e308, -1.7e308)
@@ -80,3 +83,21 @@ def test_shapes_and_other_precisions_are_numpys() -> None:
     np.testing.assert_allclose(elementary.numpy.log(x), np.log(x), 1e-15)
     np.testing.assert_allclose(elementary.numpy.exp(np.arange(5)), np.exp(np.arange(5)), 1e-15)
     assert elementary.numpy.exp(np.float32([1.0, 2.0])).dtype == np.float32
+
+
+@pytest.mark.parametrize("name", sorted(dual._RULES))
+def test_slopes_are_those_of_80_digits(name: str) -> None:
+    """Of each function that formulas may use, on both sides of kinks and steps."""
+    duals = dual.library(NUMPY)
+    shifts = (-0.03, 0.04) if name in ("maximum", "minimum") else (None,)
+    for x in generator(12).uniform(0.05, 20.0, scaled(20)).tolist():
+        for more in ([] if shift is None else [x + shift] for shift in shifts):
+            with mpmath.workdps(precise.DIGITS):
+                ends = [
+                    getattr(precise.NUMPY, name)(precise.Number(x + step, x), *more).value
+                    for step in (precise.STEP, -precise.STEP)
+                ]
+                expected = float((ends[0] - ends[1]) / (2 * precise.STEP))
+            found = getattr(duals, name)(dual.Dual(duals, x, 1.0), *more)
+            slope = dual.tangent_of(found) or 0.0
+            assert slope == pytest.approx(expected, rel=1e-14, abs=1e-300), x
