@@ -19,6 +19,8 @@ class Settings:
     Attributes:
         engine: "numpy" (nothing compiled), "numba", "jax", or "auto" (by size). All but JAX give
             the same bits. "jax-float32" computes in float32, to the errors of docs/float32.md.
+            "numba" compiles formulas with llvmlite, the compiler under numba; a profile shows no
+            frames of numba but in simulations and in what your own code compiles.
         infeasible: points that cannot run. "exclude": they are no answer, and have no value
             (NaN, -1 in flags) in outputs that depend on the layout. "mark": they count like any
             other, with `infeasible_reason` added. "include": they count, without it. By
