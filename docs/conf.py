@@ -66,8 +66,8 @@ nb_execution_show_tb = True
 
 
 def setup(app: Any) -> None:
-    """Leave pages of decisions out of the site's search, which finds their titles and the table; show
-    pictures in the page's theme."""
+    """Leave pages of decisions out of the site's search, which finds their titles and the table;
+    show pictures in the page's theme."""
     app.connect("doctree-read", _unsearched)
     app.connect("doctree-read", _themed, priority=400)  # before images are collected
 
