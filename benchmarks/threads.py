@@ -207,6 +207,7 @@ def run(quick: bool = False) -> Table:
         f"{fill[1] / 1e9:.3g}. A call takes {TASKS} tasks a thread, one lock each, and one wait at "
         f"its end; a tile of {TILE} points takes none and writes {8 * TILE:,} bytes an output "
         f"past the cache. 64 cores: {SOCKETS} sockets of {CHANNELS} channels DDR5-4800, "
-        f"{REACHED:.0%} of them reached, {LINK / 1e9:.0f} GB/s between them each way, cores and calls as here.",
+        f"{REACHED:.0%} of them reached, {LINK / 1e9:.0f} GB/s between them each way, "
+        "cores and calls as here.",
     )
     return Table("Threads on 64 cores, by a model", COLUMNS, table, notes)
