@@ -66,8 +66,8 @@ nb_execution_show_tb = True
 
 
 def setup(app: Any) -> None:
-    """Leave the text of decisions out of the site's search, which finds their titles; show pictures
-    in the page's theme."""
+    """Leave pages of decisions out of the site's search, which finds their titles and the table;
+    show pictures in the page's theme."""
     app.connect("doctree-read", _unsearched)
     app.connect("doctree-read", _themed, priority=400)  # before images are collected
 
@@ -84,5 +84,5 @@ def _themed(app: Any, tree: Any) -> None:
 
 
 def _unsearched(app: Any, _: Any) -> None:
-    if app.env.docname.startswith("decisions/"):
+    if app.env.docname.startswith("decisions/0"):
         app.env.metadata[app.env.docname]["nosearch"] = True

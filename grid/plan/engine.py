@@ -42,7 +42,7 @@ def check_engine(engine: str) -> None:
 
 def pick_engine(engine: str, points: Collection[int], full: int) -> str:
     """The requested engine; for "auto" numba if compiling costs less than it saves. `points` are
-    those of each quantity, `full` those of the largest output. Affects only speed (decision 8)."""
+    those of each quantity, `full` those of the largest output. Affects only speed (decision 52)."""
     if engine != "auto":
         return engine
     if not compiles():

@@ -1,5 +1,5 @@
 """Memory of freed results, used again: the system zeroes fresh pages, which takes two thirds of the
-time of a fresh result (decision 72)."""
+time of a fresh result (decision 73)."""
 
 import ctypes
 import functools

@@ -13,7 +13,7 @@ from ..spec.axis import Array
 from .tiles import Region
 
 # The largest output has at least this many points for each point of a formula not worth compiling:
-# NumPy then takes little time compared with the outputs, and gives the same bits (decision 8)
+# NumPy then takes little time compared with the outputs, and gives the same bits (decision 52)
 MINOR = 100
 
 

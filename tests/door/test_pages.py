@@ -201,8 +201,26 @@ def test_every_page_is_in_the_sidebar_or_on_the_page_of_the_others() -> None:
     sidebar, others = listed(DOCS / "index.md"), listed(DOCS / "more/index.md")
     assert sorted({*sidebar, *others}) == sorted([*sidebar, *others])
     assert {name(page) for page in PAGES} - {"index"} <= {*sidebar, *others}
-    assert len(sidebar) <= 40
+    assert len(sidebar) <= 30
     assert "(more/index.md)" in (DOCS / "index.md").read_text(encoding="utf-8")
+
+
+def test_every_decision_that_is_named_stands() -> None:
+    folder, root = DOCS / "decisions", DOCS.parent
+    table = (folder / "index.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (?:\[(\d+)\]\((.+?)\)|(\d+)) ", table, re.MULTILINE)
+    standing = {f"decision {number or plain}" for number, _, plain in rows}
+    pages = {page.name for page in folder.glob("0*.md")}
+    assert pages == {page for _, page, _ in rows if page}
+    rooms = ("kernels", "grid", "catalog", "src", "tests", "docs")
+    paths = [path for room in rooms for path in (root / room).rglob("*")] + [*root.glob("*.md")]
+    for path in paths:
+        if path.suffix in {".py", ".md", ".toml"}:
+            text = path.read_text(encoding="utf-8")
+            named = {each.lower() for each in re.findall(r"\b[Dd]ecision \d+", text)}
+            linked = {*re.findall(r"decisions/(0\d{3}[\w-]*\.md)", text)}
+            missing = (named - standing) | (linked - pages)
+            assert not missing, f"{path.relative_to(root)}: {missing}; docs/decisions/index.md"
 
 
 def test_the_gallery_has_the_picture_of_each_of_its_commands() -> None:
