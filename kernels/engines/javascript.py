@@ -19,14 +19,13 @@ const select = (condition, one, other) => condition ? one : other;
 def source(program: Program, name: str) -> str:
     """Source, to follow `HEAD`, of a function from array to array; undefined flags are -1."""
     trace, results = program.trace()
-    lines = [f"  const [{', '.join(program.inputs)}] = inputs;"]
-    for constant, operation in trace.operations.items():
-        lines.append(f"  const {constant} = {operation.text};")
+    steps = [f"[{', '.join(program.inputs)}] = inputs"]  # one declaration: a page has thousands
+    steps += [f"{constant} = {operation.text}" for constant, operation in trace.operations.items()]
     texts = []
     for output, result in zip(program.outputs, results, strict=True):
         value = written(result)
         texts.append(
             f"select({value} != {value}, -1, +{value})" if output in program.flags else value
         )
-    lines.append(f"  return [{', '.join(texts)}];")
-    return "\n".join([f"function {name}(inputs) {{", *lines, "}", ""])
+    declared = ",\n".join(steps)
+    return f"function {name}(inputs) {{\nconst {declared};\nreturn [{', '.join(texts)}];\n}}\n"
