@@ -19,8 +19,9 @@ const select = (condition, one, other) => condition ? one : other;
 def source(program: Program, name: str) -> str:
     """Source, to follow `HEAD`, of a function from array to array; undefined flags are -1."""
     trace, results = program.trace()
-    steps = [f"[{', '.join(program.inputs)}] = inputs"]  # one declaration: a page has thousands
-    steps += [f"{constant} = {operation.text}" for constant, operation in trace.operations.items()]
+    # one declaration without spaces: a page has thousands of operations
+    steps = [f"[{','.join(program.inputs)}]=inputs"]
+    steps += [f"{name}={each.text.replace(' ', '')}" for name, each in trace.operations.items()]
     texts = []
     for output, result in zip(program.outputs, results, strict=True):
         value = written(result)

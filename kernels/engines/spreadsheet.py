@@ -17,6 +17,7 @@ from ..graph.formulas import Function, parameters
 from ..graph.trace import LIGHT, LOOPS, Trace, Value, written
 
 INFINITE = 1e100  # stands for infinity in cells, which hold none
+_READ = 240  # characters of a text that a person reads
 _LONGEST = 1500  # of a text without steps; Excel takes 8,192 characters
 _DEEPEST = 20  # of functions inside each other, in a text without steps
 _LEVEL: dict[type[ast.operator], int] = {ast.Add: 1, ast.Sub: 1, ast.Mult: 2, ast.Div: 2}
@@ -47,6 +48,11 @@ class Expression:
     @property
     def text(self) -> str:
         return ast.unparse(self.result)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether a person reads the text; of a longer formula, the docstring's is shown."""
+        return not self.steps and len(self.text) <= _READ
 
     def values(self, operands: Mapping[str, float]) -> dict[str, float]:
         """The operands and the steps; see `value`."""

@@ -61,12 +61,14 @@ from fleetcube.scenario.along_axes import values_at
 from fleetcube.tables import theme
 from fleetcube.tables.tables import as_read, check_new, counted, scale
 
+from .account import packed_account
 from .static_html import parts
 
 MOST_CHOICES = 128  # of labels, options and points of axes that set several inputs
 MOST_BYTES = 1_000_000  # of a page: mail programs do not open more
 MOST_STOPS = 500  # of a slider over an axis
 NEEDED, MARGIN, _ = MEMORY
+SCRIPTS = ("pictures.js", "answers.js", "account.js", "charts.js", "live.js")
 FIRST = 5  # numbers of the first view; all others fold
 _DRAWN = "inputs with distributions are at their medians; intervals are not shown"
 
@@ -139,6 +141,10 @@ def page(
         data["outputs"][data["goal"]]["sense"] = sign_of(planned.sense)
         names = zip(data["clusters"], data["layouts"], strict=True)
         data["choices"] = [" ".join(filter(None, each)) for each in names]
+    shown = [each["name"] for each in data["outputs"] if not each["hidden"]]
+    shown += [outputs[k] for k in data["losses"] if outputs[k] not in shown]
+    plans = [row.plain for row in rows]
+    data["account"] = packed_account(plans, data["programs"], shown, chosen)
     text = _filled(title, data, programs, parts(spec["scenario"], stated, data, drawn))
     if len(text) > MOST_BYTES:
         raise InputError(
@@ -192,10 +198,11 @@ class _Choice:
         losses = LOSSES if is_known(scenario, {}, LOSSES) else ()
         limits = [n for n in (NEAR, MARGIN, CROSSING) if is_known(scenario, {}, [n])]
         outputs = [*dict.fromkeys([*outputs, *ends, *losses, *limits])]
-        plain: Plan = Evaluation(scenario, {}, outputs)._plan("numpy")
-        self.drawn = bool(plain.problem.distributions)  # intervals would lack what these add
+        self.plain: Plan = Evaluation(scenario, {}, outputs)._plan("numpy")
+        self.drawn = bool(self.plain.problem.distributions)  # intervals would lack what these add
         self.errors = {
-            output: [] if self.drawn else [*errors(plain, output)] for output in plain.outputs
+            output: [] if self.drawn else [*errors(self.plain, output)]
+            for output in self.plain.outputs
         }
         slips = dict.fromkeys((e for names in self.errors.values() for e in names), 0.0)
         self.name, self.scenario, self.slips = name, {**scenario, **slips}, [*slips]
@@ -360,9 +367,8 @@ def _filled(
     facts = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # with NaN: JavaScript
     head = f'"use strict";\nconst DATA = {facts};\n{javascript.HEAD}'
     formulas = f"const PROGRAMS = [{', '.join(programs)}];"
-    script = "\n".join(
-        [head, formulas, *map(asset, ("pictures.js", "answers.js", "charts.js", "live.js"))]
-    )
+    lines = re.sub(r"(?m)^ *(//.*\n)?", "", "\n".join(map(asset, SCRIPTS)))  # as comments weigh
+    script = f"{head}\n{formulas}\n{lines}"
     style = css() + asset("live.css")
     filled = {
         **still,
