@@ -6,7 +6,7 @@ const SIGNS = {
   "or": (a, b) => a || b, "and": (a, b) => a && b, "<": (a, b) => a < b, "<=": (a, b) => a <= b, ">": (a, b) => a > b,
   ">=": (a, b) => a >= b, "==": (a, b) => a === b, "!=": (a, b) => a !== b,
   "+": (a, b) => a + b, "-": (a, b) => a - b, "*": (a, b) => a * b, "/": (a, b) => a / b };
-const CONSTANTS = { inf: Infinity, nan: NaN, True: true, False: false };
+const CONSTANTS = new Map([["inf", Infinity], ["nan", NaN], ["True", true], ["False", false]]);
 const WORD = /\d[\d.]*(?:e[+-]?\d+)?|[A-Za-z_]\w*|[<>=!]=|\S/g;
 
 // A formula's text as a function of the values of its names.
@@ -39,7 +39,7 @@ function parsed(text) {
       next(")");
       return (of) => Math[word](...given.map((own) => own(of)));
     }
-    return word in CONSTANTS ? () => CONSTANTS[word] : Number.isNaN(number) ? (of) => of[word] : () => number;
+    return CONSTANTS.has(word) ? () => CONSTANTS.get(word) : Number.isNaN(number) ? (of) => of[word] : () => number;
   };
   return whole();
 }
@@ -113,7 +113,7 @@ function formulaParts(formula) {
   const written = formula.maths ? [formula.name + ":\n" + formula.maths] : [formula.name + " = " + timesSigns(formula.text)];
   const text = () => [...written, ...(formula.maths || formula.operands.size < 2 ? [] : [timesSigns(withNumbers(formula.text))]), readNumber(formula.name)].join(indent);
   const rows = operands(formula), rest = rows.filter(({ first }) => !first);
-  const made = [follow(element("pre", {}), text), element("p", {}, "Source: " + formula.source), ...rows.filter(({ first }) => first).map(({ name }) => operandPart(name))];
+  const made = [follow(element("pre", {}), text), element("p", { class: "key" }, "Source: " + formula.source), ...rows.filter(({ first }) => first).map(({ name }) => operandPart(name))];
   if (rest.length) made.push(opened([`and ${rest.length} more`], () => rest.map(({ name }) => operandPart(name))));
   return made;
 }
@@ -129,8 +129,8 @@ function operandPart(name) {
   const own = rowOf(name), k = input(name);
   const head = [element("b", {}, name), " = ", follow(element("span", {}), () => readNumber(name)), " ", element("small", {}, own.about)];
   if (own.run) return opened(head, () => formulaParts(own));
-  const origin = own.from[state.pick] ?? own.from[0], source = book.records[origin] ? `${origin}: ${book.records[origin]}` : origin;
-  const made = element("p", {}, ...head, " ", follow(element("small", {}), () => state.moved.has(k) ? "Changed on this page; was from " + origin : "From " + source));
+  const origin = () => own.from[state.pick] ?? own.from[0], source = () => [origin(), book.records[origin()]].filter(Boolean).join(": ");
+  const made = element("p", {}, ...head, " ", follow(element("small", {}), () => state.moved.has(k) ? "Changed on this page; was from " + origin() : "From " + source()));
   if (k !== undefined) made.append(" ", button("Change", () => reveal(k), { "aria-label": "Change " + name }));
   return made;
 }
@@ -176,9 +176,8 @@ const accountable = (name) => output(name) >= 0 && (!OUTPUTS[output(name)].hidde
 
 async function openAccount(name) {
   state.account = name;
-  if (!book) await unpack();
+  await (book ?? unpack());
   draw();
-  at("account-of").focus();
 }
 
 function closeAccount() {

@@ -127,7 +127,7 @@ function draw() {
 function rest() {
   const found = answer(state.pick);
   WIDTHS.clear();
-  document.documentElement.style.scrollPaddingTop = at("answers").offsetHeight + 8 + "px";  // it covers what is focused
+  document.documentElement.style.scrollPaddingTop = (at("answers").offsetHeight || at("sentence").offsetHeight) + 8 + "px";  // it covers what is focused
   drawFlips(found);
   for (const id of ["choices", "groups", "flips"]) at(id).classList.remove("stale");
   drawChoices();
@@ -263,7 +263,7 @@ function listen() {
     later();
   };
   at("reset").addEventListener("click", reset);
-  document.addEventListener("click", ({ target }) => { const one = target.closest("[data-account]"); if (one) openAccount(one.dataset.account); });
+  document.addEventListener("click", ({ target }) => { const one = target.closest("[data-account]"); if (one) openAccount(one.dataset.account).then(() => at("account-of").focus()); });
   at("close").addEventListener("click", closeAccount);
   at("account").addEventListener("keydown", ({ key }) => { if (key === "Escape") closeAccount(); });
   addEventListener("hashchange", () => { reset(); linked(); });
