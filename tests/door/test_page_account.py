@@ -134,9 +134,7 @@ def test_a_number_opens_its_account(browser: Any, tmp_path: Path) -> None:
         browser.find_element("xpath", path).send_keys("\n")
         until(lambda name=name: f"\n{name} = (" in told() or f"\n{name} = num" in told(), told)
     assert re.search(r"\nlayers = 80 transformer layers From model llama-3-70b: .*https://", told())
-    browser.execute_script(
-        "move(input('n_gpus'), 2048)"
-    )
+    browser.execute_script("move(input('n_gpus'), 2048)")
     until(lambda: f"step_time = {steps(2048):.4g} s" in told(), told)
     until(lambda: "account=job_time&n_gpus=2048" in browser.current_url, told)
     shared = browser.current_url

@@ -60,10 +60,10 @@ async function unpack() {
 const formulasHere = () => book.cases[DATA.programs[state.pick]];
 const rowOf = (name) => formulasHere().get(name) ?? book.inputs[name];
 
+// A formula's value; its steps are left among the numbers, as copies would be slow.
 function result({ steps, run }, of) {
-  const inside = steps.length ? Object.create(of) : of;
-  for (const [step, own] of steps) inside[step] = own(inside);
-  return Number(run(inside));
+  for (const [step, own] of steps) of[step] = own(of);
+  return Number(run(of));
 }
 
 // All numbers of the account at the point that the page shows.
@@ -79,7 +79,7 @@ function numbersHere() {
 function operands(formula) {
   const of = book.numbers, now = of[formula.name];
   const rows = [...formula.operands].filter((name) => rowOf(name)).map((name) => {
-    const moved = (by) => result(formula, Object.assign(Object.create(of), { [name]: of[name] * (1 + by) })) / now - 1;
+    const moved = (by) => result(formula, { ...of, [name]: of[name] * (1 + by) }) / now - 1;
     const [above, below] = [moved(CHANGE) / CHANGE, -moved(-CHANGE) / CHANGE];
     const slope = Math.abs(above) < Math.abs(below) ? above : below;
     return { name, size: Number.isFinite(slope) ? Math.abs(slope) : 0 };

@@ -336,7 +336,8 @@ function start() {
   if (!DATA.layouts.length) at("front").querySelector("h2").textContent = "Cost against time at each size";
   listen();
   draw();
-  rest();
+  clearTimeout(resting);
+  requestAnimationFrame(() => setTimeout(rest));  // after the first paint
 }
 
 if (typeof document !== "undefined") start();

@@ -264,9 +264,9 @@ def _programs(rows: Sequence[_Choice], moved: Sequence[str]) -> tuple[dict[str, 
             given = {n: value for n, value in row.values.items() if n not in inputs}
             flags = [output for output in outputs if _unit(row, output) == "flag"]
             program = fold(outputs, row.formulas, given, inputs, (), flags)
-            arguments = ", ".join(f"all[{names.index(n)}]" for n in inputs)
+            places = [names.index(n) for n in inputs]
             text = javascript.source(program, "compute")
-            sources.append(f"(all) => {{\n{text}return compute([{arguments}]);\n}}")
+            sources.append(f"(all) => {{\n{text}return compute({places}.map((k) => all[k]));\n}}")
         which.append(positions[key])
         bases.append([row.values.get(n, math.nan) for n in names])
     data = {
