@@ -5,6 +5,7 @@ that are needed more than once, and very long ones, are steps with a text of the
 """
 
 import ast
+import functools
 import math
 from collections import Counter
 from collections.abc import Mapping
@@ -62,6 +63,7 @@ class Expression:
         return values
 
 
+@functools.cache
 def expression(formula: Function) -> Expression:
     """The operations of a formula, those needed once put into what needs them."""
     trace = Trace()
