@@ -1,10 +1,9 @@
-"""The account of a number on a page: values, operands and sources as `fleetcube explain` has them."""
+"""The account of a number on a page: values, operands and sources are those of `explain`."""
 
 import base64
 import json
 import re
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,16 +42,19 @@ def evaluated(text: str, program: str, folder: Path) -> Any:
 
 
 def accounts(text: str, asked: list[dict[str, float]], folder: Path) -> Any:
-    """All numbers of the account at each position, those of the program, and the operands."""
+    """All numbers of the account at each position, those of the program, and what carries each."""
     return evaluated(
         text,
-        f"""show({json.dumps(asked)}.map((row) => {{
-          state.moved = new Map(Object.entries(row).map(([name, v]) => [input(name), v]));
-          book.numbers = numbersHere();
-          const found = answer(0), own = OUTPUTS.filter(({{ name }}) => accountable(name));
-          return {{ numbers: book.numbers, found: own.map(({{ name }}) => [name, found.values[output(name)]]),
-            carrying: [...formulasHere().values()].map((one) => [one.name, operands(one).filter(({{ first }}) => first).map(({{ name }}) => name)]) }};
-        }}));""",
+        f"""
+const first = (one) => operands(one).filter((row) => row.first).map((row) => row.name);
+const named = OUTPUTS.map((of) => of.name).filter(accountable);
+show({json.dumps(asked)}.map((row) => {{
+  state.moved = new Map(Object.entries(row).map(([name, v]) => [input(name), v]));
+  book.numbers = numbersHere();
+  const {{ values }} = answer(0), rows = [...formulasHere().values()];
+  return {{ numbers: book.numbers, found: named.map((name) => [name, values[output(name)]]),
+    carrying: rows.map((one) => [one.name, first(one)]) }};
+}}));""",
         folder,
     )
 
