@@ -127,7 +127,7 @@ function draw() {
 function rest() {
   const found = answer(state.pick);
   WIDTHS.clear();
-  document.documentElement.style.scrollPaddingTop = (at("answers").offsetHeight || at("sentence").offsetHeight) + 8 + "px";  // it covers what is focused
+  document.documentElement.style.scrollPaddingTop = at("answers").offsetHeight + 8 + "px";  // it covers what is focused
   drawFlips(found);
   for (const id of ["choices", "groups", "flips"]) at(id).classList.remove("stale");
   drawChoices();

@@ -68,7 +68,7 @@ MOST_CHOICES = 128  # of labels, options and points of axes that set several inp
 MOST_BYTES = 1_000_000  # of a page: mail programs do not open more
 MOST_STOPS = 500  # of a slider over an axis
 NEEDED, MARGIN, _ = MEMORY
-SCRIPTS = ("pictures.js", "answers.js", "account.js", "charts.js", "live.js")
+FILES = ("pictures.js", "answers.js", "account.js", "charts.js", "live.js")
 FIRST = 5  # numbers of the first view; all others fold
 _DRAWN = "inputs with distributions are at their medians; intervals are not shown"
 
@@ -134,6 +134,9 @@ def page(
     }
     outputs, drawn = rows[0].plan.outputs, any(row.drawn for row in rows)
     data["losses"] = [outputs.index(name) for name in LOSSES if name in outputs]
+    shown = [each["name"] for each in data["outputs"] if not each["hidden"]]
+    shown += [outputs[k] for k in data["losses"] if outputs[k] not in shown]
+    data["account"] = packed_account([row.plain for row in rows], data["programs"], shown, chosen)
     data["about"] = [planned.summary] if planned else []
     data["about"] += [_DRAWN] if drawn else []
     data["about"] += dict.fromkeys(remark for row in rows for remark in remarks(row.plan))
@@ -141,10 +144,6 @@ def page(
         data["outputs"][data["goal"]]["sense"] = sign_of(planned.sense)
         names = zip(data["clusters"], data["layouts"], strict=True)
         data["choices"] = [" ".join(filter(None, each)) for each in names]
-    shown = [each["name"] for each in data["outputs"] if not each["hidden"]]
-    shown += [outputs[k] for k in data["losses"] if outputs[k] not in shown]
-    plans = [row.plain for row in rows]
-    data["account"] = packed_account(plans, data["programs"], shown, chosen)
     text = _filled(title, data, programs, parts(spec["scenario"], stated, data, drawn))
     if len(text) > MOST_BYTES:
         raise InputError(
@@ -367,9 +366,9 @@ def _filled(
     facts = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # with NaN: JavaScript
     head = f'"use strict";\nconst DATA = {facts};\n{javascript.HEAD}'
     formulas = f"const PROGRAMS = [{', '.join(programs)}];"
-    lines = re.sub(r"(?m)^ *(//.*\n)?", "", "\n".join(map(asset, SCRIPTS)))  # as comments weigh
+    lines = re.sub(r"(?m)^ *(//.*\n)?", "", "\n".join(map(asset, FILES)))  # as comments weigh
     script = f"{head}\n{formulas}\n{lines}"
-    style = css() + asset("live.css")
+    style = css() + asset("live.css") + asset("account.css")
     filled = {
         **still,
         "title": html.escape(title),
