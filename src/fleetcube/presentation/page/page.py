@@ -61,7 +61,7 @@ from fleetcube.scenario.along_axes import values_at
 from fleetcube.tables import theme
 from fleetcube.tables.tables import as_read, check_new, counted, scale
 
-from .account import packed_account
+from .account_data import packed_account
 from .static_html import parts
 
 MOST_CHOICES = 128  # of labels, options and points of axes that set several inputs
@@ -134,9 +134,7 @@ def page(
     }
     outputs, drawn = rows[0].plan.outputs, any(row.drawn for row in rows)
     data["losses"] = [outputs.index(name) for name in LOSSES if name in outputs]
-    shown = [each["name"] for each in data["outputs"] if not each["hidden"]]
-    shown += [outputs[k] for k in data["losses"] if outputs[k] not in shown]
-    data["account"] = packed_account([row.plain for row in rows], data["programs"], shown, chosen)
+    data["account"] = packed_account([(row.plain, row.values) for row in rows], data, chosen)
     data["about"] = [planned.summary] if planned else []
     data["about"] += [_DRAWN] if drawn else []
     data["about"] += dict.fromkeys(remark for row in rows for remark in remarks(row.plan))

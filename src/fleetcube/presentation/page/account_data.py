@@ -4,7 +4,7 @@ import base64
 import json
 import math
 import zlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from fleetcube.analysis.account_tree import Row, row_of, uncertain, values_of
@@ -15,36 +15,43 @@ from fleetcube.tables.tables import scale
 
 
 def packed_account(
-    plans: Sequence[Plan],
-    programs: Sequence[int],
-    outputs: Sequence[str],
+    choices: Sequence[tuple[Plan, Mapping[str, float]]],
+    data: Mapping[str, Any],
     chosen: Collection[str],
 ) -> str:
-    """The formulas of each program of a page and its inputs, as compressed JSON. `plans` and
-    `programs` are those of the choices, and `chosen` the inputs that these set."""
-    rows: dict[tuple[str, Function], Row] = {}
-    by_program: dict[int, list[int]] = {}
+    """The formulas of a page's programs and its inputs, as compressed JSON. `choices` are plans with
+    the values of their inputs, `data` the script's input, `chosen` the inputs that choices set."""
+    outputs = [
+        each["name"]
+        for k, each in enumerate(data["outputs"])
+        if not each["hidden"] or k in data["losses"]
+    ]
+    rows: dict[tuple[str, Function], tuple[int, Row]] = {}
+    programs: dict[int, list[int]] = {}
     inputs: dict[str, dict[str, Any]] = {}
-    for plan, program in zip(plans, programs, strict=True):
-        values, formulas = values_of(plan), _needed(plan, outputs)
-        for name, formula in formulas.items():
-            if (name, formula) not in rows:
-                rows[name, formula] = row_of(plan, name, values[name], 0.0, {})
-        keys = [*rows]
-        by_program[program] = [keys.index(key) for key in formulas.items()]
-        for name in sorted({n for f in formulas.values() for n in parameters(f)} - {*formulas}):
-            row = row_of(plan, name, values[name], 0.0, None)
-            origin = "this choice" if name in chosen else row.origin
-            inputs.setdefault(name, {**_input(row), "from": []})["from"].append(origin)
+    for k, ((plan, given), program) in enumerate(zip(choices, data["programs"], strict=True)):
+        formulas = _needed(plan, outputs)
+        if program not in programs:
+            values = values_of(plan)
+            for name, formula in formulas.items():
+                if (name, formula) not in rows:
+                    row = row_of(plan, name, values[name], 0.0, {})
+                    rows[name, formula] = len(rows), row
+            programs[program] = [rows[key][0] for key in formulas.items()]
+        for name in {n for f in formulas.values() for n in parameters(f)} - formulas.keys():
+            row = row_of(plan, name, given[name], 0.0, None)
+            entry = inputs.setdefault(name, {**_input(row), "from": [""] * len(choices)})
+            entry["from"][k] = "this choice" if name in chosen else row.origin
     for entry in inputs.values():
-        entry["from"] = entry["from"] if len({*entry["from"]}) > 1 else entry["from"][:1]
+        origins = {*entry["from"]} - {""}
+        entry["from"] = entry["from"] if len(origins) > 1 else [*origins]
     facts = {
-        "formulas": [*map(_formula, rows.values())],
-        "programs": [by_program[program] for program in sorted(by_program)],
-        "inputs": inputs,
-        "records": _sources(plans, {each for entry in inputs.values() for each in entry["from"]}),
+        "formulas": [_formula(row) for _, row in rows.values()],
+        "programs": [programs[program] for program in sorted(programs)],
+        "inputs": {name: inputs[name] for name in sorted(inputs)},
+        "records": _sources(plan for plan, _ in choices),
         "checks": CHECKS,
-        "uncertain": {name: uncertain(plans[0], name) for name in outputs},
+        "uncertain": {name: uncertain(choices[0][0], name) for name in outputs},
     }
     text = json.dumps(facts, separators=(",", ":"), allow_nan=False)
     return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
@@ -76,13 +83,10 @@ def _scale(row: Row) -> tuple[float, str]:
     return scale(row.unit, [row.value], row.name) if row.unit != "flag" else (1.0, "")
 
 
-def _sources(plans: Sequence[Plan], origins: Collection[str]) -> dict[str, str]:
+def _sources(plans: Iterable[Plan]) -> dict[str, str]:
     """The sources of records, by the origin that `row_of` gives for what they set."""
-    records: Mapping[str, Any] = {
-        f"{record.kind} {record.label}": record for plan in plans for record in plan.problem.records
-    }
+    records = {f"{each.kind} {each.label}": each for plan in plans for each in plan.problem.records}
     return {
         origin: ", ".join(filter(None, (record.source, record.date)))
         for origin, record in records.items()
-        if origin in origins
     }
