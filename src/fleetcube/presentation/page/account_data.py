@@ -19,8 +19,9 @@ def packed_account(
     data: Mapping[str, Any],
     chosen: Collection[str],
 ) -> str:
-    """The formulas of a page's programs and its inputs, as compressed JSON. `choices` are plans with
-    the values of their inputs, `data` the script's input, `chosen` the inputs that choices set."""
+    """The formulas of a page's programs and its inputs, as compressed JSON. `choices` are plans
+    with the values of their inputs, `data` is the script's input, choices set the inputs `chosen`.
+    """
     outputs = [
         each["name"]
         for k, each in enumerate(data["outputs"])
@@ -60,7 +61,7 @@ def packed_account(
 def _needed(plan: Plan, outputs: Sequence[str]) -> dict[str, Function]:
     """The formulas that outputs depend on, in order."""
     formulas, needed = plan.cases[0].formulas, {*outputs}
-    for name in reversed(formulas):
+    for name in reversed([*formulas]):
         needed |= {*parameters(formulas[name])} if name in needed else set()
     return {name: formula for name, formula in formulas.items() if name in needed}
 
