@@ -116,7 +116,8 @@ const cell = (found, k) => isMissing(found, k) ? "—" : shown(OUTPUTS[k], found
 
 function ends(found, k, most) {
   if (found.low[k] === undefined || isMissing(found, k)) return "";
-  return [found.low[k], found.high[k]].map((end) => digits(end / OUTPUTS[k].factor, most)).join(" to ");
+  const [low, high] = [found.low[k], found.high[k]].map((end) => digits(end / OUTPUTS[k].factor, most));
+  return low === high ? "" : `${low} to ${high}`;
 }
 
 // A number with its unit and interval in three digits; days and hours in words.

@@ -61,12 +61,14 @@ from fleetcube.scenario.along_axes import values_at
 from fleetcube.tables import theme
 from fleetcube.tables.tables import as_read, check_new, counted, scale
 
+from .account_data import packed_account
 from .static_html import parts
 
 MOST_CHOICES = 128  # of labels, options and points of axes that set several inputs
 MOST_BYTES = 1_000_000  # of a page: mail programs do not open more
 MOST_STOPS = 500  # of a slider over an axis
 NEEDED, MARGIN, _ = MEMORY
+FILES = ("pictures.js", "answers.js", "account.js", "charts.js", "live.js")
 FIRST = 5  # numbers of the first view; all others fold
 _DRAWN = "inputs with distributions are at their medians; intervals are not shown"
 
@@ -132,6 +134,7 @@ def page(
     }
     outputs, drawn = rows[0].plan.outputs, any(row.drawn for row in rows)
     data["losses"] = [outputs.index(name) for name in LOSSES if name in outputs]
+    data["account"] = packed_account([(row.plain, row.values) for row in rows], data, chosen)
     data["about"] = [planned.summary] if planned else []
     data["about"] += [_DRAWN] if drawn else []
     data["about"] += dict.fromkeys(remark for row in rows for remark in remarks(row.plan))
@@ -192,10 +195,11 @@ class _Choice:
         losses = LOSSES if is_known(scenario, {}, LOSSES) else ()
         limits = [n for n in (NEAR, MARGIN, CROSSING) if is_known(scenario, {}, [n])]
         outputs = [*dict.fromkeys([*outputs, *ends, *losses, *limits])]
-        plain: Plan = Evaluation(scenario, {}, outputs)._plan("numpy")
-        self.drawn = bool(plain.problem.distributions)  # intervals would lack what these add
+        self.plain: Plan = Evaluation(scenario, {}, outputs)._plan("numpy")
+        self.drawn = bool(self.plain.problem.distributions)  # intervals would lack what these add
         self.errors = {
-            output: [] if self.drawn else [*errors(plain, output)] for output in plain.outputs
+            output: [] if self.drawn else [*errors(self.plain, output)]
+            for output in self.plain.outputs
         }
         slips = dict.fromkeys((e for names in self.errors.values() for e in names), 0.0)
         self.name, self.scenario, self.slips = name, {**scenario, **slips}, [*slips]
@@ -257,9 +261,9 @@ def _programs(rows: Sequence[_Choice], moved: Sequence[str]) -> tuple[dict[str, 
             given = {n: value for n, value in row.values.items() if n not in inputs}
             flags = [output for output in outputs if _unit(row, output) == "flag"]
             program = fold(outputs, row.formulas, given, inputs, (), flags)
-            arguments = ", ".join(f"all[{names.index(n)}]" for n in inputs)
+            places = [names.index(n) for n in inputs]
             text = javascript.source(program, "compute")
-            sources.append(f"(all) => {{\n{text}return compute([{arguments}]);\n}}")
+            sources.append(f"(all) => {{\n{text}return compute({places}.map((k) => all[k]));\n}}")
         which.append(positions[key])
         bases.append([row.values.get(n, math.nan) for n in names])
     data = {
@@ -360,10 +364,9 @@ def _filled(
     facts = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # with NaN: JavaScript
     head = f'"use strict";\nconst DATA = {facts};\n{javascript.HEAD}'
     formulas = f"const PROGRAMS = [{', '.join(programs)}];"
-    script = "\n".join(
-        [head, formulas, *map(asset, ("pictures.js", "answers.js", "charts.js", "live.js"))]
-    )
-    style = css() + asset("live.css")
+    lines = re.sub(r"(?m)^ *(//.*\n)?", "", "\n".join(map(asset, FILES)))  # as comments weigh
+    script = f"{head}\n{formulas}\n{lines}"
+    style = css() + asset("live.css") + asset("account.css")
     filled = {
         **still,
         "title": html.escape(title),
