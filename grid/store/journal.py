@@ -166,7 +166,7 @@ def seal(place: Place, blocks: Iterable[Block], files: Files, plan: bytes, added
     with place.group_commit() as write:
         write(JOURNAL, sealed[JOURNAL])
         write(SEAL, record_bytes({"files": sums}))
-        for name in place.names(PARTS) or ():  # listed now, since an earlier list may have lagged
+        for name in place.sizes(PARTS) or ():  # listed now, since an earlier list may have lagged
             place.delete(name)
         for name, data in added.items():
             if name != ROOT and (place.in_sight or data != files[name]):

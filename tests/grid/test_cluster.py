@@ -432,7 +432,7 @@ def test_workers_write_into_an_object_store(client: Any, sweep: Sweep, tmp_path:
         client.run(os.environ.update, {**os.environ})  # by which the bucket is reached
         sweep.to_zarr(url, chunks=FEW, settings=Settings(dask=client))
         place = place_of(url)
-        assert {name: place.read(name) for name in place.names() or ()} == whole
+        assert {name: place.read(name) for name in place.sizes() or ()} == whole
 
 
 def test_workers_cannot_write_into_this_process(client: Any, sweep: Sweep) -> None:
