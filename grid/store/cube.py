@@ -208,9 +208,7 @@ def _added(
     return Contents(place, place.sizes(), True, seal, {}).added
 
 
-def _discard(
-    old: Place, whole: Place, arrays: Collection[str] = (), force: bool = False
-) -> None:
+def _discard(old: Place, whole: Place, arrays: Collection[str] = (), force: bool = False) -> None:
     """Remove a cube that another has replaced, by default with the arrays of its record; what
     others put into it moves into that."""
     for replaced in old.replaced():

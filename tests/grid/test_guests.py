@@ -1,6 +1,7 @@
 """What others put into a cube survives every run; what they wrote over it is named and left."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -44,6 +45,7 @@ def visited(path: Path) -> dict[str, bytes]:
         (path / name).write_bytes(data)
     (path / "empty").mkdir()
     (path / "link").symlink_to("/nowhere")
+    os.mkfifo(path / "pipe")
     zarr.open_group(path, mode="r+").attrs["title"] = "Ours"
     zarr.open_array(path / "yearly_cost", mode="r+").attrs["note"] = "see README"
     return FILES
@@ -54,6 +56,7 @@ def check(path: Path, level: int, written: bool = True) -> None:
     assert {name: (path / name).read_bytes() for name in FILES} == FILES
     assert (path / "empty").is_dir()
     assert (path / "link").is_symlink()
+    assert (path / "pipe").is_fifo()
     plain = xarray.open_zarr(path, consolidated=written)  # a run mends the consolidated metadata
     for cube in (open_cube(path), plain, stored_cube(str(path))):
         assert (cube.attrs["title"], cube["yearly_cost"].attrs["note"]) == ("Ours", "see README")
@@ -61,7 +64,8 @@ def check(path: Path, level: int, written: bool = True) -> None:
     report = verify(path)
     assert (report.problems, report.changed) == ([], False)
     assert "the attribute 'note' of yearly_cost, the attribute 'title'" in report.guests
-    assert all(name in report.guests for name in ("README.md", "results/", "yearly_cost/c/a"))
+    names = ("README.md", "results/", "yearly_cost/c/a", "link", "pipe")
+    assert all(name in report.guests.split(", ") for name in names)
 
 
 @pytest.fixture
@@ -118,7 +122,7 @@ def test_files_that_come_during_a_run_survive_it(path: Path, monkeypatch: Patch)
         (partial / name).parent.mkdir(parents=True, exist_ok=True)
         (partial / name).write_bytes(b"of a killed run")
     refused("add --force", lambda: (visited(path), stored(path, 3, overwrite=True, resume=True)))
-    for name in ("link", *FILES):
+    for name in ("link", "pipe", *FILES):
         (path / name).unlink()
     path.joinpath("zarr.json").write_bytes(truth(1)[1]["zarr.json"])
     path.joinpath("yearly_cost/zarr.json").write_bytes(truth(1)[1]["yearly_cost/zarr.json"])
