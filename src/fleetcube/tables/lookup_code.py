@@ -133,7 +133,9 @@ def source(cube: "xarray.Dataset", ending: str) -> str:
     for dim in dims:
         if dim not in cube.coords or cube[dim].dtype.kind not in "iuf" or cube.sizes[dim] < 2:
             raise InputError(f"{ending}: {dim} is no axis of numbers; cut it: {dim}=LABEL")
-    if not dims or cube[name].size > MOST or not all(map(str.isidentifier, (name, *dims))):
+    if foreign := [each for each in (name, *dims) if not (each.isidentifier() and each.isascii())]:
+        raise InputError(f"{ending}: {foreign[0]!r} is no name in code; rename it")
+    if not dims or cube[name].size > MOST:
         raise InputError(
             f"{ending}: {name} has {cube[name].size:,} points; from 2 to {MOST:,} are written"
         )
@@ -176,15 +178,15 @@ def _about(table: Any, lookup: _Table) -> list[str]:
 
     inner = lookup.errors[(slice(-1),) * len(lookup.nodes)]
     known = inner[np.isfinite(inner)]
-    scale, end, of = (100, " %", "of the value") if lookup.logarithmic else (1, "", "in its unit")
+    scale, end = (100, " % of the value") if lookup.logarithmic else (1, " in its unit")
     most, half = (scale * (np.quantile(known, q) if known.size else np.nan) for q in (1, 0.5))
     axes = zip(lookup.dims, lookup.nodes, strict=True)
+    unknown = f"; unknown in {inner.size - known.size:,}" * (known.size < inner.size)
     return [
         f"{lookup.name} [{unit(lookup.name)}] by",
         *(f"{dim} [{unit(dim)}], {len(x)} from {x[0]:.6g} to {x[-1]:.6g}" for dim, x in axes),
-        f"Estimated error of the interpolation {of}: at most {most:.2g}{end}, and below "
-        f"{half:.2g}{end} in half",
-        f"of {inner.size:,} cells; unknown in {inner.size - known.size:,}",
+        f"Error of the interpolation, estimated: at most {most:.2g}{end},",
+        f"below {half:.2g}{end} in half of {inner.size:,} cells{unknown}",
     ]
 
 
