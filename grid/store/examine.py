@@ -14,11 +14,11 @@ from ...kernels.engines.job import pool
 from ..errors import InputError
 from ..plan.fingerprint import difference
 from . import journal
-from .chunks import Stored
+from .chunks import Stored, is_whole
 from .guests import CHUNK, Attributes, listed, ours, separated, with_added
 from .journal import READERS, WRITTEN
 from .layout_version import known_layout
-from .names import JOURNAL, PARTS, PLAN, RECORD, ROOT, SEAL, OtherSizeError, digest, part_of
+from .names import JOURNAL, PARTS, PLAN, RECORD, ROOT, SEAL, digest, part_of
 from .places.durable import REPLACED
 from .places.place import Place
 
@@ -116,10 +116,9 @@ class Contents:
     @cached_property
     def files(self) -> dict[str, bytes | OSError]:
         """The files in the seal: `head` as it was read, the others read when first asked for."""
-        others = self.sums.keys() - self.head.keys()
-        sizes = {n: None if n.endswith(ROOT) else self.sums[n][0] for n in others}
-        read = pool(READERS).map(lambda n: journal.attempt(self.place, n, sizes[n]), sizes)
-        return {**self.head, **dict(zip(sizes, read, strict=True))}
+        others = [name for name in self.sums if name not in self.head]
+        read = pool(READERS).map(lambda name: journal.attempt(self.place, name), others)
+        return {**self.head, **dict(zip(others, read, strict=True))}
 
     @cached_property
     def sums(self) -> dict[str, tuple[int, str]]:
@@ -159,8 +158,6 @@ class Contents:
         sums = {sha256 for _, sha256 in sealed.values()}
         for name in wrong:
             data = self.files[name]
-            if isinstance(data, OtherSizeError):
-                data = journal.attempt(self.place, name)
             if isinstance(data, bytes) and digest(data) not in sums and _is_anothers(name, data):
                 wrong[name] = WRITTEN
         return wrong
@@ -189,7 +186,7 @@ def _is_anothers(name: str, data: bytes) -> bool:
     """Whether another program wrote an array's metadata, in its way, or a chunk, with its checksum.
     A root is only harmed: whoever wrote it, it is written again with what others added."""
     if not name.endswith(ROOT):
-        return journal.has_checksum(data)
+        return is_whole(data)
     try:
         return name != ROOT and json.dumps(json.loads(data)).encode() != data
     except (ValueError, RecursionError):
