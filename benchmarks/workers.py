@@ -109,8 +109,8 @@ def resident() -> int:
 def tally(dask_scheduler: Any) -> dict[str, float]:
     """What the scheduler has done and holds so far; the peak of its memory begins anew."""
     most, counts["most"] = counts["most"], resident()
-    held = len(dask_scheduler.tasks)
-    return {**counts, "peak": most, "cpu": time.process_time(), "held": held}
+    kept_keys = len(dask_scheduler.tasks)
+    return {**counts, "peak": most, "cpu": time.process_time(), "held": kept_keys}
 
 
 def serve() -> None:
@@ -432,10 +432,10 @@ class Simulation:
     def forget(self) -> dict[str, int]:
         """Wait until the scheduler and its workers hold nothing of the work, and begin anew."""
         for _ in range(600):
-            if not (held := self.tally()["held"] or self.order("count")["held"]):
+            if not (kept_keys := self.tally()["held"] or self.order("count")["held"]):
                 return self.order("new")
             time.sleep(0.1)
-        raise AssertionError(f"{held} keys are still held")
+        raise AssertionError(f"{kept_keys} keys are still held")
 
 
 def plane(blocks: int) -> Sweep:

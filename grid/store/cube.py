@@ -61,7 +61,7 @@ class Mode(NamedTuple):
         return self.resume or self.append
 
 
-def found(place: Place, mode: Mode) -> tuple[Contents, Contents]:
+def contents_for_run(place: Place, mode: Mode) -> tuple[Contents, Contents]:
     """The contents of a place and of its unfinished cube, to which a run may do what its mode says.
     Raises InputError."""
     options = ("--overwrite", "--resume", "--append")
@@ -110,7 +110,7 @@ def store(
     threads: int,
     cluster: "Cluster | None" = None,
 ) -> None:
-    """Evaluate a plan into a cube at the place of what `found` gave, where it appears once
+    """Evaluate a plan into a cube at the place of what `contents_for_run` gave, where it appears once
     complete."""
     place, partial = contents.place, begun.place
     shapes = None if chunks or not mode.continues else _stored_shapes(plan, contents, begun)

@@ -118,13 +118,13 @@ class Sweep(Evaluation):
         URL.
         """
         from fleetcube.grid.store.chunks import check_compressor
-        from fleetcube.grid.store.cube import Mode, check_chunks, engine_of, found, store
+        from fleetcube.grid.store.cube import Mode, check_chunks, contents_for_run, engine_of, store
         from fleetcube.grid.store.places.address import place_of
         from fleetcube.grid.store.places.place import Folder
 
         place, mode = place_of(path), Mode(overwrite, resume, append, force)
         with self._asked(settings) as asked:
-            contents, begun = found(place, mode)
+            contents, begun = contents_for_run(place, mode)
             engine: str = asked.engine
             if engine == "auto":  # the cube's own: a larger one might suggest another
                 engine = engine_of(contents, begun, mode)

@@ -177,11 +177,11 @@ def _about(table: Any, lookup: _Table) -> list[str]:
         return re.sub(r"[^\w/^.%-]", "", str(table[each].attrs.get("units", "1")))
 
     inner = lookup.errors[(slice(-1),) * len(lookup.nodes)]
-    known = inner[np.isfinite(inner)]
+    finite = inner[np.isfinite(inner)]
     scale, end = (100, " % of the value") if lookup.logarithmic else (1, " in its unit")
-    most, half = (scale * (np.quantile(known, q) if known.size else np.nan) for q in (1, 0.5))
+    most, half = (scale * (np.quantile(finite, q) if finite.size else np.nan) for q in (1, 0.5))
     axes = zip(lookup.dims, lookup.nodes, strict=True)
-    unknown = f"; unknown in {inner.size - known.size:,}" * (known.size < inner.size)
+    unknown = f"; unknown in {inner.size - finite.size:,}" * (finite.size < inner.size)
     return [
         f"{lookup.name} [{unit(lookup.name)}] by",
         *(f"{dim} [{unit(dim)}], {len(x)} from {x[0]:.6g} to {x[-1]:.6g}" for dim, x in axes),
