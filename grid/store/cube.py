@@ -110,7 +110,7 @@ def store(
     threads: int,
     cluster: "Cluster | None" = None,
 ) -> None:
-    """Evaluate a plan into a cube at the place of what `contents_for_run` gave, where it appears once
+    """Evaluate a plan into a cube at the place whose contents these are, where it appears once
     complete."""
     place, partial = contents.place, begun.place
     shapes = None if chunks or not mode.continues else _stored_shapes(plan, contents, begun)
