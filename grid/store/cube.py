@@ -162,10 +162,12 @@ def _write(
         with partial.one_writer():
             for replaced in partial.replaced():
                 _discard(replaced, partial)
-            # examined again: another run may have finished, and others have added to its cube
-            contents = examine(place, "" if partial == place else f"{RECORD}/")
-            begun = contents if partial == place else examine(partial)
-            _check_guests(contents, mode)
+            # examined again: another run may have finished, and where a cube is rewritten in its
+            # place, others have added to it; of another place that is asked at the end
+            begun = examine(partial)
+            contents = begun if partial == place else examine(place, f"{RECORD}/")
+            if contents is begun:
+                _check_guests(contents, mode)
             sums, arrays = contents.sums if contents.exists else {}, contents.arrays | writer.arrays
             added = functools.partial(_added, place, partial, mode, sums)
             prepared = _prepare(contents, begun, writer, mode)

@@ -13,6 +13,7 @@ import xarray
 import zarr
 
 from fleetcube import Settings, Sweep, open_cube
+from fleetcube.grid.store import cube as cube_module
 from fleetcube.grid.store.cube import stored_cube
 from fleetcube.grid.store.names import GUESTS, LOCK
 from fleetcube.grid.store.places.address import place_of
@@ -157,6 +158,27 @@ def test_they_survive_where_nothing_is_renamed(kill: bool) -> None:
     refused("results/.*add --force", stored, url, overwrite=True)
     stored(url, 2, overwrite=True, force=True)
     assert {name: place.read(name) for name in place.sizes() or ()} == truth(2)[1]
+
+
+@cases("mode", {"overwrite": True}, {"append": True})
+def test_an_attribute_that_comes_before_the_lock_survives(mode: Any, monkeypatch: Patch) -> None:
+    """Where a cube is rewritten in its place: it was lost between the examination and the lock."""
+    url = f"memory://late-{min(mode)}/a.zarr"
+    place = place_of(stored(url))
+
+    def titled_meanwhile(*_: Any) -> None:
+        root = json.loads(place.read("zarr.json"))
+        root["attributes"]["title"] = "Ours"
+        place.write("zarr.json", json.dumps(root).encode())
+
+    monkeypatch.setattr(cube_module, "_check_room", titled_meanwhile)
+    if "overwrite" in mode:
+        refused("the attribute 'title'.*add --force", stored, url, 2, **mode)
+    else:
+        stored(url, 2, **mode)
+    cube = open_cube(url)
+    assert cube.attrs["title"] == "Ours"
+    assert cube.sizes["heating_hours"] == (2 if "append" in mode else 1)
 
 
 @pytest.mark.slow
