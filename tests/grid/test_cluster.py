@@ -527,6 +527,9 @@ class Dies:
 
 @pytest.mark.slow
 def test_a_worker_killed_while_asked_is_waited_for(tmp_path: Path, monkeypatch: Patch) -> None:
+    # a new worker takes a busy machine more than these seconds
+    monkeypatch.setattr(cluster, "PATIENCE", 600.0)
+    monkeypatch.setattr(cluster, "RESTART", 600.0)
     with cluster_of(1) as local, distributed.Client(local, set_as_default=False) as client:
         assert len(cluster._ask_workers(client, Dies(tmp_path, 1))) == 1
         monkeypatch.setattr(cluster, "LOSSES", 1)
