@@ -139,8 +139,9 @@ def test_the_head_states_axes_and_the_error(tmp_path: Path) -> None:
     cube = Sweep(SCENARIO, AXES, ["job_time"]).evaluate()
     for ending in (".c", ".mjs", ".sql"):
         export(cube, tmp_path / f"a{ending}")
-        head = (tmp_path / f"a{ending}").read_text(encoding="utf-8")[:600]
+        head = (tmp_path / f"a{ending}").read_text(encoding="utf-8")[:900]
         assert "job_time [s] by" in head
+        assert "calibration auto: " in head  # a remark of the cube
         assert "gpu_mttf [s], 9 from 1.8e+07 to 1.8e+09" in head
         drawn = np.random.default_rng(1).uniform(size=(2, 2000))
         ends = [np.log(cube[axis].values[[0, -1]]) for axis in AXES]
@@ -165,3 +166,10 @@ def test_what_has_no_code_is_refused(
     cube = Sweep(SCENARIO, axes, outputs).evaluate()
     refused(told, export, cube, tmp_path / "a.c")
     assert not list(tmp_path.iterdir())
+
+
+def test_values_that_cannot_be_interpolated_alike_are_refused(tmp_path: Path) -> None:
+    cube = Sweep(SCENARIO, AXES, ["job_time"]).evaluate()
+    for value in (np.inf, 0.0, -1.0):
+        cube["job_time"][0, 0] = value
+        refused("not finite everywhere, or above 0 in some", export, cube, tmp_path / "a.sql")

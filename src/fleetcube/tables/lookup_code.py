@@ -11,6 +11,8 @@ from fleetcube.grid.read.lookup import interp
 from fleetcube.grid.spec.axis import Array
 from fleetcube.kernels.graph.roles import REASON
 
+from .table_notes import remarks
+
 if TYPE_CHECKING:
     import xarray
 
@@ -126,7 +128,7 @@ class _Table(NamedTuple):
 def source(cube: "xarray.Dataset", ending: str) -> str:
     """Source code in C, JavaScript or SQL, by a file's ending. Raises InputError."""
     names = [str(name) for name in cube.data_vars if name != REASON]
-    if len(names) != 1 or "flag_meanings" in cube[names[0]].attrs:
+    if len(names) != 1 or cube[names[0]].dtype.kind != "f":  # flags are codes
         raise InputError(f"{ending} holds one number, not {', '.join(names)}; name it: -v NAME")
     (name,) = names
     dims = [str(dim) for dim in cube[name].dims]
@@ -142,8 +144,11 @@ def source(cube: "xarray.Dataset", ending: str) -> str:
     table = cube[[name]].sortby(dims).load()
     values = table[name].values
     logarithmic = bool((values > 0).any())
-    if logarithmic and (values <= 0).any():
-        raise InputError(f"{ending}: {name} is above 0 in some points only; cut the cube to these")
+    if np.isinf(values).any() or (logarithmic and (values <= 0).any()):
+        raise InputError(
+            f"{ending}: {name} is not finite everywhere, or above 0 in some points only; cut the "
+            "cube to these"
+        )
     nodes = [table[dim].values.astype(float) for dim in dims]
     errors = _errors(table, name, dims, logarithmic)
     lookup = _Table(name, dims, nodes, values, errors, logarithmic)
@@ -187,6 +192,7 @@ def _about(table: Any, lookup: _Table) -> list[str]:
         *(f"{dim} [{unit(dim)}], {len(x)} from {x[0]:.6g} to {x[-1]:.6g}" for dim, x in axes),
         f"Error of the interpolation, estimated: at most {most:.2g}{end},",
         f"below {half:.2g}{end} in half of {inner.size:,} cells{unknown}",
+        *(re.sub(r"\*/|[^ -~]", " ", line) for line in remarks(table.attrs)),
     ]
 
 
