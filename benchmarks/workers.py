@@ -53,10 +53,11 @@ COLUMNS = {
     "seconds": "seconds",
     "runs": "runs",
     "messages": "messages a run",
+    "block_messages": "a block",
     "bytes": "bytes a run",
-    "block_bytes": "bytes a block",
-    "transitions": "transitions a run",
+    "block_bytes": "a block",
     "cpu": "scheduler, ms a run",
+    "block_cpu": "a block",
     "busy": "scheduler busy",
     "resident": "its memory, MB",
     "grown": "more for each block, bytes",
@@ -108,8 +109,8 @@ def resident() -> int:
 def tally(dask_scheduler: Any) -> dict[str, float]:
     """What the scheduler has done and holds so far; the peak of its memory begins anew."""
     most, counts["most"] = counts["most"], resident()
-    transitions = dask_scheduler.transition_counter
-    return {**counts, "peak": most, "cpu": time.process_time(), "transitions": transitions}
+    kept_keys = len(dask_scheduler.tasks)
+    return {**counts, "peak": most, "cpu": time.process_time(), "held": kept_keys}
 
 
 def serve() -> None:
@@ -362,6 +363,8 @@ def simulate_workers() -> None:
                 pace[0] = float(numbers[0])
             again = sum((times - 1) * sizes[key] for key, times in began.items())
             report = {"runs": len(began), "repeated": again, "blocks": sum(sizes.values())}
+            alive = (worker for worker in workers if not worker.dead)
+            report["held"] = sum(len(w.results) + len(w.waiting) for w in alive)
             if word == "new":
                 began.clear()
                 sizes.clear()
@@ -425,6 +428,14 @@ class Simulation:
 
     def tally(self) -> dict[str, float]:
         return dict(self.client.run_on_scheduler(tally))
+
+    def forget(self) -> dict[str, int]:
+        """Wait until the scheduler and its workers hold nothing of the work, and begin anew."""
+        for _ in range(600):
+            if not (kept_keys := self.tally()["held"] or self.order("count")["held"]):
+                return self.order("new")
+            time.sleep(0.1)
+        raise AssertionError(f"{kept_keys} keys are still held")
 
 
 def plane(blocks: int) -> Sweep:
@@ -512,19 +523,17 @@ def measured(
     with mock.patch.object(cluster, "_ask_workers", return_value={}):  # compared above
         seconds = WORK[what](sweep, client, done) - start
     after = simulation.tally()
-    report = simulation.order("new")
+    report = simulation.forget()
     assert report["blocks"] == blocks
-    spent = {name: after[name] - before[name] for name in ("cpu", "transitions")}
+    runs, cpu = report["runs"], after["cpu"] - before["cpu"]
+    messages, size = (carried(each, before, after) for each in ("messages", "bytes"))
     return {
         **{"what": what, "workers": workers, "blocks": blocks, "start": compare},
         "compared": carried("bytes", idle, compared_at) / workers,
-        **{"seconds": seconds, "runs": report["runs"]},
-        "messages": carried("messages", before, after) / report["runs"],
-        "bytes": carried("bytes", before, after) / report["runs"],
-        "block_bytes": carried("bytes", before, after) / blocks,
-        "transitions": spent["transitions"] / report["runs"],
-        "cpu": 1e3 * spent["cpu"] / report["runs"],
-        "busy": spent["cpu"] / seconds,
+        **{"seconds": seconds, "runs": runs},
+        **{"messages": messages / runs, "block_messages": messages / blocks},
+        **{"bytes": size / runs, "block_bytes": size / blocks},
+        **{"cpu": 1e3 * cpu / runs, "block_cpu": 1e3 * cpu / blocks, "busy": cpu / seconds},
         "grown": (after["peak"] - before["most"]) / blocks,
         "resident": after["peak"] / 1e6,
         "repeated": report["repeated"],
@@ -586,7 +595,8 @@ def run(quick: bool = False) -> Table:
         "process needs for all workers, which a cluster does not; messages, bytes, milliseconds "
         "and memory are the scheduler's. Results are those of threads to the last bit, and each "
         "block of a cube comes exactly once. Lost workers end without a word halfway, late ones "
-        f"join then, slow ones take {SLOWNESS:g} times as long.",
+        f"join then, slow ones take {SLOWNESS:g} times as long. At the end scheduler and workers "
+        "hold nothing of the work.",
     )
     return Table(
         "A scheduler with a thousand workers",

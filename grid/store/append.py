@@ -9,8 +9,7 @@ from ..errors import InputError
 from ..plan.fingerprint import difference
 from ..result import Result
 from .examine import Contents, check_sealed
-from .journal import Block, attempt, parsed
-from .names import PLAN
+from .journal import Block
 from .places.place import Place
 from .writer import Writer
 
@@ -26,12 +25,6 @@ def stored_plan(contents: Contents, cannot: str) -> dict[str, Any]:
             "use --overwrite to write it again"
         )
     return contents.plan
-
-
-def engine_of(place: Place) -> str:
-    """The engine that computed a complete cube, to continue with it; else "auto"."""
-    plan = attempt(place, PLAN)
-    return str((parsed(plan if isinstance(plan, bytes) else None) or {"engine": "auto"})["engine"])
 
 
 def check_grows(contents: Contents, before: Result, writer: Writer) -> None:

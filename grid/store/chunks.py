@@ -1,5 +1,6 @@
 """The bytes of a chunk as Zarr itself would write them, in a fraction of the time."""
 
+import contextlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -86,11 +87,30 @@ def _closed(data: Any) -> tuple[bytes, int]:
     return bytes(data) + crc.to_bytes(4, "little"), crc
 
 
+def checksum(data: bytes) -> tuple[int, bool]:
+    """The crc32c that `encode` returns for a chunk of these bytes, and whether it closes them."""
+    # Including its crc32c, every chunk has the same checksum: compute it without the last bytes
+    crc = int(google_crc32c.value(data[:-4]))
+    closed = len(data) > 4 and data[-4:] == crc.to_bytes(4, "little")
+    return crc if closed else int(google_crc32c.value(data)), closed
+
+
 def is_sound(data: bytes, size: int, crc: int) -> bool:
     """Whether a chunk's bytes are those returned by `encode`."""
-    # Including its crc32c, every chunk has the same checksum: compute it without the last bytes
-    closed = data[-4:] == crc.to_bytes(4, "little") and google_crc32c.value(data[:-4]) == crc
-    return len(data) == size and (closed or google_crc32c.value(data) == crc)
+    return len(data) == size and checksum(data)[0] == crc
+
+
+def is_whole(data: bytes) -> bool:
+    """Whether these are the bytes of a chunk, whoever wrote it: closed by a crc32c, or a frame of
+    Zstandard with a checksum."""
+    if checksum(data)[1] or not 0 <= _zstd(data[:18]) <= MOST or not data[4] & 4:
+        return checksum(data)[1]
+    from numcodecs import Zstd
+
+    with contextlib.suppress(RuntimeError):
+        Zstd().decode(data)
+        return True
+    return False
 
 
 def decode(data: bytes, stored: "Stored") -> Array:

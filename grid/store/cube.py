@@ -10,7 +10,7 @@ import functools
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -61,19 +61,9 @@ class Mode(NamedTuple):
         return self.resume or self.append
 
 
-def store(
-    plan: Plan,
-    spec: Mapping[str, Any],
-    place: Place,
-    mode: Mode,
-    *,
-    dtype: str,
-    chunks: Mapping[str, int],
-    compressor: Compressor,
-    threads: int,
-    cluster: "Cluster | None" = None,
-) -> None:
-    """Evaluate a plan into a cube at a place, where it appears once complete."""
+def contents_for_run(place: Place, mode: Mode) -> tuple[Contents, Contents]:
+    """The contents of a place and of its unfinished cube, to which a run may do what its mode says.
+    Raises InputError."""
     options = ("--overwrite", "--resume", "--append")
     chosen = [option for option, on in zip(options, mode[:3], strict=True) if on]
     if len(chosen) > 1 and (mode.append or not mode.resume):
@@ -97,11 +87,32 @@ def store(
     partial = place.unfinished()
     begun = contents if partial == place else examine(partial)
     _check_place(contents, begun, mode)
-    if mode.overwrite and not mode.force and contents.exists and (guests := contents.guests):
-        raise InputError(
-            f"{str(place)!r} also holds what fleetcube did not write ({guests[:300]}); move that "
-            "away, choose another name, or add --force, which removes it"
-        )
+    _check_guests(contents, mode)
+    return contents, begun
+
+
+def engine_of(contents: Contents, begun: Contents, mode: Mode) -> str:
+    """The engine that computed the cube to continue, if there is one; else "auto"."""
+    plan = begun.plan or contents.plan if mode.continues and not mode.overwrite else None
+    return str((plan or {}).get("engine", "auto"))
+
+
+def store(
+    plan: Plan,
+    spec: Mapping[str, Any],
+    contents: Contents,
+    begun: Contents,
+    mode: Mode,
+    *,
+    dtype: str,
+    chunks: Mapping[str, int],
+    compressor: Compressor,
+    threads: int,
+    cluster: "Cluster | None" = None,
+) -> None:
+    """Evaluate a plan into a cube at the place whose contents these are, where it appears once
+    complete."""
+    place, partial = contents.place, begun.place
     shapes = None if chunks or not mode.continues else _stored_shapes(plan, contents, begun)
     writer = Writer(plan, spec, dtype, chunks, shapes, compressor)
     if mode.append and contents.exists:
@@ -134,7 +145,7 @@ def _is_whole(contents: Contents, begun: Contents, writer: Writer, mode: Mode) -
     log.info("%s: complete and sound, nothing to write", contents)
     if begun is not contents and begun.exists:  # left by a run killed after the exchange
         with begun.place.one_writer():
-            _discard(begun.place, contents.place, writer)
+            _discard(begun.place, contents.place, begun.arrays | writer.arrays)
     return True
 
 
@@ -151,10 +162,19 @@ def _write(
         with partial.one_writer():
             for replaced in partial.replaced():
                 _discard(replaced, partial)
-            added = functools.partial(_added, place, partial, mode)
-            writer.run(partial, *_prepare(place, partial, writer, mode), threads, elsewhere, added)
+            # examined again: another run may have finished, and where a cube is rewritten in its
+            # place, others have added to it; of another place that is asked at the end
+            begun = examine(partial)
+            contents = begun if partial == place else examine(place, f"{RECORD}/")
+            if contents is begun:
+                _check_guests(contents, mode)
+            sums, arrays = contents.sums if contents.exists else {}, contents.arrays | writer.arrays
+            added = functools.partial(_added, place, partial, mode, sums)
+            prepared = _prepare(contents, begun, writer, mode)
+            del contents, begun  # whose journals may be large
+            writer.run(partial, *prepared, threads, elsewhere, added)
             for replaced in partial.finish(place):
-                _discard(replaced, place, writer, mode.force)
+                _discard(replaced, place, arrays, mode.force)
             if place != partial and isinstance(place, Folder):
                 place.delete(LOCK)  # at the end: without it a second writer could enter
     except ConnectionError as error:
@@ -170,8 +190,11 @@ def _write(
         raise type(stopped)(_how_to_continue(partial, option)) from None
 
 
-def _added(place: Place, partial: Place, mode: Mode) -> Attributes:
-    """Attributes that others added to the cube that is replaced or rewritten."""
+def _added(
+    place: Place, partial: Place, mode: Mode, sums: Mapping[str, tuple[int, str]]
+) -> Attributes:
+    """Attributes that others added to the cube that is replaced or rewritten, which had files of
+    these sizes and sums."""
     if mode.force:
         return {}
     if place == partial:
@@ -180,18 +203,31 @@ def _added(place: Place, partial: Place, mode: Mode) -> Attributes:
         return {
             name: attributes for name, attributes in added.items() if isinstance(attributes, dict)
         }
-    return examine(place, f"{RECORD}/").added
+    if not sums:
+        return {}
+    # listed again: others may add attributes until the end
+    seal = {SEAL: journal.record_bytes({"files": sums})}
+    return Contents(place, place.sizes(), True, seal, {}).added
 
 
-def _discard(old: Place, whole: Place, writer: Writer | None = None, force: bool = False) -> None:
-    """Remove a cube that another has replaced; what others put into it moves into that."""
+def _discard(old: Place, whole: Place, arrays: Collection[str] = (), force: bool = False) -> None:
+    """Remove a cube that another has replaced, by default with the arrays of its record; what
+    others put into it moves into that."""
     for replaced in old.replaced():
         _discard(replaced, old)
     if isinstance(old, Folder):
-        arrays = examine(old).arrays | (writer.arrays if writer else set())
-        names = old.names()
+        arrays, names = arrays or examine(old, f"{RECORD}/").arrays, {*old.sizes()}
         old.remove((names if force else ours(names, arrays, whole=True)) - {SEAL, LOCK})
     old.discard(whole)
+
+
+def _check_guests(contents: Contents, mode: Mode) -> None:
+    """Refuse to overwrite a cube into which others put something."""
+    if mode.overwrite and not mode.force and contents.exists and (guests := contents.guests):
+        raise InputError(
+            f"{str(contents)!r} also holds what fleetcube did not write ({guests[:300]}); move "
+            "that away, choose another name, or add --force, which removes it"
+        )
 
 
 def _check_room(contents: Contents, begun: Contents, writer: Writer, mode: Mode) -> None:
@@ -275,12 +311,12 @@ def _check_same(contents: Contents, writer: Writer) -> None:
 
 
 def _prepare(
-    place: Place, partial: Place, writer: Writer, mode: Mode
+    contents: Contents, begun: Contents, writer: Writer, mode: Mode
 ) -> tuple[bytes, dict[Any, Block]]:
     """Prepare an unfinished cube; its plan and sound blocks. The caller holds its lock, under
-    which both places are examined again: another run may have finished meanwhile."""
-    contents = examine(place, f"{RECORD}/")
-    begun = contents if partial == place else examine(partial, f"{RECORD}/")
+    which both places were examined."""
+    place, partial = contents.place, begun.place
+    names = (begun.names or set()) - {ROOT}  # which is removed by itself, and first
     if contents.exists and not (mode.overwrite or mode.continues):
         raise InputError(f"{str(place)!r} exists; choose another name or use --overwrite")
     planned = isinstance(begun.head[PLAN], bytes)
@@ -301,11 +337,11 @@ def _prepare(
     if planned and mode.continues and not (differs and (left or mode.overwrite)):
         _check_same(begun, writer)
         plan, blocks = begun.record(PLAN) or b"", writer.sound(begun)
-        writer.sweep(partial, blocks.values(), begun.parts)
+        writer.sweep(partial, blocks.values(), begun.parts, names)
         journal.write_journal(partial, blocks.values(), begun.parts)
     else:
         partial.delete(PLAN)  # by name, since a listing may lag
-        names, spared = partial.names() or set(), {LOCK} if mode.force else {LOCK, GUESTS}
+        spared = {LOCK} if mode.force else {LOCK, GUESTS}
         removable = names if mode.force and partial == place else ours(names, begun.arrays)
         partial.remove((removable if partial.in_sight else names) - spared)
         plan, blocks = journal.record_bytes(writer.fingerprint), {}
@@ -339,7 +375,7 @@ def _borrow(
     partial.write(PLAN, plan)
     journal.write_journal(partial, blocks.values(), parts)
     if begun is contents:
-        writer.sweep(partial, blocks.values(), ())
+        writer.sweep(partial, blocks.values(), (), (begun.names or set()) - {ROOT})
     return plan, blocks
 
 

@@ -14,11 +14,11 @@ from ...kernels.engines.job import pool
 from ..errors import InputError
 from ..plan.fingerprint import difference
 from . import journal
-from .chunks import Stored
+from .chunks import Stored, is_whole
 from .guests import CHUNK, Attributes, listed, ours, separated, with_added
 from .journal import READERS, WRITTEN
 from .layout_version import known_layout
-from .names import JOURNAL, PARTS, PLAN, RECORD, ROOT, SEAL, OtherSizeError, digest, part_of
+from .names import JOURNAL, PARTS, PLAN, RECORD, ROOT, SEAL, digest, part_of
 from .places.durable import REPLACED
 from .places.place import Place
 
@@ -26,10 +26,10 @@ from .places.place import Place
 @dataclass(frozen=True)
 class Contents:
     """The contents of a place when examined: a cube, the start of one, something else, nothing.
-    `names` are those of all files, or of the record's; None where a store cannot list them."""
+    `sizes` are those of all files, or of the record's; None where a store cannot list them."""
 
     place: Place
-    names: set[str] | None
+    sizes: Mapping[str, int | None] | None
     exists: bool  # whether it has anything but an unfinished cube
     head: Mapping[str, bytes | OSError]  # the root and the record
     parts: Mapping[str, bytes]  # of an unfinished cube's journal
@@ -45,6 +45,11 @@ class Contents:
         if isinstance(data, journal.MISSING):
             return None
         raise data
+
+    @cached_property
+    def names(self) -> set[str] | None:
+        """The names of the files that are listed."""
+        return None if self.sizes is None else {*self.sizes}
 
     @cached_property
     def attributes(self) -> dict[str, Any] | None:
@@ -111,15 +116,12 @@ class Contents:
     @cached_property
     def files(self) -> dict[str, bytes | OSError]:
         """The files in the seal: `head` as it was read, the others read when first asked for."""
-        sealed = self._sums
-        others = [name for name in sealed if name not in self.head]
-        # metadata have another size if others added attributes
-        sizes = {n: None if n.endswith(f"/{ROOT}") else sealed[n][0] for n in others}
-        read = pool(READERS).map(lambda n: journal.attempt(self.place, n, sizes[n]), others)
+        others = [name for name in self.sums if name not in self.head]
+        read = pool(READERS).map(lambda name: journal.attempt(self.place, name), others)
         return {**self.head, **dict(zip(others, read, strict=True))}
 
     @cached_property
-    def _sums(self) -> dict[str, tuple[int, str]]:
+    def sums(self) -> dict[str, tuple[int, str]]:
         """The seal; without a sound one the metadata, whose sums nobody has."""
         if self.sealed is not None:
             return self.sealed
@@ -128,12 +130,14 @@ class Contents:
 
     @cached_property
     def _separated(self) -> tuple[dict[str, bytes | OSError], Attributes]:
-        return separated(self.files, self._sums)
+        return separated(self.files, self.sums)
 
-    @property
+    @cached_property
     def added(self) -> Attributes:
-        """Attributes that others added, by file."""
-        return self._separated[1]
+        """Attributes that others added, by file: nothing is read where the metadata have the sizes
+        that were sealed."""
+        metas = {name: size for name, (size, _) in self.sums.items() if name.endswith(ROOT)}
+        return {} if metas.items() <= (self.sizes or {}).items() else self._separated[1]
 
     @property
     def file_bytes(self) -> dict[str, bytes]:
@@ -154,8 +158,6 @@ class Contents:
         sums = {sha256 for _, sha256 in sealed.values()}
         for name in wrong:
             data = self.files[name]
-            if isinstance(data, OtherSizeError):
-                data = journal.attempt(self.place, name)
             if isinstance(data, bytes) and digest(data) not in sums and _is_anothers(name, data):
                 wrong[name] = WRITTEN
         return wrong
@@ -184,7 +186,7 @@ def _is_anothers(name: str, data: bytes) -> bool:
     """Whether another program wrote an array's metadata, in its way, or a chunk, with its checksum.
     A root is only harmed: whoever wrote it, it is written again with what others added."""
     if not name.endswith(ROOT):
-        return journal.has_checksum(data)
+        return is_whole(data)
     try:
         return name != ROOT and json.dumps(json.loads(data)).encode() != data
     except (ValueError, RecursionError):
@@ -195,14 +197,14 @@ def examine(place: Place, under: str = "") -> Contents:
     """Read the contents of a place; `under` restricts the list of names to those of the record."""
     # the seal first: files of a cube that replaces this one meanwhile do not match it
     head = {SEAL: journal.attempt(place, SEAL)}
-    names = place.names(under)
-    parts = sorted(name for name in names or () if name.startswith(PARTS))
+    sizes = place.sizes(under)
+    parts = sorted(name for name in sizes or () if name.startswith(PARTS))
     others = (ROOT, PLAN, JOURNAL, *parts)
     read = pool(READERS).map(lambda name: journal.attempt(place, name), others)
     head |= zip(others, read, strict=True)
-    exists = isinstance(head[ROOT], bytes) or place.exists(names)
+    exists = isinstance(head[ROOT], bytes) or place.exists(sizes)
     lines = {name: data for name in parts if isinstance(data := head.pop(name), bytes)}
-    return Contents(place, names, exists, head, lines)
+    return Contents(place, sizes, exists, head, lines)
 
 
 def check_sealed(contents: Contents) -> None:
@@ -271,9 +273,10 @@ def check_added(contents: Contents, wrong: Mapping[str, str]) -> None:
 
 def _check_chunks(contents: Contents) -> None:
     """Refuse a cube that lacks a chunk: Zarr would silently read fill values."""
-    if contents.names is None:
+    if contents.sizes is None:
         return
-    present = Counter(chunk[1] for name in contents.names if (chunk := CHUNK.fullmatch(name)))
+    files = (name for name, size in contents.sizes.items() if size != -1)
+    present = Counter(chunk[1] for name in files if (chunk := CHUNK.fullmatch(name)))
     for name, data in contents.file_bytes.items():
         array, _, last = name.rpartition("/")
         if last != ROOT or not array or array.startswith("."):

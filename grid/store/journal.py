@@ -12,8 +12,8 @@ import google_crc32c
 
 from ...kernels.engines.job import pool
 from ..plan.tiles import Region
-from .chunks import LARGEST, is_sound
-from .names import GUESTS, JOURNAL, MOST_SEALED, PARTS, PLAN, ROOT, SEAL, OtherSizeError, digest
+from .chunks import LARGEST, checksum, is_sound, is_whole
+from .names import GUESTS, JOURNAL, MOST_SEALED, PARTS, PLAN, ROOT, SEAL, digest
 from .places.place import Place
 
 READERS = 8  # files read in parallel
@@ -166,7 +166,7 @@ def seal(place: Place, blocks: Iterable[Block], files: Files, plan: bytes, added
     with place.group_commit() as write:
         write(JOURNAL, sealed[JOURNAL])
         write(SEAL, record_bytes({"files": sums}))
-        for name in place.names(PARTS) or ():  # listed now, since an earlier list may have lagged
+        for name in place.sizes(PARTS) or ():  # listed now, since an earlier list may have lagged
             place.delete(name)
         for name, data in added.items():
             if name != ROOT and (place.in_sight or data != files[name]):
@@ -186,32 +186,24 @@ def attempt(place: Place, name: str, size: int | None = None) -> bytes | OSError
         return error
 
 
-def has_checksum(data: bytes) -> bool:
-    """Whether a chunk ends with its crc32c, whoever wrote it."""
-    return len(data) > 4 and is_sound(data, len(data), int(google_crc32c.value(data[:-4])))
-
-
-def wrong_with(error: OSError) -> str:
-    """The error of a file that cannot be read, in words."""
-    if isinstance(error, OtherSizeError):
-        return str(error)
-    return "is missing" if isinstance(error, MISSING) else f"cannot be read: {error.strerror}"
+def wrong_with(data: bytes | OSError, size: int) -> str:
+    """Why a file is not the one of this size that was written, in words."""
+    if isinstance(data, OSError):
+        return "is missing" if isinstance(data, MISSING) else f"cannot be read: {data.strerror}"
+    return f"holds {len(data)} bytes, not {size}" * (len(data) != size) or (
+        "does not match its checksum"
+    )
 
 
 def damaged_files(
     files: Mapping[str, bytes | OSError], sealed: Mapping[str, tuple[int, str]]
 ) -> dict[str, str]:
     """Files that differ from their seal, and what is wrong with each."""
-    damage = {}
-    for name, (size, sha256) in sealed.items():
-        data = files[name]
-        if isinstance(data, OSError):
-            damage[name] = wrong_with(data)
-        elif len(data) != size:
-            damage[name] = f"holds {len(data)} bytes, not {size}"
-        elif digest(data) != sha256:
-            damage[name] = "does not match its checksum"
-    return damage
+    return {
+        name: wrong_with(data, size)
+        for name, (size, sha256) in sealed.items()
+        if isinstance(data := files[name], OSError) or digest(data) != sha256
+    }
 
 
 def damaged_chunks(
@@ -221,8 +213,8 @@ def damaged_chunks(
     called with the number of chunks checked since its last call."""
 
     @functools.cache
-    def checksums() -> set[bytes]:
-        return {crc.to_bytes(4, "little") for block in blocks for _, _, crc in block.files}
+    def ours() -> set[int]:
+        return {crc for block in blocks for _, _, crc in block.files}
 
     def check(block: Block) -> dict[str, str]:
         damage = {}
@@ -230,14 +222,11 @@ def damaged_chunks(
             if size > LARGEST:  # a forged journal may list any file as a chunk
                 damage[name] = "is too large for a chunk"
                 continue
-            if isinstance(data := attempt(place, name, size), OSError):
-                damage[name] = wrong_with(data)
-            elif not is_sound(data, size, crc):
-                damage[name] = "does not match its checksum"
-            if isinstance(data, OtherSizeError):
-                data = attempt(place, name)
-            if name in damage and isinstance(data, bytes) and has_checksum(data):
-                damage[name] = damage[name] if data[-4:] in checksums() else WRITTEN
+            data = attempt(place, name)
+            if isinstance(data, OSError) or not is_sound(data, size, crc):
+                damage[name] = wrong_with(data, size)
+                if isinstance(data, bytes) and is_whole(data) and checksum(data)[0] not in ours():
+                    damage[name] = WRITTEN
         done(len(block.files))
         return damage
 

@@ -181,7 +181,8 @@ class Writer:
                 for block in elsewhere(self, tasks):
                     self.finish(journal, block)
                 # files of workers that died
-                self.sweep(place, journal.blocks.values(), place.names(PARTS) or ())
+                parts, names = place.sizes(PARTS) or (), place.sizes() or ()
+                self.sweep(place, journal.blocks.values(), parts, names)
             else:
                 # JAX has its own threads; else a block per thread, others wait for disk or network
                 writing = 1 if self.plan.engine in JAX else threads
@@ -274,13 +275,15 @@ class Writer:
         damaged = damaged_chunks(contents.place, fits.values())
         return {key: block for key, block in fits.items() if key not in damaged}
 
-    def sweep(self, place: Place, blocks: Iterable[Block], parts: Iterable[str]) -> None:
-        """Remove what belongs neither to the empty cube nor to finished blocks."""
+    def sweep(
+        self, place: Place, blocks: Iterable[Block], parts: Iterable[str], names: Iterable[str]
+    ) -> None:
+        """Remove those files that belong neither to the empty cube nor to finished blocks."""
         wanted = {name for block in blocks for name, _, _ in block.files}
         wanted |= {PLAN, LOCK, JOURNAL, GUESTS, *parts}
         if not place.in_sight:
             wanted |= self.files.keys() - {ROOT}
-        place.remove(ours(place.names() or (), self.arrays) - wanted)
+        place.remove(ours(names, self.arrays) - wanted)
 
 
 def in_units(size: int, unit: int) -> int:

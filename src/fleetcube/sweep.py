@@ -117,24 +117,25 @@ class Sweep(Evaluation):
         the target exists, cannot be written, or is larger than the disk. Returns the path or the
         URL.
         """
-        from fleetcube.grid.store.append import engine_of
         from fleetcube.grid.store.chunks import check_compressor
-        from fleetcube.grid.store.cube import Mode, check_chunks, store
+        from fleetcube.grid.store.cube import Mode, check_chunks, contents_for_run, engine_of, store
         from fleetcube.grid.store.places.address import place_of
         from fleetcube.grid.store.places.place import Folder
 
-        place = place_of(path)
+        place, mode = place_of(path), Mode(overwrite, resume, append, force)
         with self._asked(settings) as asked:
+            contents, begun = contents_for_run(place, mode)
             engine: str = asked.engine
-            if append and engine == "auto":  # the cube's own: a larger one might suggest another
-                engine = engine_of(place)
+            if engine == "auto":  # the cube's own: a larger one might suggest another
+                engine = engine_of(contents, begun, mode)
             plan = self._plan(engine, asked._mask)
             with cluster_of(plan, self.spec, asked.dask) as cluster:
                 store(
                     plan,
                     self.spec,
-                    place,
-                    Mode(overwrite, resume, append, force),
+                    contents,
+                    begun,
+                    mode,
                     dtype=check_dtype(dtype),
                     chunks=check_chunks(plan, chunks),
                     compressor=check_compressor(compressor),

@@ -1,10 +1,10 @@
 """docs/lookup.md and docs/command-line.md work."""
 
-import contextlib
 import re
 import shlex
 import shutil
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -71,78 +71,27 @@ def test_arrow_and_partitions_print_what_the_page_says(
         assert capsys.readouterr().out == printed
 
 
-@pytest.fixture(scope="module")
-def points(scope: dict[str, Any], folder: Path) -> tuple[Any, Any, Any]:
-    """Points within the table, with the values of `interp` and of the formulas."""
-    draw = np.random.default_rng(0).uniform
-    n_gpus, gpu_mttf = np.exp(draw(np.log([[64], [1.8e7]]), np.log([[16384], [1.8e9]]), (2, 20)))
-    at = {"n_gpus": np.rint(n_gpus), "gpu_mttf": gpu_mttf}
-    with contextlib.chdir(folder):
-        table = scope["fleetcube"].interp(scope["cube"][["goodput"]].load(), at)
-    formulas = scope["fleetcube"].function("goodput", scope["sweep"].spec["scenario"], [*at])
-    return list(zip(*at.values(), strict=True)), table["goodput"].values, formulas(**at)
+@pytest.mark.parametrize("program", ["cc", "node", "sqlite3"])
+def test_the_code_prints_what_the_page_says(
+    scope: dict[str, Any], folder: Path, monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    if not shutil.which(program):
+        pytest.skip(f"no {program}")
+    monkeypatch.chdir(folder)
+    run(block for block in blocks("sh") if "lookup.zarr" in block)
+    (folder / "main.c").write_text(blocks("c")[0], encoding="utf-8")
+    head, told = blocks("console")[:2]
+    assert (folder / "goodput.c").read_text(encoding="utf-8").startswith(head.partition("\n")[2])
+    command, printed = re.findall(rf"^\$ ({program} .*?)\n([\d{{].*?)\n", told, re.M | re.S)[0]
+    done = subprocess.run(command, shell=True, capture_output=True, text=True)
+    assert done.stdout == f"{printed}\n", done.stderr
 
 
-def check_readings(found: Any, points: tuple[Any, Any, Any]) -> None:
-    """Values as `interp` has them, and errors that hold those of the formulas."""
-    values, errors = np.array(found, float).T
-    np.testing.assert_allclose(values, points[1], rtol=1e-12)
-    assert (abs(values - points[2]) <= errors * 1.01).all()  # of which C prints two digits
-    assert errors.max() < 0.0085
-
-
-def test_c_reads_the_lookup_table(scope: dict[str, Any], folder: Path, points: Any) -> None:
-    if not shutil.which("cc"):
-        pytest.skip("no C compiler")
-    (folder / "lookup.c").write_text(blocks("c")[0], encoding="utf-8")
-    build = ["cc", "-O2", "-Wall", "-Wextra", "-Werror", "-o", "lookup", "lookup.c", "-lm"]
-    subprocess.run(build, cwd=folder, check=True)
-    rows = [printed(folder, "./lookup", point).split(" +- ") for point in points[0]]
-    check_readings(rows, points)
-    assert printed(folder, "./lookup", (3000, 144000000)) + "\n" in PAGE
-    assert printed(folder, "./lookup", (3, 144000000)) == "nan +- nan"
-    ends = (64, 1.8e7), (16384, 1.8e9)
-    corners = [printed(folder, "./lookup", point).split()[0] for point in ends]
-    held = scope["table"]["goodput"].values
-    np.testing.assert_allclose(np.array(corners, float), [held[0], held[-1]], rtol=1e-12)
-
-
-def test_javascript_reads_the_lookup_table(scope: Any, folder: Path, points: Any) -> None:
-    if not shutil.which("node"):
-        pytest.skip("no Node")
-    (folder / "lookup.mjs").write_text(blocks("js")[0], encoding="utf-8")
-    rows = [printed(folder, "node lookup.mjs", point) for point in points[0][:5]]
-    pairs = [re.findall(r": ([\d.e-]+)", row) for row in rows]
-    check_readings(pairs, tuple(part[:5] for part in points))
-    assert printed(folder, "node lookup.mjs", (3000, 144000000)) in PAGE
-    assert "NaN" in printed(folder, "node lookup.mjs", (3, 144000000))
-
-
-@pytest.mark.parametrize("program", ["sqlite3", "duckdb"])
-def test_sql_reads_the_lookup_table(scope: Any, folder: Path, points: Any, program: str) -> None:
-    asked = ", ".join(f"({float(n)!r}, {float(m)!r})" for n, m in points[0])
-    query = blocks("sql")[0].replace("(3000.0, 144000000.0)", asked)
-    if program == "duckdb":
-        table = pytest.importorskip("duckdb").connect()
-        table.execute(f"CREATE TABLE goodput AS FROM '{folder / 'goodput.csv'}'")
-        rows = table.execute(query).fetchall()
-    else:
-        if not shutil.which("sqlite3"):
-            pytest.skip("no SQLite")
-        (folder / "lookup.sql").write_text(query, encoding="utf-8")
-        command = re.findall(
-            r"^\$ (sqlite3 .*?\.read lookup.sql\")", PAGE, re.DOTALL | re.MULTILINE
-        )
-        done = subprocess.run(command[0], shell=True, cwd=folder, capture_output=True, text=True)
-        assert not done.stderr
-        rows = [line.split("|") for line in done.stdout.splitlines()]
-    found = {f"{float(row[1]):.12g}": row[2:] for row in rows}
-    check_readings([found[f"{m:.12g}"] for _, m in points[0]], points)
-
-
-def printed(folder: Path, command: str, point: Any) -> str:
-    words = [*command.split(), "goodput.csv", *(f"{number:.17g}" for number in point)]
-    return subprocess.run(words, cwd=folder, capture_output=True, text=True).stdout.strip()
+def run(texts: Iterable[str]) -> None:
+    """The commands of a page."""
+    for line in "".join(texts).splitlines():
+        words = [*shlex.split(line)[1:], *(["--overwrite"] if " -o goodput" in line else [])]
+        cli.main(words, prog_name="fleetcube", standalone_mode=False)
 
 
 def test_the_indices_of_salib_are_found(scope: dict[str, Any]) -> None:
@@ -161,8 +110,7 @@ def test_the_tables_are_written_and_duckdb_reads_them(
     pytest.importorskip("pyarrow")
     monkeypatch.chdir(folder)
     (folder / "examples").symlink_to(ROOT / "examples")
-    for line in "".join(blocks("sh")).splitlines():
-        cli.main(shlex.split(line)[1:], prog_name="fleetcube", standalone_mode=False)
+    run(block for block in blocks("sh") if "lookup.zarr" not in block)
     assert (folder / "jobs.csv").stat().st_size > 1000
     pytest.importorskip("duckdb")
     scope: dict[str, Any] = {}

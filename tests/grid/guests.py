@@ -77,9 +77,10 @@ def sweep(level: int) -> Sweep:
 
 
 @functools.cache
-def truth(level: int) -> tuple[xarray.Dataset, dict[str, bytes]]:
+def truth(level: int, compressor: Any = "lz4") -> tuple[xarray.Dataset, dict[str, bytes]]:
     with tempfile.TemporaryDirectory() as folder:
-        path = sweep(level).to_zarr(f"{folder}/a.zarr", chunks=CHUNKS, settings=Settings("numpy"))
+        how: dict[str, Any] = dict(chunks=CHUNKS, settings=Settings("numpy"), compressor=compressor)
+        path = sweep(level).to_zarr(f"{folder}/a.zarr", **how)
         return open_cube(path).load(), contents(Path(path))
 
 
@@ -88,6 +89,7 @@ class Owner:
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.random = random.Random(seed)
+        self.compressor = self.random.choice(["lz4", "zstd"])
         self.path, self.partial = folder / "a.zarr", folder / "a.zarr.partial"
         self.files: dict[str, bytes] = {}
         self.attributes: dict[tuple[str, str], Any] = {}
@@ -114,8 +116,8 @@ class Owner:
         end = killed_after(self.random.randrange(STEPS)) if kill else contextlib.nullcontext()
         try:
             with end:
-                how = dict(chunks=CHUNKS, settings=Settings("numpy", threads=1))
-                sweep(level).to_zarr(self.path, **how, **mode)  # type: ignore[arg-type]
+                how: dict[str, Any] = dict(chunks=CHUNKS, compressor=self.compressor, **mode)
+                sweep(level).to_zarr(self.path, settings=Settings("numpy", threads=1), **how)
         except Killed:
             self.counts["killed"] += 1
             return False
@@ -258,7 +260,7 @@ class Owner:
 
     def check_whole(self, level: int) -> None:
         """A complete cube has the bytes of an uninterrupted run, and what its owner added."""
-        values, files = truth(level)
+        values, files = truth(level, self.compressor)
         cube = stored_cube(str(self.path)) if self.counts["runs"] % 5 else open_cube(self.path)
         for name, variable in values.variables.items():
             assert np.array_equal(cube[name].values, variable.values), name

@@ -159,7 +159,7 @@ class Attack:
     def compare(self, url: str, *names: str) -> None:
         """Compare every byte; `verify` must find journal parts left by stale lists."""
         place = Objects(url)
-        held = {name: place.read(name) for name in place.names() or ()}
+        held = {name: place.read(name) for name in place.sizes() or ()}
         left = {name for name in held if name.startswith(PARTS) and "stale" in self.faults.kinds}
         held = {name: data for name, data in held.items() if name not in left}
         if held not in [whole(name) for name in names]:

@@ -78,7 +78,7 @@ def write(path: str, how: str) -> None:
 def harm(path: str) -> None:
     """Replace a chunk by another valid one, and lose a third."""
     place = place_of(path)
-    one, other, third = sorted(name for name in place.names() or () if "goodput/c/" in name)[:3]
+    one, other, third = sorted(name for name in place.sizes() or () if "goodput/c/" in name)[:3]
     data = place.read(one)
     if isinstance(place, Icechunk):
         session = place._open().writable_session("main")

@@ -92,7 +92,7 @@ def test_a_cube_among_objects_grows(tmp_path: Path) -> None:
     Sweep(SCENARIO, AXES, OUTPUTS).to_zarr(url, chunks=CHUNKS)
     Sweep(SCENARIO, GROWN, OUTPUTS).to_zarr(url, append=True)
     place = place_of(url)
-    assert {name: place.read(name) for name in place.names() or ()} == whole(tmp_path, GROWN)
+    assert {name: place.read(name) for name in place.sizes() or ()} == whole(tmp_path, GROWN)
 
 
 @cases(

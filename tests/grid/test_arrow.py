@@ -135,6 +135,21 @@ def test_partitions_of_other_rows_are_refused_before_anything_is_written(tmp_pat
     )
 
 
+def test_folders_of_two_units_or_orders_are_not_mixed(tmp_path: Path) -> None:
+    """50000 of hours and 180000000 of seconds were folders of one column."""
+    axes = {"gpu_mttf": ["50_000 h", "100_000 h"], "n_gpus": [8, 60]}
+    cube, folder = Sweep(SCENARIO, axes, ["job_time"]).evaluate(), tmp_path / "rows"
+    assert len(cube.fleetcube.to_parquet(folder, "gpu_mttf")) == 2
+    names = sorted(folder.rglob("*"))
+    hours = cube.fleetcube.to_units({"gpu_mttf": "h"})
+    told = r"holds rows by gpu_mttf \[s\], not by gpu_mttf \[h\]; choose another folder"
+    refused(told, hours.fleetcube.to_parquet, folder, "gpu_mttf")
+    refused("not by n_gpus, gpu_mttf", cube.fleetcube.to_parquet, folder, ["n_gpus", "gpu_mttf"])
+    assert sorted(folder.rglob("*")) == names
+    assert cube.fleetcube.to_parquet(folder, "gpu_mttf") == []
+    assert len(hours.fleetcube.to_parquet(tmp_path / "hours", "gpu_mttf")) == 2
+
+
 def test_a_partition_is_complete_or_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")

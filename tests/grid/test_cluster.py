@@ -30,7 +30,7 @@ from .common import Patch, cases, refused
 from .kill import contents
 from .stores import object_store
 
-distributed = pytest.importorskip("distributed")
+dask, distributed = map(pytest.importorskip, ("dask", "distributed"))
 
 SCENARIO: dict[str, Any] = {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "infiniband-ndr"}
 AXES: dict[str, Any] = {"gpu_mttf": {"linspace": ["10_000 h", "100_000 h"], "num": 12}}
@@ -289,22 +289,28 @@ def last(plan: Any, task: tuple[int, int]) -> int:
     if number:
         others.release()
         return number
-    return sum(others.acquire(timeout=60) for _ in range(due))
+    return sum(others.acquire(timeout=600) for _ in range(due))  # of which a second is needed
 
 
-@cases("ordered, due", (False, 90), (True, 2 * cluster.AHEAD * (cluster.SPREAD - 1)))
+@cases("ordered, due", (False, 40), (True, 2 * cluster.AHEAD * (cluster.SPREAD - 1)))
 def test_a_slow_worker_holds_up_no_other(
     sweep: Sweep, monkeypatch: Patch, ordered: bool, due: int
 ) -> None:
+    """Each task is some messages, which take a busy machine a second; and each that waits at the
+    slow worker is taken from there at one of Dask's intervals, of a second by default."""
     monkeypatch.setattr(cluster, "run_length", lambda *_: 1)
-    with in_this_process() as local, distributed.Client(local, set_as_default=False) as mine:
+    with (
+        dask.config.set({"distributed.scheduler.work-stealing-interval": "20ms"}),
+        in_this_process() as local,
+        distributed.Client(local, set_as_default=False) as mine,
+    ):
         local.scale(2)
         mine.wait_for_workers(2)
-        tasks = [(number, due) for number in range(91)]
+        tasks = [(number, due) for number in range(41)]
         with cluster.Cluster(mine, _recipe(sweep)) as found:
             if ordered:
                 results = [result for _, result in found.map(last, tasks)]
-                assert results == [due, *range(1, 91)]
+                assert results == [due, *range(1, 41)]
             else:
                 answers = dict(pair for _, pairs in found.runs(last, tasks) for pair in pairs)
                 assert answers == {(0, due): due} | {task: task[0] for task in tasks[1:]}
@@ -432,7 +438,7 @@ def test_workers_write_into_an_object_store(client: Any, sweep: Sweep, tmp_path:
         client.run(os.environ.update, {**os.environ})  # by which the bucket is reached
         sweep.to_zarr(url, chunks=FEW, settings=Settings(dask=client))
         place = place_of(url)
-        assert {name: place.read(name) for name in place.names() or ()} == whole
+        assert {name: place.read(name) for name in place.sizes() or ()} == whole
 
 
 def test_workers_cannot_write_into_this_process(client: Any, sweep: Sweep) -> None:
@@ -521,6 +527,9 @@ class Dies:
 
 @pytest.mark.slow
 def test_a_worker_killed_while_asked_is_waited_for(tmp_path: Path, monkeypatch: Patch) -> None:
+    # a new worker takes a busy machine more than these seconds
+    monkeypatch.setattr(cluster, "PATIENCE", 600.0)
+    monkeypatch.setattr(cluster, "RESTART", 600.0)
     with cluster_of(1) as local, distributed.Client(local, set_as_default=False) as client:
         assert len(cluster._ask_workers(client, Dies(tmp_path, 1))) == 1
         monkeypatch.setattr(cluster, "LOSSES", 1)

@@ -1,6 +1,7 @@
 """What others put into a cube survives every run; what they wrote over it is named and left."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import xarray
 import zarr
 
 from fleetcube import Settings, Sweep, open_cube
+from fleetcube.grid.store import cube as cube_module
 from fleetcube.grid.store.cube import stored_cube
 from fleetcube.grid.store.names import GUESTS, LOCK
 from fleetcube.grid.store.places.address import place_of
@@ -44,6 +46,7 @@ def visited(path: Path) -> dict[str, bytes]:
         (path / name).write_bytes(data)
     (path / "empty").mkdir()
     (path / "link").symlink_to("/nowhere")
+    os.mkfifo(path / "pipe")
     zarr.open_group(path, mode="r+").attrs["title"] = "Ours"
     zarr.open_array(path / "yearly_cost", mode="r+").attrs["note"] = "see README"
     return FILES
@@ -54,6 +57,7 @@ def check(path: Path, level: int, written: bool = True) -> None:
     assert {name: (path / name).read_bytes() for name in FILES} == FILES
     assert (path / "empty").is_dir()
     assert (path / "link").is_symlink()
+    assert (path / "pipe").is_fifo()
     plain = xarray.open_zarr(path, consolidated=written)  # a run mends the consolidated metadata
     for cube in (open_cube(path), plain, stored_cube(str(path))):
         assert (cube.attrs["title"], cube["yearly_cost"].attrs["note"]) == ("Ours", "see README")
@@ -61,7 +65,8 @@ def check(path: Path, level: int, written: bool = True) -> None:
     report = verify(path)
     assert (report.problems, report.changed) == ([], False)
     assert "the attribute 'note' of yearly_cost, the attribute 'title'" in report.guests
-    assert all(name in report.guests for name in ("README.md", "results/", "yearly_cost/c/a"))
+    names = ("README.md", "results/", "yearly_cost/c/a", "link", "pipe")
+    assert all(name in report.guests.split(", ") for name in names)
 
 
 @pytest.fixture
@@ -118,7 +123,7 @@ def test_files_that_come_during_a_run_survive_it(path: Path, monkeypatch: Patch)
         (partial / name).parent.mkdir(parents=True, exist_ok=True)
         (partial / name).write_bytes(b"of a killed run")
     refused("add --force", lambda: (visited(path), stored(path, 3, overwrite=True, resume=True)))
-    for name in ("link", *FILES):
+    for name in ("link", "pipe", *FILES):
         (path / name).unlink()
     path.joinpath("zarr.json").write_bytes(truth(1)[1]["zarr.json"])
     path.joinpath("yearly_cost/zarr.json").write_bytes(truth(1)[1]["yearly_cost/zarr.json"])
@@ -142,17 +147,38 @@ def test_they_survive_where_nothing_is_renamed(kill: bool) -> None:
             stop_after(0, disk_full, patch)
             with pytest.raises(OSError, match="space left"):
                 stored(url, resume=True)
-        assert {GUESTS, "results/a.csv"} <= (place.names() or set())
+        assert {GUESTS, "results/a.csv"} <= {*(place.sizes() or ())}
     stored(url, resume=True)
     stored(url, 2, append=True)
     assert place.read("results/a.csv") == b"1"
     for cube in (open_cube(url), xarray.open_zarr(place.source())):
         assert (cube.attrs["title"], cube["yearly_cost"].attrs["note"]) == ("Ours", "see README")
     report = verify(url)
-    assert (report.problems, (place.names() or set()) & {GUESTS, LOCK}) == ([], set())
+    assert (report.problems, {*(place.sizes() or ())} & {GUESTS, LOCK}) == ([], set())
     refused("results/.*add --force", stored, url, overwrite=True)
     stored(url, 2, overwrite=True, force=True)
-    assert {name: place.read(name) for name in place.names() or ()} == truth(2)[1]
+    assert {name: place.read(name) for name in place.sizes() or ()} == truth(2)[1]
+
+
+@cases("mode", {"overwrite": True}, {"append": True})
+def test_an_attribute_that_comes_before_the_lock_survives(mode: Any, monkeypatch: Patch) -> None:
+    """Where a cube is rewritten in its place: it was lost between the examination and the lock."""
+    url = f"memory://late-{min(mode)}/a.zarr"
+    place = place_of(stored(url))
+
+    def titled_meanwhile(*_: Any) -> None:
+        root = json.loads(place.read("zarr.json"))
+        root["attributes"]["title"] = "Ours"
+        place.write("zarr.json", json.dumps(root).encode())
+
+    monkeypatch.setattr(cube_module, "_check_room", titled_meanwhile)
+    if "overwrite" in mode:
+        refused("the attribute 'title'.*add --force", stored, url, 2, **mode)
+    else:
+        stored(url, 2, **mode)
+    cube = open_cube(url)
+    assert cube.attrs["title"] == "Ours"
+    assert cube.sizes["heating_hours"] == (2 if "append" in mode else 1)
 
 
 @pytest.mark.slow
@@ -206,19 +232,24 @@ def again(path: Path) -> None:
 
 
 @cases("change", twice, longer)
-def test_what_xarray_wrote_over_is_left(path: Path, change: Any) -> None:
+@cases("compressor", "lz4", "zstd")
+def test_what_xarray_wrote_over_is_left(path: Path, change: Any, compressor: str) -> None:
+    """In cubes of Zstandard, which have no crc32c, it was replaced as damage."""
+    how = {"compressor": compressor}
+    stored(path, overwrite=True, **how)
+    sealed = contents(path)
     change(path)
     before = contents(path)
     report = verify(path)
     assert report.changed
     assert "--overwrite` writes it again" in report.advice
-    assert refused("which no run replaces", stored, path, resume=True) == report.advice
-    refused("which no run replaces", stored, path, 2, append=True)
+    assert refused("which no run replaces", stored, path, resume=True, **how) == report.advice
+    refused("which no run replaces", stored, path, 2, append=True, **how)
     assert contents(path) == before
     assert open_cube(path, verify=False).sizes["heating_hours"] in (1, 2)
     force = {"force": True} if report.guests else {}
-    stored(path, overwrite=True, **force)
-    assert contents(path) == truth(1)[1]
+    stored(path, overwrite=True, **force, **how)
+    assert contents(path) == sealed
 
 
 @cases("change", titled, again)

@@ -62,7 +62,7 @@ def sweep() -> Sweep:
 
 def held(url: str) -> dict[str, bytes]:
     place = Icechunk(url)
-    return {name: place.read(name) for name in place.names()}
+    return {name: place.read(name) for name in place.sizes()}
 
 
 def plain(url: str, **version: str) -> Any:

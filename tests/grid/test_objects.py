@@ -70,7 +70,7 @@ def sweep() -> Sweep:
 
 def held(url: str) -> dict[str, bytes]:
     place = Objects(url)
-    return {name: place.read(name) for name in place.names() or ()}
+    return {name: place.read(name) for name in place.sizes() or ()}
 
 
 def plain(url: str) -> "ObjectStore[Any]":
@@ -162,7 +162,7 @@ def test_no_reader_is_misled_by_what_is_missing(sweep: Sweep, url: str, monkeypa
     truth = sweep.evaluate()
 
     def watched(self: Objects, name: str, data: Any) -> None:
-        names = Objects(url).names() or ()
+        names = Objects(url).sizes() or ()
         assert ROOT not in names
         for array in (name for name in names if name.endswith("/zarr.json") and name[0] != "."):
             stored: Any = zarr.open_array(plain(url), path=array[: -len("/zarr.json")], mode="r")
@@ -195,7 +195,7 @@ def _harm(place: Objects, chunk: str, harm: str | None) -> None:
         data[len(data) // 2] ^= 1
         place.write(chunk, bytes(data))
     elif harm == "journal":
-        batch = max(place.names(PARTS) or ())
+        batch = max(place.sizes(PARTS) or ())
         place.write(batch, place.read(batch)[:-7])
 
 
@@ -331,7 +331,7 @@ def test_a_killed_run_gives_the_same_bytes(url: str, tmp_path: Path, monkeypatch
     running = subprocess.Popen(run, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     place = Objects(url)
     end = time.monotonic() + 600
-    while len(place.names(PARTS) or ()) < 2 and time.monotonic() < end:
+    while len(place.sizes(PARTS) or ()) < 2 and time.monotonic() < end:
         assert running.poll() is None, running.communicate()
         time.sleep(0.01)
     running.kill()
@@ -520,7 +520,7 @@ def test_a_stale_list_hides(between: Any, sweep: Sweep, tmp_path: Path, monkeypa
                 patch.setattr(Objects, "_list", lambda *_: iter(()))
             with pytest.raises(OSError, match="No space left"):
                 begun.to_zarr(url, chunks=CHUNKS, settings=Settings(threads=1), **how)
-    assert len(Objects(url).names(PARTS) or ()) == 2
+    assert len(Objects(url).sizes(PARTS) or ()) == 2
     other.to_zarr(url, chunks=CHUNKS, resume=True)
     assert held(url) == contents(Path(other.to_zarr(tmp_path / "a.zarr", chunks=CHUNKS)))
 

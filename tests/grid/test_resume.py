@@ -1,5 +1,6 @@
 """Cubes are never half-true: what stops is continued to the same bytes, or refused."""
 
+import contextlib
 import errno
 import functools
 import itertools
@@ -181,6 +182,30 @@ def test_resume_begins_where_there_is_nothing_and_rests_where_all_is_done(
     monkeypatch.setattr(writer_module.Writer, "run", lambda *_: pytest.fail("ran again"))
     assert sweep.to_zarr(path, resume=True) == path
     assert before == {file: file.stat().st_mtime_ns for file in path.rglob("*")}
+
+
+@pytest.mark.parametrize("engine", ["numba", pytest.param("jax", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [5, 1000])
+def test_resume_takes_the_engine_of_the_cube(
+    sweep: Sweep, tmp_path: Path, engine: Any, count: int, monkeypatch: Patch
+) -> None:
+    """The default engine, which would be NumPy, was refused for a cube of another."""
+    path, settings = tmp_path / "a.zarr", Settings(engine, threads=1)
+    with monkeypatch.context() as patch, contextlib.suppress(OSError):
+        stop_after(count, disk_full, patch)
+        sweep.to_zarr(path, chunks=CHUNKS, settings=settings)
+    assert path.exists() == (count == 1000)
+    sweep.to_zarr(path, chunks=CHUNKS, resume=True)
+    whole = sweep.to_zarr(tmp_path / "whole.zarr", chunks=CHUNKS, settings=settings)
+    assert contents(path) == contents(whole)
+    refused(
+        f'engine: "{engine}" -> "numpy"',
+        sweep.to_zarr,
+        path,
+        chunks=CHUNKS,
+        resume=True,
+        settings=Settings("numpy"),
+    )
 
 
 def test_overwrite_begins_anew(sweep: Sweep, stopped: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import contextlib
 import os
 import re
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -89,7 +89,7 @@ class Icechunk(Hosted):
         if self._repository is None:
             icechunk = self._icechunk()
             if isinstance(self.base, Objects):
-                self.base.names(_LOCK)  # reports a wrong bucket or endpoint in one line
+                self.base.sizes(_LOCK)  # reports a wrong bucket or endpoint in one line
                 endpoint = os.environ.get("AWS_ENDPOINT_URL_S3", os.environ.get("AWS_ENDPOINT_URL"))
                 storage = icechunk.s3_storage(
                     bucket=self.base.bucket,
@@ -107,7 +107,7 @@ class Icechunk(Hosted):
             with self.wrapping_errors():
                 if icechunk.Repository.exists(storage):
                     self._repository = icechunk.Repository.open(storage)
-                elif "repo" in (self.base.names() or ()):  # of the second format
+                elif "repo" in (self.base.sizes() or ()):  # of the second format
                     raise InputError(
                         f"{self.url!r} is a repository that Icechunk {icechunk.__version__} does "
                         "not know; use Icechunk 2 (Python 3.12 or newer)"
@@ -165,22 +165,22 @@ class Icechunk(Hosted):
             with self.wrapping_errors():
                 wait(self._session.store.delete(key))
 
-    def names(self, under: str = "") -> set[str]:
+    def sizes(self, under: str = "") -> dict[str, int | None]:
         if self._session is not None and self._session.read_only:
             self._session = None  # another process may have written meanwhile
         session = self._reading()
         if session is None:
-            return set()
+            return {}
 
         async def keys() -> list[str]:
             return [key async for key in session.store.list()]
 
         with self.wrapping_errors():
             names = {name for key in wait(keys()) if (name := _file(key))}
-        return {name for name in names if name.startswith(under)}
+        return {name: None for name in names if name.startswith(under)}
 
     def remove(self, names: set[str]) -> None:
-        if names >= self.names():
+        if names >= self.sizes().keys():
             self._start_over()
             return
         for name in names:
@@ -207,9 +207,9 @@ class Icechunk(Hosted):
             self._session = self._repository.writable_session(UNFINISHED)
         return snapshot
 
-    def exists(self, names: set[str] | None) -> bool:
+    def exists(self, names: Collection[str] | None) -> bool:
         if self._open() is None:
-            return bool((self.base.names() or set()) - {_LOCK})
+            return bool({*(self.base.sizes() or ())} - {_LOCK})
         return bool(names) or (self.branch == UNFINISHED and self._reading() is not None)
 
     def above(self) -> Iterable[Place]:

@@ -14,7 +14,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -151,10 +151,10 @@ class Objects(Hosted):
         with self.wrapping_errors(), contextlib.suppress(FileNotFoundError):
             client.delete(name)
 
-    def names(self, under: str = "") -> set[str] | None:
+    def sizes(self, under: str = "") -> dict[str, int | None] | None:
         if self.scheme in ("http", "https"):
             return None
-        return {item["path"] for batch in self._list(under) for item in batch}
+        return {item["path"]: item["size"] for batch in self._list(under) for item in batch}
 
     def _list(self, under: str) -> Iterator[Any]:
         client = self.client
@@ -170,7 +170,7 @@ class Objects(Hosted):
     def log(self, plan: bytes) -> "Parts":
         return Parts(self, plan, BATCH_SECONDS, f"{uuid.uuid4().hex[:8]}-{{:06d}}")
 
-    def exists(self, names: set[str] | None) -> bool:
+    def exists(self, names: Collection[str] | None) -> bool:
         return bool(names) and not any(name.startswith(f"{RECORD}/") for name in names or ())
 
     def above(self) -> "Iterator[Objects]":

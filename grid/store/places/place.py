@@ -6,7 +6,7 @@ import math
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,8 +72,9 @@ class Place(Protocol):
     def delete(self, name: str) -> None:
         """Remove a file, if it exists."""
 
-    def names(self, under: str = "") -> set[str] | None:
-        """All files under a prefix that ends with "/"; None if they cannot be listed."""
+    def sizes(self, under: str = "") -> dict[str, int | None] | None:
+        """All files under a prefix that ends with "/", with their sizes where the list has them, -1
+        for what cannot be read, such as a pipe; None if they cannot be listed."""
 
     def remove(self, names: set[str]) -> None:
         """Remove files in the order of `rank`, and folders that are empty then."""
@@ -81,7 +82,7 @@ class Place(Protocol):
     def log(self, plan: bytes) -> Log:
         """Open the existing journal of a plan for appending."""
 
-    def exists(self, names: set[str] | None) -> bool:
+    def exists(self, names: Collection[str] | None) -> bool:
         """Whether this has anything but an unfinished cube, if it has these names and no root."""
 
     def above(self) -> "Iterable[Place]":
@@ -151,8 +152,8 @@ class Folder:
         with contextlib.suppress(FileNotFoundError), inside(self.path, name) as (folder, last):
             os.unlink(last, dir_fd=folder)
 
-    def names(self, under: str = "") -> set[str]:
-        files: set[str] = set()
+    def sizes(self, under: str = "") -> dict[str, int | None]:
+        files: dict[str, int | None] = {}
         folders = [under.rstrip("/")]
         while folders:
             inner = folders.pop()
@@ -161,8 +162,10 @@ class Folder:
                     name = f"{inner}/{entry.name}" if inner else entry.name
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(name)
-                    elif entry.is_file():  # reading a pipe would block
-                        files.add(name)
+                    elif not entry.is_file():  # reading a pipe would block
+                        files[name] = -1
+                    else:  # of chunks it would take a request each from a network
+                        files[name] = entry.stat().st_size if entry.name == ROOT else None
         return files
 
     def remove(self, names: set[str]) -> None:
@@ -176,7 +179,7 @@ class Folder:
     def log(self, plan: bytes) -> "_File":
         return _File(self.path)
 
-    def exists(self, names: set[str] | None = None) -> bool:
+    def exists(self, names: Collection[str] | None = None) -> bool:
         return self.path.exists()
 
     def above(self) -> "Iterator[Folder]":

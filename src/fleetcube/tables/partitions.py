@@ -1,5 +1,6 @@
 """Write a cube as Parquet in hive folders, of which each has the rows of a few labels."""
 
+import contextlib
 import itertools
 from collections.abc import Sequence
 from os import PathLike, getpid
@@ -12,6 +13,7 @@ from fleetcube.grid.errors import InputError, check_texts, imported, nearest
 from .tables import label, stream
 
 NAME = "fleetcube.parquet"  # the file of each partition
+BY = "partitioned_by"  # in its metadata: axes and their units, which folders do not name
 
 
 def partition(cube: Any, folder: str | PathLike[str], by: str | Sequence[str]) -> list[Path]:
@@ -19,12 +21,19 @@ def partition(cube: Any, folder: str | PathLike[str], by: str | Sequence[str]) -
     parquet, axes = imported("pyarrow.parquet"), check_texts("by", by)
     if wrong := [name for name in axes if name not in cube.indexes]:
         raise InputError(f"by: {wrong[0]!r} is no axis; {nearest(wrong[0], list(cube.indexes))}")
+    units = {name: cube[name].attrs.get("units", "1") for name in axes}
+    ours = ", ".join(name if unit == "1" else f"{name} [{unit}]" for name, unit in units.items())
+    if (theirs := _partitioned_by(folder) or ours) != ours:
+        raise InputError(
+            f"{str(folder)!r} holds rows by {theirs}, not by {ours}; choose another folder, or "
+            "convert the cube (to_units)"
+        )
     missing = []
     for places in itertools.product(*(range(cube.sizes[name]) for name in axes)):
         one = cube.isel(dict(zip(axes, places, strict=True)))
         labels = {name: label(one[name].values[()]).removesuffix(".0") for name in axes}
         folders = (f"{name}={quote(text, '')}" for name, text in labels.items())
-        path, part = Path(folder, *folders, NAME), one.drop_vars(axes)
+        path, part = Path(folder, *folders, NAME), one.drop_vars(axes).assign_attrs({BY: ours})
         if not path.exists():
             missing.append((path, part))
         elif not _holds(path, stream(part)):
@@ -43,6 +52,15 @@ def partition(cube: Any, folder: str | PathLike[str], by: str | Sequence[str]) -
         finally:
             unfinished.unlink(missing_ok=True)
     return [path for path, _ in missing]
+
+
+def _partitioned_by(folder: str | PathLike[str]) -> str | None:
+    """The axes and units of the partitions that are there; None without one that can be read."""
+    for path in Path(folder).rglob(NAME):
+        with contextlib.suppress(ValueError):  # no Parquet
+            metadata = imported("pyarrow.parquet").read_schema(path).metadata
+            return str((metadata or {}).get(BY.encode(), b"other units").decode())
+    return None
 
 
 def _holds(path: Path, rows: Any) -> bool:

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
     import xarray
 
-FORMATS = (".csv", ".parquet", ".xlsx", ".nc", ".json")
+LOOKUPS = (".c", ".mjs", ".sql")  # code that looks a variable up
+FORMATS = (".csv", ".parquet", ".xlsx", ".nc", ".json", *LOOKUPS)
 _WRITERS = {".parquet": "pyarrow", ".xlsx": "xlsxwriter"}  # packages of the extra `table`
 _EXTRA = f"needs {EXTRA.format('table')}"
 _SHEET = 1_048_576  # rows of an Excel sheet, headings included
@@ -389,7 +390,7 @@ def export(
 
 def left_out(cube: "Result | xarray.Dataset", path: Path) -> int:
     """Rows that a file of them leaves out."""
-    grid = path.suffix.lower() in (".nc", ".json")
+    grid = path.suffix.lower() in (".nc", ".json", *LOOKUPS)
     return 0 if grid or REASON not in cube else int(_blank(in_memory(cube), _dims(cube)).sum())
 
 
@@ -416,6 +417,10 @@ def _write(cube: Result, path: Path, whole: bool) -> None:
     elif ending == ".json":
         rows = finite(_with_counts(cube.to_xarray()).to_dict())
         path.write_text(json.dumps(rows, default=str), encoding="utf-8")
+    elif ending in LOOKUPS:
+        from .lookup_code import source
+
+        path.write_text(source(cube.to_xarray(), ending), encoding="utf-8")
     elif ending == ".csv":
         _frame_for_people(cube, whole).to_csv(path, index=False)
     elif ending == ".xlsx":

@@ -31,7 +31,8 @@ def _writable(context: click.Context, _: Any, output: str | None) -> str | None:
 
 def to_file(command: Any) -> Any:
     """The options of a table's file, which `write_table` writes."""
-    written = "Write .csv, .parquet, .xlsx, .nc, .json; - prints CSV."
+    written = "Write .csv, .parquet, .xlsx, .nc, .json, or one variable as code that looks it up: "
+    written += ".c, .mjs, .sql; - prints CSV."
     command = click.option(
         "--overwrite",
         is_flag=True,
