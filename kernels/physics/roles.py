@@ -7,7 +7,7 @@ from .cost.roles import BESIDE_GPUS as BESIDE_GPUS
 from .cost.roles import OF_SITE as OF_SITE
 from .failures.roles import ALL_CAUSES as ALL_CAUSES
 from .failures.roles import BESIDE_IT as BESIDE_IT
-from .failures.roles import LEFT_OUT as LEFT_OUT
+from .failures.roles import LEFT_OUT as _OF_FAILURES
 from .failures.roles import LOST as LOST
 from .failures.roles import MEASURED as MEASURED
 from .failures.roles import PARTS_MTTF as PARTS_MTTF
@@ -76,6 +76,20 @@ ERRORS: Mapping[str, tuple[str, str]] = {
     "prefill_time": ("serving_time_error", "serving_error_factor"),
     "time_to_first_token": ("serving_time_error", "serving_error_factor"),
 }
+# as LEFT_OUT of failures: prices that a cost is without
+LEFT_OUT: tuple[tuple[str, frozenset[str], str], ...] = (
+    *_OF_FAILURES,
+    (
+        "storage_rent",
+        frozenset({"job_cost"}),
+        "not in job_cost; checkpoint_storage_cost is the rent of the space of checkpoints",
+    ),
+    (
+        "storage_price",
+        frozenset({"rented_gpu_cost"}),
+        "not in the job_cost of rented GPUs; pricing = owned counts it",
+    ),
+)
 # What a person can multiply out, for jobs without stages or phases
 CHECKS: Mapping[str, str] = {
     "step_time": "model_flops_per_step / (n_gpus * peak_flops * mfu)",

@@ -53,9 +53,13 @@ def test_counted_failures(name: str, text: str, seconds: float) -> None:
         ("node_mttf", "1 of 16.384 nodes a day", "of 16.384 nodes, not of a whole number"),
         ("node_mttf", f"1 of {'9' * 400} nodes a day", "no time of failures"),
         ("node_mttf", f"{'9' * 400} of 1 node a day", "no time of failures"),
-        ("repair_time", "median 6 h, p99.99999999999999999 3 d", "or of all"),
+        ("repair_time", "median 6 h, p99.99999999999999999 3 d", "and p100 is needed"),
+        ("repair_time", "median 6 h, p50 7 h", "has p50 where one between p50, the median, and"),
+        ("repair_time", "median 6 h, p40 5 h", "has p40 where one between p50"),
+        ("repair_time", "median 0 h, p95 3 d", "has a median of 0"),
+        ("repair_time", "median 6 h, p95 6 h", "has a p95 that is not above its median"),
         ("job_duration", "1 of 256 nodes a day", "unknown unit|known unit"),
-        ("repair_time", "median 3 d, p95 6 h", "below its median"),
+        ("repair_time", "median 3 d, p95 6 h", "p95 that is not above its median"),
         ("repair_time", "6 h median, 3 d p95", "write 'median 6 h, p95 3 d'"),
         ("checkpoint_interval", "0 steps", "must be greater than 0"),
     ],
@@ -64,6 +68,23 @@ def test_refusals(name: str, text: str, message: str) -> None:
     with pytest.raises(InputError, match=message) as refused:
         fleetcube.evaluate("goodput", **JOB, **{name: text})
     assert "\n" not in str(refused.value)
+
+
+def test_a_cost_names_the_prices_that_it_is_without() -> None:
+    job = {**JOB, "gpu_hour_price": 2.0, "kept_checkpoints": 3}
+    owned = {"pricing": "owned", "node_price": 3e5, "depreciation_time": "4 yr"}
+    owned |= {"electricity_price": "0.1 USD/kWh"}
+    for more, named in (
+        ({}, ()),
+        ({"storage_rent": "20 USD/TB/month"}, ("storage_rent",)),
+        ({"storage_price": "2M USD"}, ("storage_price",)),
+        ({"storage_price": "2M USD", **owned}, ()),
+    ):
+        found = fleetcube.evaluate(["job_cost"], **{**job, **more})
+        lines = found.attrs.get("fleetcube_remarks", "").splitlines()
+        assert [each.split(":")[0] for each in lines if "job_cost" in each] == [*named]
+    priced = fleetcube.evaluate(["goodput"], **JOB, storage_rent="20 USD/TB/month")
+    assert "storage_rent" not in priced.attrs.get("fleetcube_remarks", "")
 
 
 def test_steps_are_times_of_steps() -> None:
