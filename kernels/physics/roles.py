@@ -90,11 +90,23 @@ LEFT_OUT: tuple[tuple[str, frozenset[str], str], ...] = (
         "not in the job_cost of rented GPUs; pricing = owned counts it",
     ),
 )
-# What a person can multiply out, for jobs without stages or phases
-CHECKS: Mapping[str, str] = {
-    "step_time": "model_flops_per_step / (n_gpus * peak_flops * mfu)",
-    "job_time": "tokens_to_target * model_flops_per_token / (n_gpus * peak_flops * mfu)"
-    " / (job_goodput * availability)",
+# What a person can multiply out, by flops_counting: a token's operations are those of its parameters
+# and of its scores, so that a wrong count shows
+_MATRICES = "6 * (active_parameters - looked_up_parameters)"
+_ATTENTION = "attention_layers * sequence_length * attention_heads * head_size"
+_BY_HAND = {
+    "parameters": "6 * active_parameters",
+    "transformer": f"({_MATRICES} + 12 * {_ATTENTION})",
+    "transformer_causal": f"({_MATRICES} + 6 * {_ATTENTION})",
+}
+CHECKS: Mapping[str, Mapping[str, str]] = {
+    counting: {
+        "model_flops_per_token": flops,
+        "step_time": f"global_batch_size * sequence_length * {flops} / (n_gpus * peak_flops * mfu)",
+        "job_time": f"training_tokens * {flops} / (n_gpus * peak_flops * mfu)"
+        " / (job_goodput * availability)",
+    }
+    for counting, flops in _BY_HAND.items()
 }
 # A predicted quantity, and the factor by which its measured values are off for all of a job
 OF_JOB: Mapping[str, str] = {"step_time": "step_time_factor"}
