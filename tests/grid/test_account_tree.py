@@ -469,6 +469,26 @@ def test_a_check_by_hand_is_of_published_numbers_and_fails_where_a_count_is_wron
     assert off == pytest.approx(flops / matrices - 1, abs=1e-3)
 
 
+def test_a_spec_without_a_layout_is_accounted_for_in_that_of_its_plan(tmp_path: Path) -> None:
+    spec = Path("examples/plan.toml").resolve()
+    scenario = read_spec(str(spec), {})["scenario"]
+    best = Sweep(scenario, {}, ["job_time"]).best(search="layout", also="memory_per_gpu")
+    path = tmp_path / "a.json"
+    done = fleetcube("explain", "job_time", str(spec), "-o", str(path))
+    whole = json.loads(path.read_text())
+    assert whole["value"] == pytest.approx(float(best["job_time"]), rel=1e-12)
+    assert not whole["cannot_run"]
+    origin = "the best layout of fleetcube plan"
+    assert whole["rows"]["pipeline_parallel"]["from"] == origin
+    assert whole["options"]["recompute"]["from"] == origin
+    assert done.stderr.startswith(f"{origin}, {best['whole_layout'].item()}: tensor_parallel=8 ")
+    stated = done.stderr.splitlines()[0].partition(": ")[2].split()
+    again = fleetcube("explain", "job_time", str(spec), *stated)
+    assert "the best layout" not in again.stdout + again.stderr
+    memory = fleetcube("explain", "memory_per_gpu", str(spec)).stdout
+    assert f"{float(best['memory_per_gpu']) / 1e9:.2f}" in memory
+
+
 def test_an_axis_is_cut(tmp_path: Path) -> None:
     text = Path("examples/llama-3-405b.toml").read_text("utf-8")
     path = tmp_path / "a.toml"
