@@ -14,10 +14,10 @@ PATH = files(__package__).joinpath("data", "assumptions.toml")
 @dataclass(frozen=True)
 class Assumption:
     """Other values of an input: their texts (if any) with the inputs that change, factors of the
-    value; `always`: named wherever it is read; `among`: a stated one leaves the others open;
-    `where`: options that it needs, each with the choices, and numbers to exceed; `ahead`: named before others where it
-    decides; `reported`: what the reports of models say, by label; `needs`: the inputs
-    without which values cannot be, by value."""
+    value; `always`: named wherever it is read; `ahead`: before others where it decides; `among`: a
+    stated one leaves the others open; `where`: options that it needs, each with the choices, and
+    numbers to exceed; `needs`: inputs that values need, by value; `reported`: what the reports of
+    models say, by label."""
 
     source: str
     values: Sequence[tuple[str, Mapping[str, Any]]]

@@ -139,6 +139,46 @@ def test_closed_forms_of_drawn_policies_are_what_is_played() -> None:
 
 
 @pytest.mark.slow
+def test_a_batch_in_tokens_keeps_its_tokens_where_sequences_grow() -> None:
+    """2^22 tokens are 1,024 sequences of 4,096 and 512 of 8,192, by division."""
+    outputs, lengths = ["tokens_per_step", "step_time"], [4096, 8192]
+    found = fleetcube.Sweep(
+        {**JOB, "global_batch_size": "4,194,304 tokens"}, {"sequence_length": lengths}, outputs
+    ).evaluate()
+    assert found["tokens_per_step"].values.tolist() == [4194304.0] * 2
+    for k, sequences in enumerate((1024, 512)):
+        job = {**JOB, "global_batch_size": sequences, "sequence_length": lengths[k]}
+        alone = fleetcube.evaluate("step_time", **job)
+        assert float(found["step_time"][k]) == pytest.approx(float(alone), rel=1e-12)
+    remark = "global_batch_size '4,194,304 tokens': 1,024 sequences of 4,096 to 512 sequences of"
+    assert remark in found.attrs["fleetcube_remarks"]
+    plain = fleetcube.Sweep(JOB, {"sequence_length": lengths}, outputs).evaluate()
+    assert "the sequences of global_batch_size are kept along" in plain.attrs["fleetcube_remarks"]
+    # of a model's own length, of an axis of models, and of the batch along an axis
+    tokens = {**JOB, "global_batch_size": "4194304 tokens"}
+    models = {"model": ["gpt-3-175b", "llama-3-70b"]}  # of 2,048 and 8,192
+    by_model = fleetcube.Sweep(tokens, models, ["num_microbatches"]).evaluate()
+    assert by_model["global_batch_size"].values.tolist() == [2048.0, 512.0]
+    swept = fleetcube.Sweep(tokens, {"global_batch_size": [64]}, ["tokens_per_step"]).evaluate()
+    assert swept["tokens_per_step"].item() == 64 * 8192
+    refusal = 'is 488.281 sequences of 8,192, .* "4,194,304 tokens", which is 512'
+    with pytest.raises(InputError, match=refusal):
+        fleetcube.evaluate("step_time", **{**JOB, "global_batch_size": "4M tokens"})
+    sought = fleetcube.Sweep(tokens, {}, ["step_time"])
+    with pytest.raises(InputError, match="needs a sequence_length, which is sought"):
+        sought.solve(unknown="sequence_length", target="step_time = 60 s")
+
+
+def test_phases_of_other_lengths_keep_the_tokens_of_a_batch() -> None:
+    job = {**JOB, "global_batch_size": "4194304 tokens"}
+    phases = [{"name": "main", "training_tokens": 1e12, "sequence_length": 4096}]
+    phases += [{"name": "long", "training_tokens": 1e10, "sequence_length": 8192}]
+    found = fleetcube.Sweep(
+        {**job, "phase": phases}, {"phase": ["main", "long"]}, ["tokens_per_step"]
+    ).evaluate()
+    assert found["tokens_per_step"].values.tolist() == [4194304.0] * 2
+
+
 def test_spread_of_repairs_moves_no_mean() -> None:
     job = {"cluster_mtbf": "4 h", "checkpoint_interval": "20 min", "checkpoint_stall_time": 20}
     job |= {"nodes": 32, "node_failure_rate": 1 / 14400, "checkpoint_restore_time": 60}
