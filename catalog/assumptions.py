@@ -14,15 +14,20 @@ PATH = files(__package__).joinpath("data", "assumptions.toml")
 @dataclass(frozen=True)
 class Assumption:
     """Other values of an input: their texts (if any) with the inputs that change, factors of the
-    value; `always`: named wherever it is read; `among`: a stated one leaves the others open;
-    `where`: options that it needs, each with the choices."""
+    value; `always`: named wherever it is read; `ahead`: before others where it decides; `among`: a
+    stated one leaves the others open; `where`: options that it needs, each with the choices, and
+    numbers to exceed; `needs`: inputs that values need, by value; `reported`: what the reports of
+    models say, by label."""
 
     source: str
     values: Sequence[tuple[str, Mapping[str, Any]]]
     factors: tuple[float, ...]
     always: bool
     among: Sequence[str]
-    where: Mapping[str, Sequence[Any]]
+    where: Mapping[str, Sequence[Any] | float]
+    ahead: bool
+    reported: Mapping[str, Any]
+    needs: Mapping[str, str]
 
 
 @functools.cache
@@ -36,6 +41,9 @@ def assumptions() -> Mapping[str, Assumption]:
             row.get("always", False),
             row.get("among", ()),
             row.get("where", {}),
+            row.get("ahead", False),
+            row.get("reported", {}),
+            row.get("needs", {}),
         )
         for name, row in parse_toml(PATH.read_text(encoding="utf-8")).items()
     }

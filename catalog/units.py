@@ -37,7 +37,7 @@ _HINTS = {
     "kg/J": "400 g/kWh",
     "USD": "15M USD",
     "USD/J": "0.08 USD/kWh",
-    "USD/h": "2.5 USD/h",
+    "USD/h": "2.5 USD/h or 1_800 USD/month",
     "s/B": "1e-11 s/B",
     "s/B^0.5": "1e-8 s/B^0.5",
     "1": "8, 0.45 or 15T",
@@ -58,6 +58,10 @@ USUAL: Mapping[str, Mapping[str, float]] = {
     "USD/J": {"USD/kWh": 2.7777777777777776e-07},
     "USD/h": {"USD/h": 1.0},
     "s/B^0.5": {"s/B^0.5": 1.0},
+}
+_RENTS = {  # of prices to buy: what states a rent, and how
+    "node_price": ("gpu_hour_price, a node's rent over its GPUs", "2_500 USD/month"),
+    "storage_price": ("storage_rent, of its space", "20 USD/TB/month"),
 }
 _SHARES = {"%": 0.01, "percent": 0.01}
 # Allowed in an attribute `units`: checked before pint, which would evaluate any expression
@@ -169,10 +173,11 @@ def parse(text: str, base: str, name: str, example: str = "") -> float:
     written = text.lstrip()[1:] if dollars else text
     match = _NUMBER.match(written)
 
-    def refused(rule: str) -> UnitError:
+    def refused(
+        rule: str, action: str = "write", hint: str = example or spelling(base)
+    ) -> UnitError:
         shown = json.dumps(text if len(text) <= 60 else f"{text[:57]}...", ensure_ascii=False)
-        hint = example or spelling(base)
-        return UnitError(f'{name} = {shown} {rule}; write for example "{hint}"')
+        return UnitError(f'{name} = {shown} {rule}; {action} for example "{hint}"')
 
     if match is None:
         raise refused("does not start with a number")
@@ -201,6 +206,9 @@ def parse(text: str, base: str, name: str, example: str = "") -> float:
     # before pint, which would evaluate any expression
     if unit != base and (len(unit) > 40 or not _UNIT.fullmatch(unit)):
         raise refused(f"has no known unit ({unit[:40]!r})")
+    if unit.startswith("USD/") and name in _RENTS:
+        rent, hint = _RENTS[name]
+        raise refused("is a rent, and this a price to buy", f"give {rent},", hint)
     try:
         scale = factor(unit, base)
     except UnitError as error:

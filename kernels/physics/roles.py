@@ -7,7 +7,7 @@ from .cost.roles import BESIDE_GPUS as BESIDE_GPUS
 from .cost.roles import OF_SITE as OF_SITE
 from .failures.roles import ALL_CAUSES as ALL_CAUSES
 from .failures.roles import BESIDE_IT as BESIDE_IT
-from .failures.roles import LEFT_OUT as LEFT_OUT
+from .failures.roles import LEFT_OUT as _OF_FAILURES
 from .failures.roles import LOST as LOST
 from .failures.roles import MEASURED as MEASURED
 from .failures.roles import PARTS_MTTF as PARTS_MTTF
@@ -76,11 +76,37 @@ ERRORS: Mapping[str, tuple[str, str]] = {
     "prefill_time": ("serving_time_error", "serving_error_factor"),
     "time_to_first_token": ("serving_time_error", "serving_error_factor"),
 }
-# What a person can multiply out, for jobs without stages or phases
-CHECKS: Mapping[str, str] = {
-    "step_time": "model_flops_per_step / (n_gpus * peak_flops * mfu)",
-    "job_time": "tokens_to_target * model_flops_per_token / (n_gpus * peak_flops * mfu)"
-    " / (job_goodput * availability)",
+# as LEFT_OUT of failures: prices that a cost is without
+LEFT_OUT: tuple[tuple[str, frozenset[str], str], ...] = (
+    *_OF_FAILURES,
+    (
+        "storage_rent",
+        frozenset({"job_cost"}),
+        "not in job_cost; checkpoint_storage_cost is the rent of the space of checkpoints",
+    ),
+    (
+        "storage_price",
+        frozenset({"rented_gpu_cost"}),
+        "not in the job_cost of rented GPUs; pricing = owned counts it",
+    ),
+)
+# What a person can multiply out, by flops_counting: a token's operations are those of its parameters
+# and of its scores, so that a wrong count shows
+_MATRICES = "6 * (active_parameters - looked_up_parameters)"
+_ATTENTION = "attention_layers * sequence_length * attention_heads * head_size"
+_BY_HAND = {
+    "parameters": "6 * active_parameters",
+    "transformer": f"({_MATRICES} + 12 * {_ATTENTION})",
+    "transformer_causal": f"({_MATRICES} + 6 * {_ATTENTION})",
+}
+CHECKS: Mapping[str, Mapping[str, str]] = {
+    counting: {
+        "model_flops_per_token": flops,
+        "step_time": f"global_batch_size * sequence_length * {flops} / (n_gpus * peak_flops * mfu)",
+        "job_time": f"training_tokens * {flops} / (n_gpus * peak_flops * mfu)"
+        " / (job_goodput * availability)",
+    }
+    for counting, flops in _BY_HAND.items()
 }
 # A predicted quantity, and the factor by which its measured values are off for all of a job
 OF_JOB: Mapping[str, str] = {"step_time": "step_time_factor"}

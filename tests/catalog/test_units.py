@@ -74,6 +74,9 @@ GOOD = [
     ("1 t", "kg", 1e3),
     ("5 T", "1", 5e12),
     ("45 %", "1", 0.45),
+    # 12 months are a year of 365.25 days
+    ("730.5 USD/month", "USD/h", 1.0),
+    ("$1,461/month", "USD/h", 2.0),
     ("2.5 USD", "USD", 2.5),
     ("15M USD", "USD", 15e6),
     ("15 M USD", "USD", 15e6),
@@ -139,6 +142,17 @@ def test_a_refusal_names_the_value_the_rule_and_a_spelling(text: str, base: str,
     assert "; write for example " in message
     assert "\n" not in message
     assert len(message) < 250
+
+
+@pytest.mark.parametrize("text", ["20_000 USD/month", "$20,000/yr", "30 USD/h"])
+def test_a_rent_is_no_price_to_buy(text: str) -> None:
+    for name, rent, base in (
+        ("node_price", "gpu_hour_price", "USD/h"),
+        ("storage_price", "storage_rent", "USD/B/s"),
+    ):
+        with pytest.raises(UnitError, match=f"^{name} = .* is a rent, .*; give {rent}, ") as error:
+            parse(text, "USD", name)
+        assert parse(str(error.value).split('"')[-2], base, rent) > 0
 
 
 @pytest.mark.parametrize("base", ["1/s", "1/USD", "USD/(USD/h)", "FLOP/USD"])

@@ -117,6 +117,57 @@ def test_what_is_stated_or_named_by_a_record_is_not_assumed() -> None:
     assert {"repair_time", "spare_nodes"} & fewer
 
 
+V3 = {"model": "deepseek-v3", "n_gpus": 2048, "fabric": "infiniband-ndr", "expert_parallel": 8}
+V3 |= {"pipeline_parallel": 16}
+
+
+@pytest.mark.parametrize(
+    ("model", "node", "offered"),
+    [
+        ("deepseek-v3", "dgx-h100", ["fp8", "fp8_blockwise"]),
+        ("deepseek-v3", "dgx-b200", ["fp8", "fp8_blockwise", "nvfp4"]),
+        ("deepseek-v3", "dgx-a100", []),
+        ("nemotron-h-56b", "dgx-h100", ["fp8", "fp8_blockwise"]),
+        ("llama-3-70b", "dgx-h100", ["fp8", "fp8_blockwise"]),
+    ],
+)
+def test_a_faster_precision_is_named_where_the_gpu_has_one(
+    model: str, node: str, offered: list[str]
+) -> None:
+    """What was trained in which is of the reports: arXiv:2412.19437, 3.3, and arXiv:2504.03624."""
+    job = {**V3, "model": model, "node": node}
+    job |= {} if model == "deepseek-v3" else {"expert_parallel": 1, "pipeline_parallel": 2}
+    found = {each.name: each for each in assumed(job, ["job_time"])}
+    if not offered:
+        assert "precision" not in found
+        return
+    row = found["precision"]
+    assert sorted(text.removesuffix(" (cannot run)") for text in row.others) == offered
+    for text, value in row.others.items():
+        precision = {"precision": text.removesuffix(" (cannot run)")}
+        assert value == pytest.approx(alone(job, precision, "job_time"), rel=1e-12)
+    reported = {"deepseek-v3": "fp8_blockwise", "nemotron-h-56b": "fp8"}.get(model)
+    trained = f"; {model} was trained in {reported}" if reported else ""
+    shown = [line for line in lines(job, ["job_time"]) if line.startswith("  precision ")]
+    assert row.decides
+    assert shown[0].startswith(f"  precision bf16 (default{trained}): job_time ")
+    stated = {each.name for each in assumed({**job, "precision": "fp8"}, ["job_time"])}
+    assert "precision" not in stated
+    assert {"fp8_scaling", "quantised_parameters"} & stated
+    assert not {"fp8_scaling", "quantised_parameters"} & {*found}
+
+
+def test_a_choice_that_has_no_place_is_not_named() -> None:
+    of_stages, of_sequences = {"virtual_stages", "loss_split_layers"}, {"context_parallel_type"}
+    for job, named in (
+        ({**JOB, "pipeline_parallel": 1}, set()),
+        (JOB, of_stages),
+        ({**JOB, "context_parallel": 2}, of_stages | of_sequences),
+    ):
+        found = {each.name for each in assumed(job, ["job_time", "memory_per_gpu"])}
+        assert found & (of_stages | of_sequences) == named
+
+
 def test_what_moves_nothing_that_was_asked_is_silent() -> None:
     found = {each.name for each in assumed(JOB, ["step_time"])}
     assert not found & {"node_pool", "provision_time", "gpu_mttf", "training_tokens"}

@@ -53,9 +53,13 @@ def test_counted_failures(name: str, text: str, seconds: float) -> None:
         ("node_mttf", "1 of 16.384 nodes a day", "of 16.384 nodes, not of a whole number"),
         ("node_mttf", f"1 of {'9' * 400} nodes a day", "no time of failures"),
         ("node_mttf", f"{'9' * 400} of 1 node a day", "no time of failures"),
-        ("repair_time", "median 6 h, p99.99999999999999999 3 d", "or of all"),
+        ("repair_time", "median 6 h, p99.99999999999999999 3 d", "and p100 is needed"),
+        ("repair_time", "median 6 h, p50 7 h", "has p50 where one between p50, the median, and"),
+        ("repair_time", "median 6 h, p40 5 h", "has p40 where one between p50"),
+        ("repair_time", "median 0 h, p95 3 d", "has a median of 0"),
+        ("repair_time", "median 6 h, p95 6 h", "has a p95 that is not above its median"),
         ("job_duration", "1 of 256 nodes a day", "unknown unit|known unit"),
-        ("repair_time", "median 3 d, p95 6 h", "below its median"),
+        ("repair_time", "median 3 d, p95 6 h", "p95 that is not above its median"),
         ("repair_time", "6 h median, 3 d p95", "write 'median 6 h, p95 3 d'"),
         ("checkpoint_interval", "0 steps", "must be greater than 0"),
     ],
@@ -64,6 +68,23 @@ def test_refusals(name: str, text: str, message: str) -> None:
     with pytest.raises(InputError, match=message) as refused:
         fleetcube.evaluate("goodput", **JOB, **{name: text})
     assert "\n" not in str(refused.value)
+
+
+def test_a_cost_names_the_prices_that_it_is_without() -> None:
+    job = {**JOB, "gpu_hour_price": 2.0, "kept_checkpoints": 3}
+    owned = {"pricing": "owned", "node_price": 3e5, "depreciation_time": "4 yr"}
+    owned |= {"electricity_price": "0.1 USD/kWh"}
+    for more, named in (
+        ({}, ()),
+        ({"storage_rent": "20 USD/TB/month"}, ("storage_rent",)),
+        ({"storage_price": "2M USD"}, ("storage_price",)),
+        ({"storage_price": "2M USD", **owned}, ()),
+    ):
+        found = fleetcube.evaluate(["job_cost"], **{**job, **more})
+        lines = found.attrs.get("fleetcube_remarks", "").splitlines()
+        assert [each.split(":")[0] for each in lines if "job_cost" in each] == [*named]
+    priced = fleetcube.evaluate(["goodput"], **JOB, storage_rent="20 USD/TB/month")
+    assert "storage_rent" not in priced.attrs.get("fleetcube_remarks", "")
 
 
 def test_steps_are_times_of_steps() -> None:
@@ -118,6 +139,46 @@ def test_closed_forms_of_drawn_policies_are_what_is_played() -> None:
 
 
 @pytest.mark.slow
+def test_a_batch_in_tokens_keeps_its_tokens_where_sequences_grow() -> None:
+    """2^22 tokens are 1,024 sequences of 4,096 and 512 of 8,192, by division."""
+    outputs, lengths = ["tokens_per_step", "step_time"], [4096, 8192]
+    found = fleetcube.Sweep(
+        {**JOB, "global_batch_size": "4,194,304 tokens"}, {"sequence_length": lengths}, outputs
+    ).evaluate()
+    assert found["tokens_per_step"].values.tolist() == [4194304.0] * 2
+    for k, sequences in enumerate((1024, 512)):
+        job = {**JOB, "global_batch_size": sequences, "sequence_length": lengths[k]}
+        alone = fleetcube.evaluate("step_time", **job)
+        assert float(found["step_time"][k]) == pytest.approx(float(alone), rel=1e-12)
+    remark = "global_batch_size '4,194,304 tokens': 1,024 sequences of 4,096 to 512 sequences of"
+    assert remark in found.attrs["fleetcube_remarks"]
+    plain = fleetcube.Sweep(JOB, {"sequence_length": lengths}, outputs).evaluate()
+    assert "the sequences of global_batch_size are kept along" in plain.attrs["fleetcube_remarks"]
+    # of a model's own length, of an axis of models, and of the batch along an axis
+    tokens = {**JOB, "global_batch_size": "4194304 tokens"}
+    models = {"model": ["gpt-3-175b", "llama-3-70b"]}  # of 2,048 and 8,192
+    by_model = fleetcube.Sweep(tokens, models, ["num_microbatches"]).evaluate()
+    assert by_model["global_batch_size"].values.tolist() == [2048.0, 512.0]
+    swept = fleetcube.Sweep(tokens, {"global_batch_size": [64]}, ["tokens_per_step"]).evaluate()
+    assert swept["tokens_per_step"].item() == 64 * 8192
+    refusal = 'is 488.281 sequences of 8,192, .* "4,194,304 tokens", which is 512'
+    with pytest.raises(InputError, match=refusal):
+        fleetcube.evaluate("step_time", **{**JOB, "global_batch_size": "4M tokens"})
+    sought = fleetcube.Sweep(tokens, {}, ["step_time"])
+    with pytest.raises(InputError, match="needs a sequence_length, which is sought"):
+        sought.solve(unknown="sequence_length", target="step_time = 60 s")
+
+
+def test_phases_of_other_lengths_keep_the_tokens_of_a_batch() -> None:
+    job = {**JOB, "global_batch_size": "4194304 tokens"}
+    phases = [{"name": "main", "training_tokens": 1e12, "sequence_length": 4096}]
+    phases += [{"name": "long", "training_tokens": 1e10, "sequence_length": 8192}]
+    found = fleetcube.Sweep(
+        {**job, "phase": phases}, {"phase": ["main", "long"]}, ["tokens_per_step"]
+    ).evaluate()
+    assert found["tokens_per_step"].values.tolist() == [4194304.0] * 2
+
+
 def test_spread_of_repairs_moves_no_mean() -> None:
     job = {"cluster_mtbf": "4 h", "checkpoint_interval": "20 min", "checkpoint_stall_time": 20}
     job |= {"nodes": 32, "node_failure_rate": 1 / 14400, "checkpoint_restore_time": 60}

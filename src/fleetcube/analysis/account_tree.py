@@ -1,6 +1,5 @@
 """An account of any quantity at a point: its formula, its operands, and so on down to inputs."""
 
-import ast
 import math
 import re
 from collections.abc import Mapping, Set
@@ -20,7 +19,7 @@ from fleetcube.grid.spec.values import is_whole
 from fleetcube.kernels.calculus.derivatives import quantity, reaches, unit_of
 from fleetcube.kernels.calculus.phased_formulas import phase_of, without_phase
 from fleetcube.kernels.engines.numpy import evaluate
-from fleetcube.kernels.engines.spreadsheet import Expression, expression, value
+from fleetcube.kernels.engines.spreadsheet import Expression, expression
 from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.graph.formulas import Function, parameters
 from fleetcube.kernels.graph.roles import REASON
@@ -91,8 +90,8 @@ def carrying(elasticities: Mapping[str, float]) -> list[str]:
 def account(scenario: Mapping[str, Any], name: str) -> Account:
     """The account of a quantity of a job with one value for each input. Raises InputError."""
     plan = _plan(scenario, [name])
-    checks = {each: CHECKS[each] for each in CHECKS.keys() & reaches(_formulas(plan), [name])}
-    factors = {word for text in checks.values() for word in re.findall("[a-z]\\w+", text)}
+    checks = _checks(plan, name)
+    factors = _words(" ".join(checks.values()))
     wanted = [name, *sorted(factors - plan.graph.inputs.keys() - {name})]
     plan = _plan(scenario, wanted if is_known(scenario, {}, wanted) else [name])
     wanted += [REASON] * (REASON in plan.outputs and name != REASON)
@@ -112,7 +111,7 @@ def account(scenario: Mapping[str, Any], name: str) -> Account:
         if each in weights
     }
     ends = _interval(scenario, name)
-    checks = {each: CHECKS[each] for each in CHECKS if each in checks and _holds(each, values)}
+    checks = {each: text for each, text in checks.items() if _words(text) <= values.keys()}
     (chosen,) = choices(plan.problem, ())
     more = tied(plan.problem, chosen.options)
     ties = {each for each in rows if without_phase(each) in more}
@@ -140,11 +139,16 @@ def _formulas(plan: Plan) -> Mapping[str, Function]:
     return plan.cases[0].formulas
 
 
-def _holds(name: str, values: Mapping[str, float]) -> bool:
-    """Whether a check is known and right: where a job has stages or phases, some are not."""
-    tree = ast.parse(CHECKS[name], mode="eval").body
-    given = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} <= values.keys()
-    return given and math.isclose(value(tree, values), values[name], rel_tol=1e-6)
+def _checks(plan: Plan, name: str) -> dict[str, str]:
+    """What a quantity depends on and a person can multiply out, with the expressions."""
+    (chosen,) = choices(plan.problem, ())
+    table = CHECKS.get(chosen.options.get("flops_counting", ""), {})
+    felt = {*reaches(_formulas(plan), [name])}
+    return {each: text for each, text in table.items() if each in felt}
+
+
+def _words(text: str) -> set[str]:
+    return {*re.findall("[a-z]\\w+", text)}
 
 
 def values_of(plan: Plan) -> dict[str, float]:

@@ -11,6 +11,7 @@ import numpy as np
 from fleetcube.catalog import kind, pooled
 from fleetcube.catalog.assumptions import assumptions
 from fleetcube.grid.errors import InputError
+from fleetcube.grid.plan.grid import Case
 from fleetcube.grid.result import Result
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
@@ -93,9 +94,13 @@ def assumed(
     }
     least = {name: _least(answer, name) for name, value in before.items() if 0 < value < math.inf}
     used = dict(_used(sweep, layout))
-    rows = [other for name, (_, value) in used.items() for other in _others(name, value)]
+    problem = sweep._problem
     rows = [
-        row for row in rows if all(_is_open(sweep._problem, n) for n in {*row.changes} - {*used})
+        row
+        for name, (_, value) in used.items()
+        for row in _others(name, value)
+        if all(_is_open(problem, n) for n in {*row.changes} - {*used})
+        and assumptions()[name].needs.get(row.changes[name], "") in {"", *problem.numbers}
     ]
     given = _given(sweep, [*least], {name: value for name, (_, value) in used.items()}, rows)
     ranked: list[Assumed] = []
@@ -182,7 +187,7 @@ def lines(
     names the point by its inputs along the axes `swept`, and a line each."""
     ranked = assumed(scenario, outputs, layout)
     named = (each for each in ranked if each.source != _STATED)
-    chosen = [each for each in named if assumptions()[each.name].always]
+    chosen = [each for each in named if _is_first(each)]
     chosen += [each for each in ranked if each.decides and each not in chosen][: MOST - len(chosen)]
     names = [name for axis in swept.values() if axis.size > 1 for name in axis.inputs]
     place = [f"{name} {_shown(name, scenario[name])}" for name in names if name in scenario]
@@ -192,6 +197,11 @@ def lines(
     if any(auto.SOFTWARE in axis.inputs for axis in swept.values()):
         return rows  # each row has its software's layout
     return [*rows, *_of_software(scenario, outputs, f"this layout{where}" if layout else "")]
+
+
+def _is_first(each: Assumed) -> bool:
+    row = assumptions()[each.name]
+    return row.always or (row.ahead and each.decides)
 
 
 def _of_software(scenario: Mapping[str, Any], outputs: Sequence[str], planned: str) -> list[str]:
@@ -258,9 +268,19 @@ def _used(sweep: Evaluation, layout: Collection[str]) -> Iterator[tuple[str, tup
         is_open = _is_open(plan.problem, name)
         if value is None or not (is_open or value in row.among):
             continue
-        if all(case.options.get(each) in choices for each, choices in row.where.items()):
-            by = (each.label for each in plan.problem.records if name in framework.set_by(each))
-            yield name, (next(by, "default") if is_open else _STATED, value)
+        if all(_holds(case, *needed) for needed in row.where.items()):
+            records = plan.problem.records
+            by = (each.label for each in records if name in framework.set_by(each))
+            models = [each.label for each in records if each.label in row.reported]
+            reports = (f"; {label} was trained in {row.reported[label]}" for label in models)
+            yield name, ((next(by, "default") if is_open else _STATED) + "".join(reports), value)
+
+
+def _holds(case: Case, name: str, needed: Any) -> bool:
+    """Whether an option is one of the choices needed, or a number above that needed."""
+    if name in case.leaves:
+        return float(np.ravel(case.leaves[name])[0]) > needed
+    return case.options.get(name) in needed
 
 
 def _is_open(problem: Problem, name: str) -> bool:
@@ -295,16 +315,15 @@ def _given(
     if not rows or not outputs:
         return []
     try:
-        given = sweep.replace(axes={_CHOICE: _axis(sweep, used, rows)}, outputs=outputs)._result()
+        changed = sweep.replace(axes={_CHOICE: _axis(sweep, used, rows)}, outputs=outputs)
+        _, given, _ = changed._values(None, "float64", _ASKED)  # no attributes: they take as long
     except InputError:  # such as FP8 on a GPU without it
         half = len(rows) // 2
         parts = (rows[:half], rows[half:]) if half else ()
         return [pair for part in parts for pair in _given(sweep, outputs, used, part)]
-    columns = [np.broadcast_to(given[name].values, len(rows)).tolist() for name in outputs]
+    columns = [np.broadcast_to(given[name], len(rows)).tolist() for name in outputs]
     outcomes = [dict(zip(outputs, row, strict=True)) for row in zip(*columns, strict=True)]
-    reasons = np.broadcast_to(
-        given.coords[REASON].values if REASON in given.coords else 0, len(rows)
-    )
+    reasons = np.broadcast_to(given.get(REASON, np.zeros(1)), len(rows))
     marked = [
         row._replace(text=row.text + _STOPPED * bool(reason))
         for row, reason in zip(rows, reasons, strict=True)

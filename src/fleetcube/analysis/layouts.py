@@ -45,6 +45,7 @@ from fleetcube.kernels.physics.roles import (
 from fleetcube.scenario import framework, patterns, phases
 from fleetcube.scenario.along_axes import point, values_along
 from fleetcube.scenario.remarks import shared_prices
+from fleetcube.scenario.token_batches import SEQUENCES_KEPT
 from fleetcube.tables.tables import label, meanings, numbers, scale
 
 from .assumptions import lines, noted
@@ -208,6 +209,7 @@ def _together(
     priced = [of, *(name for name in (MONEY,) if name in parts[0] and name != of)]
     remark_lines += shared_prices(sweep.with_outputs(priced)._plan("numpy"))
     plan, axes = sweep.with_outputs([of])._plan("numpy"), make_axes(sweep.graph, sweep.spec["axes"])
+    remark_lines += [note for note in plan.problem.notes.values() if note == SEQUENCES_KEPT]
     coords = coordinates(plan, axes)
     point_coords = {n: row for n, row in coords.items() if n not in joined[0].data_vars}
     attrs = {**origin(plan, sweep._spec_of([of])), "fleetcube_tried": tried}

@@ -1,12 +1,18 @@
 """`fleetcube explain`: what a name means, or what a spec's network and memory hold."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
 import click
 
 from fleetcube.commands.shared import complete
-from fleetcube.commands.shared.changed import accounted, point_of, traffic
+from fleetcube.commands.shared.changed import point_of, traffic
 from fleetcube.commands.shared.say import say, say_each
 from fleetcube.commands.shared.table import print_foot, print_table
 from fleetcube.grid.errors import InputError, OpenError
+
+_PLANNED = "the best layout of fleetcube plan"
 
 
 @click.command()
@@ -77,9 +83,13 @@ def _explain_network(path: str, selectors: tuple[str, ...]) -> None:
 def _explain_memory(path: str, selectors: tuple[str, ...]) -> None:
     """Print what a GPU's memory holds at one point of a spec."""
     from fleetcube.analysis import account
+    from fleetcube.grid.run.settings import Settings
+    from fleetcube.sweep import Printed
     from fleetcube.tables.tables import cannot_run, memory_use
 
-    point = accounted(path, selectors)
+    scenario = point_of(path, selectors)
+    sweep = Printed({**scenario, **_best_layout(scenario)}, {}, account.NEEDED)
+    point = sweep.evaluate(settings=Settings("numpy"))
     print_table(*account.table(point))
     if use := memory_use(point):
         say_each(["", f"{use}."], err=False)
@@ -94,9 +104,44 @@ def _account(
     from fleetcube.analysis.account_tree import account
     from fleetcube.presentation import account_writers as writers
 
-    result = account(point_of(path, selectors), name)
+    scenario = point_of(path, selectors)
+    layout = _best_layout(scenario)
+    result = account({**scenario, **layout}, name)
+    rows = {n: replace(result.rows[n], origin=_PLANNED) for n in layout if n in result.rows}
+    options = {n: (result.options[n][0], _PLANNED) for n in layout if n in result.options}
+    result = replace(result, rows={**result.rows, **rows}, options={**result.options, **options})
     if output is None:
         say(writers.text(result, writers.DEPTH if depth is None else depth))
     else:
         writers.write(result, output)
         say(f"wrote {output}", err=True)
+
+
+def _best_layout(scenario: Mapping[str, Any]) -> dict[str, Any]:
+    """What the layout that `plan` would choose adds to a scenario, which a note names, where it
+    leaves some of the layout open and cannot run by default; else nothing."""
+    from fleetcube.analysis import layouts
+    from fleetcube.grid.run.evaluation import Evaluation, is_known
+    from fleetcube.grid.run.settings import Settings
+    from fleetcube.kernels.graph.roles import REASON
+    from fleetcube.scenario import phases
+
+    goal = next((n for n in ("job_time", "step_time") if is_known(scenario, {}, [n, REASON])), "")
+    if not goal or phases.names(scenario):
+        return {}
+    sweep, settings = Evaluation(scenario, {}, [goal, REASON]), Settings("numpy")
+    if sweep._result()[REASON].item() == 0:
+        return {}
+    try:
+        if not layouts.candidates(sweep, goal, layouts.LAYOUT):
+            return {}
+        found = layouts.best_layouts(sweep, goal, "min", layouts.LAYOUT, (), (), 1, settings)
+    except InputError:  # chips that are no slice: the account says why it cannot run
+        return {}
+    if not found[goal].notnull().any():
+        return {}
+    best = found.isel(rank=0)
+    chosen = layouts.inputs_of(best)
+    inputs = " ".join(f"{name}={layouts.in_command(value)}" for name, value in chosen.items())
+    say(f"{_PLANNED}, {best[layouts.WHOLE].item()}: {inputs}", err=True)
+    return chosen

@@ -22,6 +22,10 @@ from .page.page import css
 DEPTH = 3  # of the formulas in a terminal
 _FEW = 6  # operands of a longer formula, shown with their values
 _FOLDED = 0.005  # elasticity below which an operand is not followed further in a terminal
+_BY_HAND = (
+    "By hand, without windows of attention and states of linear ones; mfu and goodput are the "
+    "account's:"
+)
 _SLOPE = "elasticity at the values as written"
 _HEADS = {
     "Inputs": ["name", "value", "unit", "comes from", "meaning", "note", _SLOPE],
@@ -54,12 +58,13 @@ def _summary(account: Account) -> str:
         lines.append(f"  {name:<{wide}}  {row.weight:+.3f}  {_shown(row)}, {row.origin}")
     more = sum(bool(r.weight and not r.expression) for r in account.rows.values()) - len(names)
     lines += [f"  and {more} more"] if more else []
-    lines += ["", "By hand:", ""] if account.checks else []
+    lines += ["", _BY_HAND, ""] if account.checks else []
     for name, formula in account.checks.items():
         result = value(_parsed(formula), _values(account))
         row = account.rows[name]
         lines += [f"  {name} = {formula}", f"    = {_with_values(account, _parsed(formula))}"]
-        lines.append(f"    = {result:.6g} {row.unit}; the account has {row.value:.6g}")
+        off = result / row.value - 1 if row.value else math.nan
+        lines.append(f"    = {result:.6g} {row.unit}; the account has {row.value:.6g} ({off:+.1%})")
     lines += _options(account)
     return "\n".join([*lines, "", interval_line(account)])
 

@@ -31,11 +31,14 @@ def spelled(name: str, value: Any) -> dict[str, Any]:
         raise InputError(f"{name} = {shown(value)} is not read; write 'median 6 h, p95 3 d'")
     median, high = (values.number(PHYSICS, REPAIR, match[n]) for n in (1, 3))
     share = float(match[2]) / 100
-    if not (high > median > 0 and 0.5 < share < 1):
-        raise InputError(
-            f"{name} = {shown(value)} has a percentile below its median, or of all; swap the two, "
-            'or write for example "median 6 h, p95 3 d"'
-        )
+    rules = {
+        f"has p{match[2]} where one between p50, the median, and p100 is needed": 0.5 < share < 1,
+        "has a median of 0": median > 0,
+        f"has a p{match[2]} that is not above its median": high > median,
+    }
+    if broken := [rule for rule, kept in rules.items() if not kept]:
+        rule = f"{name} = {shown(value)} {broken[0]}"
+        raise InputError(f'{rule}; write for example "median 6 h, p95 3 d"')
     spread = float(lognormal_spread(median, high, NormalDist().inv_cdf(share)))
     return {REPAIR: float(lognormal_mean(median, spread)), REPAIR_SPREAD: spread}
 

@@ -16,6 +16,7 @@ from fleetcube.kernels.physics.roles import ERRORS, GROWING, MEASURED, SHARES
 from fleetcube.scenario import auto, dates, framework, hardware, patterns, phases, user_records
 from fleetcube.scenario.policies import conversions
 from fleetcube.scenario.precedence import Merged, Request, merged, voided_totals
+from fleetcube.scenario.token_batches import in_sequences
 
 
 def resolve(
@@ -26,7 +27,7 @@ def resolve(
     dates.start_of(scenario)
     scenario, axes = user_records.add_user_records(scenario, axes)
     scenario, axes, added_up = phases.with_phases(scenario, axes, free)
-    swept = list(make_axes(graph, axes).values())
+    scenario, swept, batches = in_sequences(scenario, [*make_axes(graph, axes).values()], free)
     owner = owners(swept, added_up)
     models = [label for axis in swept for label in axis.records.get("model", ())]
     stated = _stated(graph, patterns.spelled_out(scenario, owner, models), owner)
@@ -41,7 +42,7 @@ def resolve(
     labels |= cards
     request = Request(graph, tuple(swept), labels, constants, options, explicit, free)
     torus = hardware.in_slices(swept, labels, constants, explicit, free)
-    notes |= voided_totals(request) | dict(torus.notes) | conversions(scenario)
+    notes |= voided_totals(request) | dict(torus.notes) | conversions(scenario) | batches
     resolved = merged(request, torus.rows)
     counted = hardware.whole_units([*resolved.axes.values()], resolved.constants, free)
     job = resolved.axes[phases.NAME] if added_up else None
@@ -74,7 +75,8 @@ def resolve(
 
 def stated_inputs(scenario: Mapping[str, Any]) -> dict[str, Any]:
     """The scenario's own labels, options, and numbers in base units."""
-    shared = patterns.spelled_out(phases.split_phases(scenario)[0], {})
+    shared, *_ = in_sequences(phases.split_phases(scenario)[0], ())
+    shared = patterns.spelled_out(shared, {})
     stated = _stated(graphs.graph_of(scenario), shared)
     return {**stated.labels, **stated.constants, **stated.options}
 

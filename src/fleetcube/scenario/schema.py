@@ -202,7 +202,7 @@ def _bounds(row: Input) -> Schema:
 def _text(unit: str) -> str:
     """Pattern of a number with a unit."""
     if unit == "1":
-        return rf"^\s*{_NUMBER}\s*(%|[kKMBT])?\s*$"
+        return rf"^\s*{_NUMBER}\s*(%|[kKMBT]?( *tokens?)?)\s*$"
     if unit.startswith("USD"):
         return rf"^\s*\$?\s*{_NUMBER}\s*([kKMBT](?![A-Za-z]))?\s*(/?\s*{_UNIT})?\s*$"
     policy = r"|[0-9][^ ]* (of|in) .+|median .+" if unit == "s" else ""

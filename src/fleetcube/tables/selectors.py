@@ -14,6 +14,7 @@ from fleetcube.kernels.calculus.phased_formulas import without_phase
 from fleetcube.kernels.graph.formulas import Graph
 from fleetcube.kernels.physics.roles import IN_STEPS
 from fleetcube.scenario import dates, patterns, phases, policies, user_records
+from fleetcube.scenario.token_batches import tokens_of
 
 from .tables import label, scale
 
@@ -219,6 +220,7 @@ def narrow(
             name in (patterns.LAYOUT, dates.NAME)
             or (name == patterns.NAME and "," not in text)
             or policies.is_spelled(name, text)
+            or tokens_of(name, text) is not None
         ):
             scenario[name] = text
         elif name == patterns.NAME:

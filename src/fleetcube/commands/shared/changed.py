@@ -41,13 +41,6 @@ def traffic(path: str, selectors: Sequence[str]) -> Any:
     return _at_one_point(path, selectors, values)
 
 
-def accounted(path: str, selectors: Sequence[str]) -> Any:
-    """The contents of a GPU's memory, at one point of a spec."""
-    from fleetcube.analysis.account import NEEDED
-
-    return _at_one_point(path, selectors, lambda spec: _values(spec, NEEDED))
-
-
 def step(path: str, selectors: Sequence[str]) -> Any:
     """Data for a picture of one step of a spec, at one point of it."""
     from fleetcube.analysis.step_parts import values_of
