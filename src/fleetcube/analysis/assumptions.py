@@ -93,10 +93,13 @@ def assumed(
     }
     least = {name: _least(answer, name) for name, value in before.items() if 0 < value < math.inf}
     used = dict(_used(sweep, layout))
-    rows = [other for name, (_, value) in used.items() for other in _others(name, value)]
     rows = [
-        row for row in rows if all(_is_open(sweep._problem, n) for n in {*row.changes} - {*used})
+        row
+        for name, (_, value) in used.items()
+        for row in _others(name, value)
+        if all(_is_open(sweep._problem, n) for n in {*row.changes} - {*used})
     ]
+    rows.sort(key=_chosen)  # those of the same formulas side by side, to be evaluated together
     given = _given(sweep, [*least], {name: value for name, (_, value) in used.items()}, rows)
     ranked: list[Assumed] = []
     for name, (source, value) in used.items():
@@ -310,6 +313,10 @@ def _given(
         for row, reason in zip(rows, reasons, strict=True)
     ]
     return [*zip(marked, outcomes, strict=True)]
+
+
+def _chosen(row: _Other) -> str:
+    return " ".join(f"{n}={row.changes[n]}" for n in row.changes if values.is_option(PHYSICS, n))
 
 
 def _axis(sweep: Evaluation, used: Mapping[str, Any], rows: Sequence[_Other]) -> Axis:
