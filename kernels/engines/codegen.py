@@ -6,6 +6,7 @@ the room, a constant distance apart, so that LLVM knows without run-time checks 
 overlap, and vectorises.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,9 @@ from ..graph.trace import LOOPS, Operation, Trace, Value, written
 from .cache_tiles import TILE
 from .lowering import LINE
 
+# Operations up to which a pass over a tile also writes its outputs line by line, straight past the
+# cache, where all begin on a line: a buffer takes a tenth of the time then
+DIRECT = 12
 _HEAD = (
     "def kernel(loops: loops, start: word, stop: word, first: word, last: word, "
     "shape: words, steps: words, addresses: words, room: room):"
@@ -75,6 +79,7 @@ class _Writer:
         self.buffers = {f"b_{name}": dtype.name for name, dtype in outs.items()}
         self.buffers |= {f"v_{name}": "float64" for name in self.buffered}
         self.room = len(self.buffers) * TILE
+        self.direct = self._direct()
 
     def source(self) -> str:
         kinds = sorted({dtype.name for dtype in self.outs.values()})
@@ -125,6 +130,22 @@ class _Writer:
                     names.add(read)
         return [name for name in self.operations if name in names]
 
+    def _direct(self) -> list[str]:
+        """Outputs that are written past the cache without a buffer: those of short passes."""
+        kinds = {dtype.name for dtype in self.outs.values()}
+        if len(kinds) > 1 or "int8" in kinds:
+            return []
+        sizes = Counter(self.level.values())
+        return [
+            name
+            for name, value in self.results.items()
+            if not self._is_light(value) or sizes[self.level[value]] <= DIRECT
+        ]
+
+    def _is_light(self, value: str) -> bool:
+        """Whether a pass of arithmetic yields a value, of which no loop's result is one."""
+        return value in self.level and not self.operations[value].loop
+
     def _row(self) -> list[str]:
         lines = []
         addresses = [f"p_{name}" for name in self.operands] + [f"d_{name}" for name in self.outs]
@@ -147,9 +168,15 @@ class _Writer:
     def _tile(self) -> list[str]:
         """Statements executed per tile: the passes in order, then the outputs."""
         lines = [f"size = min({TILE}, last - tile)"]
+        lines += [f"w_{name} = after(o_{name}, d_{name} + tile)" for name in self.outs]
         for name, varies in self.operands.items():
             if varies:
                 lines.append(f"r_{name} = after(t_{name}, p_{name} + tile)")
+        if self.direct:
+            lanes = LINE // self.outs[self.direct[0]].itemsize
+            missing = " + ".join(f"missing(w_{name})" for name in self.direct)
+            lines += ["whole = 0", f"if {missing} == 0:"]
+            lines.append(f"    whole += size // {lanes} * {lanes}")
         for depth in range(max(self.level.values(), default=-1) + 1):
             of_pass = [name for name in self.operations if self.level.get(name) == depth]
             if depth % 2:
@@ -162,13 +189,19 @@ class _Writer:
                 lines += self._pass(of_pass)
         lines += self._pass([])
         for name, dtype in self.outs.items():
-            into = f"after(o_{name}, d_{name} + tile)"
-            lines.append(f"stream_{dtype.name}({into}, b_{name}, size)")
+            if name not in self.direct:
+                lines.append(f"stream_{dtype.name}(w_{name}, b_{name}, size)")
+        if self.direct:
+            lines.append("if whole < size:")
+        for name in self.direct:
+            rest = f"after(w_{name}, whole), after(b_{name}, whole), size - whole"
+            lines.append(f"    stream_{self.outs[name].name}({rest})")
         return lines
 
     def _pass(self, of_pass: list[str]) -> list[str]:
         """A loop over a tile: operations `here` and outputs they yield; if none, other outputs."""
         body: list[str] = []
+        yielded: dict[str, str] = {}
         written: set[str] = set()
 
         def read(name: str) -> None:
@@ -186,14 +219,25 @@ class _Writer:
                 value = f"float64({name})" if self.operations[name].flag else name
                 body.append(f"v_{name}[j] = {value}")
         for name, value in self.results.items():
-            light = value in self.level and not self.operations[value].loop
-            if (value in of_pass) if of_pass else not light:
+            if (value in of_pass) if of_pass else not self._is_light(value):
                 read(value)
-                body.append(f"b_{name}[j] = {_converted(value, self.outs[name].name)}")
-        return ["for j in range(size):", *(f"    {line}" for line in body)] if body else []
+                yielded[name] = _converted(value, self.outs[name].name)
+        if not body and not yielded:
+            return []
+        buffered = [f"b_{name}[j] = {text}" for name, text in yielded.items()]
+        if not {*yielded} <= {*self.direct} or not yielded:
+            return _loop("range(size)", body + buffered)
+        streamed = [f"stream(after(w_{name}, j), {text})" for name, text in yielded.items()]
+        lanes = LINE // self.outs[next(iter(yielded))].itemsize
+        whole = _loop(f"lines(0, whole, {lanes})", body + streamed)
+        return [*whole, *_loop("range(whole, size)", body + buffered)]
 
     def _array(self, name: str) -> str:
         return f"r_{name}" if name in self.operands else f"v_{name}"
+
+
+def _loop(over: str, body: list[str]) -> list[str]:
+    return [f"for j in {over}:", *(f"    {line}" for line in body)]
 
 
 def _converted(value: str, dtype: str) -> str:
