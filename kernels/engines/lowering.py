@@ -3,8 +3,7 @@
 numba's front end is made for any Python, and took four fifths of the time of a first evaluation. A
 kernel needs assignments, loops over ranges, choices between whole numbers, and the operations
 below; it is still Python that can be read. Buffers are marked as memory that no operand or output
-shares, so that LLVM vectorises without checks at run time. In a loop over `lines` a value is a
-vector already, as many numbers as a line of the cache has: LLVM streams no line of its own making.
+shares, so that LLVM vectorises without checks at run time.
 """
 
 import ast
@@ -27,17 +26,13 @@ _COMPUTED: dict[str, dict[type[ast.AST], str]] = {
     },
     "i64": {
         **{ast.Add: "add nsw", ast.Sub: "sub nsw", ast.Mult: "mul nsw", ast.Mod: "srem"},
-        **{ast.FloorDiv: "sdiv", ast.Eq: "icmp eq", ast.Lt: "icmp slt"},
+        **{ast.FloorDiv: "sdiv", ast.Eq: "icmp eq"},
     },
     "i1": {ast.BitAnd: "and", ast.BitOr: "or", ast.Eq: "icmp eq", ast.NotEq: "icmp ne"},
 }
 _CONVERTED = {("i1", "double"): "uitofp", ("i1", "float"): "uitofp", ("i1", "i8"): "zext"}
 _CONVERTED |= {("double", "float"): "fptrunc", ("double", "i8"): "fptosi"}
-_DECLARED = [
-    f"declare {kind} @llvm.{name}.{suffix}({kind})"
-    for name in INSTRUCTIONS.values()
-    for kind, suffix in (("double", "f64"), ("<8 x double>", "v8f64"), ("<16 x double>", "v16f64"))
-]
+_DECLARED = [f"declare double @llvm.{name}.f64(double)" for name in INSTRUCTIONS.values()]
 _LAST = """\
 !0 = distinct !{!0}
 !1 = distinct !{!1, !0}
@@ -60,7 +55,6 @@ class _Function:
     def __init__(self, node: ast.FunctionDef) -> None:
         self.lines: list[str] = []
         self.count = 0
-        self.lanes = 1  # numbers of a value in a loop over lines
         self.names: dict[str, Value] = {}
         heads = []
         for argument in node.args.args:
@@ -85,11 +79,8 @@ class _Function:
                     read = self._value(target)
                     operand = self._value(statement.value)
                     self._assign(target, self._computed(statement.op, read, operand))
-                case ast.For(target=ast.Name(id=name), iter=ast.Call(func=over, args=nodes)):
-                    bounds = [self._value(node) for node in nodes]
-                    self.lanes = int(bounds[2][1]) if ast.unparse(over) == "lines" else 1
-                    self._loop(name, bounds, statement.body)
-                    self.lanes = 1
+                case ast.For(target=ast.Name(id=name), iter=ast.Call(args=bounds)):
+                    self._loop(name, [self._value(bound) for bound in bounds], statement.body)
                 case ast.If():
                     self._branch(self._value(statement.test), statement.body)
                 case ast.Expr():
@@ -98,8 +89,8 @@ class _Function:
     def _assign(self, target: ast.expr, value: Value) -> None:
         if isinstance(target, ast.Subscript):
             kind, place = self._place(target)
-            wide, text = self._as(value, self._wide(kind[:-1]))
-            self.lines.append(f"  store {wide} {text}, {self._access(kind, place)}")
+            number = self._as(value, kind[:-1])[1]
+            self.lines.append(f"  store {kind[:-1]} {number}, ptr {place}{_alias_scope(kind)}")
         elif (name := ast.unparse(target)) in self.slots:
             self.lines.append(f"  store i64 {value[1]}, ptr %_{name}")
         else:
@@ -138,43 +129,33 @@ class _Function:
             case ast.Attribute(attr=name):  # np.inf, np.nan
                 return "double", _written(float(name))
             case ast.UnaryOp(operand=operand):
-                kind, text = self._number(operand)
-                return self._emitted(kind, f"fneg {kind} {text}")
+                return self._emitted("double", f"fneg double {self._number(operand)}")
             case ast.BinOp(left=left, right=right):
                 return self._computed(node.op, self._value(left), self._value(right))
             case ast.Compare(left=left, comparators=[right]):
                 return self._computed(node.ops[0], self._value(left), self._value(right))
             case ast.Subscript():
                 kind, place = self._place(node)
-                wide = self._wide(kind[:-1])
-                return self._emitted(wide, f"load {wide}, {self._access(kind, place)}")
+                return self._emitted(
+                    kind[:-1], f"load {kind[:-1]}, ptr {place}{_alias_scope(kind)}"
+                )
             case ast.Call(func=ast.Name(id=name), args=arguments):
                 return self._called(name, arguments)
         raise NotImplementedError(ast.unparse(node))
 
     def _computed(self, op: ast.AST, left: Value, right: Value) -> Value:
-        one, other = _split(left[0])[1], _split(right[0])[1]
-        number = one if one == other else "double"
-        lanes, (a, b) = self._alike(number, left, right)
-        how = _COMPUTED[number][type(op)]  # of flags no arithmetic: NumPy's differs
-        kind = _joined(lanes, "i1" if "cmp" in how else number)
-        return self._emitted(kind, f"{how} {_joined(lanes, number)} {a}, {b}")
-
-    def _alike(self, number: str, *values: Value) -> tuple[int, list[str]]:
-        """Values as one kind of number, all wide if one is: how wide, and their texts."""
-        lanes = max(_split(kind)[0] for kind, _ in values)
-        return lanes, [self._as(value, _joined(lanes, number))[1] for value in values]
+        same = left[0] if left[0] == right[0] else "double"
+        a, b = (self._as(value, same)[1] for value in (left, right))
+        how = _COMPUTED[same][type(op)]  # of flags no arithmetic: NumPy's differs
+        kind = "i1" if "cmp" in how else same
+        return self._emitted(kind, f"{how} {same} {a}, {b}")
 
     def _called(self, name: str, nodes: Sequence[ast.expr]) -> Value:
         if name in _NUMBERS:
-            value = self._value(nodes[0])
-            return self._as(value, _joined(_split(value[0])[0], _NUMBERS[name]))
+            return self._as(self._value(nodes[0]), _NUMBERS[name])
         if name in INSTRUCTIONS:
-            kind, text = self._number(nodes[0])
-            suffix = f"v{self.lanes}f64" if kind != "double" else "f64"
-            return self._emitted(
-                kind, f"call {kind} @llvm.{INSTRUCTIONS[name]}.{suffix}({kind} {text})"
-            )
+            code = f"@llvm.{INSTRUCTIONS[name]}.f64(double {self._number(nodes[0])})"
+            return self._emitted("double", f"call double {code}")
         if name in ("pointer", "part"):
             table, place = self._value(nodes[0]), self._value(nodes[1])
             to = _NUMBERS[ast.unparse(nodes[2])]
@@ -197,21 +178,18 @@ class _Function:
         return self._emitted("i64", f"select i1 {less}, i64 {a[1]}, i64 {b[1]}")
 
     def _select(self, condition: Value, yes: Value, no: Value) -> Value:
-        number = "i1" if _split(yes[0])[1] == _split(no[0])[1] == "i1" else "double"
-        lanes = max(_split(kind)[0] for kind, _ in (condition, yes, no))
-        kind = _joined(lanes, number)
+        kind = "i1" if yes[0] == no[0] == "i1" else "double"
         a, b = (self._as(value, kind)[1] for value in (yes, no))
-        tested, test = self._as(condition, _joined(lanes, "i1"))
-        return self._emitted(kind, f"select {tested} {test}, {kind} {a}, {kind} {b}")
+        test = self._as(condition, "i1")[1]
+        return self._emitted(kind, f"select i1 {test}, {kind} {a}, {kind} {b}")
 
     def _first(self, order: str, left: Value, right: Value) -> Value:
         """The first of two numbers where it is a NaN or the order holds, else the second."""
-        lanes, (a, b) = self._alike("double", left, right)
-        kind, flag = _joined(lanes, "double"), _joined(lanes, "i1")
-        holds = self._emitted(flag, f"fcmp {order} {kind} {a}, {b}")[1]
-        lost = self._emitted(flag, f"fcmp uno {kind} {a}, {a}")[1]
-        either = self._emitted(flag, f"or {flag} {lost}, {holds}")[1]
-        return self._emitted(kind, f"select {flag} {either}, {kind} {a}, {kind} {b}")
+        a, b = (self._as(value, "double")[1] for value in (left, right))
+        holds = self._emitted("i1", f"fcmp {order} double {a}, {b}")[1]
+        lost = self._emitted("i1", f"fcmp uno double {a}, {a}")[1]
+        either = self._emitted("i1", f"or i1 {lost}, {holds}")[1]
+        return self._emitted("double", f"select i1 {either}, double {a}, double {b}")
 
     def _two_to(self, k: Value) -> Value:
         """2^k of a whole k for which that is a normal number."""
@@ -253,45 +231,22 @@ class _Function:
     def _line(self, into: Value, tile: Value) -> Value:
         """Copy a whole line past the cache; its target is aligned."""
         width = _BYTES[into[0][:-1]]
-        vector = _joined(LINE // width, into[0][:-1])
-        return self._stream(
-            into, self._emitted(vector, f"load {vector}, ptr {tile[1]}, align {width}")
-        )
-
-    def _stream(self, into: Value, value: Value) -> Value:
-        """Write a whole line past the cache; its target is aligned."""
-        number = into[0][:-1]
-        wide, text = self._as(value, _joined(LINE // _BYTES[number], number))
-        self.lines.append(f"  store {wide} {text}, ptr {into[1]}, align {LINE}, !nontemporal !3")
+        vector = f"<{LINE // width} x {into[0][:-1]}>"
+        text = self._emitted("", f"load {vector}, ptr {tile[1]}, align {width}")[1]
+        self.lines.append(f"  store {vector} {text}, ptr {into[1]}, align {LINE}, !nontemporal !3")
         return "", ""
 
-    def _number(self, node: ast.expr) -> Value:
-        value = self._value(node)
-        return self._as(value, _joined(_split(value[0])[0], "double"))
+    def _number(self, node: ast.expr) -> str:
+        return self._as(self._value(node), "double")[1]
 
     def _as(self, value: Value, kind: str) -> Value:
-        """A value as a number of a kind, or as many of it."""
-        (lanes, number), (wanted, to) = _split(value[0]), _split(kind)
-        if number != to:
-            one = _joined(lanes, to)
-            if to == "i1":
-                zero = self._as(("double", _written(0.0)), value[0])[1]
-                value = self._emitted(one, f"fcmp une {value[0]} {value[1]}, {zero}")
-            else:
-                how = _CONVERTED[number, to]
-                value = self._emitted(one, f"{how} {value[0]} {value[1]} to {one}")
-        if lanes == wanted:
+        """A value as a number of a kind."""
+        if value[0] == kind:
             return value
-        first = self._emitted(kind, f"insertelement {kind} poison, {to} {value[1]}, i64 0")[1]
-        each = f"<{wanted} x i32> zeroinitializer"
-        return self._emitted(kind, f"shufflevector {kind} {first}, {kind} poison, {each}")
-
-    def _wide(self, number: str) -> str:
-        return _joined(self.lanes, number)
-
-    def _access(self, kind: str, place: str) -> str:
-        align = f", align {_BYTES[kind[:-1]]}" if self.lanes > 1 else ""
-        return f"ptr {place}{align}{_alias_scope(kind)}"
+        if kind == "i1":
+            return self._emitted("i1", f"fcmp une double {value[1]}, {_written(0.0)}")
+        how = _CONVERTED[value[0], kind]
+        return self._emitted(kind, f"{how} {value[0]} {value[1]} to {kind}")
 
     def _place(self, node: ast.Subscript) -> Value:
         return self._after(self._value(node.value), self._value(node.slice))
@@ -316,18 +271,6 @@ def _changed(node: ast.AST) -> str:
     """The name that a loop counts with, or that a statement changes in place."""
     by_name = isinstance(node, ast.For | ast.AugAssign) and isinstance(node.target, ast.Name)
     return node.target.id if by_name else ""  # type: ignore[attr-defined]
-
-
-def _split(kind: str) -> tuple[int, str]:
-    """How many numbers a kind has, and theirs."""
-    if kind[:1] != "<":
-        return 1, kind
-    lanes, number = kind[1:-1].split(" x ")
-    return int(lanes), number
-
-
-def _joined(lanes: int, number: str) -> str:
-    return f"<{lanes} x {number}>" if lanes > 1 else number
 
 
 def _type(kind: str) -> str:
