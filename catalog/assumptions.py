@@ -3,12 +3,12 @@
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from .files import parse_toml
 
-PATH = files(__package__).joinpath("data", "assumptions.toml")
+PATH = Path(__file__).parent / "data" / "assumptions.toml"
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from html import escape
 from types import MappingProxyType
 from typing import Any
 
@@ -209,6 +208,8 @@ class Record:
         return f"<{self.kind} {self.name}: {self.title}>"
 
     def _repr_html_(self) -> str:
+        from html import escape  # here: it loads a table of all characters
+
         shown = ((n, f"{v:,.10g}" if type(v) is float else f"{v}") for n, v in self.values.items())
         rows = "".join(
             f"<tr><td>{escape(name)}</td><td style='text-align: right'>{escape(value)}</td>"

@@ -2,11 +2,11 @@
 
 import functools
 from dataclasses import dataclass
-from importlib.resources import files
+from pathlib import Path
 
 from .files import parse_toml
 
-PATH = files(__package__).joinpath("data", "glossary.toml")
+PATH = Path(__file__).parent / "data" / "glossary.toml"
 
 
 @dataclass(frozen=True)

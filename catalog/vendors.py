@@ -2,12 +2,12 @@
 
 import functools
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
+from pathlib import Path
 
 from .entry import Record
 from .files import parse_toml
 
-PATH = files(__package__).joinpath("data", "vendors.toml")
+PATH = Path(__file__).parent / "data" / "vendors.toml"
 
 
 @functools.cache

@@ -1,6 +1,5 @@
 """Progress of long evaluations."""
 
-import shutil
 import sys
 import threading
 import time
@@ -110,6 +109,8 @@ def line(what: str = "") -> tuple[Tell, Callable[[], None]]:
         progress = f"{pace(done, total, unit, now - started)} ", left
 
     def show() -> None:
+        import shutil  # here: it loads what packs files
+
         width, pause = 0, AFTER
         while not ended.wait(pause):
             text = what + f"{spoken(time.perf_counter() - begun)} elapsed".join(progress)

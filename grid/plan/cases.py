@@ -26,6 +26,12 @@ MOST_CASES = 4096  # each may have its own tables and kernels
 Formulas = Mapping[str, Function]
 
 
+def distinct(formulas: Iterable[Formulas]) -> Iterable[tuple[str, Function]]:
+    """Every formula that a case has for a name, once: cases share most."""
+    rows = {id(row): row for row in formulas}.values()
+    return dict.fromkeys(pair for row in rows for pair in row.items())
+
+
 @dataclass(frozen=True)
 class Choice:
     """Options and inputs of one case: all that its formulas depend on."""

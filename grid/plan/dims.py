@@ -9,7 +9,7 @@ from ...kernels.calculus.phased_formulas import phase_of, without_phase
 from ...kernels.graph.formulas import Function, Graph, parameters
 from ..errors import InputError
 from ..spec.axis import Axis
-from .cases import Choice, Formulas
+from .cases import Choice, Formulas, distinct
 
 Dims = Mapping[str, Collection[str]]
 
@@ -26,8 +26,8 @@ def find_dims(
     another, and has the same shape in both. A formula inherits its operands' axes, across cases."""
     dims: dict[str, set[str]] = {name: set() for choice in choices for name in choice.given}
     cutting = [axis for axis in axes if axis.name in choices[0].runs]
-    distinct = list({id(row): row for row in formulas}.values())
-    for name in {name: None for row in distinct for name in row}:
+    read = [(name, parameters(formula)) for name, formula in distinct(formulas)]
+    for name in dict(read):
         dims.setdefault(name, set()).update(a.name for a in cutting if _switches(graph, a, name))
     for axis in cutting:
         for name in _made_differently(graph, axis.name, choices, formulas):
@@ -41,9 +41,8 @@ def find_dims(
         dims[name] = {axis.name for axis in axes}
     count = -1
     while count != (count := sum(map(len, dims.values()))):  # cases affect each other
-        for row in distinct:
-            for name, formula in row.items():
-                dims[name].update(*(dims[parameter] for parameter in parameters(formula)))
+        for name, operands in read:
+            dims[name].update(*[dims[operand] for operand in operands])
     return dims
 
 
@@ -95,7 +94,8 @@ def depending(
     names = set(on)
     for row in formulas:
         for name, formula in row.items():
-            if without_phase(name) in computed or names.intersection(parameters(formula)):
+            reads = names.intersection(parameters(formula))
+            if reads or (computed and without_phase(name) in computed):
                 names.add(name)
     return frozenset(names)
 

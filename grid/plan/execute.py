@@ -1,7 +1,6 @@
 """Run a plan: one pure function from a region of the grid to arrays."""
 
 import functools
-import math
 from collections import ChainMap
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -216,7 +215,7 @@ def evaluate_whole(
 
 
 def _is_small(plan: Plan, dims: tuple[str, ...]) -> bool:
-    return math.prod(plan.shape(dims)) * REUSE <= plan.full
+    return plan.points_over(dims) * REUSE <= plan.full
 
 
 def _read_later(plan: Plan, dims: tuple[str, ...]) -> list[str]:
@@ -327,7 +326,7 @@ class Piece:
         if numba_engine.is_heavy(self.case.formulas[name]):
             return True
         # kernels already compute once per row what is constant along the last axis
-        smaller = math.prod(self.plan.sizes[dim] for dim in dims if dim not in its_dims)
+        smaller = self.plan.points_over(dim for dim in dims if dim not in its_dims)
         return dims[-1] in its_dims and smaller > REUSE
 
     def _keep(self, dims: tuple[str, ...], region: Region, names: Sequence[str]) -> None:

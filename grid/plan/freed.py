@@ -46,7 +46,9 @@ class FreedMemory:
             return memory[(skip := -memory.ctypes.data % LINE) : skip + size]
         whole = -(-(size + LINE) // STEP) * STEP
         freed = self._take(whole)
-        return np.asarray(Buffer(np.empty(whole, np.uint8) if freed is None else freed, size, self))
+        buffer = Buffer(np.empty(whole, np.uint8) if freed is None else freed, size, self)
+        buffer.is_fresh = freed is None
+        return np.asarray(buffer)
 
     def _take(self, size: int) -> Array | None:
         queue = self._by_size.pop(size, None)
@@ -89,7 +91,8 @@ class Buffer:
     """The base of a result's arrays: its memory is used again once nothing views it. A finalizer on
     an array would come too early, since views of it keep only what it views."""
 
-    __slots__ = ("__array_interface__", "_freed", "_memory")
+    __slots__ = ("__array_interface__", "_freed", "_memory", "is_fresh")
+    is_fresh: bool  # whether the system has still to map its pages
 
     def __init__(self, memory: Array, size: int, freed: FreedMemory) -> None:
         self._memory, self._freed = memory, freed

@@ -46,7 +46,11 @@ class Grid:
 
     def size(self, name: str) -> int:
         """Points of the grid of a quantity's own dimensions."""
-        return math.prod(self.sizes[dim] for dim in self.dims[name])
+        return self.points_over(self.dims[name])
+
+    def points_over(self, dims: Iterable[str]) -> int:
+        """Points of the grid of some dimensions."""
+        return math.prod(self.shape(dims))
 
     def shape(self, dims: Iterable[str]) -> tuple[int, ...]:
         return tuple(self.sizes[dim] for dim in dims)
@@ -56,7 +60,7 @@ class Grid:
 
     def is_minor(self, dims: tuple[str, ...], formulas: int) -> bool:
         """Whether NumPy evaluates some formulas in a negligible part of the sweep's time."""
-        return math.prod(self.shape(dims)) * formulas * MINOR <= self.full
+        return self.points_over(dims) * formulas * MINOR <= self.full
 
     def is_table(self, name: str) -> bool:
         """Whether a quantity is evaluated once for the whole grid, with NumPy."""

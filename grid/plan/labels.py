@@ -75,30 +75,35 @@ def _attributes(plan: Plan, name: str) -> dict[str, Any]:
     if doc.flags:
         return attrs | flags(doc.flags)
     attrs["units"] = doc.unit
-    if conventions := _conventions(plan, name):
-        attrs["convention"] = conventions
+    if conventions := _conventions(plan).get(name):
+        attrs["convention"] = ", ".join(conventions)
     return attrs
 
 
-def _conventions(plan: Plan, name: str) -> str:
-    """Counting conventions of a result: choices of such options among its formulas."""
-    conventions: dict[str, None] = {}
-    for case in plan.cases:
-        visited, todo = set(), [name]
-        while todo:
-            formula = case.formulas.get(current := todo.pop())
-            if formula is None or current in visited:
-                continue
-            visited.add(current)
-            todo += parameters(formula)
-            quantity = plan.graph.get(without_phase(current))
-            if quantity and quantity.option and plan.graph.inputs[quantity.option].convention:
-                conventions |= {
-                    str(choice): None
-                    for choice, alternative in quantity.formulas.items()
-                    if alternative in definitions(formula)
-                }
-    return ", ".join(conventions)
+def _conventions(plan: Plan) -> Mapping[str, Mapping[str, None]]:
+    """Counting conventions by result: choices of such options among its formulas."""
+    notes, graph = plan.structure.notes, plan.graph
+    if "conventions" in notes:
+        return notes["conventions"]
+    conventions: dict[str, dict[str, None]] = {}
+    counted = {
+        name: quantity.formulas
+        for name, quantity in graph.quantities.items()
+        if quantity.option and graph.inputs[quantity.option].convention
+    }
+    for row in {id(case.formulas): case.formulas for case in plan.cases}.values():
+        by_name: dict[str, dict[str, None]] = {}
+        for name, formula in row.items():
+            choices = counted.get(without_phase(name), {}).items()
+            found = {str(choice): None for choice, one in choices if one in definitions(formula)}
+            for parameter in parameters(formula):
+                found |= by_name.get(parameter, {})
+            if found:
+                by_name[name] = found
+        for name, found in by_name.items():
+            conventions.setdefault(name, {}).update(found)
+    notes["conventions"] = conventions
+    return conventions
 
 
 def ordered(plan: Plan, dims: Sequence[str], array: Array) -> tuple[list[str], Array]:

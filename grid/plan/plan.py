@@ -23,7 +23,7 @@ from ..errors import InputError, nearest
 from ..spec.axis import Array, phase_keys
 from ..spec.memo import Memo
 from ..spec.problem import Problem
-from .cases import Choice, Formulas, choices, formulas_of, leaves, single_values
+from .cases import Choice, Formulas, choices, distinct, formulas_of, leaves, single_values
 from .dims import depending, differentiated, find_dims, option_of, ordered
 from .engine import check_engine, largest_table, pick_engine
 from .grid import Case, Grid, by_dims
@@ -177,11 +177,13 @@ class Structure:
     @functools.cached_property
     def read(self) -> list[frozenset[str]]:
         """By case, what its formulas read or are selected by."""
+        by = {
+            pair: {*parameters(pair[1]), option_of(self.graph, pair[0]) or pair[0]}
+            for pair in distinct(self.formulas)
+        }
         names: dict[int, frozenset[str]] = {}
         for row in {id(row): row for row in self.formulas}.values():
-            parts = [
-                {*parameters(formula), option_of(self.graph, n) or n} for n, formula in row.items()
-            ]
+            parts = [by[pair] for pair in row.items()]
             names[id(row)] = frozenset(map(without_phase, set[str]().union(*parts)))
         return [names[id(row)] for row in self.formulas]
 

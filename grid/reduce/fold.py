@@ -151,7 +151,7 @@ class _Fold:
     def run(self, plan: Plan, map_: stream.Map) -> dict[str, Array]:
         whole = plan.whole(self.dims)
         arrays = 2 if self.how == "mean" and not self.extreme else 1
-        memory.check(8 * arrays * len(self.room.names) * math.prod(plan.shape(self.dims_kept)))
+        memory.check(8 * arrays * len(self.room.names) * plan.points_over(self.dims_kept))
         folded = self.start(plan.shape(self.dims_kept))
         for bundle, reduced in map_(
             self.part, tiles.bundles(whole, self.dims_kept, self.room.most)

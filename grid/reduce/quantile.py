@@ -39,10 +39,10 @@ def quantiles(
     dims_kept = [dim for dim in dims if dim not in over]
     rest = plan.whole([dim for dim in dims if dim in over])
     whole = plan.whole(dims_kept)
-    memory.check(8 * len(names) * math.prod(plan.shape(dims_kept)))
+    memory.check(8 * len(names) * plan.points_over(dims_kept))
     results = {name: np.full(plan.shape(dims_kept), np.nan) for name in names}
     rows = _Rows(dims, dims_kept, rest, q, room)
-    each = math.prod(plan.shape(rest))
+    each = plan.points_over(rest)
     if each <= tiles.SORTED:
         for tile, block in map_(rows.sorted, tiles.blocks(whole, tiles.SORTED // each)):
             for name, values in block.items():

@@ -50,7 +50,7 @@ def search(
     the first; None if a scan is cheaper. Cells are of `kept`, in memory order; ranks number the
     points over `reduced`. Points are those that `FilteredRoom` keeps if `where` is given."""
     dims = tuple(dim for dim in plan.sizes if dim in dims_kept or dim in reduced)
-    ranked = math.prod(plan.shape(dims)) * (1 if k == 1 else RANKED)
+    ranked = plan.points_over(dims) * (1 if k == 1 else RANKED)
     read = {name, *(each for condition in where or () for each in condition.outputs)}
     if (
         ranked < WORTH
@@ -61,7 +61,7 @@ def search(
         return None
     cases, cells = (
         plan.cases_of(dims),
-        math.prod(plan.shape(dim for dim in dims if dim in dims_kept)),
+        plan.points_over(dim for dim in dims if dim in dims_kept),
     )
     whole = [{d: case.runs.get(d, slice(0, plan.sizes[d])) for d in dims} for case in cases]
     scan = ranked + COMPILED * sum(

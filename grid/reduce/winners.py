@@ -237,7 +237,7 @@ def _gather(
     )
     left_dims = [dim for dim in plan.sizes if dim in dims_kept]
     whole = plan.whole(left_dims)
-    memory.check(8 * math.prod(plan.shape(left_dims)))
+    memory.check(8 * plan.points_over(left_dims))
     gathered = nothing(plan, name, plan.shape(left_dims))
     indices = {dim: scan.index(best, dim) for dim in moving}
     spread = tuple(slice(None) if dim in scan.dims_kept else None for dim in left_dims)

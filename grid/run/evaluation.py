@@ -202,14 +202,13 @@ class Evaluation:
         """Evaluate group by group; returns whether a kernel compiled in the background ran."""
         again = plan in self._evaluated
         compiled, most = False, tiles.AT_ONCE[plan.engine]
-        sizes = [math.prod(plan.shape(dims)) for dims in plan.groups()]
-        large = sum(size for size in sizes if size > most)  # the others take no time
-        done = expected(large, "points") if large else int
+        groups = sorted(plan.groups().items(), key=lambda group: plan.points_over(group[0]))
+        large = sum(size for size in map(plan.points_over, dict(groups)) if size > most)
+        done = expected(large, "points") if large else int  # the others take no time
         intermediate: dict[Any, Array] = {}
-        groups = sorted(plan.groups().items(), key=lambda group: math.prod(plan.shape(group[0])))
         for dims, names in groups:
             outs = {name: arrays[name] for name in names}
-            if math.prod(plan.shape(dims)) <= most:
+            if plan.points_over(dims) <= most:
                 compiled |= evaluate_whole(plan, dims, outs, threads, again, intermediate)
                 continue
             for region in tiles.blocks(plan.whole(dims), most):

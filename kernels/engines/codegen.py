@@ -74,7 +74,9 @@ class _Writer:
         self.buffered = self._buffered_names()
         self.buffers = {f"b_{name}": dtype.name for name, dtype in outs.items()}
         self.buffers |= {f"v_{name}": "float64" for name in self.buffered}
-        self.room = len(self.buffers) * TILE
+        # of one buffer of float64 twice as many points stay near: measured 6.4 against 6.9 ms
+        self.tile = 2 * TILE if [*self.buffers.values()] == ["float64"] else TILE
+        self.room = len(self.buffers) * self.tile
 
     def source(self) -> str:
         kinds = sorted({dtype.name for dtype in self.outs.values()})
@@ -85,20 +87,23 @@ class _Writer:
         for k, (name, dtype) in enumerate(self.outs.items(), len(self.operands)):
             lines.append(f"    o_{name} = pointer(addresses, {k}, {dtype.name})")
         for k, (name, kind) in enumerate(self.buffers.items()):
-            lines.append(f"    {name} = part(room, {k * TILE}, {kind})")
+            lines.append(f"    {name} = part(room, {k * self.tile}, {kind})")
+        for k in range(self.outer * (len(self.operands) + len(self.outs))):
+            lines.append(f"    s{k} = steps[{k}]")
         if self.outer:
             lines.append("    rest = start")
         for axis in reversed(range(self.outer)):
-            lines += [f"    i{axis} = rest % shape[{axis}]", f"    rest //= shape[{axis}]"]
+            lines += [f"    n{axis} = shape[{axis}]"]
+            lines += [f"    i{axis} = rest % n{axis}", f"    rest //= n{axis}"]
         lines.append("    for row in range(start, stop):")
         lines += [f"        {line}" for line in self._row()]
-        lines.append(f"        for tile in range(first, last, {TILE}):")
+        lines.append(f"        for tile in range(first, last, {self.tile}):")
         lines += [f"            {line}" for line in self._tile()]
         for axis in reversed(range(self.outer)):
             pad = "        " + "    " * (self.outer - 1 - axis)
             lines.append(f"{pad}i{axis} += 1")
             if axis:
-                lines += [f"{pad}if i{axis} == shape[{axis}]:", f"{pad}    i{axis} = 0"]
+                lines += [f"{pad}if i{axis} == n{axis}:", f"{pad}    i{axis} = 0"]
         return "\n".join(lines) + "\n"
 
     def _levels(self) -> dict[str, int]:
@@ -129,7 +134,7 @@ class _Writer:
         lines = []
         addresses = [f"p_{name}" for name in self.operands] + [f"d_{name}" for name in self.outs]
         for k, address in enumerate(addresses):
-            steps = (f"i{axis} * steps[{k * self.outer + axis}]" for axis in range(self.outer))
+            steps = (f"i{axis} * s{k * self.outer + axis}" for axis in range(self.outer))
             lines.append(f"{address} = {' + '.join(steps) or '0'}")
         lines += [f"{name} = t_{name}[p_{name}]" for name, on in self.operands.items() if not on]
         for name, operation in self.operations.items():
@@ -146,7 +151,7 @@ class _Writer:
 
     def _tile(self) -> list[str]:
         """Statements executed per tile: the passes in order, then the outputs."""
-        lines = [f"size = min({TILE}, last - tile)"]
+        lines = [f"size = min({self.tile}, last - tile)"]
         for name, varies in self.operands.items():
             if varies:
                 lines.append(f"r_{name} = after(t_{name}, p_{name} + tile)")

@@ -8,7 +8,6 @@ import stat
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from importlib.resources import files
 from pathlib import Path
 
 from ..elementary import FUNCTIONS
@@ -65,11 +64,11 @@ def path_of(text: str) -> Path:
 
     from . import machine_code
 
-    package = files(__package__)
+    package = Path(__file__).parent
     parts = (
         text,
         *(f"llvmlite {version('llvmlite')}", repr(machine_code.processor())),
-        *(package.joinpath(f"{n}.py").read_text("utf-8") for n in ("lowering", "machine_code")),
+        *((package / f"{n}.py").read_text("utf-8") for n in ("lowering", "machine_code")),
         *FUNCTIONS,  # called by their index
     )
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]

@@ -9,7 +9,7 @@ import functools
 import importlib
 import json
 import sys
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -51,8 +51,7 @@ def _target() -> Any:
 def made_by() -> str:
     """Everything but a function's source that its machine code depends on."""
     modules = ("intrinsics", "point_code")
-    package = files(__package__)
-    texts = (package.joinpath(f"{name}.py").read_text("utf-8") for name in modules)
+    texts = (Path(__file__).with_name(f"{name}.py").read_text("utf-8") for name in modules)
     return "\n".join([numba.__version__, sys.version, *texts])
 
 

@@ -125,13 +125,10 @@ class Graph:
         The search stops at `given` names. Options choose among alternatives. Raises
         MissingInputError for needed inputs that are not given.
         """
-        given = frozenset(given)
-        order: dict[str, Function] = {}
+        known, order = set(given), dict[str, Function]()
         missing: dict[str, tuple[str, ...]] = {}
 
         def visit(name: str, path: tuple[str, ...]) -> None:
-            if name in given or name in order:
-                return
             if self.extensions and name in path:
                 raise UnknownNameError(f"{name!r} needs itself, via {' -> '.join(path)}")
             if name not in self.quantities:
@@ -141,11 +138,14 @@ class Graph:
                 return
             formula = self.quantities[name].formula(options)
             for parameter in parameters(formula):
-                visit(parameter, (*path, name))
+                if parameter not in known:
+                    visit(parameter, (*path, name))
             order[name] = formula
+            known.add(name)
 
         for output in outputs:
-            visit(output, ())
+            if output not in known:
+                visit(output, ())
         if missing:
             raise MissingInputError(self._without(missing))
         return order

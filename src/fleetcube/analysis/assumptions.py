@@ -102,6 +102,7 @@ def assumed(
         if all(_is_open(problem, n) for n in {*row.changes} - {*used})
         and assumptions()[name].needs.get(row.changes[name], "") in {"", *problem.numbers}
     ]
+    rows.sort(key=_chosen)  # those of the same formulas side by side, to be evaluated together
     given = _given(sweep, [*least], {name: value for name, (_, value) in used.items()}, rows)
     ranked: list[Assumed] = []
     for name, (source, value) in used.items():
@@ -329,6 +330,10 @@ def _given(
         for row, reason in zip(rows, reasons, strict=True)
     ]
     return [*zip(marked, outcomes, strict=True)]
+
+
+def _chosen(row: _Other) -> str:
+    return " ".join(f"{n}={row.changes[n]}" for n in row.changes if values.is_option(PHYSICS, n))
 
 
 def _axis(sweep: Evaluation, used: Mapping[str, Any], rows: Sequence[_Other]) -> Axis:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -154,7 +154,7 @@ class Server:
             self.names.add(socket.gethostname().lower())
         self.url = f"http://{f'[{host}]' if six else host}:{self.port}/"
         self.page = {
-            path: Answer(HTTPStatus.OK, files(__package__).joinpath(name).read_bytes(), kind)
+            path: Answer(HTTPStatus.OK, Path(__file__).with_name(name).read_bytes(), kind)
             for path, (name, kind) in PAGE.items()
         }
         self.page["/base.css"] = Answer(HTTPStatus.OK, css().encode(), CSS)

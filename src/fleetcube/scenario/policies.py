@@ -3,7 +3,6 @@
 import contextlib
 import re
 from collections.abc import Mapping
-from statistics import NormalDist
 from typing import Any
 
 from fleetcube.catalog.units import UnitError, counted_failures
@@ -27,6 +26,8 @@ def spelled(name: str, value: Any) -> dict[str, Any]:
         return {steps: values.number(PHYSICS, steps, match[1]), **policy}
     if name != REPAIR or not re.search(r"median|\bp[0-9]", value):
         return {}
+    from statistics import NormalDist  # here: it loads random numbers
+
     if not (match := _PERCENTILES.fullmatch(value)):
         raise InputError(f"{name} = {shown(value)} is not read; write 'median 6 h, p95 3 d'")
     median, high = (values.number(PHYSICS, REPAIR, match[n]) for n in (1, 3))

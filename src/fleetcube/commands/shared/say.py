@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -32,7 +31,11 @@ def say_each(lines: Iterable[str], err: bool = True) -> None:
 def columns() -> int | None:
     """Columns of the terminal, or those of COLUMNS; None in a pipe without it."""
     has_width = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal()
-    return shutil.get_terminal_size().columns if has_width else None
+    if not has_width:
+        return None
+    import shutil  # here: it loads what packs files
+
+    return shutil.get_terminal_size().columns
 
 
 def say_wrapped(*texts: str, err: bool = False) -> None:

@@ -10,7 +10,6 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -386,7 +385,7 @@ def policy_of(text: str) -> str:
 
 
 def asset(name: str) -> str:
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
 def css() -> str:
