@@ -8,6 +8,7 @@ import json
 import math
 import re
 import shlex
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -63,6 +64,7 @@ from fleetcube.tables.tables import as_read, check_new, counted, scale
 
 from .static_html import parts
 
+FILES = ("pictures.js", "answers.js", "charts.js", "map.js", "live.js")
 MOST_CHOICES = 128  # of labels, options and points of axes that set several inputs
 MOST_BYTES = 1_000_000  # of a page: mail programs do not open more
 MOST_STOPS = 500  # of a slider over an axis
@@ -93,9 +95,11 @@ def page(
     planned: Planned | None = None,
     given: Sequence[str] = (),
     verb: str = "run",
+    cube: Mapping[str, Any] | None = None,
 ) -> str:
     """A page that computes a spec in the browser; see `Sweep.to_html`. `verb` is the command that
-    gives its numbers of the spec `file`, with arguments `given`, which a slider may replace."""
+    gives its numbers of the spec `file`, with arguments `given`, which a slider may replace. `cube`
+    describes one of the spec, of which a server has the values (`View.described`)."""
     graph = graph_of(spec["scenario"])
     axes = list(make_axes(graph, spec["axes"]).values())
     sliders = {axis.name: axis for axis in axes if is_slider(graph, axis)}
@@ -104,8 +108,9 @@ def page(
     wanted = [name for name in spec["outputs"] if not derivative(graph, name)]
     if not wanted:
         raise InputError("all outputs are derivatives, which a page finds itself; name another")
+    begin = {axis.name: axis.size // 2 for axis in axes} | (cube["start"] if cube else {})
     scenario = {**spec["scenario"]}
-    scenario |= {name: axis.labels[axis.size // 2].item() for name, axis in sliders.items()}
+    scenario |= {name: axis.labels[begin[name]].item() for name, axis in sliders.items()}
     scenario |= planned.start if planned else {}
     stated = [{**scenario, **settings} for _, settings in points]
     rows = [
@@ -126,6 +131,9 @@ def page(
         "inputs": _inputs(graph, data.pop("names"), moved, rows[0], sliders),
         "outputs": _outputs(rows[0], rows, wanted),
         "axes": [*sliders],
+        "several": [] if planned else [_several(axis) for axis in several],
+        "begin": [begin[axis.name] for axis in several] if cube else [],
+        "cube": cube,
         "sizes": SIZES,
         "share": SHARE,
         "normal": NORMAL,
@@ -146,6 +154,22 @@ def page(
             "most; name fewer choices or outputs"
         )
     return text
+
+
+def page_of_cube(title: str, cube: Mapping[str, Any], why: str) -> str:
+    """A page that draws what a server has of a cube, whose formulas it does not hold: `why`."""
+    outputs = [{"masked": False, "hidden": False, **each} for each in cube["variables"]]
+    data = {"caption": f"fleetcube {own_version()}", "cube": cube, "outputs": outputs}
+    data |= {name: [""] for name in ("choices", "clusters", "commands")} | {"bases": [[]]}
+    data |= {"goal": 0, "degrees": {}, "about": [f"Nothing is computed here: {why}"]}
+    lists = ("inputs", "axes", "several", "begin", "slips", "shares", "growing", "where", "losses")
+    data |= {name: [] for name in (*lists, "sentence", "leading", "layouts", "given", "sizes")}
+    return _filled(title, data, [], defaultdict(str))
+
+
+def _several(axis: Axis) -> dict[str, Any]:
+    labels = [str(label) for label in axis.labels.tolist()]
+    return {"name": axis.name, "title": words(axis.name), "labels": labels}
 
 
 def _goal(planned: Planned | None, first: "_Choice", wanted: Sequence[str]) -> dict[str, Any]:
@@ -361,11 +385,12 @@ def _filled(
     head = f'"use strict";\nconst DATA = {facts};\n{javascript.HEAD}'
     formulas = f"const PROGRAMS = [{', '.join(programs)}];"
     script = "\n".join(
-        [head, formulas, *map(asset, ("pictures.js", "answers.js", "charts.js", "live.js"))]
+        [head, formulas, *map(asset, FILES)]
     )
     style = css() + asset("live.css")
-    filled = {
-        **still,
+    filled = defaultdict(str, still) | {
+        "connect": "connect-src 'self'; " if data["cube"] else "",
+        "sends": "asks this machine alone, for values of the cube" if data["cube"] else "sends nothing",
         "title": html.escape(title),
         "caption": html.escape(data["caption"]),
         "style": style,
