@@ -418,7 +418,7 @@ def test_a_page_reads_without_its_script() -> None:
     assert still.text["answers"].lstrip().startswith(start)
     assert "compute inefficiency" in still.text["losses"]
     assert ["GPU hour price", "2.5 USD/h"] in still.rows["stated"]
-    assert {"inputs", "front", "flips", "curve"} <= {*still.hidden}  # only usable with scripts
+    assert {"inputs", "front", "map"} <= {*still.hidden}  # only usable with scripts
     assert "fleetcube run SPEC.toml layout=short" in still.text["foot"]
 
 

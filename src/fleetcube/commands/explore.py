@@ -14,7 +14,7 @@ from fleetcube.grid.errors import InputError, check_path
 from fleetcube.stop import is_heard
 
 if TYPE_CHECKING:
-    from fleetcube.presentation.page.cube import View
+    from fleetcube.presentation.page.view import View
 
 
 @click.command()
@@ -49,7 +49,7 @@ def explore(source: str, port: int, host: str, no_browser: bool, output: str | N
         return
     if not 0 <= port <= 65535:
         raise InputError(f"--port {port} is not a port; give 0 to 65535")
-    with Server(_opened(source), host, port) as server:
+    with Server(opened(source), host, port) as server:
         how = "Ctrl-C" if is_heard() else f"kill {os.getpid()}"
         say(f"{source} is shown at {server.url} ({how} stops it)")
         if not server.local:
@@ -75,9 +75,9 @@ def explore(source: str, port: int, host: str, no_browser: bool, output: str | N
             say("ended")
 
 
-def _opened(source: str) -> "View | str":
-    """The page of a spec, which computes; the values of a cube, or of a spec too large for a page."""
-    from fleetcube.presentation.page.cube import View
+def opened(source: str) -> "View | str":
+    """The page of a spec, or a view of a cube, or of a spec that one page cannot hold."""
+    from fleetcube.presentation.page.view import View
     from fleetcube.presentation.page.page import page
     from fleetcube.sweep import Sweep
 

@@ -136,7 +136,7 @@ async function drawMap() {
     return;
   }
   if (!grids || run !== filling) return;
-  const kind = view.from === "difference" ? { ...of, title: of.title + ", stored / computed - 1", factor: 1, unit: "" } : { ...of, ...OUTPUTS.includes(of) && PROGRAMS.length ? {} : { factor: grids[0].factor, unit: grids[0].unit } };
+  const kind = view.from === "difference" ? { ...of, title: of.title + ", stored over computed less 1", ...tiny(grids) } : { ...of, ...OUTPUTS.includes(of) && PROGRAMS.length ? {} : { factor: grids[0].factor, unit: grids[0].unit } };
   drawnMap = { key, of: kind, x, y, sides, grids, frames: [] };
   at("map").classList.toggle("wide", sides.length > 1 && Boolean(y));
   WIDTHS.clear();
@@ -150,13 +150,19 @@ async function drawMap() {
   placePoint();
 }
 
+// The power of ten of small numbers, as their unit.
+function tiny(grids) {
+  const most = Math.max(...grids.flatMap(({ values }) => values.map(Math.abs).filter((own) => own < Infinity)), 1e-300), power = Math.floor(Math.log10(most));
+  return { factor: 10 ** power, unit: "1e" + power };
+}
+
 // The scale of an axis, with a cell around each of its points.
 function cells(axis) {
   const { row, labels, log, count } = axis, [to, back] = log ? [Math.log, Math.exp] : [Number, Number], at = row.map(to), n = at.length;
   const inner = at.slice(1).map((own, j) => (own + at[j]) / 2);
   const edges = n > 1 ? [2 * at[0] - inner[0], ...inner, 2 * at[n - 1] - inner[n - 2]].map(back) : [at[0] - 0.5, at[0] + 0.5].map(back);
   const ends = { low: edges[0], high: edges.at(-1), log };
-  const scale = labels ? { ...ends, heading: axis.title, marks: row.map((own) => [own, labels[own]]) } : scaled(axis, ends, count && n <= 12 ? row : undefined);
+  const scale = labels ? { ...ends, heading: axis.title, marks: row.map((own) => [own, labels[own]]) } : scaled(axis, ends, (count || axis.cube) && n <= 12 ? row : undefined);
   return { ...scale, marks: scale.marks.filter(([own]) => own >= ends.low && own <= ends.high), edges, row };
 }
 
@@ -217,7 +223,7 @@ function paint(svg, side, { values, why }, of, across, up, shade) {
   svg.append(raster(left, top, wide, tall, (p, q) => shades[line[Math.round(q * line.length)] * n + column[Math.round(p * column.length)]] ?? 0));
   hatch(svg, up.row.flatMap((_, b) => across.row.map((_, a) => [a, b])).filter(([a, b]) => why[b * n + a]).map(([a, b]) => `M${px[a]} ${py[b]}H${px[a + 1]}V${py[b + 1]}H${px[a]}Z`).join(""));
   const plain = values.map((own, j) => why[j] ? NaN : shade.log ? Math.log(own) : own), taken = [];
-  for (const level of drawnMap.x.labels || drawnMap.y.labels || of.words ? [] : shade.levels) {
+  for (const level of drawnMap.x.labels || drawnMap.y.labels || of.words || view.from === "difference" ? [] : shade.levels) {
     const segments = contour(across.row.map(X), up.row.map(Y), plain, shade.log ? Math.log(level) : level), ink = shade.levels.length > 1 && shade.part(level) < 0.55 ? "#fff" : "#000";
     if (!segments.length) continue;
     const width = shade.levels.length > 1 ? 1.1 : 2.2, text = digits(level / of.factor);

@@ -134,26 +134,18 @@ def page(
         "several": [] if planned else [_several(axis) for axis in several],
         "begin": [begin[axis.name] for axis in several] if cube else [],
         "cube": cube,
+        "about": _about(planned, rows),
         "sizes": SIZES,
         "share": SHARE,
         "normal": NORMAL,
     }
     outputs, drawn = rows[0].plan.outputs, any(row.drawn for row in rows)
     data["losses"] = [outputs.index(name) for name in LOSSES if name in outputs]
-    data["about"] = [planned.summary] if planned else []
-    data["about"] += [_DRAWN] if drawn else []
-    data["about"] += dict.fromkeys(remark for row in rows for remark in remarks(row.plan))
     if planned:
         data["outputs"][data["goal"]]["sense"] = sign_of(planned.sense)
         names = zip(data["clusters"], data["layouts"], strict=True)
         data["choices"] = [" ".join(filter(None, each)) for each in names]
-    text = _filled(title, data, programs, parts(spec["scenario"], stated, data, drawn))
-    if len(text) > MOST_BYTES:
-        raise InputError(
-            f"the page would have {len(text) / 1e6:.2g} MB, and {MOST_BYTES / 1e6:.0f} MB is the "
-            "most; name fewer choices or outputs"
-        )
-    return text
+    return _filled(title, data, programs, parts(spec["scenario"], stated, data, drawn))
 
 
 def page_of_cube(title: str, cube: Mapping[str, Any], why: str) -> str:
@@ -165,6 +157,12 @@ def page_of_cube(title: str, cube: Mapping[str, Any], why: str) -> str:
     lists = ("inputs", "axes", "several", "begin", "slips", "shares", "growing", "where", "losses")
     data |= {name: [] for name in (*lists, "sentence", "leading", "layouts", "given", "sizes")}
     return _filled(title, data, [], defaultdict(str))
+
+
+def _about(planned: Planned | None, rows: Sequence["_Choice"]) -> list[str]:
+    lines = [planned.summary] if planned else []
+    lines += [_DRAWN] if any(row.drawn for row in rows) else []
+    return [*lines, *dict.fromkeys(remark for row in rows for remark in remarks(row.plan))]
 
 
 def _several(axis: Axis) -> dict[str, Any]:
@@ -384,13 +382,13 @@ def _filled(
     facts = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # with NaN: JavaScript
     head = f'"use strict";\nconst DATA = {facts};\n{javascript.HEAD}'
     formulas = f"const PROGRAMS = [{', '.join(programs)}];"
-    script = "\n".join(
-        [head, formulas, *map(asset, FILES)]
-    )
+    script = "\n".join([head, formulas, *map(asset, FILES)])
     style = css() + asset("live.css")
     filled = defaultdict(str, still) | {
         "connect": "connect-src 'self'; " if data["cube"] else "",
-        "sends": "asks this machine alone, for values of the cube" if data["cube"] else "sends nothing",
+        "sends": "asks this machine alone, for values of the cube"
+        if data["cube"]
+        else "sends nothing",
         "title": html.escape(title),
         "caption": html.escape(data["caption"]),
         "style": style,
@@ -398,7 +396,13 @@ def _filled(
         "style_hash": _hash(style),
         "script_hash": _hash(script),
     }
-    return re.sub(r"{{(\w+)}}", lambda mark: filled[mark[1]], asset("live.html"))
+    text = re.sub(r"{{(\w+)}}", lambda mark: filled[mark[1]], asset("live.html"))
+    if len(text) > MOST_BYTES:
+        raise InputError(
+            f"the page would have {len(text) / 1e6:.2g} MB, and {MOST_BYTES / 1e6:.0f} MB is the "
+            "most; name fewer choices or outputs"
+        )
+    return text
 
 
 def policy_of(text: str) -> str:

@@ -29,7 +29,7 @@ from urllib.parse import urlsplit
 
 from fleetcube.grid.errors import InputError, shown
 
-from .cube import View
+from .view import View
 from .page import policy_of
 
 JSON, HTML = "application/json", "text/html; charset=utf-8"

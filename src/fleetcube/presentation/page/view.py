@@ -125,9 +125,7 @@ class View:
         spec = spec_of(cube.attrs)
         try:
             axes = restored(spec["axes"], cube)
-            view = cls(
-                cube, source, Evaluation(result_scenario(spec), axes, spec["outputs"]).spec
-            )
+            view = cls(cube, source, Evaluation(result_scenario(spec), axes, spec["outputs"]).spec)
         except ValueError as error:
             view = cls(cube, source, None, f"the cube's spec is refused: {error}")
         view.stored = True
