@@ -28,10 +28,10 @@ from fleetcube.commands.explore import opened
 from fleetcube.grid.errors import InputError
 from fleetcube.kernels.calculus.derivatives import quantity
 from fleetcube.kernels.physics.graph import PHYSICS
-from fleetcube.presentation.page import view as views
 from fleetcube.presentation.page import server as servers
-from fleetcube.presentation.page.view import Points, View
+from fleetcube.presentation.page import view as views
 from fleetcube.presentation.page.server import Server
+from fleetcube.presentation.page.view import Points, View
 from tests.door import command, load
 from tests.door.wait import until
 
@@ -712,82 +712,90 @@ def test_what_cannot_be_served_is_told_in_one_line(
 
 
 @pytest.mark.slow
-def test_the_page_in_a_browser(browser: Any, server: Server, tmp_path: Path) -> None:
-    from selenium.webdriver import ActionChains, Keys
+def test_a_cube_in_a_browser(browser: Any, server: Server, tmp_path: Path) -> None:
+    from selenium.webdriver import ActionChains
     from selenium.webdriver.support.select import Select
 
     def at(name: str) -> Any:
         return browser.find_element("id", name)
 
     def wait(name: str, text: str) -> None:
-        until(lambda: text in at(name).text, lambda: f"{text!r} in {at(name).text!r}")
+        until(lambda: text in at(name).text, lambda: f"{text!r} in {at(name).text!r}", 60)
 
-    browser.get(
-        f"{server.url}#variable=cluster_mtbf&x=gpu_mttf&y=n_gpus&at.gpu_mttf=1000+h&at.n_gpus=64"
-    )
-    wait("point", "cluster MTBF = 15.63 h at GPU MTTF = 1,000 h, GPUs = 64")  # 1000 / 64
-    wait("size", "1,200 points")
-    assert colours(browser, "map") > 50
-    # keys: up to 256 GPUs
-    at("map").send_keys(Keys.ARROW_UP)
-    wait("point", "cluster MTBF = 3.906 h at GPU MTTF = 1,000 h, GPUs = 256")
+    def hatched() -> int:
+        return len(browser.find_elements("css selector", "#map-picture .hatched"))
+
+    place = "n_gpus=64&gpu_mttf=3600000"
+    browser.get(f"{server.url}#map=cluster_mtbf,gpu_mttf,n_gpus&{place}")
+    wait("map-read", "cluster MTBF is 15.63 h at GPU MTTF 1,000 h, GPUs 64")  # 1000 / 64
+    wait("map-read", "It is stored as float64; the formulas give 15.625, the same.")
+    assert colours(browser, "map-picture") > 50
+    assert at("map-title").text == "cluster MTBF over GPU MTTF and GPUs"
     # the pointer: the middle of the map is n_gpus = 256, near the middle of 1e3 to 1e5 h
-    ActionChains(browser).move_to_element(at("map")).click().perform()
-    until(lambda: not at("tip").get_attribute("hidden"), lambda: "no tip")
-    tip = at("tip").text
-    assert "GPUs = 256" in tip
-    told, mttf = (float(found.replace(",", "")) for found in re.findall(r"= ([\d.,]+) h", tip))
+    ActionChains(browser).move_to_element(at("map-picture")).perform()
+    wait("map-hover", "Under the pointer: ")
+    ActionChains(browser).click().perform()
+    wait("map-read", "GPUs 256")
+    told, mttf = (
+        float(n.replace(",", "")) for n in re.findall(r"([\d.,]+) h", at("map-read").text)
+    )
     assert told == pytest.approx(mttf / 256, rel=1e-3)
     assert 5_000 < mttf < 20_000
-    wait("point", "GPUs = 256")
-    assert "at.n_gpus=256" in browser.current_url
-    # another variable, an axis of labels that are text and no markup, sliders
-    Select(at("variable")).select_by_value("job_time")
-    wait("title", "job time")
-    layout = browser.find_element("css selector", "#others select")
+    until(lambda: "n_gpus=256" in browser.current_url, lambda: browser.current_url)
+    # an axis of labels that are text and no markup; what cannot run is hatched, side by side
+    Select(at("map-of")).select_by_value("job_time")
+    wait("map-title", "job time over GPU MTTF and GPUs")
+    (layout,) = browser.find_elements("css selector", "#map-others select")
     assert [option.text for option in Select(layout).options] == ["small", HOSTILE]
-    Select(layout).select_by_visible_text(HOSTILE)
-    wait("fixed", f"layout {HOSTILE}")
-    slider = browser.find_element("css selector", "#others input[type=range]")
-    slider.send_keys(Keys.ARROW_RIGHT)
-    wait("fixed", "provision time 4.16667 min")
-    assert slider.get_attribute("aria-valuetext") == "4.16667 min"
-    # curves, flags, downloads
-    Select(at("y")).select_by_value("")
-    until(lambda: not at("cuts").is_displayed(), lambda: "the cuts of a curve are shown")
-    Select(at("variable")).select_by_value("dominant_overhead")
-    wait("title", "dominant overhead")
-    Select(at("variable")).select_by_value("cluster_mtbf")
-    Select(at("x")).select_by_value("n_gpus")
-    assert Select(at("y")).first_selected_option.text == "none: a curve"
-    wait("title", "cluster MTBF [h]")
-    at("csv").click()
+    Select(layout).select_by_visible_text("small")
+    until(lambda: hatched() == 1, hatched)
+    wait("map-key", "cannot run: out of memory")
+    Select(at("map-beside")).select_by_visible_text(f"layout={HOSTILE}")
+    until(lambda: at("map-other").is_displayed(), lambda: "one map")
+    # values computed here, and how far the stored are from them
+    Select(at("map-from")).select_by_value("difference")
+    wait("map-read", "stored over computed less 1 is ")
+    # curves of numbers and flags; every point, as a file
+    Select(at("map-from")).select_by_value("stored")
+    Select(at("map-x")).select_by_value("n_gpus")
+    Select(at("map-y")).select_by_value("")
+    Select(at("map-of")).select_by_value("dominant_overhead")
+    wait("map-title", "dominant overhead over GPUs")
+    Select(at("map-of")).select_by_value("cluster_mtbf")
+    wait("map-title", "cluster MTBF over GPUs")
+    until(lambda: not at("map-other").is_displayed(), lambda: "two maps of a curve")
+    browser.find_element("link text", "all points, CSV").click()
     saved = tmp_path / "cluster_mtbf-n_gpus.csv"
-    until(saved.exists, lambda: at("status").text)
+    until(saved.exists, lambda: at("map-read").text, 60)
     assert saved.read_text(encoding="utf-8").count("\n") == 4
-    # a link in use: values, and what is not understood
-    browser.execute_script(
-        "location.hash = arguments[0]",
-        "variable=cluster_mtbf&x=gpu_mttf&at.n_gpus=500&at.nothing=1",
+    for kind in ("svg", "csv"):
+        browser.find_element(
+            "css selector", f"[aria-label='Save the map as {kind.upper()}']"
+        ).click()
+    until((tmp_path / "map-picture.svg").exists, lambda: "no picture", 60)
+    until((tmp_path / "map.csv").exists, lambda: "no table", 60)
+    assert (
+        (tmp_path / "map.csv").read_text("utf-8").startswith('"GPUs","cluster MTBF [h]","why not"')
     )
-    wait("status", "'nothing' is not an axis here")
-    wait("title", "cluster MTBF [h]")
-    assert "at.n_gpus=256" in browser.current_url  # the nearest
-    at("svg").click()
-    until((tmp_path / "cluster_mtbf.svg").exists, lambda: at("status").text)
-    at("pin").click()
-    wait("pins-table", "GPUs 256")
-    # the page of the spec at the point
-    assert browser.title.endswith("fleetcube explore")
-    at("decide").click()
-    until(lambda: "/decide" in browser.current_url, lambda: browser.current_url)
-    until(lambda: "out of memory" in at("sentence").text, lambda: at("sentence").text)
-    assert "n_gpus=256" in browser.current_url
-    size = "return controls.get(SIZE).typed.value"
-    until(lambda: browser.execute_script(size) == "256", lambda: browser.execute_script(size))
-    at("maps").click()
-    until(lambda: at("title").text, lambda: "nothing is drawn")
+    assert browser.title == server.view.source  # type: ignore[union-attr]
     assert browser.get_log("browser") == []
+
+
+@pytest.mark.slow
+def test_a_cube_without_formulas_in_a_browser(browser: Any, spec: Path) -> None:
+    with served(virtual(spec)) as server:
+        assert "for a test" in server.page.data.decode()
+        browser.get(f"{server.url}#map=cluster_mtbf,gpu_mttf,&n_gpus=1024&gpu_mttf=360000000")
+        told = "cluster MTBF is 97.66 h at GPU MTTF 100,000 h"  # 1e5 / 1024
+        until(lambda: told in browser.page_source, lambda: browser.page_source[-3000:], 60)
+        from selenium.webdriver import Keys
+
+        (size, *_) = browser.find_elements("css selector", "#map-others input")
+        size.send_keys(Keys.ARROW_LEFT)
+        told = "cluster MTBF is 390.6 h at GPU MTTF 100,000 h"
+        until(lambda: told in browser.page_source, lambda: browser.page_source[-3000:], 60)
+        assert "n_gpus=256 " in browser.find_element("id", "command").text
+        assert browser.get_log("browser") == []
 
 
 def colours(browser: Any, picture: str) -> int:

@@ -77,8 +77,8 @@ def explore(source: str, port: int, host: str, no_browser: bool, output: str | N
 
 def opened(source: str) -> "View | str":
     """The page of a spec, or a view of a cube, or of a spec that one page cannot hold."""
-    from fleetcube.presentation.page.view import View
     from fleetcube.presentation.page.page import page
+    from fleetcube.presentation.page.view import View
     from fleetcube.sweep import Sweep
 
     check_path(source)

@@ -229,7 +229,7 @@ function paint(svg, side, { values, why }, of, across, up, shade) {
     const width = shade.levels.length > 1 ? 1.1 : 2.2, text = digits(level / of.factor);
     svg.append(drawn("path", { fill: "none", stroke: ink, "stroke-width": width, d: segments.map(([a, b]) => `M${a.map((own) => own.toFixed(1)).join(" ")}L${b.map((own) => own.toFixed(1)).join(" ")}`).join("") }));
     const [place] = segments.map(([a]) => a).filter(([x, y]) => x > left + 24 && x < right - 24 && y > top + 14 && y < bottom - 8 && !taken.some(([u, v]) => Math.abs(u - x) < 48 && Math.abs(v - y) < 16)).sort((a, b) => Math.abs(a[0] - (left + right) / 2) - Math.abs(b[0] - (left + right) / 2));
-    if (!place) continue;
+    if (!place || shade.levels.length < 2) continue;
     taken.push(place);
     const label = svg.appendChild(drawn("text", { class: "level", x: place[0], y: place[1] + 4, "text-anchor": "middle" }, text));
     Object.assign(label.style, { fill: ink, stroke: `rgb(${shade.colour(level).join()})` });

@@ -29,8 +29,8 @@ from urllib.parse import urlsplit
 
 from fleetcube.grid.errors import InputError, shown
 
-from .view import View
 from .page import policy_of
+from .view import View
 
 JSON, HTML = "application/json", "text/html; charset=utf-8"
 FILES = {
