@@ -757,6 +757,7 @@ def test_a_cube_in_a_browser(browser: Any, server: Server, tmp_path: Path) -> No
     wait("map-read", "stored over computed less 1 is ")
     # curves of numbers and flags; every point, as a file
     Select(at("map-from")).select_by_value("stored")
+    Select(at("map-beside")).select_by_value("")
     Select(at("map-x")).select_by_value("n_gpus")
     Select(at("map-y")).select_by_value("")
     Select(at("map-of")).select_by_value("dominant_overhead")

@@ -302,7 +302,7 @@ function listen() {
 function listenSaves() {
   for (const button of document.querySelectorAll("[data-save]")) button.addEventListener("click", () => {
     const { save: kind, of } = button.dataset;
-    if (kind === "csv") saveTable(at(of).querySelector("table"), of); else for (const svg of document.querySelectorAll(`:not([hidden]) > #${of}, :not([hidden]) > .${of}`)) savePicture(svg, svg.id, kind, [of === "map" ? `${at("map-title").textContent}. ${at("map-read").textContent}` : at("sentence").textContent, `${DATA.caption}, ${new Date().toISOString().slice(0, 10)}`]);
+    if (kind === "csv") saveTable(at(of).querySelector("table"), of); else for (const svg of of === "map" ? [at("map-picture"), at("map-other")].filter((own) => !own.parentElement.hidden) : [at(of)]) savePicture(svg, svg.id, kind, [of === "map" ? `${at("map-title").textContent}. ${at("map-read").textContent}` : at("sentence").textContent, `${DATA.caption}, ${new Date().toISOString().slice(0, 10)}`]);
   });
 }
 

@@ -73,7 +73,7 @@ async function computed(side, x, y, of, run) {
     }
     const found = answer(choice ?? plan(side.cluster, moved).choice, moved, !y && !of.words);
     grid.values.push(isMissing(found, k) ? NaN : found.values[k]);
-    grid.why.push(found.why && plainly(found.why));
+    grid.why.push(of.masked && found.why ? plainly(found.why) : null);
     grid.low.push(found.low[k]);
     grid.high.push(found.high[k]);
   }
@@ -106,7 +106,7 @@ async function stored(side, x, y) {
   const { values, reason, reasons, factor, unit } = replies.get(path), wide = x.cube.picks?.length ?? x.cube.size;
   const places = (y ? y.places : [0]).flatMap((b) => x.places.map((a) => b * wide + a));
   return { values: places.map((place) => values[place]), low: [], high: [], factor, unit,
-    why: places.map((place) => reason?.[place] ? plainly(reasons[reason[place]] ?? "undefined") : null) };
+    why: places.map((place) => named(view.of).masked && reason?.[place] ? plainly(reasons[reason[place]] ?? "undefined") : null) };
 }
 
 // The grids in view; a difference is of what is stored from what is computed.
@@ -289,7 +289,7 @@ function placePoint() {
   const { of, x, y, grids, frames } = drawnMap, inside = (own, { low, high }) => Math.min(high, Math.max(low, own)), k = OUTPUTS.findIndex(({ name }) => name === of.name);
   const [a, b] = [x, y].map((axis) => axis ? nearest(axis.row, here(axis)) : 0), j = b * x.row.length + a;
   const found = PROGRAMS.length && k >= 0 ? answer(state.pick) : null, kept = view.from !== "computed", own = kept || !found ? grids[0].values[j] : isMissing(found, k) ? NaN : found.values[k];
-  const why = kept || !found ? grids[0].why[j] : found.why && plainly(found.why);
+  const why = found ? found.why && plainly(found.why) : grids[0].why[j];
   for (const { made, X, Y, across, up, dot } of frames) {
     const cy = up ? Y(inside(here(y), up)) : Y(own);
     dot.toggleAttribute("hidden", !Number.isFinite(cy));
@@ -317,18 +317,23 @@ function flipText(found) {
 }
 
 // Axes that the picture does not have, and that no slider moves.
+let others = [];
 function buildOthers() {
   const names = [...new Set([...DATA.several, ...CUBE.axes].map(({ name }) => name))].filter((name) => name !== view.x && name !== view.y && (input(name) === undefined || DATA.several.some((own) => own.name === name)));
-  if (at("map-others").contains(document.activeElement) && at("map-others").shows === names.join()) return;
-  at("map-others").shows = names.join();
-  at("map-others").replaceChildren(...names.map((name) => {
-    const axis = axisOf(name, Infinity), text = element("span", {}, pointOf(axis, here(axis)));
-    const own = axis.labels && axis.row.length <= 100 ? element("select") : element("input", { type: "range", min: 0, max: axis.row.length - 1, step: 1 });
-    if (own.tagName === "SELECT") own.append(...axis.row.map((row) => new Option(axis.labels[row], row)));
+  if (others.map(({ axis }) => axis.key).join() !== names.join()) {
+    others = names.map((name) => {
+      const axis = axisOf(name, Infinity), text = element("span"), isList = axis.labels && axis.row.length <= 100;
+      const own = isList ? element("select") : element("input", { type: "range", min: 0, max: axis.row.length - 1, step: 1 });
+      if (isList) own.append(...axis.row.map((row) => new Option(axis.labels[row], row)));
+      own.addEventListener("input", () => { put(axis, axis.row[Number(own.value)]); if (!isList) text.textContent = pointOf(axis, axis.row[Number(own.value)]); });
+      return { axis, own, text, isList };
+    });
+    at("map-others").replaceChildren(...others.map(({ axis, own, text }) => element("label", {}, axis.title + " ", own, " ", text)));
+  }
+  for (const { axis, own, text, isList } of others) {
     own.value = axis.row.indexOf(here(axis));
-    own.addEventListener("input", () => { put(axis, axis.row[Number(own.value)]); text.textContent = pointOf(axis, axis.row[Number(own.value)]); });
-    return element("label", {}, axis.title + " ", own, ...own.tagName === "SELECT" ? [] : [text]);
-  }));
+    if (!isList) text.textContent = pointOf(axis, here(axis));
+  }
 }
 
 // The same slice and picture as commands and in Python.
@@ -379,7 +384,7 @@ function buildMap() {
   options("map-of", outputs.filter((name) => view.from === "computed" || CUBE.variables.some((of) => of.name === name)).map((name) => [name, named(name).title]));
   options("map-x", titles);
   options("map-y", [["", "none: a curve"], ...titles.filter(([key]) => key !== view.x)]);
-  options("map-beside", [["", "nothing"], ...besides().filter(({ cluster, layout }) => layout !== state.layout || cluster !== state.cluster).map(({ name }) => [name, name])]);
+  options("map-beside", [["", "nothing"], ...besides().map(({ name }) => [name, name])]);
   options("map-from", [["stored", "as stored"], ["computed", "as computed"], ["difference", "stored over computed"]]);
   at("map-from").parentElement.hidden = !CUBE.axes.length || !PROGRAMS.length;
   at("map-beside").parentElement.hidden = !besides().length;

@@ -150,7 +150,7 @@ def page(
 
 def page_of_cube(title: str, cube: Mapping[str, Any], why: str) -> str:
     """A page that draws what a server has of a cube, whose formulas it does not hold: `why`."""
-    outputs = [{"masked": False, "hidden": False, **each} for each in cube["variables"]]
+    outputs = [{"hidden": False, **each} for each in cube["variables"]]
     data = {"caption": f"fleetcube {own_version()}", "cube": cube, "outputs": outputs}
     data |= {name: [""] for name in ("choices", "clusters", "commands")} | {"bases": [[]]}
     data |= {"goal": 0, "degrees": {}, "about": [f"Nothing is computed here: {why}"]}

@@ -155,6 +155,9 @@ class View:
         variable = self.cube[name]
         facts = {"name": name, "title": words(name), "about": variable.attrs.get("long_name", "")}
         facts |= {"sense": -1 if name in BEST_HIGH else 1, "varies": bool(variable.dims)}
+        reasons = self.cube[REASON].dims if REASON in self.cube.coords else ()
+        # hatched where nothing runs: others, such as rates of failures, hold there, too
+        facts["masked"] = bool(reasons) and {*reasons} <= {*variable.dims} and name != REASON
         flags = _flags(variable.attrs)
         if flags is not None:
             return facts | {"words": flags}
