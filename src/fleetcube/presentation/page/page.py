@@ -382,7 +382,7 @@ def _filled(
     facts = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # with NaN: JavaScript
     head = f'"use strict";\nconst DATA = {facts};\n{javascript.HEAD}'
     formulas = f"const PROGRAMS = [{', '.join(programs)}];"
-    script = "\n".join([head, formulas, *map(asset, FILES)])
+    script = "\n".join([head, formulas, *map(_script, FILES)])
     style = css() + asset("live.css")
     filled = defaultdict(str, still) | {
         "connect": "connect-src 'self'; " if data["cube"] else "",
@@ -413,6 +413,11 @@ def policy_of(text: str) -> str:
 
 def asset(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _script(name: str) -> str:
+    """Without comments and indentation, which nobody reads in a page."""
+    return re.sub(r"(?m)^ *//.*\n|^ +", "", asset(name))
 
 
 def css() -> str:
