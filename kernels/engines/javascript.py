@@ -4,9 +4,13 @@ Operations and their order are those of the other engines. `exp` and the like ar
 which differ from NumPy's in the last bits.
 """
 
+import re
+from collections.abc import Mapping
+
 from ..graph.trace import LIGHT, LOOPS, written
 from .program import Program
 
+_NUMBER = re.compile(r"(?<!\w)\((\d[\d.e+-]*)\)")
 _LIBRARY = ", ".join((*LOOPS, *LIGHT)).replace("maximum", "max: maximum")
 _LIBRARY = _LIBRARY.replace("minimum", "min: minimum")
 HEAD = f"""\
@@ -17,16 +21,22 @@ const select = (condition, one, other) => condition ? one : other;
 
 
 def source(program: Program, name: str) -> str:
-    """Source, to follow `HEAD`, of a function from array to array; undefined flags are -1."""
+    """Source, to follow `HEAD`, of a function from array to array; undefined flags are -1. It is
+    one declaration with short names and numbers: a page has thousands of operations."""
     trace, results = program.trace()
-    lines = [f"  const [{', '.join(program.inputs)}] = inputs;"]
-    for constant, operation in trace.operations.items():
-        lines.append(f"  const {constant} = {operation.text};")
-    texts = []
-    for output, result in zip(program.outputs, results, strict=True):
-        value = written(result)
-        texts.append(
-            f"select({value} != {value}, -1, +{value})" if output in program.flags else value
-        )
-    lines.append(f"  return [{', '.join(texts)}];")
-    return "\n".join([f"function {name}(inputs) {{", *lines, "}", ""])
+    places = {each: f"i{k}" for k, each in enumerate(program.inputs)}
+    steps = [f"[{','.join(places.values())}]=inputs"]
+    for step, operation in trace.operations.items():
+        steps.append(f"{step}={_short(operation.text, places)}")
+    values = [_short(written(result), places) for result in results]
+    both = zip(program.outputs, values, strict=True)
+    texts = [f"select({v}!={v},-1,+{v})" if o in program.flags else v for o, v in both]
+    declared = ",\n".join(steps)
+    return f"function {name}(inputs) {{\nconst {declared};\nreturn [{','.join(texts)}];\n}}\n"
+
+
+def _short(text: str, places: Mapping[str, str]) -> str:
+    """An operation without spaces, outer brackets, and brackets of numbers."""
+    text = re.sub(r"[A-Za-z_]\w*", lambda word: places.get(word[0], word[0]), text.replace(" ", ""))
+    text = _NUMBER.sub(lambda found: found[1].removesuffix(".0"), text)
+    return text[1:-1] if text.startswith("(") else text

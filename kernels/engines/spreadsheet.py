@@ -5,6 +5,7 @@ that are needed more than once, and very long ones, are steps with a text of the
 """
 
 import ast
+import functools
 import math
 from collections import Counter
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from ..graph.formulas import Function, parameters
 from ..graph.trace import LIGHT, LOOPS, Trace, Value, written
 
 INFINITE = 1e100  # stands for infinity in cells, which hold none
+_READ = 240  # characters of a text that a person reads
 _LONGEST = 1500  # of a text without steps; Excel takes 8,192 characters
 _DEEPEST = 20  # of functions inside each other, in a text without steps
 _LEVEL: dict[type[ast.operator], int] = {ast.Add: 1, ast.Sub: 1, ast.Mult: 2, ast.Div: 2}
@@ -48,6 +50,11 @@ class Expression:
     def text(self) -> str:
         return ast.unparse(self.result)
 
+    @property
+    def is_short(self) -> bool:
+        """Whether a person reads the text; of a longer formula, the docstring's is shown."""
+        return not self.steps and len(self.text) <= _READ
+
     def values(self, operands: Mapping[str, float]) -> dict[str, float]:
         """The operands and the steps; see `value`."""
         values = dict(operands)
@@ -56,6 +63,7 @@ class Expression:
         return values
 
 
+@functools.cache
 def expression(formula: Function) -> Expression:
     """The operations of a formula, those needed once put into what needs them."""
     trace = Trace()

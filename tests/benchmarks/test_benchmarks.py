@@ -123,6 +123,19 @@ def test_a_peer_that_cannot_be_made_is_skipped(load: Any, monkeypatch: pytest.Mo
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(shutil.which("chromedriver") is None, reason="there is no chromedriver")
+def test_plan_page(load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan_page = load("plan_page")
+    monkeypatch.delenv(plan_page.AXE, raising=False)
+    rows = {row["what"]: row for row in plan_page.run(quick=True).rows}
+    assert rows["size of the file, kB"]["met"]
+    assert rows["other than printed, of 3 positions"]["met"]
+    assert {f"clicks: {task}" for task in plan_page.TASKS} <= rows.keys()
+    assert plan_page._agree([6006000.0], "job_time [d] (90 %)\n  69.51 (56 to 86)\n")
+    assert not plan_page._agree([6007000.0], "job_time [d] (90 %)\n  69.51 (56 to 86)\n")
+
+
+@pytest.mark.slow
 @pytest.mark.usefixtures("short")
 def test_startup(load: Any, tmp_path: Path) -> None:
     startup = load("startup")

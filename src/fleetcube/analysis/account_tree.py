@@ -99,7 +99,7 @@ def account(scenario: Mapping[str, Any], name: str) -> Account:
     formulas = _formulas(plan)
     if name not in formulas:
         raise InputError(f"{name} is stated by the spec; leave it out to have it computed")
-    values = _values(plan)
+    values = values_of(plan)
     elasticities = {each: _elasticities(formulas[each], values) for each in formulas}
     weights = {**dict.fromkeys(wanted, 0.0), name: 1.0}
     for each in reversed(list(formulas)):
@@ -107,7 +107,7 @@ def account(scenario: Mapping[str, Any], name: str) -> Account:
             weights[operand] = weights.get(operand, 0.0) + weights.get(each, 0.0) * elasticity
     weights |= _by_counts(scenario, plan, name, weights.keys() - formulas.keys())
     rows = {
-        each: _row(plan, each, values[each], weights[each], elasticities.get(each))
+        each: row_of(plan, each, values[each], weights[each], elasticities.get(each))
         for each in values
         if each in weights
     }
@@ -122,8 +122,9 @@ def account(scenario: Mapping[str, Any], name: str) -> Account:
         if reasons and values[REASON] > 0
         else ""
     )
-    uncertain = _uncertain(plan, name)
-    return Account(name, rows, _options(plan), checks, ends, uncertain, ties, why, reasons)
+    return Account(
+        name, rows, _options(plan), checks, ends, uncertain(plan, name), ties, why, reasons
+    )
 
 
 def _cannot_run(scenario: Mapping[str, Any], name: str, reason: str) -> str:
@@ -146,7 +147,7 @@ def _holds(name: str, values: Mapping[str, float]) -> bool:
     return given and math.isclose(value(tree, values), values[name], rel_tol=1e-6)
 
 
-def _values(plan: Plan) -> dict[str, float]:
+def values_of(plan: Plan) -> dict[str, float]:
     """The inputs and quantities of a plan of one point, inputs first, in the order of formulas."""
     (chosen,) = choices(plan.problem, ())
     (numbers,) = leaves(plan.problem, [chosen], (), ())
@@ -177,11 +178,11 @@ def _by_counts(
     chain of slopes would be of a fraction of a stage."""
     counts = [n for n in inputs if is_whole(plan.graph, n) and unit_of(plan.graph, name) != "flag"]
     named = {n: derivative_of(plan.graph, name, n, elasticity=True).name for n in counts}
-    slopes = _values(_plan(scenario, [*named.values()])) if named else {}
+    slopes = values_of(_plan(scenario, [*named.values()])) if named else {}
     return {n: slopes[s] if math.isfinite(slopes[s]) else 0.0 for n, s in named.items()}
 
 
-def _row(
+def row_of(
     plan: Plan, name: str, value: float, weight: float, operands: Mapping[str, float] | None
 ) -> Row:
     """A line of the account; an input has no operands."""
@@ -237,7 +238,7 @@ def _interval(scenario: Mapping[str, Any], name: str) -> tuple[float, float] | N
     return (low, high) if low < high else None
 
 
-def _uncertain(plan: Plan, name: str) -> dict[str, str]:
+def uncertain(plan: Plan, name: str) -> dict[str, str]:
     """The factors of prediction errors and the distributions on which a quantity depends, and
     where they come from."""
     felt, problem = errors(plan, name), plan.problem

@@ -20,7 +20,6 @@ from fleetcube.tables.tables import check_new, scale
 from .page.page import css
 
 DEPTH = 3  # of the formulas in a terminal
-_LONG = 240  # characters of a formula that a person reads; beyond, the docstring's is shown
 _FEW = 6  # operands of a longer formula, shown with their values
 _FOLDED = 0.005  # elasticity below which an operand is not followed further in a terminal
 _SLOPE = "elasticity at the values as written"
@@ -101,9 +100,8 @@ def _branch(account: Account, name: str, depth: int) -> Iterator[str]:
         if name in shown_names or left == 0:
             return
         shown_names.add(name)
-        written = row.expression.text
-        short = not row.expression.steps and len(written) <= _LONG
-        for part in filter(str.strip, (written if short else row.maths).splitlines()):
+        short = row.expression.is_short
+        for part in filter(str.strip, (row.expression.text if short else row.maths).splitlines()):
             yield f"{indent}  : {part.strip()}"
         if short and row.operands:
             yield f"{indent}  = {_with_values(account, row.expression.result)}"

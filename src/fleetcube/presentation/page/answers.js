@@ -3,6 +3,7 @@ const INPUTS = DATA.inputs, OUTPUTS = DATA.outputs, GOAL = DATA.goal;
 const output = (name) => OUTPUTS.findIndex((of) => of.name === name);
 const REASON = output("infeasible_reason"), NEAR = output("near_memory_limit"), MARGIN = output("memory_margin");
 const PLACES = [-1, -0.5, 0, 0.5, 1];
+DATA.bases = DATA.bases.map((base, choice) => choice ? Object.assign([...DATA.bases[0]], base) : base);
 const CLUSTERS = [...new Set(DATA.clusters)];
 const clusterOf = DATA.clusters.map((name) => CLUSTERS.indexOf(name));
 const choicesOf = CLUSTERS.map((_, cluster) => clusterOf.flatMap((of, choice) => of === cluster ? [choice] : []));
@@ -117,7 +118,8 @@ const cell = (found, k) => isMissing(found, k) ? "—" : shown(OUTPUTS[k], found
 
 function ends(found, k, most) {
   if (found.low[k] === undefined || isMissing(found, k)) return "";
-  return [found.low[k], found.high[k]].map((end) => digits(end / OUTPUTS[k].factor, most)).join(" to ");
+  const [low, high] = [found.low[k], found.high[k]].map((end) => digits(end / OUTPUTS[k].factor, most));
+  return low === high ? "" : `${low} to ${high}`;
 }
 
 // A number with its unit and interval in three digits; days and hours in words.

@@ -135,17 +135,17 @@ function drawLosses(found) {
   at("losses").style.visibility = known ? "" : "hidden";  // what is below stays where it is
   if (at("losses").hidden || !known) return;
   const bar = at("bar"), shares = at("shares"), width = widthOf(at("losses"));
-  const parts = DATA.losses.map((k, j) => [OUTPUTS[k].title.replace(" overhead", ""), found.values[k], j]);
+  const parts = DATA.losses.map((k, j) => [OUTPUTS[k].title.replace(" overhead", ""), found.values[k], j, k]);
   parts.push(["model operations at peak", 1 - parts.reduce((sum, [, share]) => sum + share, 0), 7]);
   bar.setAttribute("viewBox", `0 0 ${width} 34`);
   bar.replaceChildren();
-  shares.replaceChildren();
+  refill(shares, ...parts.filter(([, share]) => share > 0.0005).map(([name, share, colour, k]) =>
+    element("span", {}, element("i", { class: "c" + colour }), name + " ", k === undefined ? rounded(100 * share) + " %" : accounted(k, rounded(100 * share) + " %"))));
   let from = 0;
   for (const [name, share, colour] of parts) {
     const wide = Math.max(0, width * share), text = `${name} ${rounded(100 * share)} %`;
     bar.append(drawn("rect", { class: "c" + colour, x: from, y: 0, width: wide, height: 34 }));
     if (wide > 7 * text.length + 8) bar.append(drawn("text", { class: colour > 3 ? "dark" : "light", x: from + 6, y: 21 }, text));
-    else if (share > 0.0005) shares.append(element("span", {}, element("i", { class: "c" + colour }), text));
     from += wide;
   }
   bar.setAttribute("aria-label", parts.filter(([, share]) => share > 0.0005).map(([name, share]) => `${name} ${rounded(100 * share)} %`).join(", "));

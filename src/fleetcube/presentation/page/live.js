@@ -117,6 +117,7 @@ function draw() {
   }
   const found = answer(state.pick);
   drawAnswers(found);
+  drawAccount(found);
   drawFront(found);
   drawLosses(found);
   placePoint();
@@ -126,7 +127,7 @@ function draw() {
 // What takes longer, and what is said to a screen reader: once a slider rests.
 function rest() {
   WIDTHS.clear();
-  document.documentElement.style.scrollPaddingTop = at("answers").offsetHeight + 8 + "px";  // it covers what is focused
+  document.documentElement.style.scrollPaddingTop = (at("answers").offsetHeight || at("sentence").offsetHeight) + 8 + "px";  // it covers what is focused
   drawMap();
   at("command").textContent = (CUBE.axes.length ? cubeCommands() : commands()).join("\n");
   link();
@@ -140,14 +141,14 @@ function rest() {
 
 function drawAnswers(found) {
   const card = (k, text, span) => element("div", { title: OUTPUTS[k].about }, element("dt", {}, OUTPUTS[k].title),
-    element("dd", { "data-name": OUTPUTS[k].name }, text), element("dd", { class: "ends" }, span));
-  at("leading").replaceChildren(...DATA.leading.map((k) => { const { text, span } = brief(found, k); return card(k, text, span); }));
-  if (at("more").open) at("cards").replaceChildren(...seen.map((k) => card(k, cell(found, k), ends(found, k))));
+    element("dd", { "data-name": OUTPUTS[k].name }, accounted(k, text)), element("dd", { class: "ends" }, span));
+  refill(at("leading"), ...DATA.leading.map((k) => { const { text, span } = brief(found, k); return card(k, text, span); }));
+  if (at("more").open) refill(at("cards"), ...seen.map((k) => card(k, cell(found, k), ends(found, k))));
   at("layout").textContent = spelled();
   const parts = DATA.sentence.map((k) => [{ job_time: "takes", job_cost: "costs" }[OUTPUTS[k].name] ?? OUTPUTS[k].title, brief(found, k)]);
   const first = parts.findIndex(([, { span }]) => span);
-  const texts = parts.map(([verb, { text, span }], k) => `${verb} ${text}` + (span && ` (${k === first ? "9 times in 10: " : ""}${span})`));
-  at("sentence").textContent = sentences([found.why ? "cannot run: " + plainly(found.why) : texts.join(texts.length > 2 ? ", " : " and ")]);
+  const texts = parts.flatMap(([verb, { text, span }], k) => [k ? (parts.length > 2 ? ", " : " and ") : "", k ? verb : sentences([verb]), " ", accounted(DATA.sentence[k], text), span && ` (${k === first ? "9 times in 10: " : ""}${span})`]);
+  refill(at("sentence"), ...(found.why ? ["Cannot run: " + plainly(found.why)] : texts));
   drawStatus(found);
 }
 
@@ -184,6 +185,7 @@ function link() {
   if (state.cluster !== clusterOf[BEGIN]) said.set("cluster", CLUSTERS[state.cluster]);
   if (state.layout !== null) said.set("layout", DATA.choices[state.layout]);
   if (state.target) said.set(state.target.by, state.target.at);
+  if (state.account) said.set("account", state.account);
   for (const [k, value] of state.moved) said.set(INPUTS[k].name, value);
   linkMap(said);
   try { history.replaceState(null, "", "#" + said); } catch { /* an address that may not change */ }
@@ -195,6 +197,7 @@ function linked() {
     if (name === "cluster") state.cluster = Math.max(CLUSTERS.indexOf(text), 0);
     else if (name === "layout") state.layout = DATA.choices.indexOf(text);
     else if (OUTPUTS[{ time: TIME, cost: COST }[name]] && value > 0 && value < Infinity) state.target = { by: name, at: value };
+    else if (name === "account" && accountable(text)) openAccount(text);
     else if (k !== undefined && text !== "" && valid(INPUTS[k], value)) state.moved.set(k, value);
     else linkedMap(name, text);
   }
@@ -263,6 +266,9 @@ function listen() {
     later();
   };
   at("reset").addEventListener("click", reset);
+  document.addEventListener("click", ({ target }) => { const one = target.closest("[data-account]"); if (one) openAccount(one.dataset.account).then(() => at("account-of").focus()); });
+  at("close").addEventListener("click", closeAccount);
+  at("account").addEventListener("keydown", ({ key }) => { if (key === "Escape") closeAccount(); });
   addEventListener("hashchange", () => { reset(); linked(); });
   at("again").addEventListener("click", () => { state.layout = null; later(); });
   at("limit").addEventListener("change", () => {
@@ -346,7 +352,8 @@ function start() {
   if (!DATA.layouts.length) at("front").querySelector("h2").textContent = "Cost against time at each size";
   listen();
   draw();
-  rest();
+  clearTimeout(resting);
+  requestAnimationFrame(() => setTimeout(rest));  // after the first paint
 }
 
 if (typeof document !== "undefined") start();

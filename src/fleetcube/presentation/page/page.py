@@ -62,13 +62,14 @@ from fleetcube.scenario.along_axes import values_at
 from fleetcube.tables import theme
 from fleetcube.tables.tables import as_read, check_new, counted, scale
 
+from .packed_account import packed_account
 from .static_html import parts
 
-FILES = ("pictures.js", "answers.js", "charts.js", "map.js", "live.js")
 MOST_CHOICES = 128  # of labels, options and points of axes that set several inputs
 MOST_BYTES = 1_000_000  # of a page: mail programs do not open more
 MOST_STOPS = 500  # of a slider over an axis
 NEEDED, MARGIN, _ = MEMORY
+SCRIPTS = ("pictures.js", "answers.js", "account.js", "charts.js", "map.js", "live.js")
 FIRST = 5  # numbers of the first view; all others fold
 _DRAWN = "inputs with distributions are at their medians; intervals are not shown"
 
@@ -145,6 +146,10 @@ def page(
         data["outputs"][data["goal"]]["sense"] = sign_of(planned.sense)
         names = zip(data["clusters"], data["layouts"], strict=True)
         data["choices"] = [" ".join(filter(None, each)) for each in names]
+    shown = [each["name"] for each in data["outputs"] if not each["hidden"]]
+    shown += [outputs[k] for k in data["losses"] if outputs[k] not in shown]
+    plans = [row.plain for row in rows]
+    data["account"] = packed_account(plans, data["programs"], shown, chosen)
     return _filled(title, data, programs, parts(spec["scenario"], stated, data, drawn))
 
 
@@ -214,10 +219,11 @@ class _Choice:
         losses = LOSSES if is_known(scenario, {}, LOSSES) else ()
         limits = [n for n in (NEAR, MARGIN, CROSSING) if is_known(scenario, {}, [n])]
         outputs = [*dict.fromkeys([*outputs, *ends, *losses, *limits])]
-        plain: Plan = Evaluation(scenario, {}, outputs)._plan("numpy")
-        self.drawn = bool(plain.problem.distributions)  # intervals would lack what these add
+        self.plain: Plan = Evaluation(scenario, {}, outputs)._plan("numpy")
+        self.drawn = bool(self.plain.problem.distributions)  # intervals would lack what these add
         self.errors = {
-            output: [] if self.drawn else [*errors(plain, output)] for output in plain.outputs
+            output: [] if self.drawn else [*errors(self.plain, output)]
+            for output in self.plain.outputs
         }
         slips = dict.fromkeys((e for names in self.errors.values() for e in names), 0.0)
         self.name, self.scenario, self.slips = name, {**scenario, **slips}, [*slips]
@@ -279,17 +285,22 @@ def _programs(rows: Sequence[_Choice], moved: Sequence[str]) -> tuple[dict[str, 
             given = {n: value for n, value in row.values.items() if n not in inputs}
             flags = [output for output in outputs if _unit(row, output) == "flag"]
             program = fold(outputs, row.formulas, given, inputs, (), flags)
-            arguments = ", ".join(f"all[{names.index(n)}]" for n in inputs)
+            places = [names.index(n) for n in inputs]
             text = javascript.source(program, "compute")
-            sources.append(f"(all) => {{\n{text}return compute([{arguments}]);\n}}")
+            sources.append(f"(all) => {{\n{text}return compute({places}.map((k) => all[k]));\n}}")
         which.append(positions[key])
         bases.append([row.values.get(n, math.nan) for n in names])
+    # of all choices but the first what differs from it
+    differences = [
+        {k: own for k, own in enumerate(base) if repr(own) != repr(bases[0][k])}
+        for base in bases[1:]
+    ]
     data = {
         "names": names,
         "choices": [row.name for row in rows],
         "degrees": {n: [row.layout.get(n) for row in rows] for n in (SIZES[0], *SPELLED)},
         "programs": which,
-        "bases": bases,
+        "bases": [bases[0], *differences],
         "slips": [names.index(n) for n in slips],
         "shares": [[names.index(n) for n in s if n in names] for s in SHARES],
         "growing": [
@@ -382,13 +393,12 @@ def _filled(
     facts = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # with NaN: JavaScript
     head = f'"use strict";\nconst DATA = {facts};\n{javascript.HEAD}'
     formulas = f"const PROGRAMS = [{', '.join(programs)}];"
-    script = "\n".join([head, formulas, *map(_script, FILES)])
-    style = css() + asset("live.css")
+    lines = re.sub(r"(?m)^ *(//.*\n)?", "", "\n".join(map(asset, SCRIPTS)))  # as comments weigh
+    script = f"{head}\n{formulas}\n{lines}"
+    style, served = css() + asset("live.css"), data["cube"] is not None
     filled = defaultdict(str, still) | {
-        "connect": "connect-src 'self'; " if data["cube"] else "",
-        "sends": "asks this machine alone, for values of the cube"
-        if data["cube"]
-        else "sends nothing",
+        "connect": "connect-src 'self'; " if served else "",
+        "sends": "asks this machine alone, for a cube's values" if served else "sends nothing",
         "title": html.escape(title),
         "caption": html.escape(data["caption"]),
         "style": style,
@@ -413,11 +423,6 @@ def policy_of(text: str) -> str:
 
 def asset(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
-
-
-def _script(name: str) -> str:
-    """Without comments and indentation, which nobody reads in a page."""
-    return re.sub(r"(?m)^ *//.*\n|^ +", "", asset(name))
 
 
 def css() -> str:

@@ -10,6 +10,12 @@ function filled(made, parts, children) {
 const element = (name, parts = {}, ...children) => filled(document.createElement(name), parts, children);
 const drawn = (name, parts, ...children) => filled(document.createElementNS("http://www.w3.org/2000/svg", name), parts, children);
 
+// Parts of a place, which stays, with what is focused in it, while its text does.
+function refill(place, ...parts) {
+  const made = element("div", {}, ...parts);
+  if (made.textContent !== place.textContent) place.replaceChildren(...made.childNodes);
+}
+
 const heading = (title, unit) => title + (unit ? ` [${unit}]` : "");
 
 // Formatters are slow to make, and widths to read while a page changes: both are kept.

@@ -114,7 +114,8 @@ def _span(output: Mapping[str, Any], cell: str, ends: Mapping[str, tuple[float, 
     low, high = ends.get(output["name"], (math.nan, math.nan))
     if not low < high or cell == "—":
         return ""
-    return " to ".join(_number(end, output["factor"], "") for end in (low, high))
+    texts = [_number(end, output["factor"], "") for end in (low, high)]
+    return " to ".join(texts) if texts[0] != texts[1] else ""
 
 
 def _sentence(
@@ -194,5 +195,7 @@ def _stated(scenario: Mapping[str, Any], data: Mapping[str, Any]) -> str:
 
 
 def _text(value: Any) -> str:
-    plain = isinstance(value, str | int | float | bool)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    plain = isinstance(value, str | float | bool)
     return label(value) if plain else json.dumps(value, default=str)
