@@ -288,7 +288,7 @@ function placePoint() {
   if (!drawnMap) return;
   const { of, x, y, grids, frames } = drawnMap, inside = (own, { low, high }) => Math.min(high, Math.max(low, own)), k = OUTPUTS.findIndex(({ name }) => name === of.name);
   const [a, b] = [x, y].map((axis) => axis ? nearest(axis.row, here(axis)) : 0), j = b * x.row.length + a;
-  const found = PROGRAMS.length && k >= 0 ? answer(state.pick) : null, kept = view.from !== "computed", own = kept || !found ? grids[0].values[j] : isMissing(found, k) ? NaN : found.values[k];
+  const kept = view.from !== "computed", found = PROGRAMS.length && k >= 0 ? answer(state.pick, kept ? onCube() : state.moved) : null, own = kept || !found ? grids[0].values[j] : isMissing(found, k) ? NaN : found.values[k];
   const why = found ? found.why && plainly(found.why) : grids[0].why[j];
   for (const { made, X, Y, across, up, dot } of frames) {
     const cy = up ? Y(inside(here(y), up)) : Y(own);
@@ -302,6 +302,8 @@ function placePoint() {
   at("map-read").textContent = view.from === "computed" && isTurn() ? flipText(found) : told.join(" ");
 }
 
+// What is moved, with the point at the nearest of the cube's.
+const onCube = () => new Map([...state.moved, ...CUBE.axes.flatMap(({ name, values }) => values && input(name) !== undefined ? [[input(name), values[nearest(values, value(input(name)))]]] : [])]);
 const isMoved = () => [...state.moved.keys()].some((k) => !CUBE.axes.some(({ name }) => name === INPUTS[k].name));
 const isTurn = () => RATIO >= 0 && view.of === OUTPUTS[RATIO].name && view.x === INPUTS[SIZE]?.name && view.y === INPUTS[LIFE]?.name;
 
