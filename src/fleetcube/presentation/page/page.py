@@ -156,9 +156,9 @@ def page(
 def page_of_cube(title: str, cube: Mapping[str, Any], why: str) -> str:
     """A page that draws what a server has of a cube, whose formulas it does not hold: `why`."""
     outputs = [{"hidden": False, **each} for each in cube["variables"]]
-    data = {"caption": f"fleetcube {own_version()}", "cube": cube, "outputs": outputs}
+    data: dict[str, Any] = {"caption": f"fleetcube {own_version()}", "outputs": outputs}
     data |= {name: [""] for name in ("choices", "clusters", "commands")} | {"bases": [[]]}
-    data |= {"goal": 0, "degrees": {}, "about": [f"Nothing is computed here: {why}"]}
+    data |= {"cube": cube, "goal": 0, "degrees": {}, "about": [f"Nothing is computed here: {why}"]}
     lists = ("inputs", "axes", "several", "begin", "slips", "shares", "growing", "where", "losses")
     data |= {name: [] for name in (*lists, "sentence", "leading", "layouts", "given", "sizes")}
     return _filled(title, data, [], defaultdict(str))
