@@ -127,7 +127,7 @@ function draw() {
 // What takes longer, and what is said to a screen reader: once a slider rests.
 function rest() {
   WIDTHS.clear();
-  document.documentElement.style.scrollPaddingTop = (at("answers").offsetHeight || at("sentence").offsetHeight) + 8 + "px";  // it covers what is focused
+  document.documentElement.style.scrollPaddingTop = at("answers").offsetHeight + 8 + "px";  // it covers what is focused
   drawMap();
   at("command").textContent = (CUBE.axes.length ? cubeCommands() : commands()).join("\n");
   link();

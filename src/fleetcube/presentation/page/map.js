@@ -138,7 +138,7 @@ async function drawMap() {
   if (!grids || run !== filling) return;
   const kind = view.from === "difference" ? { ...of, title: of.title + ", stored over computed less 1", ...tiny(grids) } : { ...of, ...OUTPUTS.includes(of) && PROGRAMS.length ? {} : { factor: grids[0].factor, unit: grids[0].unit } };
   drawnMap = { key, of: kind, x, y, sides, grids, frames: [] };
-  at("map").classList.toggle("wide", sides.length > 1 && Boolean(y));
+  at("map").classList.toggle("broad", sides.length > 1 && Boolean(y));
   WIDTHS.clear();
   const across = cells(x), shade = y ? shadesOf(kind, grids) : undefined;
   const pictures = [at("map-picture"), at("map-other")];

@@ -69,7 +69,7 @@ MOST_CHOICES = 128  # of labels, options and points of axes that set several inp
 MOST_BYTES = 1_000_000  # of a page: mail programs do not open more
 MOST_STOPS = 500  # of a slider over an axis
 NEEDED, MARGIN, _ = MEMORY
-SCRIPTS = ("pictures.js", "answers.js", "account.js", "charts.js", "map.js", "live.js")
+FILES = ("pictures.js", "answers.js", "account.js", "charts.js", "map.js", "live.js")
 FIRST = 5  # numbers of the first view; all others fold
 _DRAWN = "inputs with distributions are at their medians; intervals are not shown"
 
@@ -148,8 +148,7 @@ def page(
         data["choices"] = [" ".join(filter(None, each)) for each in names]
     shown = [each["name"] for each in data["outputs"] if not each["hidden"]]
     shown += [outputs[k] for k in data["losses"] if outputs[k] not in shown]
-    plans = [row.plain for row in rows]
-    data["account"] = packed_account(plans, data["programs"], shown, chosen)
+    data["account"] = packed_account([row.plain for row in rows], data["programs"], shown, chosen)
     return _filled(title, data, programs, parts(spec["scenario"], stated, data, drawn))
 
 
@@ -393,9 +392,9 @@ def _filled(
     facts = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # with NaN: JavaScript
     head = f'"use strict";\nconst DATA = {facts};\n{javascript.HEAD}'
     formulas = f"const PROGRAMS = [{', '.join(programs)}];"
-    lines = re.sub(r"(?m)^ *(//.*\n)?", "", "\n".join(map(asset, SCRIPTS)))  # as comments weigh
+    lines = re.sub(r"(?m)^ *(//.*\n)?", "", "\n".join(map(asset, FILES)))  # as comments weigh
     script = f"{head}\n{formulas}\n{lines}"
-    style, served = css() + asset("live.css"), data["cube"] is not None
+    style, served = css() + asset("live.css") + asset("account.css"), data["cube"] is not None
     filled = defaultdict(str, still) | {
         "connect": "connect-src 'self'; " if served else "",
         "sends": "asks this machine alone, for a cube's values" if served else "sends nothing",
