@@ -796,6 +796,41 @@ def test_a_cube_without_formulas_in_a_browser(browser: Any, spec: Path) -> None:
         told = "cluster MTBF is 390.6 h at GPU MTTF 100,000 h"
         until(lambda: told in browser.page_source, lambda: browser.page_source[-3000:], 60)
         assert "n_gpus=256 " in browser.find_element("id", "command").text
+    with served(View(xarray.Dataset({"a": 1.0}), "a.zarr", None, "a point")) as server:
+        browser.get(server.url)
+        until(lambda: "a point" in browser.find_element("id", "about").text, lambda: "nothing", 60)
+        assert not browser.find_element("id", "map").is_displayed()
+        assert browser.get_log("browser") == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("axes", "told"),
+    [
+        ({}, ""),  # of a point what is computed
+        ({"n_gpus": [1024, 64, 256]}, "cluster MTBF is 15.63 h at GPUs 64"),  # as written
+        ({"n_gpus": [64, 256], "gpu_mttf": ["1_000 h"]}, "cluster MTBF is 3.906 h at GPUs 256"),
+        (
+            {"n_gpus": [64], "nic_mttf": [np.inf, 3.6e6]},
+            "cluster MTBF is 7.813 h at NIC MTTF",
+        ),
+    ],
+    ids=["a point", "unsorted", "one of one", "infinite"],
+)
+def test_odd_cubes_in_a_browser(browser: Any, spec: Path, axes: Any, told: str) -> None:
+    scenario = dict(Sweep.from_file(spec).spec["scenario"])
+    scenario |= {"n_gpus": 64, "gpu_mttf": "1_000 h", "nics_per_node": 8}
+    sweep = Sweep({k: v for k, v in scenario.items() if k not in axes}, axes, ["cluster_mtbf"])
+    with served(View(sweep.virtual(), "odd", sweep.spec)) as server:
+        browser.get(server.url)
+        until(
+            lambda: browser.execute_script("return at('said').textContent"), lambda: "nothing", 60
+        )
+        read = "return at('map').hidden ? '' : at('map-read').textContent"
+        until(
+            lambda: told in browser.execute_script(read), lambda: browser.execute_script(read), 60
+        )
+        assert not browser.execute_script("return at('map').hidden")
         assert browser.get_log("browser") == []
 
 

@@ -269,7 +269,7 @@ function listen() {
   document.addEventListener("click", ({ target }) => { const one = target.closest("[data-account]"); if (one) openAccount(one.dataset.account).then(() => at("account-of").focus()); });
   at("close").addEventListener("click", closeAccount);
   at("account").addEventListener("keydown", ({ key }) => { if (key === "Escape") closeAccount(); });
-  addEventListener("hashchange", () => { reset(); linked(); });
+  addEventListener("hashchange", () => { reset(); linked(); buildMap(); });
   at("again").addEventListener("click", () => { state.layout = null; later(); });
   at("limit").addEventListener("change", () => {
     const by = at("limit").value, points = front?.points ?? [], now = answer(state.pick).values[by === "time" ? TIME : COST];

@@ -23,7 +23,7 @@ function axisOf(key, most) {
   const cube = CUBE.axes.find(({ name }) => name === key), d = DATA.several.findIndex(({ name }) => name === key);
   const k = d < 0 ? input(key) : undefined, own = cube ?? DATA.several[d] ?? INPUTS[k], { title, unit = "", factor = 1, labels } = own;
   const all = labels?.map((_, j) => j) ?? cube?.values ?? stops(INPUTS[k], DATA.bases[state.pick][k]);
-  const row = !labels && INPUTS[k]?.count && !cube ? roundest(all, most).sort((a, b) => a - b) : few(all, most);
+  const row = !labels && INPUTS[k]?.count && !cube ? roundest(all, most).sort((a, b) => a - b) : [...few(all, most)];
   const now = k === undefined || labels ? row[0] : value(k);
   if (!cube && Number.isFinite(now) && (now < row[0] || now > row.at(-1))) row[now < row[0] ? "unshift" : "push"](now);
   const log = cube ? cube.log : row[0] > 0 && row.at(-1) / row[0] > 4;
@@ -95,7 +95,7 @@ function queryOf(side) {
 }
 
 async function stored(side, x, y) {
-  const path = "/api/slice?" + queryOf(side), pick = ([, ...row]) => row;
+  const path = "/api/slice?" + queryOf(side);
   if (!replies.has(path)) {
     if (replies.size > 20) replies.clear();
     const reply = await fetch(path), slice = await reply.json();
@@ -122,6 +122,7 @@ async function gridsOf(sides, x, y, of, run) {
 
 let drawnMap; // what the map shows: its axes, its pictures, and the state that it is of
 async function drawMap() {
+  if (at("map").hidden) return;
   const run = ++filling, of = named(view.of), side = Math.max(12, Math.min(MOST_SIDE, Math.floor(Math.sqrt(MOST_CELLS / Math.max(...choicesOf.map((own) => own.length))))));
   const most = view.from === "stored" ? Infinity : side, [x, y] = [view.x, view.y].map((key) => key && axisOf(key, most)), sides = sidesOf();
   const free = [x, y].filter(Boolean), isFree = ({ k, key, d }) => free.some((axis) => axis.key === key || (k !== undefined && axis.k === k) || (d >= 0 && axis.d === d));
@@ -298,12 +299,14 @@ function placePoint() {
   const where = [x, y].filter(Boolean).map((axis) => `${axis.title} ${pointOf(axis, kept ? axis.row[nearest(axis.row, here(axis))] : here(axis))}`).join(", ");
   const span = !kept && found ? ends(found, k) : "";
   const told = [`${of.title} is ${Number.isNaN(own) ? "—" : shown(of, own)}${span && ` (9 times in 10: ${span})`} at ${where}${why ? `, which cannot run: ${why}` : ""}.`];
-  if (view.from === "stored" && found && !of.words) told.push(`It is stored as ${CUBE.variables.find(({ name }) => name === of.name)?.kind}; the formulas give ${digits(found.values[k] / of.factor, 9)}${isMoved() ? " with inputs moved that are no axes of the cube" : `, ${own === found.values[k] || !Number.isFinite(own) ? "the same" : `${(own / found.values[k] - 1).toExponential(1)} of it apart`}`}.`);
+  if (view.from === "stored" && found && !of.words && isFollowed()) told.push(`It is stored as ${CUBE.variables.find(({ name }) => name === of.name)?.kind}; the formulas give ${digits(found.values[k] / of.factor, 9)}${isMoved() ? " with inputs moved that are no axes of the cube" : `, ${own === found.values[k] || !Number.isFinite(own) ? "the same" : `${(own / found.values[k] - 1).toExponential(1)} of it apart`}`}.`);
   at("map-read").textContent = view.from === "computed" && isTurn() ? flipText(found) : told.join(" ");
 }
 
 // What is moved, with the point at the nearest of the cube's.
 const onCube = () => new Map([...state.moved, ...CUBE.axes.flatMap(({ name, values }) => values && input(name) !== undefined ? [[input(name), values[nearest(values, value(input(name)))]]] : [])]);
+// Whether the page's formulas can follow the point: not along an axis that no slider has.
+const isFollowed = () => CUBE.axes.every((axis) => input(axis.name) !== undefined || DATA.several.some(({ name }) => name === axis.name) || indexOn(axis) === CUBE.start[axis.name]);
 const isMoved = () => [...state.moved.keys()].some((k) => !CUBE.axes.some(({ name }) => name === INPUTS[k].name));
 const isTurn = () => RATIO >= 0 && view.of === OUTPUTS[RATIO].name && view.x === INPUTS[SIZE]?.name && view.y === INPUTS[LIFE]?.name;
 
@@ -373,17 +376,20 @@ function chooseMap() {
 function mapKeys() {
   const axes = CUBE.axes.filter(({ size }) => size > 1).map(({ name }) => name), own = [...axes, ...DATA.axes, ...DATA.several.filter(({ labels }) => labels.length > 1).map(({ name }) => name)];
   const others = PROGRAMS.length ? [...leading(), ...movable].filter((k) => stops(INPUTS[k], DATA.bases[state.pick][k]).length > 1).map((k) => INPUTS[k].name) : [];
-  return view.from === "computed" ? [...new Set([...own.filter((name) => input(name) === undefined || stops(INPUTS[input(name)], value(input(name))).length > 1), ...others])] : axes;
+  return view.from === "computed" ? [...new Set([...own.filter((name) => DATA.several.some((axis) => axis.name === name)), ...others])].sort((a, b) => own.includes(b) - own.includes(a)) : axes;
 }
 
 function buildMap() {
   const outputs = [...new Set([...OUTPUTS.filter((of, k) => !of.hidden || k === RATIO || k === REASON), ...CUBE.variables].map(({ name }) => name))];
   const options = (id, rows) => at(id).replaceChildren(...rows.map(([own, text]) => new Option(text, own, own === view[id.slice(4)], own === view[id.slice(4)])));
   const keys = mapKeys(), titles = keys.map((key) => [key, axisOf(key, 2).title]);
+  if ((at("map").hidden = !keys.length)) return;
   if (!keys.includes(view.x)) view.x = keys.find((key) => key !== view.y);
   if (view.y && (!keys.includes(view.y) || view.y === view.x)) view.y = keys.find((key) => key !== view.x) ?? "";
   if (!OUTPUTS.some(({ name }) => name === view.of)) view.from = "stored";
-  options("map-of", outputs.filter((name) => view.from === "computed" || CUBE.variables.some((of) => of.name === name)).map((name) => [name, named(name).title]));
+  const known = outputs.filter((name) => view.from === "computed" || CUBE.variables.some((of) => of.name === name));
+  if (!known.includes(view.of)) [view.of] = known;
+  options("map-of", known.map((name) => [name, named(name).title]));
   options("map-x", titles);
   options("map-y", [["", "none: a curve"], ...titles.filter(([key]) => key !== view.x)]);
   options("map-beside", [["", "nothing"], ...besides().map(({ name }) => [name, name])]);
@@ -426,6 +432,7 @@ function listenMap() {
 
 // The map in the page's address: what it shows, and the place on axes that no slider has.
 function linkMap(said) {
+  if (at("map").hidden) return;
   said.set("map", [view.of, view.x, view.y].join(","));
   if (view.beside) said.set("beside", view.beside);
   if (CUBE.axes.length) said.set("from", view.from);

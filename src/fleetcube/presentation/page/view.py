@@ -83,7 +83,8 @@ class Points:
         if self.values.size > MOST_ACROSS:
             facts["picks"] = self.picks.tolist()
         if self.scale == "labels":
-            return facts | {"labels": [written(value) for value in shown_values]}
+            facts["labels"] = [written(value) for value in shown_values]
+            return facts | ({"values": shown_values} if self.values.dtype.kind in "iuf" else {})
         factor, unit = scale(self.units, self.values, self.name)
         log = self.scale == "log"
         return facts | {"values": shown_values, "factor": factor, "unit": unit, "log": log}
