@@ -65,11 +65,14 @@ def fill(chunk: Array, values: Array) -> Array:
 def encode(chunk: Array, compressor: Compressor) -> tuple[bytes, int]:
     """The stored bytes of a whole chunk, contiguous in its stored order, and their crc32c. With lz4
     the last four bytes are the crc32c of the preceding ones; zstd has a checksum of its own."""
-    from numcodecs import Blosc, Zstd
+    from numcodecs import Blosc, Zstd, blosc
 
     if compressor == "zstd":
         data = bytes(Zstd(level=0, checksum=True).encode(chunk))
         return data, int(google_crc32c.value(data))
+    # As Zarr sets it: in the main thread Blosc has threads of its own, which store blocks in the
+    # order in which they end, so that the same values have other bytes each time
+    blosc.use_threads = False
     return _closed(Blosc(cname=COMPRESSOR, clevel=LEVEL, shuffle=Blosc.SHUFFLE).encode(chunk))
 
 
