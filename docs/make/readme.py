@@ -56,9 +56,9 @@ def phrases() -> dict[str, tuple[str, ...]]:
     return {
         "not seen, the step time is off by {} %": (errors("a job"),),
         "fitted to, by {} %": (errors("nothing, in sample"),),
-        "group is off by more than {} %": (f"{worst:.0f}",),
-        "Memory is within {} %": (f"{memory:.1f}",),
-        "all-reduces within {} %": (f"{nccl:.0f}",),
+        "group of steps is off by more than {} %": (f"{worst:.0f}",),
+        "Memory is off by at most {} %": (f"{memory:.1f}",),
+        "all-reduces by {} %": (f"{nccl:.0f}",),
         "predicts {} published measurements": (f"{len(own().rows):,}",),
         "{} million points with six outputs, fleetcube is {} times as fast as JAX and {}": peers(),
         "8 to {} GPUs, {} million points": (

@@ -8,6 +8,7 @@ import functools
 import hashlib
 import importlib
 import inspect
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -24,6 +25,10 @@ from .trace import Trace, Value, written
 GROUP = "fleetcube.graphs"  # entry points: NAME = "MODULE"
 _LONG = 16  # hexadecimal digits of a hash that are stated
 _MARK = "__replaces__"  # of a marked formula: what it replaces, or an empty text
+
+
+# Units in which inputs are declared; money is in dollars
+SI = frozenset({"A", "B", "FLOP", "J", "K", "USD", "V", "W", "kg", "m", "mol", "s"})
 
 
 class GraphError(ValueError):
@@ -175,6 +180,13 @@ def _declared(name: str, module: ModuleType) -> tuple[dict[str, Input], Roles]:
         raise GraphError(f"graph {name}: INPUTS declares a name twice; drop one")
     if not isinstance(roles, Roles):
         raise GraphError(f"graph {name}: ROLES is not Roles(...)")
+    for row in rows:
+        if foreign := [part for part in re.findall(r"[^\W\d]+", row.unit) if part not in SI]:
+            raise GraphError(
+                f"graph {name}: {row.name} is in {row.unit!r}, and {foreign[0]} is not of SI, in "
+                f"which formulas compute; declare it in {', '.join(sorted(SI))} or 1, and state "
+                "values in any unit"
+            )
     return {row.name: row for row in rows}, roles
 
 
@@ -211,6 +223,11 @@ def graph_from(base: Graph, modules: tuple[FormulaModule, ...]) -> Graph:
     graph = replace(base, extensions=(*base.extensions, *others))
     if graph.roles.layout and REASON not in graph.quantities:
         raise GraphError(f"graph {graph.name} has a layout, which nothing judges; define {REASON}")
+    if REASON in graph.quantities and not graph.roles.layout:
+        raise GraphError(
+            f"graph {graph.name}: {REASON} judges nothing; name what it judges in "
+            "ROLES = Roles(layout=frozenset({'QUANTITY'}))"
+        )
     owner: dict[str, str] = {}
     for module in (*alone, *others):
         for name, quantity in module.quantities.items():

@@ -399,6 +399,19 @@ REFUSED = [
         'ROLES = Roles(layout=frozenset({"mine"}))\n' + formula("n", mark="", needs="n"),
         "has a layout, which nothing judges; define infeasible_reason",
     ),
+    (
+        'from fleetcube.graph import real\nINPUTS = (real("n", "1", 2.0, "number"),)\n'
+        + formula("n", mark="", needs="n")
+        + formula("0.0 * n", name="infeasible_reason", mark="", needs="n").replace(
+            "Returns: [1] number", "Returns: [flag] code\n    Flags: 0 runs"
+        ),
+        "infeasible_reason judges nothing; name what it judges in ROLES",
+    ),
+    (
+        'from fleetcube.graph import real\nINPUTS = (real("rate", "1/h", 2.0, "arrivals"),)\n'
+        + formula("rate", mark="", needs="rate"),
+        "rate is in '1/h', and h is not of SI, in which formulas compute; declare it in A, B",
+    ),
     ("x = 1", "is no graph; declare INPUTS, or mark formulas by @quantity"),
     ("x = 1 / 0", "ZeroDivisionError: division by zero; mend it"),
 ]

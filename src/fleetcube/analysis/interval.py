@@ -85,12 +85,19 @@ def chances(scenario: Mapping[str, Any], conditions: Sequence[Any]) -> dict[str,
     for each in conditions:
         sweep = Evaluation(scenario, {}, [each.of])
         plan = sweep._plan("numpy")
-        spread = errors(plan, each.of) or reached(plan, [each.of]) & {*plan.problem.distributions}
-        if isinstance(each.level, str) or not spread:
+        laws = errors(plan, each.of)
+        drawn = reached(plan, [each.of]) & {*plan.problem.distributions}
+        if isinstance(each.level, str) or not (laws or drawn):
             continue
         how = Settings("numpy", threads=1)
-        drawn = uncertainty(sweep, [each.of], [*SHARES], "sampled", SAMPLES, 0, how)[each.of].values
-        below = float(np.interp(each.level, drawn, SHARES, left=0.0, right=1.0))
+        if drawn or len(laws) > 1:
+            part = uncertainty(sweep, [each.of], [*SHARES], "sampled", SAMPLES, 0, how)
+        else:  # without draws, which need an extra: outputs are monotonic in an error
+            numbers = {error: law.quantile(SHARES) for error, law in laws.items()}
+            axis = Axis(DRAW, np.arange(SHARES.size), numbers)
+            part = sweep.replace(axes={DRAW: axis})._result(replace(how, infeasible="include"))
+        quantiles = np.sort(part[each.of].values)
+        below = float(np.interp(each.level, quantiles, SHARES, left=0.0, right=1.0))
         about = {"units": "1", "long_name": f"probability that {each}"}
         by_name[f"{each.of}_chance"] = (), below if each.relation == "<=" else 1 - below, about
     return by_name
