@@ -90,8 +90,8 @@ LEFT_OUT: tuple[tuple[str, frozenset[str], str], ...] = (
         "not in the job_cost of rented GPUs; pricing = owned counts it",
     ),
 )
-# What a person can multiply out, by flops_counting: a token's operations are those of its parameters
-# and of its scores, so that a wrong count shows
+# What a person can multiply out, by flops_counting: a token's operations are those of its
+# parameters and of its scores, so that a wrong count shows
 _MATRICES = "6 * (active_parameters - looked_up_parameters)"
 _ATTENTION = "attention_layers * sequence_length * attention_heads * head_size"
 _BY_HAND = {
