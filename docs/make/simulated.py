@@ -65,7 +65,7 @@ HALF = 512  # scenarios of each
 REASONS: dict[str, str] = {
     "late corruption in a closed pool": "`hidden_wait_time`: how soon a pool forgets that it was "
     "whole is interpolated, and corruptions are taken to be few among the failures",
-    "a closed pool": "`whole_cluster_probability`: the share is within 0.19 r of that of nodes "
+    "a closed pool": "`whole_cluster_probability`: the share is within 0.13 r^2 of that of nodes "
     "that fail one by one, r = repair time over a node's lifetime",
     "spares of an open pool": "`wait_for_node`: whether a spare is at hand is drawn anew at "
     "each failure",

@@ -90,8 +90,11 @@ LEFT_OUT: tuple[tuple[str, frozenset[str], str], ...] = (
         "not in the job_cost of rented GPUs; pricing = owned counts it",
     ),
 )
-# What a person can multiply out, by flops_counting: a token's operations are those of its parameters
-# and of its scores, so that a wrong count shows
+# A batch that may be stated in tokens, the length of its sequences, an input that takes as many
+BATCH = ("global_batch_size", "sequence_length", "training_tokens")
+# What a person can multiply out, by the choice of COUNTING: a token's operations are those of its
+# parameters and of its scores, so that a wrong count shows
+COUNTING = "flops_counting"
 _MATRICES = "6 * (active_parameters - looked_up_parameters)"
 _ATTENTION = "attention_layers * sequence_length * attention_heads * head_size"
 _BY_HAND = {

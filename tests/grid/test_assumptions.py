@@ -207,9 +207,9 @@ def test_a_closed_pool_names_what_decides_its_waits() -> None:
         assert safe.startswith("  node_pool closed (stated): job_time ")
         assert safe.endswith(" if closed_idle_safe")
         whole = {**scenario, "spare_nodes": 0}
-        for pool, share in (("closed", 0.0507), ("closed_idle_safe", 0.25)):
+        for pool, share in (("closed", (1 + 3 / 256) ** -256), ("closed_idle_safe", 0.25)):
             found = alone({**whole, "node_pool": pool}, {}, "whole_cluster_probability")
-            assert found == pytest.approx(share, rel=0.02)
+            assert found == pytest.approx(share, rel=1e-4)
     assert "elastic" not in {each.name for each in assumed(JOB, ["job_time"])}
 
 

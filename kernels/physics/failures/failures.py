@@ -244,20 +244,22 @@ row("whole_cluster_probability", "whole_pool_probability", node_pool="closed")
 def closed_whole_cluster_probability(spare_nodes, repair_time, node_repair_rate, nodes):
     """Share of the time in which the job has all of its nodes, between waits for repairs.
 
-    P(N <= S), N nodes in repair, nearly Poisson of mean (n + S) r / (1 + r), r = repair time over a
-    node's lifetime, n at least 1: idle spares and waiting nodes fail at the rate of working ones
+    P(N <= S), N of n + S nodes in repair, binomial, by a Poisson variable of mean (n + S / 2) r /
+    (1 + r / 2), r = repair time over a node's lifetime, n at least 1: idle spares and waiting nodes
+    fail at the rate of working ones
 
     Returns: [1] share of the wall time
-    Range: any distribution of repair times and lifetimes; within 0.19 r of the share from binomial
-        nodes in repair, of which it is without spares e^(n r^2 / 2) times as much. Nodes fail one
-        by one: in groups of k (correlated_failure_fraction) the share is larger for few spares and
-        smaller for many, by up to 0.21 for k = 4 and 10 nodes in repair.
+    Range: any distribution of repair times and lifetimes; within 0.13 r^2 of the binomial share,
+        and without spares within n r^3 / 12 of it relative to it. Nodes fail one by one: in groups
+        of k (correlated_failure_fraction) the share is larger for few spares and smaller for many,
+        by up to 0.21 for k = 4 and 10 nodes in repair.
         All of spare_nodes count, for any `sparing`
-    Source: Palm's theorem (Feeney & Sherbrooke 1966, Management Science 12(5)); M/G/infinity
+    Source: Palm's theorem (Feeney & Sherbrooke 1966, Management Science 12(5)); the mean of the
+        Poisson variable: Wise 1950, Biometrika 37(3/4)
     """
     ratio = repair_time * node_repair_rate / nodes
-    pool = np.maximum(nodes, 1.0) + spare_nodes
-    return poisson_at_most(spare_nodes, pool * ratio / (1 + ratio))
+    pool = np.maximum(nodes, 1.0) + spare_nodes / 2
+    return poisson_at_most(spare_nodes, pool * ratio / (1 + ratio / 2))
 
 
 @alternative("whole_pool_probability", repair_shop="crews")

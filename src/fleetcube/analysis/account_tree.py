@@ -23,7 +23,7 @@ from fleetcube.kernels.engines.spreadsheet import Expression, expression
 from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.graph.formulas import Function, parameters
 from fleetcube.kernels.graph.roles import REASON
-from fleetcube.kernels.physics.roles import CHECKS, ERRORS, WHOLES
+from fleetcube.kernels.physics.roles import CHECKS, COUNTING, ERRORS, WHOLES
 from fleetcube.scenario import auto, framework
 from fleetcube.tables.tables import label
 
@@ -142,7 +142,7 @@ def _formulas(plan: Plan) -> Mapping[str, Function]:
 def _checks(plan: Plan, name: str) -> dict[str, str]:
     """What a quantity depends on and a person can multiply out, with the expressions."""
     (chosen,) = choices(plan.problem, ())
-    table = CHECKS.get(chosen.options.get("flops_counting", ""), {})
+    table = CHECKS.get(chosen.options.get(COUNTING, ""), {})
     felt = {*reaches(_formulas(plan), [name])}
     return {each: text for each, text in table.items() if each in felt}
 

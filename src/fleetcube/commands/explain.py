@@ -135,12 +135,12 @@ def _best_layout(scenario: Mapping[str, Any]) -> dict[str, Any]:
     try:
         if not layouts.candidates(sweep, goal, layouts.LAYOUT):
             return {}
-        found = layouts.best_layouts(sweep, goal, "min", layouts.LAYOUT, (), (), 1, settings)
+        answers = layouts.best_layouts(sweep, goal, "min", layouts.LAYOUT, (), (), 1, settings)
     except InputError:  # chips that are no slice: the account says why it cannot run
         return {}
-    if not found[goal].notnull().any():
+    if not answers[goal].notnull().any():
         return {}
-    best = found.isel(rank=0)
+    best = answers.isel(rank=0)
     chosen = layouts.inputs_of(best)
     inputs = " ".join(f"{name}={layouts.in_command(value)}" for name, value in chosen.items())
     say(f"{_PLANNED}, {best[layouts.WHOLE].item()}: {inputs}", err=True)

@@ -37,7 +37,7 @@ def spelled(name: str, value: Any) -> dict[str, Any]:
         "has a median of 0": median > 0,
         f"has a p{match[2]} that is not above its median": high > median,
     }
-    if broken := [rule for rule, kept in rules.items() if not kept]:
+    if broken := [rule for rule, holds in rules.items() if not holds]:
         rule = f"{name} = {shown(value)} {broken[0]}"
         raise InputError(f'{rule}; write for example "median 6 h, p95 3 d"')
     spread = float(lognormal_spread(median, high, NormalDist().inv_cdf(share)))

@@ -12,16 +12,16 @@ from fleetcube.grid.errors import InputError, shown
 from fleetcube.grid.spec import values
 from fleetcube.grid.spec.axis import Array, Axis
 from fleetcube.kernels.physics.graph import PHYSICS
-from fleetcube.kernels.physics.roles import RUN_STEPS
+from fleetcube.kernels.physics.roles import BATCH as IN_TOKENS
 
-(BATCH,), LENGTH = RUN_STEPS, "sequence_length"
+BATCH, LENGTH, _ALIKE = IN_TOKENS
 _TOKENS = re.compile(r"\s*(\S.*?)\s*tokens?\s*")
 
 
 def tokens_of(name: str, value: Any) -> float | None:
     """The tokens of a batch such as "16,777,216 tokens"; None for other values."""
     match = _TOKENS.fullmatch(value) if name == BATCH and isinstance(value, str) else None
-    return values.number(PHYSICS, "training_tokens", match[1]) if match else None
+    return values.number(PHYSICS, _ALIKE, match[1]) if match else None
 
 
 def in_sequences(
@@ -31,8 +31,8 @@ def in_sequences(
     their length if there is one; and what is kept along it. Raises InputError."""
     by_axis = any(BATCH in each.numbers for each in axes)
     if (tokens := tokens_of(BATCH, scenario.get(BATCH))) is None:
-        kept = any(axis.name == LENGTH and axis.size > 1 for axis in axes) and not by_axis
-        return scenario, [*axes], {BATCH: SEQUENCES_KEPT} if kept else {}
+        grows = any(axis.name == LENGTH and axis.size > 1 for axis in axes) and not by_axis
+        return scenario, [*axes], {BATCH: SEQUENCES_KEPT} if grows else {}
     others = {name: value for name, value in scenario.items() if name != BATCH}
     if by_axis:  # it has the last word
         return others, [*axes], {}
