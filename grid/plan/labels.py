@@ -82,10 +82,10 @@ def _attributes(plan: Plan, name: str) -> dict[str, Any]:
 
 def _conventions(plan: Plan) -> Mapping[str, Mapping[str, None]]:
     """Counting conventions by result: choices of such options among its formulas."""
-    notes, graph = plan.structure.notes, plan.graph
-    if "conventions" in notes:
-        return notes["conventions"]
-    conventions: dict[str, dict[str, None]] = {}
+    graph = plan.graph
+    conventions: dict[str, dict[str, None]] = plan.structure.notes.setdefault("conventions", {})
+    if conventions:
+        return conventions
     counted = {
         name: quantity.formulas
         for name, quantity in graph.quantities.items()
@@ -95,14 +95,12 @@ def _conventions(plan: Plan) -> Mapping[str, Mapping[str, None]]:
         by_name: dict[str, dict[str, None]] = {}
         for name, formula in row.items():
             choices = counted.get(without_phase(name), {}).items()
-            found = {str(choice): None for choice, one in choices if one in definitions(formula)}
+            chosen = {str(choice): None for choice, one in choices if one in definitions(formula)}
             for parameter in parameters(formula):
-                found |= by_name.get(parameter, {})
-            if found:
-                by_name[name] = found
-        for name, found in by_name.items():
-            conventions.setdefault(name, {}).update(found)
-    notes["conventions"] = conventions
+                chosen |= by_name.get(parameter, {})
+            by_name[name] = chosen
+        for name, chosen in by_name.items():
+            conventions.setdefault(name, {}).update(chosen)
     return conventions
 
 

@@ -64,7 +64,8 @@ def allocate(shape: tuple[int, ...], dtype: Any, threads: int) -> Array:
     8.9 GB/s into fresh float64 arrays on two cores."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     raw = freed_memory().array(size)
-    if size >= WORTH and raw.base.is_fresh and (advise := madvise()):
+    base: Any = raw.base
+    if size >= WORTH and base.is_fresh and (advise := madvise()):
         # one large piece per thread: with smaller ones they wait for each other (decision 2)
         start = raw.ctypes.data
         cuts = [(start + size * k // threads) // PAGE * PAGE for k in range(threads + 1)]

@@ -132,9 +132,11 @@ def _walk(call: _Call, kernel: Any, threads: int) -> None:
 
 
 def _call(job: Job) -> _Call:
-    names = [name for name in job.operands if _is_needed(name, job)]
+    read = {*job.outs}.union(*map(parameters, job.formulas.values()))
+    names = [name for name in job.operands if name in read]
     split = _split(job, [job.operands[name].shape for name in names])
-    along = {name: _varies(job.operands[name], len(split.outer)) for name in names}
+    inner = slice(len(split.outer), None)
+    along = {name: any(size > 1 for size in job.operands[name].shape[inner]) for name in names}
     arrays, strides = [], []
     for name in names:
         table, stride = _table(job.operands[name], split, along[name])
@@ -154,10 +156,6 @@ def _call(job: Job) -> _Call:
     outs = tuple((name, out.dtype) for name, out in job.outs.items())
     key = (tuple(job.formulas.items()), operands, outs, len(split.outer))
     return _Call(key, split, (shape, steps, memory), arrays)
-
-
-def _is_needed(name: str, job: Job) -> bool:
-    return name in job.outs or any(name in parameters(f) for f in job.formulas.values())
 
 
 def _split(job: Job, operands: Sequence[tuple[int, ...]]) -> Split:
@@ -204,10 +202,6 @@ def _is_repeated(operand: tuple[int, ...], split: Split) -> bool:
         and operand[outer:] != split.inner
         and any(size > 1 for size in operand[outer:])
     )
-
-
-def _varies(operand: Array, outer: int) -> bool:
-    return any(size > 1 for size in operand.shape[outer:])
 
 
 def _table(operand: Array, split: Split, along: bool) -> tuple[Array, list[int]]:
