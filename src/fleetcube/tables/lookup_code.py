@@ -1,17 +1,18 @@
 """A variable as source code that looks it up: its table, how to interpolate, and the error."""
 
 import itertools
+import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from fleetcube.grid.errors import InputError
+from fleetcube.grid.plan.labels import DEFAULTS, REMARKS
 from fleetcube.grid.read.lookup import interp
 from fleetcube.grid.spec.axis import Array
+from fleetcube.kernels.declare import written
 from fleetcube.kernels.graph.roles import REASON
-
-from .table_notes import remarks
 
 if TYPE_CHECKING:
     import xarray
@@ -186,13 +187,17 @@ def _about(table: Any, lookup: _Table) -> list[str]:
     scale, end = (100, " % of the value") if lookup.logarithmic else (1, " in its unit")
     most, half = (scale * (np.quantile(finite, q) if finite.size else np.nan) for q in (1, 0.5))
     axes = zip(lookup.dims, lookup.nodes, strict=True)
+    remarks = str(table.attrs.get(REMARKS, "")).splitlines()
+    decided = json.loads(table.attrs.get(DEFAULTS, "{}")).items()
+    texts = [f"{n} {'differs' if value is None else written(value)}" for n, value in decided]
+    default = [f"by default {', '.join(texts)}"] * bool(texts)
     unknown = f"; unknown in {inner.size - finite.size:,}" * (finite.size < inner.size)
     return [
         f"{lookup.name} [{unit(lookup.name)}] by",
         *(f"{dim} [{unit(dim)}], {len(x)} from {x[0]:.6g} to {x[-1]:.6g}" for dim, x in axes),
         f"Error of the interpolation, estimated: at most {most:.2g}{end},",
         f"below {half:.2g}{end} in half of {inner.size:,} cells{unknown}",
-        *(re.sub(r"\*/|[^ -~]", " ", line) for line in remarks(table.attrs)),
+        *(re.sub(r"\*/|[^ -~]", " ", line) for line in [*remarks, *default]),
     ]
 
 
