@@ -291,7 +291,7 @@ def _programs(rows: Sequence[_Choice], moved: Sequence[str]) -> tuple[dict[str, 
         bases.append([row.values.get(n, math.nan) for n in names])
     # of all choices but the first what differs from it
     differences = [
-        {k: own for k, own in enumerate(base) if repr(own) != repr(bases[0][k])}
+        {k: value for k, value in enumerate(base) if repr(value) != repr(bases[0][k])}
         for base in bases[1:]
     ]
     data = {

@@ -225,8 +225,8 @@ class View:
         picks = {n: self.axes[n].picks for n in (request.y, request.x) if n is not None}
         with self._unchanged():
             numbers = self._read(request.variable, request, picks)
-            known = REASON in self.cube.coords and request.variable != REASON
-            reason = self._read(REASON, request, picks) if known else None
+            has_reason = REASON in self.cube.coords and request.variable != REASON
+            reason = self._read(REASON, request, picks) if has_reason else None
         attrs = self.cube[request.variable].attrs
         flag = "flag_meanings" in attrs
         factor, unit = (1.0, "") if flag else as_read(attrs, numbers, request.variable)
