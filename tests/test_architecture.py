@@ -96,7 +96,7 @@ FLOORS = {
         {"application"},
         {"sweep"},
         {"accessor"},
-        {"backend", "explore", "xarray"},
+        {"backend", "xarray"},
         {"commands"},
         {"cli"},
     ),
@@ -303,7 +303,7 @@ BY_ROLE = [
         *(*ENGINES, "grid", "src/fleetcube/scenario"),
         # Of the rest of the application, all but commands and what reads tables, logs and files
         *("src/fleetcube/analysis", "src/fleetcube/tables", "src/fleetcube/presentation"),
-        *("src/fleetcube/schedules", "src/fleetcube/explore"),
+        "src/fleetcube/schedules",
     )
     for path in sorted((ROOT / folder).rglob("*.py"))
 ]

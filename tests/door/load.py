@@ -1,6 +1,6 @@
 """Many clients of `fleetcube explore` at once, with and without silent connections.
 
-`python -m tests.door.load CUBE|SPEC [CLIENTS] [SILENT]`: exit 0 if no request fails and, where all
+`python -m tests.door.load CUBE [CLIENTS] [SILENT]`: exit 0 if no request fails and, where all
 view the same maps, 99 of 100 are answered within a second. Different maps are evaluated in turn,
 and wait for each other.
 """
@@ -106,14 +106,13 @@ def places(cube: Any, client: int) -> str:
     """A map that no other client requests: over two numeric axes, at different places."""
     draw = random.Random(client)
     at = "".join(f"&at.{axis['name']}={draw.randrange(axis['size'])}" for axis in cube["axes"])
-    first, second = [axis["name"] for axis in cube["axes"] if axis["numeric"]][:2]
+    first, second = [axis["name"] for axis in cube["axes"] if "labels" not in axis][:2]
     return f"/api/slice?variable={cube['variables'][0]['name']}&x={first}&y={second}{at}"
 
 
 def pages(cube: Any, clients: int, own: bool) -> list[list[str]]:
-    """Requests of each client: the page, and two maps, shared or its own."""
-    page = ["/", "/page.js", "/api/cube"]
-    return [[*page, *(places(cube, 2 * k * own + j) for j in (0, 1))] for k in range(clients)]
+    """Requests of each client: the page, and four maps, shared or its own."""
+    return [["/", *(places(cube, 4 * k * own + j) for j in range(4))] for k in range(clients)]
 
 
 @contextlib.contextmanager
@@ -132,10 +131,12 @@ def explored(source: str) -> Iterator[int]:
 
 async def described(port: int) -> Any:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(HEAD.format("/api/cube", "close").encode())
-    found = json.loads((await reader.read()).partition(b"\r\n\r\n")[2])
+    writer.write(HEAD.format("/", "close").encode())
+    text = (await reader.read()).decode()
     writer.close()
-    return found
+    found = re.search(r"const DATA = (.*);\n", text)
+    assert found
+    return json.loads(found[1])["cube"]
 
 
 def main(source: str, clients: int = 200, silent: int = 200) -> int:

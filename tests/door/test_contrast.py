@@ -9,7 +9,7 @@ import pytest
 from fleetcube.presentation.page.page import css
 
 ROOMS = Path(__file__).parents[2] / "src" / "fleetcube"
-SHEETS = [ROOMS / "explore" / "page.css", ROOMS / "presentation" / "page" / "live.css"]
+SHEETS = [ROOMS / "presentation" / "page" / "live.css"]
 AREAS = {"blue", "orange", "frame", "none"}  # of bars and keys, without text
 TEXT, PART = 4.5, 3.0  # least ratio of text, and of controls and parts of pictures
 Colour = tuple[float, float, float]

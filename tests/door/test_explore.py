@@ -23,15 +23,15 @@ import numpy as np
 import pytest
 import xarray
 
-import fleetcube
 from fleetcube import Settings, Sweep
-from fleetcube.explore import server as servers
-from fleetcube.explore import view as views
-from fleetcube.explore.server import PAGE, Server
-from fleetcube.explore.view import View, number, spacing
+from fleetcube.commands.explore import opened
 from fleetcube.grid.errors import InputError
 from fleetcube.kernels.calculus.derivatives import quantity
 from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.presentation.page import server as servers
+from fleetcube.presentation.page import view as views
+from fleetcube.presentation.page.server import Server
+from fleetcube.presentation.page.view import Points, View
 from tests.door import command, load
 from tests.door.wait import until
 
@@ -83,9 +83,20 @@ def spec(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def server(spec: Path) -> Iterator[Server]:
-    with served(View.open(str(spec))) as found:
+def view(spec: Path) -> View:
+    sweep = Sweep.from_file(spec)
+    cube = sweep.to_zarr(spec.parent / "spec.zarr", settings=Settings("numpy"))
+    return View.open(str(cube))
+
+
+@pytest.fixture(scope="module")
+def server(view: View) -> Iterator[Server]:
+    with served(view) as found:
         yield found
+
+
+def virtual(spec: Path) -> View:
+    return View(Sweep.from_file(spec).virtual(), str(spec), None, "for a test")
 
 
 def get(
@@ -112,85 +123,65 @@ def asked(server: Server, path: str) -> Any:
     return json.loads(data)
 
 
-def numbers(found: Any) -> Any:
-    sizes = [len(found[name]["picks"]) for name in ("y", "x") if found[name] is not None]
+def numbers(found: Any, *sizes: int) -> Any:
     return np.frombuffer(base64.b64decode(found["values"]), "<f8").reshape(sizes)
 
 
 # Data for the page
 
 
-def test_the_cube_is_described(server: Server) -> None:
-    found = asked(server, "/api/cube")
-    assert {axis["name"]: (axis["size"], axis["numeric"]) for axis in found["axes"]} == {
-        "n_gpus": (3, True),
-        "gpu_mttf": (1001, True),
-        "provision_time": (5, True),
-        "layout": (2, False),
+def test_the_cube_is_described(view: View) -> None:
+    found = view.described()
+    axes = {axis["name"]: axis for axis in found["axes"]}
+    assert {name: (axis["size"], "labels" in axis) for name, axis in axes.items()} == {
+        "n_gpus": (3, False),
+        "gpu_mttf": (1001, False),
+        "provision_time": (5, False),
+        "layout": (2, True),
     }
-    assert found["axes"][3]["options"] == ["small", HOSTILE]
+    assert axes["layout"]["labels"] == ["small", HOSTILE]
+    mttf = axes["gpu_mttf"]
+    assert (mttf["unit"], mttf["log"], axes["n_gpus"]["log"]) == ("h", True, True)
+    assert (len(mttf["picks"]), mttf["picks"][0], mttf["picks"][-1]) == (400, 0, 1000)
+    np.testing.assert_allclose(mttf["values"], MTTF[mttf["picks"]], rtol=1e-12)
+    assert not axes["provision_time"]["log"]
+    np.testing.assert_allclose(axes["provision_time"]["values"], np.linspace(100, 300, 5))
     about = {variable["name"]: variable for variable in found["variables"]}
-    assert about["cluster_mtbf"]["dims"] == ["n_gpus", "gpu_mttf"]
-    assert about["dominant_overhead"]["flag"]
-    assert about["infeasible_reason"]["flag"]
+    assert next(iter(about)) == "cluster_mtbf"
+    assert about["cluster_mtbf"]["kind"] == "float64"
+    assert about["infeasible_reason"]["words"]["0"] == "feasible"
 
 
-def test_a_map_has_values_in_a_convenient_unit_and_its_axes(server: Server) -> None:
-    found = asked(server, "/api/slice?variable=cluster_mtbf&x=gpu_mttf&y=n_gpus")
-    x, y = found["x"], found["y"]
-    assert (found["unit"], x["unit"], y["unit"]) == ("h", "h", "")
-    assert (x["scale"], y["scale"]) == ("log", "log")
-    assert y["labels"] == ["64", "256", "1,024"]
-    assert (len(x["picks"]), x["picks"][0], x["picks"][-1]) == (views.MOST_ACROSS, 0, 1000)
-    np.testing.assert_allclose(x["values"], MTTF[x["picks"]] / 3600, rtol=1e-12)
-    expected = MTTF[x["picks"]] / 3600 / np.array([[64], [256], [1024]])
-    np.testing.assert_allclose(numbers(found), expected, rtol=1e-12)
+def test_a_map_has_values_in_base_units(view: View) -> None:
+    found = view.slice("variable=cluster_mtbf&x=gpu_mttf&y=n_gpus")
+    assert (found["unit"], found["factor"]) == ("h", 3600)
+    picks = view.axes["gpu_mttf"].picks
+    expected = MTTF[picks] / np.array([[64], [256], [1024]])
+    np.testing.assert_allclose(numbers(found, 3, 400), expected, rtol=1e-12)
+    across = view.slice("variable=cluster_mtbf&x=layout&y=n_gpus&at.gpu_mttf=0")
+    same = 3.6e6 / np.array([[64, 64], [256, 256], [1024, 1024]])  # no layout changes it
+    np.testing.assert_allclose(numbers(across, 3, 2), same, rtol=1e-12)
 
 
-def test_a_curve_and_a_point_are_cut_where_they_are_asked_for(server: Server) -> None:
-    path = "/api/slice?variable=recovery_time"
-    curve = asked(server, f"{path}&x=provision_time")
+def test_a_curve_and_a_point_are_cut_where_they_are_asked_for(view: View) -> None:
+    path = "variable=recovery_time"
     # two stages that take 30 s each by default
-    np.testing.assert_allclose(numbers(curve) * 60, 90 + 30 + 50 + 30 + np.linspace(100, 300, 5))
-    assert curve["x"]["scale"] == "linear"
-    assert curve["x"]["labels"] == ["1.66667", "2.5", "3.33333", "4.16667", "5"]
-    point = asked(server, f"{path}&at.provision_time=4")
-    assert numbers(point).item() * 60 == pytest.approx(500)
-    assert point["at"]["provision_time"] == "5 min"
-    middle = asked(server, path)
-    assert numbers(middle).item() * 60 == pytest.approx(400)
+    curve = view.slice(f"{path}&x=provision_time")
+    np.testing.assert_allclose(numbers(curve, 5), 90 + 30 + 50 + 30 + np.linspace(100, 300, 5))
+    assert numbers(view.slice(f"{path}&at.provision_time=4")).item() == pytest.approx(500)
+    assert numbers(view.slice(path)).item() == pytest.approx(400)
 
 
-def test_flags_and_infeasible_points_come_with_their_meanings(server: Server) -> None:
+def test_flags_and_infeasible_points_come_with_their_meanings(view: View) -> None:
     path = "x=n_gpus&y=layout&at.gpu_mttf=0&at.provision_time=0"
-    found = asked(server, f"/api/slice?variable=job_time&{path}")
+    found = view.slice(f"variable=job_time&{path}")
     reason = np.frombuffer(base64.b64decode(found["reason"]), "i1").reshape(2, 3)
     # the states of 70 billion parameters, some 16 bytes each, do not fit on one GPU
     meanings = [found["reasons"][str(code)] for code in reason[0].tolist()]
     assert meanings == ["out_of_memory"] * 3
-    flags = asked(server, f"/api/slice?variable=infeasible_reason&{path.split('&at')[0]}")
-    np.testing.assert_array_equal(numbers(flags), reason)
-    assert flags["flags"]["0"] == "feasible"
+    flags = view.slice(f"variable=infeasible_reason&{path.split('&at')[0]}")
+    np.testing.assert_array_equal(numbers(flags, 2, 3), reason)
     assert flags["reason"] is None
-
-
-def test_a_link_holds_values_and_says_what_it_does_not_understand(server: Server) -> None:
-    # 500 GPUs are not a point of the spec, 100,000 h is the last of its axis
-    found = asked(
-        server,
-        "/api/view?variable=cluster_mtbf&x=gpu_mttf&y=nothing&at.gpu_mttf=100,000+h&at.n_gpus=500"
-        "&at.layout=big&at.nonsense=1&more=1",
-    )
-    assert found["state"]["at"] == {"gpu_mttf": 1000, "n_gpus": 1}
-    said = " ".join(found["notes"])
-    assert "n_gpus = '500' is not a point; 256 is the nearest" in said
-    assert all(name in said for name in ("'nothing'", "'big'", "nonsense", "'more'"))
-
-
-def test_an_example_opens_by_its_name() -> None:
-    assert View.open("example:h100").sweep is not None
-    with pytest.raises(InputError, match="'example:h10' is no example; did you mean 'h100'"):
-        View.open("example:h10")
 
 
 def test_the_first_point_is_feasible() -> None:
@@ -200,18 +191,6 @@ def test_the_first_point_is_feasible() -> None:
         {"a": (("b", "c"), reason * 1.0)}, {"infeasible_reason": (("b", "c"), reason)}
     )
     assert View(cube, "a.zarr", None).start == {"b": 1, "c": 1}
-
-
-def test_a_slice_as_python_gives_the_same(server: Server) -> None:
-    query = "variable=cluster_mtbf&at.n_gpus=2&at.gpu_mttf=1000"
-    found = server.view.code(query)
-    names: dict[str, Any] = {}
-    exec(
-        found["python"].rsplit("print(", 1)[0] + "got = " + found["python"].rsplit("print", 1)[1],
-        names,
-    )
-    assert names["got"].item() == pytest.approx(MTTF[-1] / 1024)
-    assert found["command"].startswith("fleetcube run ")
 
 
 def test_downloads_hold_every_point_in_base_units(server: Server, tmp_path: Path) -> None:
@@ -251,48 +230,44 @@ def test_a_download_that_is_too_large_is_refused(
 
 
 def test_a_stored_cube_is_seen_as_its_spec_is(
-    spec: Path, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spec: Path, view: View, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cube = fleetcube.Sweep.from_file(spec).to_zarr(
-        str(tmp_path / "a.zarr"), settings=Settings("numpy")
-    )
-    stored = View.open(str(cube))
-    virtual = server.view
+    evaluated = virtual(spec)
     ask = "variable=job_time&x=gpu_mttf&y=layout&at.n_gpus=2"
     for query in (ask, "variable=cluster_mtbf&x=n_gpus", "variable=infeasible_reason"):
-        found, expected = stored.slice(query), virtual.slice(query)
-        assert found | {"seconds": 0} == expected | {"seconds": 0}
-    assert stored.decision.count("const PROGRAMS") == 1
-    assert stored.saved(ask, ".csv")[1].count(b"\n") == 2003
-    told = stored.description()
-    assert [v["name"] for v in told["variables"]] == [
-        v["name"] for v in virtual.description()["variables"]
-    ]
+        assert view.slice(query) == evaluated.slice(query)
+    assert view.saved(ask, ".csv")[1].count(b"\n") == 2003
+    assert view.described() == {**evaluated.described(), "source": view.source, "stored": True}
     monkeypatch.setattr(views, "MOST_READ", 10)
     with pytest.raises(InputError, match=r"reads .* GB of the cube"):
-        stored.slice(ask)
+        view.slice(ask)
     with pytest.raises(InputError, match=r"reads .* GB of the cube"):
-        stored.saved(ask, ".csv")
+        view.saved(ask, ".csv")
 
 
-def test_a_cube_whose_spec_is_not_known_has_no_page_of_it() -> None:
+def test_a_cube_whose_spec_is_not_known_is_a_map_alone() -> None:
     cube = xarray.Dataset({"a": ("b", [1.0, 2.0])})
-    view = View(cube, "a.zarr", None, "it has no <spec>")
-    found = view.slice("variable=a&x=b")
-    assert found["x"]["labels"] == ["0", "1"]
-    assert not view.description()["decides"]
-    assert "<p>it has no &lt;spec&gt;</p>" in view.decision
+    found = View(cube, "a.zarr", None, "it has no <spec>")
+    assert found.described()["axes"][0]["values"] == [0, 1]
+    assert "const PROGRAMS = [];" in found.page
+    assert "Nothing is computed here: it has no \\u003cspec>" in found.page
 
 
-def test_the_page_of_the_spec_is_served_with_its_policy(server: Server) -> None:
-    status, headers, data = get(server, "/decide")
-    assert (status, headers["Content-Type"]) == (200, "text/html; charset=utf-8")
-    text = data.decode()
-    assert HOSTILE not in text
-    (stated,) = re.findall('Content-Security-Policy" content="([^"]*)"', text)
-    assert headers["Content-Security-Policy"] == f"{stated}; frame-ancestors 'none'"
-    assert "unsafe" not in stated
-    assert server.start == f"{server.url}decide"
+def test_a_page_holds_the_formulas_of_a_cube_where_it_can(view: View) -> None:
+    assert re.search(r"const PROGRAMS = \[\(all\)", view.page)
+    assert HOSTILE not in view.page
+
+
+def test_a_spec_of_more_choices_than_a_page_holds_is_a_map_alone(spec: Path) -> None:
+    both = {"restart_time": [*range(10, 210)], "detection_time": [*range(200)]}
+    text = spec.read_text("utf-8").replace("detection_time = 90", "")
+    path = spec.parent / "many.toml"
+    path.write_text(f"{text}[axes.both]\n" + "\n".join(f"{n} = {v}" for n, v in both.items()))
+    found = opened(str(path))
+    assert isinstance(found, View)
+    assert "const PROGRAMS = [];" in found.page
+    assert "layout and both make 400 choices; a page holds 128" in found.page
+    assert numbers(found.slice("variable=job_time&x=both&y=layout"), 2, 200).size == 400
 
 
 @pytest.mark.parametrize(
@@ -309,25 +284,7 @@ def test_the_page_of_the_spec_is_served_with_its_policy(server: Server) -> None:
     ],
 )
 def test_axes_are_drawn_on_the_scale_on_which_they_are_even(values: Any, scale: str) -> None:
-    assert spacing(np.asarray(values)) == scale
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0.0, "0"),
-        (0.98765, "0.9877"),
-        (1024.0, "1,024"),
-        (50_000.000_000_1, "50,000"),
-        (12.5, "12.5"),
-        (-1234.56, "-1,235"),
-        (7.06e10, "7.06e+10"),
-        (np.inf, "inf"),
-        (np.nan, "nan"),
-    ],
-)
-def test_numbers_are_short(value: float, text: str) -> None:
-    assert number(value) == text
+    assert Points("gpu_mttf", np.asarray(values), "s").scale == scale
 
 
 # Refusals and robustness
@@ -335,8 +292,7 @@ def test_numbers_are_short(value: float, text: str) -> None:
 BAD = [
     ("", "variable = '' is not in the cube"),
     ("variable=job_tim", "did you mean 'job_time'?"),
-    ("variable=job_time&x=fabric", "'fabric' is not an axis of job_time"),
-    ("variable=cluster_mtbf&x=layout", "its axes: n_gpus, gpu_mttf"),
+    ("variable=job_time&x=fabric", "'fabric' is not an axis here; the axes: n_gpus, gpu_mttf"),
     ("variable=job_time&y=n_gpus", "choose two axes"),
     ("variable=job_time&x=n_gpus&y=n_gpus", "choose two axes"),
     ("variable=job_time&at.n_gpus=3", "give 0 to 2"),
@@ -356,7 +312,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize("page", ["slice", "band", "code", "download.csv", "download.nc"])
+@pytest.mark.parametrize("page", ["slice", "download.csv", "download.nc"])
 @pytest.mark.parametrize(("query", "said"), BAD, ids=[query[:40] for query, _ in BAD])
 def test_bad_parameters_get_one_line(server: Server, page: str, query: str, said: str) -> None:
     status, headers, data = get(server, f"/api/{page}?{query}")
@@ -370,10 +326,9 @@ def test_bad_parameters_get_one_line(server: Server, page: str, query: str, said
 @pytest.mark.parametrize(
     "path",
     [
-        "/page.py",
         "/server.py",
         "/../server.py",
-        "/page.js/../server.py",
+        "/map.js",
         "/%2e%2e/view.py",
         "/..%2f..%2fpyproject.toml",
         "//etc/passwd",
@@ -390,21 +345,23 @@ def test_there_are_no_other_files(server: Server, path: str) -> None:
 
 
 def test_the_page_is_served_and_asks_no_other_host(server: Server) -> None:
-    for path, (name, kind) in PAGE.items():
-        status, headers, data = get(server, path)
-        assert (status, headers["Content-Type"]) == (200, kind)
-        assert headers["X-Content-Type-Options"] == "nosniff"
-        assert "default-src 'none'" in headers["Content-Security-Policy"]
-        assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
-        assert "unsafe" not in headers["Content-Security-Policy"]
-        text = data.decode().replace("http://www.w3.org/2000/svg", "")
-        assert not re.search(r"https?:|url\(|import\s|[\"'`]//", text), name
-        assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(", text)
-        head = get(server, path, "HEAD")
-        assert (head[0], head[1]["Content-Length"], head[2]) == (200, str(len(data)), b"")
+    status, headers, data = get(server, "/")
+    assert (status, headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    text = data.decode()
+    (stated,) = re.findall('Content-Security-Policy" content="([^"]*)"', text)
+    assert headers["Content-Security-Policy"] == f"{stated}; frame-ancestors 'none'"
+    assert "default-src 'none'" in stated
+    assert "connect-src 'self'" in stated
+    assert "unsafe" not in stated
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(", text)
+    assert re.findall(r"(?:src|href)=\"(?!data:,|/\")[^\"]*", text) == []
+    assert re.findall(r"(?m)url\((?!#)|^\s*import\s|fetch\((?!path\))", text) == []
+    head = get(server, "/", "HEAD")
+    assert (head[0], head[1]["Content-Length"], head[2]) == (200, str(len(data)), b"")
 
 
-PATHS = ("/", "/page.js", "/api/cube", "/api/slice?variable=job_time", "/api/download.csv")
+PATHS = ("/", "/api/slice?variable=job_time", "/api/download.csv")
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -431,8 +388,8 @@ def test_other_hosts_are_refused(server: Server, path: str, host: str) -> None:
 def test_names_of_this_machine_are_answered_also_through_a_tunnel(
     server: Server, host: str
 ) -> None:
-    assert get(server, "/api/cube", Host=host)[0] == 200
-    assert get(server, "/api/cube", Host=host, Origin=f"http://{host}")[0] == 200
+    assert get(server, "/", Host=host)[0] == 200
+    assert get(server, "/", Host=host, Origin=f"http://{host}")[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -447,7 +404,7 @@ def test_names_of_this_machine_are_answered_also_through_a_tunnel(
     ],
 )
 def test_other_pages_are_refused(server: Server, headers: dict[str, str]) -> None:
-    for path in PATHS[2:]:
+    for path in PATHS[1:]:
         assert get(server, path, **headers)[0] == 403
 
 
@@ -460,7 +417,7 @@ def test_two_hosts_are_refused(server: Server) -> None:
 @pytest.mark.parametrize(
     ("raw", "said"),
     [
-        (b"POST /api/cube HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n", b" 501 "),
+        (b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n", b" 501 "),
         (b"TRACE / HTTP/1.1\r\nHost: localhost\r\n\r\n", b" 501 "),
         (b"a b c d\r\n\r\n", b"bad request"),
         (b"GET / HTTP/9.1\r\nHost: localhost\r\n\r\n", b"http version"),
@@ -480,14 +437,14 @@ def test_other_methods_and_other_protocols_are_refused(
 
 
 def test_requests_without_headers_are_refused(server: Server) -> None:
-    old = raw_answer(server, b"GET /api/cube\r\n\r\n")  # HTTP 0.9: Python 3.14 does not answer
+    old = raw_answer(server, b"GET /\r\n\r\n")  # HTTP 0.9: Python 3.14 does not answer
     assert b"does not name this machine" in old or not old
-    assert b"does not name" in raw_answer(server, b"GET /api/cube HTTP/1.0\r\n\r\n")
+    assert b"does not name" in raw_answer(server, b"GET / HTTP/1.0\r\n\r\n")
 
 
 def test_a_body_is_not_taken_for_the_next_request(server: Server) -> None:
-    hidden = b"GET /api/cube HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    raw = b"GET /page.css HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(hidden)
+    hidden = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    raw = b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(hidden)
     assert raw_answer(server, raw + hidden).count(b"HTTP/1.1 200 ") == 1
 
 
@@ -518,16 +475,16 @@ def test_a_failure_is_told_in_the_terminal_and_not_to_the_page(
     assert b"Traceback" not in data
     (line,) = capfd.readouterr().err.splitlines()
     assert "RuntimeError: cannot read /a/folder/of mine" in line
-    assert asked(server, "/api/cube")["source"]  # still serving
+    assert get(server, "/")[0] == 200  # still serving
 
 
 # Concurrency
 
 
 @pytest.fixture
-def scarce(spec: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def scarce(view: View, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setattr(servers, "MOST_CONNECTIONS", 64)
-    with served(View.open(str(spec))) as found:
+    with served(view) as found:
         yield found
 
 
@@ -555,7 +512,8 @@ def test_of_a_crowd_beside_the_silent_no_request_fails(
     scarce: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(servers, "GRACE", 1.0)  # longer than a client on a busy machine pauses
-    cube = scarce.view.description()
+    assert scarce.view
+    cube = scarce.view.described()
     asked = load.pages(cube, 90, own=False) + load.pages(cube, 10, own=True)
     found = asyncio.run(load.crowd(scarce.port, asked, silent=80, before=1.2))
     assert len(found) == 500
@@ -569,8 +527,8 @@ def test_who_sends_nothing_or_drips_keeps_nobody_out(scarce: Server) -> None:
             for _ in range(servers.MOST_CONNECTIONS + 10)
         ]
         for wire in slow[::2]:
-            wire.sendall(b"GET /api/cube HTTP/1.1\r\nHost: loc")
-        assert asked(scarce, "/api/cube")["source"]
+            wire.sendall(b"GET / HTTP/1.1\r\nHost: loc")
+        assert get(scarce, "/")[0] == 200
         assert slow[0].recv(1) == b""  # the oldest is closed
 
 
@@ -603,10 +561,12 @@ def test_those_who_ask_the_same_at_once_share_its_answer(
     assert (len(queries), len(answers)) == (1, 1)
 
 
-def test_slices_are_answered_before_bands(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slices_are_answered_before_downloads(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     go, queries = held_up(server, monkeypatch)
-    monkeypatch.setattr(server.view, "band", lambda _: queries.append("band") or {})
-    kinds = ("slice", "band", "slice")
+    monkeypatch.setattr(server.view, "saved", lambda *_: queries.append("saved") or ("a.nc", b""))
+    kinds = ("slice", "download.nc", "slice")
     with contextlib.ExitStack() as stack:
         for k, kind in enumerate(kinds):
             query = f"variable=job_time&at.gpu_mttf={k}"
@@ -615,7 +575,7 @@ def test_slices_are_answered_before_bands(server: Server, monkeypatch: pytest.Mo
             time.sleep(0.1)
         go.set()
         until(lambda: len(queries) == len(kinds), lambda: queries)
-    assert queries[-1] == "band"
+    assert queries[-1] == "saved"
 
 
 def test_a_request_that_is_dripped_ends(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -648,7 +608,7 @@ def test_answers_that_nobody_takes_are_few_and_end(
         until(lambda: len(made) > 1, lambda: made)
         time.sleep(0.3)
         assert len(made) == 2  # the second begins once at most MOST_UNSENT is buffered
-        assert asked(server, "/api/cube")["source"]
+        assert get(server, "/")[0] == 200
         until(lambda: len(made) == 5, lambda: "the others are not answered")
 
 
@@ -678,8 +638,8 @@ def test_a_cube_that_changes_while_it_is_shown_is_not_shown_on(stored: Path, how
             assert "restart `fleetcube explore`" in json.loads(data)["error"]
 
 
-def test_beyond_loopback_addresses_are_answered_and_foreign_names_are_not(spec: Path) -> None:
-    with Server(View.open(str(spec)), "0.0.0.0") as server:
+def test_beyond_loopback_addresses_are_answered_and_foreign_names_are_not() -> None:
+    with Server("a page", "0.0.0.0") as server:
         assert not server.local
         assert server.is_own("192.0.2.1:80")
         assert server.is_own(socket.gethostname())
@@ -711,15 +671,15 @@ def test_the_command_serves_until_it_is_stopped(
     process = fleetcube_explore("spec.toml", "--no-browser", folder=spec.parent)
     assert process.stdout is not None
     line = process.stdout.readline()
-    found = re.search(r"http://127\.0\.0\.1:(\d+)/decide \((.*) stops it\)", line)
+    found = re.search(r"http://127\.0\.0\.1:(\d+)/ \((.*) stops it\)", line)
     assert found
     assert found[2] == (f"kill {process.pid}" if ignored else "Ctrl-C")
     if ignored and stop is signal.SIGINT:  # nothing happens
         process.send_signal(stop)
         stop = signal.SIGTERM
     connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=600)
-    connection.request("GET", "/api/cube")
-    assert json.loads(connection.getresponse().read())["source"] == "spec.toml"
+    connection.request("GET", "/")
+    assert b"<title>spec.toml</title>" in connection.getresponse().read()
     connection.close()
     process.send_signal(stop)
     out, err = process.communicate(timeout=600)
@@ -752,82 +712,126 @@ def test_what_cannot_be_served_is_told_in_one_line(
 
 
 @pytest.mark.slow
-def test_the_page_in_a_browser(browser: Any, server: Server, tmp_path: Path) -> None:
-    from selenium.webdriver import ActionChains, Keys
+def test_a_cube_in_a_browser(browser: Any, server: Server, tmp_path: Path) -> None:
+    from selenium.webdriver import ActionChains
     from selenium.webdriver.support.select import Select
 
     def at(name: str) -> Any:
         return browser.find_element("id", name)
 
     def wait(name: str, text: str) -> None:
-        until(lambda: text in at(name).text, lambda: f"{text!r} in {at(name).text!r}")
+        until(lambda: text in at(name).text, lambda: f"{text!r} in {at(name).text!r}", 60)
 
-    browser.get(
-        f"{server.url}#variable=cluster_mtbf&x=gpu_mttf&y=n_gpus&at.gpu_mttf=1000+h&at.n_gpus=64"
-    )
-    wait("point", "cluster MTBF = 15.63 h at GPU MTTF = 1,000 h, GPUs = 64")  # 1000 / 64
-    wait("size", "1,200 points")
-    assert colours(browser, "map") > 50
-    # keys: up to 256 GPUs
-    at("map").send_keys(Keys.ARROW_UP)
-    wait("point", "cluster MTBF = 3.906 h at GPU MTTF = 1,000 h, GPUs = 256")
+    def hatched() -> int:
+        return len(browser.find_elements("css selector", "#map-picture .hatched"))
+
+    place = "n_gpus=64&gpu_mttf=3600000"
+    browser.get(f"{server.url}#map=cluster_mtbf,gpu_mttf,n_gpus&{place}")
+    wait("map-read", "cluster MTBF is 15.63 h at GPU MTTF 1,000 h, GPUs 64")  # 1000 / 64
+    wait("map-read", "It is stored as float64; the formulas give 15.625, the same.")
+    assert colours(browser, "map-picture") > 50
+    assert at("map-title").text == "cluster MTBF over GPU MTTF and GPUs"
     # the pointer: the middle of the map is n_gpus = 256, near the middle of 1e3 to 1e5 h
-    ActionChains(browser).move_to_element(at("map")).click().perform()
-    until(lambda: not at("tip").get_attribute("hidden"), lambda: "no tip")
-    tip = at("tip").text
-    assert "GPUs = 256" in tip
-    told, mttf = (float(found.replace(",", "")) for found in re.findall(r"= ([\d.,]+) h", tip))
+    ActionChains(browser).move_to_element(at("map-picture")).perform()
+    wait("map-hover", "Under the pointer: ")
+    ActionChains(browser).click().perform()
+    wait("map-read", "GPUs 256")
+    told, mttf = (
+        float(n.replace(",", "")) for n in re.findall(r"([\d.,]+) h", at("map-read").text)
+    )
     assert told == pytest.approx(mttf / 256, rel=1e-3)
     assert 5_000 < mttf < 20_000
-    wait("point", "GPUs = 256")
-    assert "at.n_gpus=256" in browser.current_url
-    # another variable, an axis of labels that are text and no markup, sliders
-    Select(at("variable")).select_by_value("job_time")
-    wait("title", "job time")
-    layout = browser.find_element("css selector", "#others select")
+    until(lambda: "n_gpus=256" in browser.current_url, lambda: browser.current_url)
+    # an axis of labels that are text and no markup; what cannot run is hatched, side by side
+    Select(at("map-of")).select_by_value("job_time")
+    wait("map-title", "job time over GPU MTTF and GPUs")
+    (layout,) = browser.find_elements("css selector", "#map-others select")
     assert [option.text for option in Select(layout).options] == ["small", HOSTILE]
-    Select(layout).select_by_visible_text(HOSTILE)
-    wait("fixed", f"layout {HOSTILE}")
-    slider = browser.find_element("css selector", "#others input[type=range]")
-    slider.send_keys(Keys.ARROW_RIGHT)
-    wait("fixed", "provision time 4.16667 min")
-    assert slider.get_attribute("aria-valuetext") == "4.16667 min"
-    # curves, flags, downloads
-    Select(at("y")).select_by_value("")
-    until(lambda: not at("cuts").is_displayed(), lambda: "the cuts of a curve are shown")
-    Select(at("variable")).select_by_value("dominant_overhead")
-    wait("title", "dominant overhead")
-    Select(at("variable")).select_by_value("cluster_mtbf")
-    Select(at("x")).select_by_value("n_gpus")
-    assert Select(at("y")).first_selected_option.text == "none: a curve"
-    wait("title", "cluster MTBF [h]")
-    at("csv").click()
+    Select(layout).select_by_visible_text("small")
+    until(lambda: hatched() == 1, hatched)
+    wait("map-key", "cannot run: out of memory")
+    Select(at("map-beside")).select_by_visible_text(f"layout={HOSTILE}")
+    until(lambda: at("map-other").is_displayed(), lambda: "one map")
+    # values computed here, and how far the stored are from them
+    Select(at("map-from")).select_by_value("difference")
+    wait("map-read", "stored over computed less 1 is ")
+    # curves of numbers and flags; every point, as a file
+    Select(at("map-from")).select_by_value("stored")
+    Select(at("map-beside")).select_by_value("")
+    Select(at("map-x")).select_by_value("n_gpus")
+    Select(at("map-y")).select_by_value("")
+    Select(at("map-of")).select_by_value("dominant_overhead")
+    wait("map-title", "dominant overhead over GPUs")
+    Select(at("map-of")).select_by_value("cluster_mtbf")
+    wait("map-title", "cluster MTBF over GPUs")
+    until(lambda: not at("map-other").is_displayed(), lambda: "two maps of a curve")
+    browser.find_element("link text", "all points, CSV").click()
     saved = tmp_path / "cluster_mtbf-n_gpus.csv"
-    until(saved.exists, lambda: at("status").text)
+    until(saved.exists, lambda: at("map-read").text, 60)
     assert saved.read_text(encoding="utf-8").count("\n") == 4
-    # a link in use: values, and what is not understood
-    browser.execute_script(
-        "location.hash = arguments[0]",
-        "variable=cluster_mtbf&x=gpu_mttf&at.n_gpus=500&at.nothing=1",
+    for kind in ("svg", "csv"):
+        browser.find_element(
+            "css selector", f"[aria-label='Save the map as {kind.upper()}']"
+        ).click()
+    until((tmp_path / "map-picture.svg").exists, lambda: "no picture", 60)
+    until((tmp_path / "map.csv").exists, lambda: "no table", 60)
+    assert (
+        (tmp_path / "map.csv").read_text("utf-8").startswith('"GPUs","cluster MTBF [h]","why not"')
     )
-    wait("status", "'nothing' is not an axis here")
-    wait("title", "cluster MTBF [h]")
-    assert "at.n_gpus=256" in browser.current_url  # the nearest
-    at("svg").click()
-    until((tmp_path / "cluster_mtbf.svg").exists, lambda: at("status").text)
-    at("pin").click()
-    wait("pins-table", "GPUs 256")
-    # the page of the spec at the point
-    assert browser.title.endswith("fleetcube explore")
-    at("decide").click()
-    until(lambda: "/decide" in browser.current_url, lambda: browser.current_url)
-    until(lambda: "out of memory" in at("sentence").text, lambda: at("sentence").text)
-    assert "n_gpus=256" in browser.current_url
-    size = "return controls.get(SIZE).typed.value"
-    until(lambda: browser.execute_script(size) == "256", lambda: browser.execute_script(size))
-    at("maps").click()
-    until(lambda: at("title").text, lambda: "nothing is drawn")
+    assert browser.title == server.view.source  # type: ignore[union-attr]
     assert browser.get_log("browser") == []
+
+
+@pytest.mark.slow
+def test_a_cube_without_formulas_in_a_browser(browser: Any, spec: Path) -> None:
+    with served(virtual(spec)) as server:
+        assert "for a test" in server.page.data.decode()
+        browser.get(f"{server.url}#map=cluster_mtbf,gpu_mttf,&n_gpus=1024&gpu_mttf=360000000")
+        told = "cluster MTBF is 97.66 h at GPU MTTF 100,000 h"  # 1e5 / 1024
+        until(lambda: told in browser.page_source, lambda: browser.page_source[-3000:], 60)
+        from selenium.webdriver import Keys
+
+        (size, *_) = browser.find_elements("css selector", "#map-others input")
+        size.send_keys(Keys.ARROW_LEFT)
+        told = "cluster MTBF is 390.6 h at GPU MTTF 100,000 h"
+        until(lambda: told in browser.page_source, lambda: browser.page_source[-3000:], 60)
+        assert "n_gpus=256 " in browser.find_element("id", "command").text
+    with served(View(xarray.Dataset({"a": 1.0}), "a.zarr", None, "a point")) as server:
+        browser.get(server.url)
+        until(lambda: "a point" in browser.find_element("id", "about").text, lambda: "nothing", 60)
+        assert not browser.find_element("id", "map").is_displayed()
+        assert browser.get_log("browser") == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("axes", "told"),
+    [
+        ({}, ""),  # of a point what is computed
+        ({"n_gpus": [1024, 64, 256]}, "cluster MTBF is 15.63 h at GPUs 64"),  # as written
+        ({"n_gpus": [64, 256], "gpu_mttf": ["1_000 h"]}, "cluster MTBF is 3.906 h at GPUs 256"),
+        (
+            {"n_gpus": [64], "nic_mttf": [np.inf, 3.6e6]},
+            "cluster MTBF is 7.813 h at NIC MTTF",
+        ),
+    ],
+    ids=["a point", "unsorted", "one of one", "infinite"],
+)
+def test_odd_cubes_in_a_browser(browser: Any, spec: Path, axes: Any, told: str) -> None:
+    scenario = dict(Sweep.from_file(spec).spec["scenario"])
+    scenario |= {"n_gpus": 64, "gpu_mttf": "1_000 h", "nics_per_node": 8}
+    sweep = Sweep({k: v for k, v in scenario.items() if k not in axes}, axes, ["cluster_mtbf"])
+    with served(View(sweep.virtual(), "odd", sweep.spec)) as server:
+        browser.get(server.url)
+        until(
+            lambda: browser.execute_script("return at('said').textContent"), lambda: "nothing", 60
+        )
+        read = "return at('map').hidden ? '' : at('map-read').textContent"
+        until(
+            lambda: told in browser.execute_script(read), lambda: browser.execute_script(read), 60
+        )
+        assert not browser.execute_script("return at('map').hidden")
+        assert browser.get_log("browser") == []
 
 
 def colours(browser: Any, picture: str) -> int:

@@ -350,6 +350,66 @@ console.log(JSON.stringify(told));
         assert least == pytest.approx(percent, abs=3), (verdict, percent)
 
 
+def told(text: str, program: str, folder: Path) -> Any:
+    """What a program in the page prints as JSON."""
+    path = folder / "page.js"
+    path.write_text(f"{script(text)}\nglobalThis.requestAnimationFrame = setTimeout;\n{program}")
+    assert node.NODE
+    ran = subprocess.run([node.NODE, path], check=True, timeout=60, capture_output=True)
+    return json.loads(ran.stdout)
+
+
+@needs_node
+def test_a_map_and_a_curve_are_those_of_a_sweep(tmp_path: Path) -> None:
+    """Over inputs, whether axes of the spec or not, and over axes of options, with intervals."""
+    axes = {"n_gpus": [256, 512, 1024, 2048, 4096, 8192], "zero_stage": [1, 3]}
+    text = page(spec(axes), "job")
+    maps = [("n_gpus", "gpu_mttf"), ("zero_stage", "checkpoint_write_bandwidth"), ("n_gpus", "")]
+    program = f"""
+    settle();
+    const run = async ([x, y]) => {{
+      const axes = [axisOf(x, 40), y && axisOf(y, 40)];
+      const [own] = sidesOf(), of = named("job_time");
+      return [axes.map(({{ row }}) => row), await computed(own, ...axes, of, filling)];
+    }};
+    Promise.all({json.dumps(maps)}.map(run)).then((found) => console.log(JSON.stringify(found)));
+    """
+    for names, ((x, y), grid) in zip(maps, told(text, program, tmp_path), strict=True):
+        over = {names[0]: axes.get(names[0], x), **({names[1]: y} if y else {})}
+        job = {**JOB, "n_gpus": 2048, "zero_stage": 1}  # the middle of the axis
+        job = {name: value for name, value in job.items() if name not in over}
+        sweep = Sweep(job, over, ["job_time"]).prediction_interval(settings=Settings("numpy"))
+        bad = sweep["infeasible_reason"].transpose(*reversed(over), missing_dims="ignore") != 0
+        expected = sweep["job_time"].transpose(*reversed(over)).values.ravel()
+        hatched = np.broadcast_to(bad, [len(row) for row in (y, x) if row]).ravel()
+        assert [why is not None for why in grid["why"]] == hatched.tolist()
+        found = np.array([np.nan if value is None else value for value in grid["values"]])
+        assert len(found) >= (6 if not y else 80)
+        np.testing.assert_allclose(found[~hatched], expected[~hatched], 1e-12)
+        if not y:
+            ends = [np.array(grid[end], float) for end in ("low", "high")]
+            for end, own in zip(("low", "high"), ends, strict=True):
+                np.testing.assert_allclose(own[~hatched], sweep[f"job_time_{end}"][~hatched], 1e-12)
+
+
+@needs_node
+def test_contours_cross_where_a_plane_has_their_level(tmp_path: Path) -> None:
+    """x + 2 y = 5, also beside a point that cannot run."""
+    program = """
+    const px = [0, 1, 2.5, 4], py = [0, 1, 2, 3];
+    const values = py.flatMap((y) => px.map((x) => x + 2 * y));
+    const whole = contour(px, py, values, 5);
+    values[0] = NaN;
+    console.log(JSON.stringify([whole, contour(px, py, values, 5), contour(px, py, values, 99)]));
+    """
+    whole, part, none = told(page(spec({}), "job"), program, tmp_path)
+    ends = np.array(whole).reshape(-1, 2)
+    np.testing.assert_allclose(ends @ [1, 2], 5, 1e-12)
+    lengths = [math.dist(*segment) for segment in whole]
+    assert sum(lengths) == pytest.approx(math.hypot(4, 2))  # from (0, 2.5) to (4, 0.5)
+    assert (part, none) == (whole, [])  # the first cell has no crossing
+
+
 @needs_node
 def test_a_front_of_a_million_sizes_has_a_dozen(tmp_path: Path) -> None:
     for sizes, least in ((32 * np.arange(1, 501), 4), (32 * np.arange(1, 1_000_001), 0)):
@@ -418,7 +478,7 @@ def test_a_page_reads_without_its_script() -> None:
     assert still.text["answers"].lstrip().startswith(start)
     assert "compute inefficiency" in still.text["losses"]
     assert ["GPU hour price", "2.5 USD/h"] in still.rows["stated"]
-    assert {"inputs", "front", "flips", "curve"} <= {*still.hidden}  # only usable with scripts
+    assert {"inputs", "front", "map"} <= {*still.hidden}  # only usable with scripts
     assert "fleetcube run SPEC.toml layout=short" in still.text["foot"]
 
 

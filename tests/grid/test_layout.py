@@ -21,13 +21,13 @@ import zarr
 from numcodecs import Blosc, Zstd
 
 from fleetcube import InputError, Settings, Sweep, open_cube
-from fleetcube.explore.view import View
 from fleetcube.grid.store import journal
 from fleetcube.grid.store.examine import examine
 from fleetcube.grid.store.names import PLAN, SEAL
 from fleetcube.grid.store.places.objects import Objects
 from fleetcube.grid.store.places.place import Folder
 from fleetcube.grid.store.verify import verify
+from fleetcube.presentation.page.view import View
 
 from ..table import each
 from .common import refused
@@ -137,8 +137,9 @@ def test_long_axes_are_referred_to_and_put_back(tmp_path: Path, entry: Any, poin
         == sweep.evaluate(settings=Settings("numpy")).attrs["fleetcube_spec"]
     )
     assert verify(path).problems == verify(path).notes == []
-    again = View.open(str(path)).sweep
-    assert again is not None
+    found = View.open(str(path)).spec
+    assert found is not None
+    again = Sweep(**found)
     xarray.testing.assert_identical(
         again.evaluate(settings=Settings("numpy")), sweep.evaluate(settings=Settings("numpy"))
     )
@@ -271,7 +272,7 @@ def test_cubes_without_a_layout_are_read(cube: Path, made: Path) -> None:
     found = verify(cube)
     assert found.problems == []
     assert found.notes == ["no samples: the cube is of an older fleetcube, in layout 0"]
-    assert View.open(str(cube)).sweep is not None
+    assert View.open(str(cube)).spec is not None
     sweep = Sweep(SCENARIO, AXES, OUTPUTS)
     for mode in ("resume", "append"):
         with pytest.raises(InputError, match=r"older fleetcube, in layout 0, and is only read"):

@@ -12,8 +12,8 @@ import xarray
 import zarr
 
 from fleetcube import Sweep
-from fleetcube.explore.view import View
 from fleetcube.grid.store.cube import open_cube
+from fleetcube.presentation.page.view import View
 
 from .common import refused
 from .races import CHUNKS, WAYS, WRITERS, answers, beside, read, sweep, truth

@@ -13,7 +13,6 @@ import fleetcube
 from fleetcube import InputError, Settings
 from fleetcube.analysis import reevaluate
 from fleetcube.cli import cli
-from fleetcube.explore.view import View
 
 from .common import Patch, refused
 
@@ -147,13 +146,6 @@ def test_the_commands_show_them(path: str, tmp_path: Path) -> None:
     picture = tmp_path / "job.svg"
     ran("plot", path, *where[1:], "-v", "job_time", "-x", "n_gpus", "-o", str(picture))
     assert "90 % interval" in picture.read_text()
-
-
-def test_the_explorer_has_bands_of_stored_cubes(sweep: fleetcube.Sweep, path: str) -> None:
-    stored = View.open(path).band("variable=job_time&x=n_gpus")
-    assert stored["places"] == [0, 1, 2]
-    virtual = View(sweep.virtual(settings=Settings("numpy")), "job", sweep)
-    assert stored == virtual.band("variable=job_time&x=n_gpus")
 
 
 def test_an_axis_of_the_interval_alone_is_told_and_one_without_labels_is_refused() -> None:

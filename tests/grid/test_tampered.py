@@ -14,7 +14,6 @@ from click.testing import CliRunner
 
 from fleetcube import InputError, Settings, Sweep, open_cube
 from fleetcube.cli import cli
-from fleetcube.explore.view import View
 from fleetcube.grid.store import journal
 from fleetcube.grid.store.cube import stored_cube
 from fleetcube.grid.store.examine import examine
@@ -22,6 +21,7 @@ from fleetcube.grid.store.names import JOURNAL, PLAN, SEAL
 from fleetcube.grid.store.places.place import Folder
 from fleetcube.grid.store.verify import verify
 from fleetcube.grid.store.writer import Writer
+from fleetcube.presentation.page.view import View
 
 from .common import cases, refused
 

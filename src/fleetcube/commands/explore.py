@@ -1,15 +1,20 @@
-"""`fleetcube explore`: a cube in the browser."""
+"""`fleetcube explore`: a spec or a cube in the browser."""
 
 import contextlib
 import os
 import signal
 import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from fleetcube.commands.shared.say import say
-from fleetcube.grid.errors import InputError
+from fleetcube.grid.errors import InputError, check_path
 from fleetcube.stop import is_heard
+
+if TYPE_CHECKING:
+    from fleetcube.presentation.page.view import View
 
 
 @click.command()
@@ -21,9 +26,9 @@ from fleetcube.stop import is_heard
 def explore(source: str, port: int, host: str, no_browser: bool, output: str | None) -> None:
     """View a cube, or a spec without evaluating it first, on a local web page.
 
-    A cube opens as maps and curves over its axes: sliders, cuts through a point, downloads. A spec
-    opens as a page that decides: the answer in a sentence, cost against time, what costs more, and
-    every number as a slider. Each leads to the other. Ctrl-C or SIGTERM stops it.
+    The page decides: the answer in a sentence, cost against time, a map of any output over any two
+    inputs, every number as a slider. Of a cube it shows the stored values, with what the formulas
+    give beside them. Ctrl-C or SIGTERM stops it.
 
     With -o the page of a spec is one file instead, to keep or to mail: the formulas, written as
     JavaScript, compute in the browser.
@@ -37,21 +42,20 @@ def explore(source: str, port: int, host: str, no_browser: bool, output: str | N
     import asyncio
     import webbrowser
 
-    from fleetcube.explore.server import Server
-    from fleetcube.explore.view import View
+    from fleetcube.presentation.page.server import Server
 
     if output is not None:
         _write(source, output)
         return
     if not 0 <= port <= 65535:
         raise InputError(f"--port {port} is not a port; give 0 to 65535")
-    with Server(View.open(source), host, port) as server:
+    with Server(opened(source), host, port) as server:
         how = "Ctrl-C" if is_heard() else f"kill {os.getpid()}"
-        say(f"{source} is shown at {server.start} ({how} stops it)")
+        say(f"{source} is shown at {server.url} ({how} stops it)")
         if not server.local:
             say(f"--host {host}: everyone who can reach this machine can read it", err=True)
         if not no_browser and _has_screen():
-            webbrowser.open(server.start)
+            webbrowser.open(server.url)
 
         async def serve() -> None:
             loop, serving = asyncio.get_running_loop(), asyncio.ensure_future(server.serve())
@@ -69,6 +73,22 @@ def explore(source: str, port: int, host: str, no_browser: bool, output: str | N
             asyncio.run(serve())
         except (KeyboardInterrupt, asyncio.CancelledError):
             say("ended")
+
+
+def opened(source: str) -> "View | str":
+    """The page of a spec, or a view of a cube, or of a spec that one page cannot hold."""
+    from fleetcube.presentation.page.page import page
+    from fleetcube.presentation.page.view import View
+    from fleetcube.sweep import Sweep
+
+    check_path(source)
+    if not (source.startswith("example:") or source.endswith(".toml") or Path(source).is_file()):
+        return View.open(source)
+    sweep = Sweep.from_file(source)
+    try:
+        return page(sweep.spec, source, source)
+    except InputError as error:
+        return View(sweep.virtual(), source, None, str(error))
 
 
 def _write(source: str, output: str) -> None:

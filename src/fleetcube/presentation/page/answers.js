@@ -3,10 +3,12 @@ const INPUTS = DATA.inputs, OUTPUTS = DATA.outputs, GOAL = DATA.goal;
 const output = (name) => OUTPUTS.findIndex((of) => of.name === name);
 const REASON = output("infeasible_reason"), NEAR = output("near_memory_limit"), MARGIN = output("memory_margin");
 const PLACES = [-1, -0.5, 0, 0.5, 1];
+DATA.bases = DATA.bases.map((base, choice) => choice ? Object.assign([...DATA.bases[0]], base) : base);
 const CLUSTERS = [...new Set(DATA.clusters)];
 const clusterOf = DATA.clusters.map((name) => CLUSTERS.indexOf(name));
 const choicesOf = CLUSTERS.map((_, cluster) => clusterOf.flatMap((of, choice) => of === cluster ? [choice] : []));
-const state = { cluster: 0, layout: null, pick: 0, moved: new Map() };
+const BEGIN = DATA.begin.reduce((choice, place, d) => choice * DATA.several[d].labels.length + place, 0);
+const state = { cluster: clusterOf[BEGIN], layout: null, pick: 0, moved: new Map() };
 
 function vector(choice, moved = state.moved) {
   const all = DATA.bases[choice].slice();

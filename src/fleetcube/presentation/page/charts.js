@@ -1,4 +1,4 @@
-// Pictures: the front of cost and time, the map of what costs more, the bar of losses, a curve.
+// Pictures: the front of cost and time, the bar of losses.
 const MOST_SIZES = 12, MOST_TRIED = 120; // of the front; each size is tried in every layout
 const TIME = output("job_time"), RATIO = output("reliability_to_communication_ratio");
 const COST = output("job_cost") < 0 ? output("gpu_hours") : output("job_cost");
@@ -129,75 +129,6 @@ function choose({ cluster, size }) {
   if (size !== undefined) state.moved.set(SIZE, size);
 }
 
-// What costs more, failures or communication, over the size of the cluster and the life of a GPU. Columns are
-// filled one a frame, so that a slider never waits for them.
-let filling = 0;
-function drawFlips(found) {
-  at("flips").hidden = RATIO < 0 || SIZE === undefined || LIFE === undefined || !Number.isFinite(value(LIFE));
-  if (at("flips").hidden) return;
-  const sizes = roundest(stops(INPUTS[SIZE], DATA.bases[state.pick][SIZE]).filter((n) => n > 0), 2 * MOST_SIZES).sort((a, b) => a - b);
-  const lives = few(stops(INPUTS[LIFE], DATA.bases[state.pick][LIFE]), 13);
-  if (sizes.length < 2 || lives.length < 2) { at("flips").hidden = true; return; }
-  const [wide, high] = [sizes, lives].map(borders);
-  const svg = at("flips-picture");
-  const made = blank(svg, 280,
-    scaled(INPUTS[SIZE], { low: wide[0], high: wide.at(-1), log: true }, sizes),
-    scaled(INPUTS[LIFE], { low: high[0], high: high.at(-1), log: true }));
-  const { X, Y } = made, cells = drawn("g", {}), line = drawn("path", { class: "flip" });
-  const dot = drawn("circle", { class: "here", r: 6.5, cx: X(value(SIZE)), cy: Y(value(LIFE)) });
-  svg.append(cells, line, dot);
-  svg.grid = { X, Y, sizes, lives };
-  const run = ++filling, columns = [];
-  const fill = (k) => {
-    if (run !== filling) return;
-    const column = lives.map((life) => {
-      const found = shownWith(new Map([...state.moved, [SIZE, sizes[k]], [LIFE, life]]));
-      return runs(found) ? found.values[RATIO] : NaN;
-    });
-    columns.push(column);
-    column.forEach((ratio, j) => cells.append(drawn("rect", {
-      class: shade(ratio), x: X(wide[k]), width: X(wide[k + 1]) - X(wide[k]) + 0.5,
-      y: Y(high[j + 1]), height: Y(high[j]) - Y(high[j + 1]) + 0.5 })));
-    line.setAttribute("d", crossing(columns, sizes, lives, X, Y));
-    if (k + 1 < sizes.length) requestAnimationFrame(() => fill(k + 1));
-    else svg.setAttribute("aria-label", at("flips-read").textContent);
-  };
-  fill(0);
-  at("flips-read").textContent = flipText(found);
-}
-
-// Where cells around points meet: halfway on a logarithmic axis.
-const borders = (row) => [row[0] ** 1.5 / row[1] ** 0.5, ...row.slice(1).map((own, k) => Math.sqrt(own * row[k])), row.at(-1) ** 1.5 / row.at(-2) ** 0.5];
-
-const shade = (ratio) => !Number.isFinite(ratio) ? "none"
-  : "r" + Math.min(6, Math.max(0, Math.round(Math.log2(ratio)) + 3));
-
-// The line where both cost the same, between the points of each column.
-function crossing(columns, sizes, lives, X, Y) {
-  let path = "", pen = "M";
-  columns.forEach((column, k) => {
-    const j = column.findIndex((ratio, j) => j && (column[j - 1] > 1) !== (ratio > 1) && Number.isFinite(ratio) && Number.isFinite(column[j - 1]));
-    if (j < 0) { pen = "M"; return; }
-    const part = Math.log(column[j - 1]) / Math.log(column[j - 1] / column[j]);
-    path += `${pen}${X(sizes[k])} ${Y(lives[j - 1] * (lives[j] / lives[j - 1]) ** part)}`;
-    pen = "L";
-  });
-  return path;
-}
-
-// Both in words, and the life of a GPU at which they cost the same.
-function flipText(found) {
-  if (!runs(found)) return "";
-  const here = `At ${digits(value(SIZE))} GPUs that fail every ${shown(INPUTS[LIFE], value(LIFE))}, failures cost `;
-  const now = found.values[RATIO];
-  const ratio = (life) => shownWith(new Map([...state.moved, [LIFE, life]])).values[RATIO];
-  let [low, high] = [value(LIFE) / 64, value(LIFE) * 64];
-  const told = here + `${rounded(now)} of what communication does`;
-  if (!(ratio(low) > 1 && ratio(high) < 1)) return `${told}; that turns at no life of a GPU from 1/64 to 64 times that one.`;
-  for (let k = 0; k < 40; k++) { const middle = Math.sqrt(low * high); if (ratio(middle) > 1) low = middle; else high = middle; }
-  return `${told}; both cost the same at ${rounded(low / INPUTS[LIFE].factor)} ${INPUTS[LIFE].unit}.`;
-}
-
 function drawLosses(found) {
   const known = DATA.losses.every((k) => Number.isFinite(found.values[k])) && !found.why;
   at("losses").hidden = !DATA.losses.length;
@@ -218,43 +149,6 @@ function drawLosses(found) {
     from += wide;
   }
   bar.setAttribute("aria-label", parts.filter(([, share]) => share > 0.0005).map(([name, share]) => `${name} ${rounded(100 * share)} %`).join(", "));
-}
-
-function drawCurve(found) {
-  if (!at("curve").open) return;
-  const up = Number(at("up").value), across = Number(at("across").value), own = INPUTS[across], of = OUTPUTS[up], svg = at("chart");
-  const xs = [...new Set([...few(stops(own, DATA.bases[state.pick][across]), 51), value(across)])].filter(Number.isFinite).sort((a, b) => a - b);
-  const at_ = (cluster, x) => cluster === state.cluster && state.layout !== null
-    ? answer(state.layout, new Map([...state.moved, [across, x]]))
-    : answer(plan(cluster, new Map([...state.moved, [across, x]])).choice, new Map([...state.moved, [across, x]]), cluster === state.cluster);
-  const lines = xs.length < 2 ? [] : CLUSTERS.map((_, cluster) => xs.map((x) => at_(cluster, x)));
-  const good = (one) => !(one.why && of.masked) && Number.isFinite(one.values[up]);
-  const ys = lines.flatMap((row) => row.filter(good).flatMap((one) => [one.values[up], one.low[up] ?? one.values[up], one.high[up] ?? one.values[up]])).filter(Number.isFinite);
-  svg.replaceChildren();
-  at("read").textContent = xs.length < 2 ? "No range is known of " + own.title + "; type a value." : ys.length ? "" : "Nothing on this curve can run.";
-  if (!ys.length) return;
-  const span = { low: xs[0], high: xs.at(-1), log: xs[0] > 0 && xs.at(-1) / xs[0] > 4 };
-  const { X, Y, top, bottom } = blank(svg, 300, scaled(own, span, own.count && xs.length < 12 ? xs : undefined), scaled(of, around(ys, 1.05)));
-  const row = lines[state.cluster];
-  xs.forEach((x, j) => {  // a curve stops where nothing runs
-    if (good(row[j])) return;
-    const ends = [j && xs[j - 1], j + 1 < xs.length && xs[j + 1]].map((other) => other === false || other === 0 ? X(x) : (X(x) + X(other)) / 2);
-    svg.append(drawn("rect", { class: "none", x: Math.min(...ends), width: Math.abs(ends[1] - ends[0]), y: top, height: bottom - top }));
-  });
-  const band = row.map((one, j) => [one, xs[j]]).filter(([one]) => good(one) && one.low[up] !== undefined);
-  if (band.length > 1) {
-    const upper = band.map(([one, x]) => X(x) + " " + Y(one.high[up])), lower = band.map(([one, x]) => X(x) + " " + Y(one.low[up])).reverse();
-    svg.append(drawn("path", { class: "band", d: "M" + [...upper, ...lower].join("L") + "Z" }));
-  }
-  for (const [cluster, line] of lines.entries()) {
-    let path = "", pen = "M";
-    line.forEach((one, j) => { if (good(one)) { path += pen + X(xs[j]) + " " + Y(one.values[up]); pen = "L"; } else pen = "M"; });
-    if (path) svg.append(drawn("path", { class: cluster === state.cluster ? "line picked" : "line", d: path }));
-  }
-  if (good(found)) svg.append(drawn("circle", { class: "here", r: 5, cx: X(value(across)), cy: Y(found.values[up]) }));
-  const said = of.title + " over " + own.title + ": " + cell(found, up) + " at " + shown(own, value(across));
-  svg.setAttribute("aria-label", said);
-  at("read").textContent = said + (ends(found, up) ? ", " + Math.round(100 * DATA.share) + " % interval " + ends(found, up) : "");
 }
 
 const saveTable = (table, name) => save(name + ".csv", new Blob(

@@ -1,6 +1,5 @@
 // The page: controls and their levers, the answer in a sentence, tables, and the state in the address.
 const seen = OUTPUTS.map((of, k) => k).filter((k) => !OUTPUTS[k].hidden);
-const numeric = seen.filter((k) => !OUTPUTS[k].words);
 const movable = INPUTS.map((own, k) => k).filter((k) => INPUTS[k].title);
 const input = (name) => movable.find((k) => INPUTS[k].name === name);
 const SIZE = input("n_gpus"), LIFE = input("gpu_mttf");
@@ -97,6 +96,10 @@ function button(text, act, parts = {}) {
 
 let resting;
 function draw() {
+  at("map").classList.add("stale");
+  clearTimeout(resting);
+  resting = setTimeout(rest, 100); // a slider rests
+  if (!PROGRAMS.length) { placePoint(); return; }
   settle();
   for (const [k, { box, range, typed }] of controls) {
     const own = INPUTS[k], now = value(k), base = DATA.bases[state.pick][k];
@@ -117,25 +120,23 @@ function draw() {
   drawAccount(found);
   drawFront(found);
   drawLosses(found);
-  drawCurve(found);
-  for (const id of ["choices", "groups", "flips"]) at(id).classList.add("stale");
-  clearTimeout(resting);
-  resting = setTimeout(rest, 100); // a slider rests
+  placePoint();
+  for (const id of ["choices", "groups"]) at(id).classList.add("stale");
 }
 
 // What takes longer, and what is said to a screen reader: once a slider rests.
 function rest() {
-  const found = answer(state.pick);
   WIDTHS.clear();
   document.documentElement.style.scrollPaddingTop = at("answers").offsetHeight + 8 + "px";  // it covers what is focused
-  drawFlips(found);
-  for (const id of ["choices", "groups", "flips"]) at(id).classList.remove("stale");
+  drawMap();
+  at("command").textContent = (CUBE.axes.length ? cubeCommands() : commands()).join("\n");
+  link();
+  if (!PROGRAMS.length) return;
+  for (const id of ["choices", "groups"]) at(id).classList.remove("stale");
   drawChoices();
   drawLevers();
-  at("command").textContent = commands().join("\n");
   const said = sentences(["sentence", "status", "layout"].map((id) => at(id).textContent));
   if (at("said").textContent !== said) at("said").textContent = said;  // else it is read again
-  link();
 }
 
 function drawAnswers(found) {
@@ -181,11 +182,12 @@ function drawStatus(found) {
 // The state is in the page's address: a link says what is seen.
 function link() {
   const said = new URLSearchParams();
-  if (state.cluster) said.set("cluster", CLUSTERS[state.cluster]);
+  if (state.cluster !== clusterOf[BEGIN]) said.set("cluster", CLUSTERS[state.cluster]);
   if (state.layout !== null) said.set("layout", DATA.choices[state.layout]);
   if (state.target) said.set(state.target.by, state.target.at);
   if (state.account) said.set("account", state.account);
   for (const [k, value] of state.moved) said.set(INPUTS[k].name, value);
+  linkMap(said);
   try { history.replaceState(null, "", "#" + said); } catch { /* an address that may not change */ }
 }
 
@@ -197,6 +199,7 @@ function linked() {
     else if (OUTPUTS[{ time: TIME, cost: COST }[name]] && value > 0 && value < Infinity) state.target = { by: name, at: value };
     else if (name === "account" && accountable(text)) openAccount(text);
     else if (k !== undefined && text !== "" && valid(INPUTS[k], value)) state.moved.set(k, value);
+    else linkedMap(name, text);
   }
   if (state.layout === -1) state.layout = null;
   at("limit").value = state.target?.by ?? "";
@@ -256,7 +259,7 @@ function leverBar(k, { to, gain, changes, why }, most) {
 function listen() {
   const reset = () => {
     state.moved.clear();
-    Object.assign(state, { cluster: 0, layout: null, target: undefined });
+    Object.assign(state, { cluster: clusterOf[BEGIN], layout: null, target: undefined });
     at("limit").value = "";
     for (const k of controls.keys()) refuse(k, "");
     drawnAt.clear();
@@ -266,7 +269,7 @@ function listen() {
   document.addEventListener("click", ({ target }) => { const one = target.closest("[data-account]"); if (one) openAccount(one.dataset.account).then(() => at("account-of").focus()); });
   at("close").addEventListener("click", closeAccount);
   at("account").addEventListener("keydown", ({ key }) => { if (key === "Escape") closeAccount(); });
-  addEventListener("hashchange", () => { reset(); linked(); });
+  addEventListener("hashchange", () => { reset(); linked(); buildMap(); });
   at("again").addEventListener("click", () => { state.layout = null; later(); });
   at("limit").addEventListener("change", () => {
     const by = at("limit").value, points = front?.points ?? [], now = answer(state.pick).values[by === "time" ? TIME : COST];
@@ -288,27 +291,24 @@ function listen() {
     at("limit").value = state.target?.by ?? "";
     later();
   });
-  drag(at("flips-picture"), (x, y) => {
-    const { X, Y, sizes, lives } = at("flips-picture").grid;
-    const nearest = (row, place, at) => row.reduce((a, b) => Math.abs(place(a) - at) <= Math.abs(place(b) - at) ? a : b);
-    move(SIZE, nearest(sizes, X, x));
-    move(LIFE, nearest(lives, Y, y));
-  });
-  at("curve").addEventListener("toggle", later);
   at("groups").addEventListener("toggle", () => drawLevers(), true);
   at("more").addEventListener("toggle", later);
   addEventListener("resize", () => { WIDTHS.clear(); later(); });
   addEventListener("beforeprint", () => { WIDTHS.clear(); draw(); });
-  for (const button of document.querySelectorAll("[data-save]")) button.addEventListener("click", () => {
-    const { save: kind, of } = button.dataset;
-    if (kind === "csv") saveTable(at(of).querySelector("table"), of); else savePicture(at(of), of, kind, [at("sentence").textContent, `${DATA.caption}, ${new Date().toISOString().slice(0, 10)}`]);
-  });
+  listenSaves();
   at("find").addEventListener("input", () => {
     const text = plainly(at("find").value.toLowerCase());
     for (const { box } of controls.values()) {
       box.hidden = !box.querySelector("label").textContent.toLowerCase().includes(text);
       if (text && !box.hidden) box.parentElement.open = true;
     }
+  });
+}
+
+function listenSaves() {
+  for (const button of document.querySelectorAll("[data-save]")) button.addEventListener("click", () => {
+    const { save: kind, of } = button.dataset;
+    if (kind === "csv") saveTable(at(of).querySelector("table"), of); else for (const svg of of === "map" ? [at("map-picture"), at("map-other")].filter((own) => !own.parentElement.hidden) : [at(of)]) savePicture(svg, svg.id, kind, [of === "map" ? `${at("map-title").textContent}. ${at("map-read").textContent}` : at("sentence").textContent, `${DATA.caption}, ${new Date().toISOString().slice(0, 10)}`]);
   });
 }
 
@@ -319,19 +319,35 @@ function drag(svg, act) {
   svg.addEventListener("pointermove", (event) => { if (svg.hasPointerCapture(event.pointerId)) go(event, false); });
 }
 
+// A page of a cube without formulas: its map alone.
+function startAlone() {
+  for (const part of document.querySelectorAll("main > *")) part.hidden = !["map", "foot"].includes(part.id);
+  document.querySelector("main").className = "alone";
+  at("about").replaceChildren(...DATA.about.map((text) => element("li", {}, text)));
+  chooseMap();
+  linked();
+  buildMap();
+  listenMap();
+  addEventListener("hashchange", () => { linked(); buildMap(); later(); });
+  addEventListener("resize", () => { WIDTHS.clear(); later(); });
+  listenSaves();
+  draw();
+}
+
 function start() {
   document.querySelector("main").classList.remove("still");
-  at("maps").hidden = !location.protocol.startsWith("http") || location.pathname !== "/decide";
+  if (!PROGRAMS.length) { startAlone(); return; }
   for (const part of document.querySelectorAll(".live")) part.hidden = false;
   at("more").open = false;
   at("assumed").firstChild.open = innerWidth > 760;
+  for (const axis of CUBE.axes) if (input(axis.name) !== undefined && !axis.labels) INPUTS[input(axis.name)].stops = axis.values;
+  settle();
+  chooseMap();
   linked();
   settle();
   buildInputs();
-  for (const k of numeric) at("up").append(element("option", { value: k }, OUTPUTS[k].title));
-  const first = input(DATA.axes.find((name) => input(name) !== undefined)) ?? SIZE ?? movable[0];
-  for (const k of movable) at("across").append(element("option", k === first ? { value: k, selected: "" } : { value: k }, INPUTS[k].title));
-  for (const id of ["up", "across"]) at(id).addEventListener("change", later);
+  buildMap();
+  listenMap();
   at("about").replaceChildren(...DATA.about.map((text) => element("li", {}, text)));
   if (!DATA.layouts.length) at("front").querySelector("h2").textContent = "Cost against time at each size";
   listen();

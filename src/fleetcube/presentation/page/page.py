@@ -8,6 +8,7 @@ import json
 import math
 import re
 import shlex
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -68,7 +69,7 @@ MOST_CHOICES = 128  # of labels, options and points of axes that set several inp
 MOST_BYTES = 1_000_000  # of a page: mail programs do not open more
 MOST_STOPS = 500  # of a slider over an axis
 NEEDED, MARGIN, _ = MEMORY
-FILES = ("pictures.js", "answers.js", "account.js", "charts.js", "live.js")
+FILES = ("pictures.js", "answers.js", "account.js", "charts.js", "map.js", "live.js")
 FIRST = 5  # numbers of the first view; all others fold
 _DRAWN = "inputs with distributions are at their medians; intervals are not shown"
 
@@ -95,9 +96,11 @@ def page(
     planned: Planned | None = None,
     given: Sequence[str] = (),
     verb: str = "run",
+    cube: Mapping[str, Any] | None = None,
 ) -> str:
     """A page that computes a spec in the browser; see `Sweep.to_html`. `verb` is the command that
-    gives its numbers of the spec `file`, with arguments `given`, which a slider may replace."""
+    gives its numbers of the spec `file`, with arguments `given`, which a slider may replace. `cube`
+    describes one of the spec, of which a server has the values (`View.described`)."""
     graph = graph_of(spec["scenario"])
     axes = list(make_axes(graph, spec["axes"]).values())
     sliders = {axis.name: axis for axis in axes if is_slider(graph, axis)}
@@ -106,8 +109,9 @@ def page(
     wanted = [name for name in spec["outputs"] if not derivative(graph, name)]
     if not wanted:
         raise InputError("all outputs are derivatives, which a page finds itself; name another")
+    begin = {axis.name: axis.size // 2 for axis in axes} | (cube["start"] if cube else {})
     scenario = {**spec["scenario"]}
-    scenario |= {name: axis.labels[axis.size // 2].item() for name, axis in sliders.items()}
+    scenario |= {name: axis.labels[begin[name]].item() for name, axis in sliders.items()}
     scenario |= planned.start if planned else {}
     stated = [{**scenario, **settings} for _, settings in points]
     rows = [
@@ -128,6 +132,10 @@ def page(
         "inputs": _inputs(graph, data.pop("names"), moved, rows[0], sliders),
         "outputs": _outputs(rows[0], rows, wanted),
         "axes": [*sliders],
+        "several": [] if planned else [_several(axis) for axis in several],
+        "begin": [begin[axis.name] for axis in several] if cube else [],
+        "cube": cube,
+        "about": _about(planned, rows),
         "sizes": SIZES,
         "share": SHARE,
         "normal": NORMAL,
@@ -135,20 +143,33 @@ def page(
     outputs, drawn = rows[0].plan.outputs, any(row.drawn for row in rows)
     data["losses"] = [outputs.index(name) for name in LOSSES if name in outputs]
     data["account"] = packed_account([(row.plain, row.values) for row in rows], data, chosen)
-    data["about"] = [planned.summary] if planned else []
-    data["about"] += [_DRAWN] if drawn else []
-    data["about"] += dict.fromkeys(remark for row in rows for remark in remarks(row.plan))
     if planned:
         data["outputs"][data["goal"]]["sense"] = sign_of(planned.sense)
         names = zip(data["clusters"], data["layouts"], strict=True)
         data["choices"] = [" ".join(filter(None, each)) for each in names]
-    text = _filled(title, data, programs, parts(spec["scenario"], stated, data, drawn))
-    if len(text) > MOST_BYTES:
-        raise InputError(
-            f"the page would have {len(text) / 1e6:.2g} MB, and {MOST_BYTES / 1e6:.0f} MB is the "
-            "most; name fewer choices or outputs"
-        )
-    return text
+    return _filled(title, data, programs, parts(spec["scenario"], stated, data, drawn))
+
+
+def page_of_cube(title: str, cube: Mapping[str, Any], why: str) -> str:
+    """A page that draws what a server has of a cube, whose formulas it does not hold: `why`."""
+    outputs = [{"hidden": False, **each} for each in cube["variables"]]
+    data: dict[str, Any] = {"caption": f"fleetcube {own_version()}", "outputs": outputs}
+    data |= {name: [""] for name in ("choices", "clusters", "commands")} | {"bases": [[]]}
+    data |= {"cube": cube, "goal": 0, "degrees": {}, "about": [f"Nothing is computed here: {why}"]}
+    lists = ("inputs", "axes", "several", "begin", "slips", "shares", "growing", "where", "losses")
+    data |= {name: [] for name in (*lists, "sentence", "leading", "layouts", "given", "sizes")}
+    return _filled(title, data, [], defaultdict(str))
+
+
+def _about(planned: Planned | None, rows: Sequence["_Choice"]) -> list[str]:
+    lines = [planned.summary] if planned else []
+    lines += [_DRAWN] if any(row.drawn for row in rows) else []
+    return [*lines, *dict.fromkeys(remark for row in rows for remark in remarks(row.plan))]
+
+
+def _several(axis: Axis) -> dict[str, Any]:
+    labels = [str(label) for label in axis.labels.tolist()]
+    return {"name": axis.name, "title": words(axis.name), "labels": labels}
 
 
 def _goal(planned: Planned | None, first: "_Choice", wanted: Sequence[str]) -> dict[str, Any]:
@@ -266,12 +287,17 @@ def _programs(rows: Sequence[_Choice], moved: Sequence[str]) -> tuple[dict[str, 
             sources.append(f"(all) => {{\n{text}return compute({places}.map((k) => all[k]));\n}}")
         which.append(positions[key])
         bases.append([row.values.get(n, math.nan) for n in names])
+    # of all choices but the first what differs from it
+    differences = [
+        {k: own for k, own in enumerate(base) if repr(own) != repr(bases[0][k])}
+        for base in bases[1:]
+    ]
     data = {
         "names": names,
         "choices": [row.name for row in rows],
         "degrees": {n: [row.layout.get(n) for row in rows] for n in (SIZES[0], *SPELLED)},
         "programs": which,
-        "bases": bases,
+        "bases": [bases[0], *differences],
         "slips": [names.index(n) for n in slips],
         "shares": [[names.index(n) for n in s if n in names] for s in SHARES],
         "growing": [
@@ -366,9 +392,10 @@ def _filled(
     formulas = f"const PROGRAMS = [{', '.join(programs)}];"
     lines = re.sub(r"(?m)^ *(//.*\n)?", "", "\n".join(map(asset, FILES)))  # as comments weigh
     script = f"{head}\n{formulas}\n{lines}"
-    style = css() + asset("live.css") + asset("account.css")
-    filled = {
-        **still,
+    style, served = css() + asset("live.css") + asset("account.css"), data["cube"] is not None
+    filled = defaultdict(str, still) | {
+        "connect": "connect-src 'self'; " if served else "",
+        "sends": "asks this machine alone, for a cube's values" if served else "sends nothing",
         "title": html.escape(title),
         "caption": html.escape(data["caption"]),
         "style": style,
@@ -376,7 +403,13 @@ def _filled(
         "style_hash": _hash(style),
         "script_hash": _hash(script),
     }
-    return re.sub(r"{{(\w+)}}", lambda mark: filled[mark[1]], asset("live.html"))
+    text = re.sub(r"{{(\w+)}}", lambda mark: filled[mark[1]], asset("live.html"))
+    if len(text) > MOST_BYTES:
+        raise InputError(
+            f"the page would have {len(text) / 1e6:.2g} MB, and {MOST_BYTES / 1e6:.0f} MB is the "
+            "most; name fewer choices or outputs"
+        )
+    return text
 
 
 def policy_of(text: str) -> str:

@@ -35,7 +35,7 @@ _LINE = 0.16  # inches from one name of a curve to the next
 _WIDER = 0.7  # points by which a curve is wider than the next, which covers it
 _ADVICE = "curves hide each other; --best min or max draws their ratios to the best"
 FEASIBLE = 0  # code of more flags than there are colours
-REGIONS = tuple(PARTS[k] for k in (1, 4, 3, 6, 0, 5, 2))  # the first far apart; as in the explorer
+REGIONS = tuple(PARTS[k] for k in (1, 4, 3, 6, 0, 5, 2))  # the first far apart
 _HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "++++", "oo")
 
 

@@ -1,4 +1,4 @@
-"""Serve the explore page: to this machine only, unless configured otherwise, and to this page only.
+"""Serve a page: to this machine only, unless configured otherwise, and to this page only.
 
 Another site's page can make a browser send requests here, even under a name that resolves to this
 machine (DNS rebinding), so requests must name this machine as Host and come from this page. One
@@ -24,31 +24,20 @@ from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
-from importlib.resources import files
 from typing import Any, Self
 from urllib.parse import urlsplit
 
 from fleetcube.grid.errors import InputError, shown
-from fleetcube.presentation.page.page import asset, css, policy_of
 
+from .page import policy_of
 from .view import View
 
-CSS, HTML = "text/css; charset=utf-8", "text/html; charset=utf-8"
-JSON, SCRIPT = "application/json", "text/javascript; charset=utf-8"
-PAGE = {
-    "/": ("page.html", HTML),
-    "/page.js": ("page.js", SCRIPT),
-    "/plot.js": ("plot.js", SCRIPT),
-    "/page.css": ("page.css", CSS),
-}
+JSON, HTML = "application/json", "text/html; charset=utf-8"
 FILES = {
     "csv": "text/csv; charset=utf-8",
     "nc": "application/x-netcdf",
 }
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "img-src data:; base-uri 'none'; form-action 'none'"
-)
+POLICY = "default-src 'none'"
 HEADERS = {
     "Cache-Control": "no-store",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -66,17 +55,9 @@ IDLE_SECONDS = 60  # between requests
 PIECE = 1 << 20  # bytes of an answer that a client must take within PIECE_SECONDS
 PIECE_SECONDS = 20
 END = re.compile(rb"\n\r?\n")  # of a request's head
-PRIORITY = (  # highest first
-    *("/api/view", "/api/slice", "/api/code", "/api/band"),
-    *("/decide", "/api/download.csv", "/api/download.nc"),
-)
-
-ASKED = {  # API path -> method of the view
-    "/api/view": "link",
-    "/api/slice": "slice",
-    "/api/band": "band",
-    "/api/code": "code",
-}
+SLICE = "/api/slice"
+DOWNLOADS = ("/api/download.csv", "/api/download.nc")
+PRIORITY = (SLICE, *DOWNLOADS)  # highest first
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,8 +77,6 @@ class Answer:
         """Call a view method; the answer is JSON or a file, or a one-line error."""
         try:
             result = ask()
-            if isinstance(result, str):
-                return cls(HTTPStatus.OK, result.encode(), HTML, policy=policy_of(result))
             if isinstance(result, tuple):
                 name, data = result
                 return cls(HTTPStatus.OK, data, FILES[name.rpartition(".")[2]], name)
@@ -121,12 +100,12 @@ NOTHING = Answer(HTTPStatus.OK, b"")
 
 
 class Server:
-    """Serves a view at `url`; port 0 picks a free one. Raises OSError if it cannot listen. Beyond
-    MOST_CONNECTIONS, connections without a complete request are closed for a new one, the oldest
-    first; one that has sent a request is answered."""
+    """Serves a page at `url`, and slices of the cube in view; port 0 picks a free one. Raises
+    OSError if it cannot listen. Beyond MOST_CONNECTIONS, connections without a complete request are
+    closed for a new one, the oldest first; one that has sent a request is answered."""
 
-    def __init__(self, view: View, host: str = "127.0.0.1", port: int = 0) -> None:
-        self.view = view
+    def __init__(self, content: View | str, host: str = "127.0.0.1", port: int = 0) -> None:
+        self.view = None if isinstance(content, str) else content
         self._connections: set[socket.socket] = set()
         self._idle: dict[socket.socket, float] = {}  # idle since, oldest first
         self._queue: asyncio.PriorityQueue[Any] = asyncio.PriorityQueue()
@@ -153,14 +132,8 @@ class Server:
         if not self.local:
             self.names.add(socket.gethostname().lower())
         self.url = f"http://{f'[{host}]' if six else host}:{self.port}/"
-        self.page = {
-            path: Answer(HTTPStatus.OK, files(__package__).joinpath(name).read_bytes(), kind)
-            for path, (name, kind) in PAGE.items()
-        }
-        self.page["/base.css"] = Answer(HTTPStatus.OK, css().encode(), CSS)
-        self.page["/pictures.js"] = Answer(HTTPStatus.OK, asset("pictures.js").encode(), SCRIPT)
-        self.page["/api/cube"] = Answer.to(view.description)
-        self.start = self.url if view.stored else f"{self.url}decide"
+        text = content if isinstance(content, str) else content.page
+        self.page = Answer(HTTPStatus.OK, text.encode(), HTML, policy=policy_of(text))
 
     def __enter__(self) -> Self:
         return self
@@ -319,14 +292,12 @@ class Handler(BaseHTTPRequestHandler):
         view = self.server.view
         if refused:
             self._fail(HTTPStatus.FORBIDDEN, refused)
-        elif path in self.server.page:
-            self.send(self.server.page[path])
-        elif path in ("/api/download.csv", "/api/download.nc"):
+        elif path == "/":
+            self.send(self.server.page)
+        elif view is not None and path == SLICE:
+            self.ask = partial(view.slice, query)
+        elif view is not None and path in DOWNLOADS:
             self.ask = partial(view.saved, query, path.removeprefix("/api/download"))
-        elif path == "/decide":
-            self.ask = lambda: view.decision
-        elif path in ASKED:
-            self.ask = partial(getattr(view, ASKED[path]), query)
         else:
             self._fail(HTTPStatus.NOT_FOUND, f"there is no page {shown(path)}; open /")
 
