@@ -121,7 +121,7 @@ def _command(words: Sequence[str]) -> str:
 
 @contextlib.contextmanager
 def _window(folder: str) -> Iterator[Any]:
-    """A browser without a window; None where there is none."""
+    """A browser without a window; None without Chromium."""
     binary, driver = shutil.which("chromium"), shutil.which("chromedriver")
     try:
         from selenium import webdriver
@@ -154,13 +154,12 @@ def _open(window: Any, address: str, setting: str = "1,440 pixels") -> None:
     _until(window, "return at('said').textContent && performance.getEntriesByType('paint').length")
 
 
-def _until(window: Any, script: str) -> Any:
+def _until(window: Any, script: str) -> None:
     end = time.monotonic() + 60
-    while not (found := window.execute_script(script)):
+    while not window.execute_script(script):
         if time.monotonic() > end:
             raise RuntimeError(f"never true: {script}")
         time.sleep(0.02)
-    return found
 
 
 def _paints(window: Any, address: str, rounds: int) -> Iterator[Row]:
@@ -203,8 +202,8 @@ def _judged(window: Any, address: str, setting: str) -> Row:
         window.execute_script(opened)
         time.sleep(0.3)
     window.execute_script(Path(os.environ[AXE]).read_text("utf-8"))
-    found = window.execute_async_script(_AXE)
-    return _row(f"axe, {setting}", len(found), 0, "; ".join(found))
+    violations = window.execute_async_script(_AXE)
+    return _row(f"axe, {setting}", len(violations), 0, "; ".join(violations))
 
 
 def _compared(window: Any, address: str, positions: int) -> Row:
@@ -241,7 +240,7 @@ def _agree(values: Sequence[float], printed: str) -> bool:
 def _clicks(window: Any, address: str) -> Iterator[Row]:
     """Presses until the page tells what a person asks."""
     say("page: tasks")
-    for what, (steps, told) in TASKS.items():
+    for what, (steps, condition) in TASKS.items():
         if steps[:1] != (("", "the address"),):  # the last state is given away
             _open(window, address)
         for place, keys in steps:
@@ -251,5 +250,5 @@ def _clicks(window: Any, address: str) -> Iterator[Row]:
                 if keys:
                     window.execute_script("arguments[0].select()", each)
                     each.send_keys(keys)
-        _until(window, f"return {told}")
+        _until(window, f"return {condition}")
         yield _row(f"clicks: {what}", len(steps), 3)

@@ -38,5 +38,5 @@ def source(program: Program, name: str) -> str:
 def _short(text: str, places: Mapping[str, str]) -> str:
     """An operation without spaces, outer brackets, and brackets of numbers."""
     text = re.sub(r"[A-Za-z_]\w*", lambda word: places.get(word[0], word[0]), text.replace(" ", ""))
-    text = _NUMBER.sub(lambda found: found[1].removesuffix(".0"), text)
+    text = _NUMBER.sub(lambda number: number[1].removesuffix(".0"), text)
     return text[1:-1] if text.startswith("(") else text

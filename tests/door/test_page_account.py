@@ -4,6 +4,7 @@ import base64
 import json
 import re
 import subprocess
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,19 @@ def test_an_account_has_the_numbers_of_explain(tmp_path: Path) -> None:
                     np.testing.assert_allclose(value, one.value, 1e-12, err_msg=f"{moved} {name}")
                     if one.expression:
                         assert {*carrying[name]} == {*one.carrying}, (moved, name)
+
+
+def test_an_input_names_its_origin_in_each_choice() -> None:
+    layouts = {"labels": ["a", "b"], "pipeline_parallel": [4, 8]}
+    text = page(spec({"gpu": ["h100-sxm", "b200-sxm"], "layout": layouts}), "job")
+    data = json.loads(re.search(r"const DATA = (.*);\n", text)[1])  # type: ignore[index]
+    account = json.loads(zlib.decompress(base64.b64decode(data["account"])))
+    inputs = account["inputs"]
+    assert inputs["hbm_bandwidth"]["from"] == ["gpu h100-sxm"] * 2 + ["gpu b200-sxm"] * 2
+    assert "nvidia" in account["records"]["gpu h100-sxm"].lower()
+    assert inputs["pipeline_parallel"]["from"] == ["this choice"]
+    assert inputs["n_gpus"]["from"] == ["the spec"]
+    assert inputs["gpus_per_node"]["from"] == ["node dgx-h100"]
 
 
 @pytest.mark.slow

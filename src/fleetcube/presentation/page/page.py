@@ -62,7 +62,7 @@ from fleetcube.scenario.along_axes import values_at
 from fleetcube.tables import theme
 from fleetcube.tables.tables import as_read, check_new, counted, scale
 
-from .packed_account import packed_account
+from .account_data import packed_account
 from .static_html import parts
 
 MOST_CHOICES = 128  # of labels, options and points of axes that set several inputs
@@ -142,13 +142,11 @@ def page(
     }
     outputs, drawn = rows[0].plan.outputs, any(row.drawn for row in rows)
     data["losses"] = [outputs.index(name) for name in LOSSES if name in outputs]
+    data["account"] = packed_account([(row.plain, row.values) for row in rows], data, chosen)
     if planned:
         data["outputs"][data["goal"]]["sense"] = sign_of(planned.sense)
         names = zip(data["clusters"], data["layouts"], strict=True)
         data["choices"] = [" ".join(filter(None, each)) for each in names]
-    shown = [each["name"] for each in data["outputs"] if not each["hidden"]]
-    shown += [outputs[k] for k in data["losses"] if outputs[k] not in shown]
-    data["account"] = packed_account([row.plain for row in rows], data["programs"], shown, chosen)
     return _filled(title, data, programs, parts(spec["scenario"], stated, data, drawn))
 
 
