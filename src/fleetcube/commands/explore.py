@@ -28,7 +28,7 @@ def explore(source: str, port: int, host: str, no_browser: bool, output: str | N
 
     The page decides: the answer in a sentence, cost against time, a map of any output over any two
     inputs, every number as a slider. Of a cube it shows the stored values, with what the formulas
-    give beside them. Ctrl-C or SIGTERM stops it.
+    give next to them. Ctrl-C or SIGTERM stops it.
 
     With -o the page of a spec is one file instead, to keep or to mail: the formulas, written as
     JavaScript, compute in the browser.

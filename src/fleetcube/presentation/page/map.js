@@ -217,7 +217,7 @@ function contour(px, py, values, level) {
 }
 
 function paint(svg, side, { values, why }, of, across, up, shade) {
-  const made = blank(svg, drawnMap.sides.length > 1 || !PROGRAMS.length ? 340 : 280, across, up, of.words ? 14 : 66), { X, Y, left, right, top, bottom } = made;
+  const made = blank(svg, drawnMap.sides.length > 1 || !PROGRAMS.length ? 340 : 280, drawnMap.sides.length > 1 ? { ...across, heading: `${across.heading}: ${side.name}` } : across, up, of.words ? 14 : 66), { X, Y, left, right, top, bottom } = made;
   const n = across.row.length, px = across.edges.map(X), py = up.edges.map(Y), wide = right - left, tall = bottom - top;
   const column = Array.from({ length: Math.round(wide) }, (_, p) => px.findLastIndex((own) => own <= left + p + 0.5)), line = Array.from({ length: Math.round(tall) }, (_, q) => py.findLastIndex((own) => own >= top + q + 0.5));
   const shades = values.map((own, j) => why[j] || Number.isNaN(own) ? 0 : packed(shade.colour(own)));
@@ -240,7 +240,6 @@ function paint(svg, side, { values, why }, of, across, up, shade) {
     for (const own of ticks(shade.low / of.factor, shade.high / of.factor, shade.log, 6)) svg.append(drawn("text", { x: right + 26, y: bottom - shade.part(own * of.factor) * tall + 4 }, digits(own, 3)));
     svg.append(drawn("text", { x: right + 10, y: top - 6 }, of.unit));
   }
-  if (drawnMap.sides.length > 1) svg.append(drawn("text", { class: "name", x: right, y: 12, "text-anchor": "end" }, short(side.name, wide - 120)));
   drawnMap.frames.push({ made, X, Y, across, up, dot: svg.appendChild(drawn("circle", { class: "here", r: 6.5 })) });
   svg.setAttribute("aria-label", `${at("map-title").textContent}: ${keysOf(of, [{ values, why }], shade).map((own) => own.textContent).join(", ")}`);
 }

@@ -11,6 +11,7 @@ import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -141,11 +142,11 @@ def page(
     }
     outputs, drawn = rows[0].plan.outputs, any(row.drawn for row in rows)
     data["losses"] = [outputs.index(name) for name in LOSSES if name in outputs]
+    data["account"] = packed_account([(row.plain, row.values) for row in rows], data, chosen)
     if planned:
         data["outputs"][data["goal"]]["sense"] = sign_of(planned.sense)
         names = zip(data["clusters"], data["layouts"], strict=True)
         data["choices"] = [" ".join(filter(None, each)) for each in names]
-    data["account"] = packed_account([(row.plain, row.values) for row in rows], data, chosen)
     return _filled(title, data, programs, parts(spec["scenario"], stated, data, drawn))
 
 
@@ -288,7 +289,7 @@ def _programs(rows: Sequence[_Choice], moved: Sequence[str]) -> tuple[dict[str, 
         bases.append([row.values.get(n, math.nan) for n in names])
     # of all choices but the first what differs from it
     differences = [
-        {k: own for k, own in enumerate(base) if repr(own) != repr(bases[0][k])}
+        {k: value for k, value in enumerate(base) if repr(value) != repr(bases[0][k])}
         for base in bases[1:]
     ]
     data = {
@@ -418,7 +419,7 @@ def policy_of(text: str) -> str:
 
 
 def asset(name: str) -> str:
-    return Path(__file__).with_name(name).read_text(encoding="utf-8")
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 def css() -> str:

@@ -154,7 +154,8 @@ class View:
 
     def _variable(self, name: str) -> dict[str, Any]:
         variable = self.cube[name]
-        facts = {"name": name, "title": words(name), "about": variable.attrs.get("long_name", "")}
+        about = str(variable.attrs.get("long_name", ""))
+        facts = {"name": name, "title": words(name), "about": about}
         facts |= {"sense": -1 if name in BEST_HIGH else 1, "varies": bool(variable.dims)}
         reasons = self.cube[REASON].dims if REASON in self.cube.coords else ()
         # hatched where nothing runs: others, such as rates of failures, hold there, too
@@ -225,8 +226,8 @@ class View:
         picks = {n: self.axes[n].picks for n in (request.y, request.x) if n is not None}
         with self._unchanged():
             numbers = self._read(request.variable, request, picks)
-            known = REASON in self.cube.coords and request.variable != REASON
-            reason = self._read(REASON, request, picks) if known else None
+            has_reason = REASON in self.cube.coords and request.variable != REASON
+            reason = self._read(REASON, request, picks) if has_reason else None
         attrs = self.cube[request.variable].attrs
         flag = "flag_meanings" in attrs
         factor, unit = (1.0, "") if flag else as_read(attrs, numbers, request.variable)
