@@ -73,6 +73,7 @@ FRONT = "on_cost_time_front"
 # Axes of these are different work, which no front compares
 _WORK = {"model", "parameters", "active_parameters", "training_tokens", "sequence_length"}
 NEAREST = "nearest_plan_"  # before an output of the layout that misses the conditions least
+MISS = f"{NEAREST}miss"  # by how much: the largest share of a condition's bound
 CLOSEST = "closest_"  # before the output of a condition: the least, or greatest, of any layout
 WHOLE = "whole_layout"  # as evaluated, searched or stated
 LAYOUT = "layout"  # all of OPEN that a spec leaves open
@@ -168,12 +169,6 @@ def _missing(other: Result) -> dict[str, Any]:
     """Plans that miss the conditions least, by names of their outputs in an answer."""
     names = [name for name in other.data_vars if RANK in other[name].dims]
     return {f"{NEAREST}{name}": other[name].isel({RANK: 0}) for name in names}
-
-
-def _least(excess: Array, runs: Array) -> Array:
-    """Indices of the layouts that run and exceed their limits least; -1 where none runs."""
-    excess = np.where(runs & np.isfinite(excess), excess, np.inf)
-    return np.where(np.isfinite(excess).any(1), excess.argmin(1), -1)
 
 
 def assumed_at_best(whole: Result, sweep: Evaluation, of: str, order: tuple[str, str]) -> list[str]:
@@ -506,7 +501,13 @@ def _tried(
             sign * row, where=(reason[k] == 0) | (reason[k] == full), initial=np.nan
         )
     none = best[:, 0] < 0
-    near = np.where(none & bool(conditions), _least(excess, reason == 0), -1)
+    excess = np.where((reason == 0) & np.isfinite(excess), excess, np.inf)
+    miss = np.where(none & bool(conditions), excess.min(axis=1), np.inf)
+    near = np.where(np.isfinite(miss), excess.argmin(axis=1), -1)
+    if conditions:
+        about = {"units": "1", "long_name": "share of a condition's bound that no layout keeps to"}
+        miss = np.where(np.isfinite(miss), miss, np.nan)
+        limits[MISS] = tuple(axes), miss.reshape(shape), about
     if (reason[none] == full).any():
         free = spread(grid.with_outputs([_MARGIN])._result(how)[_MARGIN])
         for k in np.flatnonzero(none).tolist():

@@ -31,6 +31,7 @@ _FAR = 2.0  # factor up to which clusters and batches are tried
 (GPUS,), (BATCH,) = STEPS, RUN_STEPS
 _CLOSE, _ALIKE = 0.1, 1.02  # batches compared, times that are the same
 _NONE = "none tried within"
+_WORDS = {GPUS: "GPUs", BATCH: "sequences"}
 _MOST_LINES = 3  # points without an answer, each with a line
 _MEMORY, _SITE = "out_of_memory", "larger_than_site"
 _NOT_DIVIDED = {"gpus_not_divisible", "batch_not_divisible", "batch_smaller_than_data_parallel"}
@@ -60,11 +61,15 @@ def nearest(
         first = _first(sure, output, search, name, around)
         if first is not None:
             runnable[name] = first
-        if first is not None and name == BATCH and tried:
-            runnable[name], slower = _quicker(sure, output, search, now, first)
+        if first is not None and tried:
+            runnable[name], slower = _quicker(sure, output, search, now, name, first)
             thinned += slower
-        if step > unit and not (first and abs(first - value) <= each * unit):
-            thinned += f"; {name} farther than {each * unit:,} off: only multiples of {step:,.0f}"
+        far = name not in runnable or abs(runnable[name] - value) > each * unit
+        if step > unit and far:
+            thinned += (
+                f"; more than {each * unit:,} {_WORDS[name]} off, only multiples of {step:,.0f} "
+                "were tried"
+            )
     layout = _other(sure, output) if not tried else ""
     return _line(now, _why(reasons, now, bool(tried)), runnable, layout) + thinned
 
@@ -179,34 +184,40 @@ def _quicker(
     output: str,
     search: Sequence[str],
     now: Mapping[str, float],
+    name: str,
     first: float,
 ) -> tuple[float, str]:
-    """A batch near to one that shares out among more replicas, whose sequences take less time than
-    those of the nearest that can run, `first`, and a remark on that; else `first`."""
-    gpus, batch = now.get(GPUS, 0), now[BATCH]
-    units = [gpus / 2**k for k in range(64) if gpus and gpus / 2**k % 1 == 0]
-    tried = {unit * side(batch / unit) for unit in units for side in (math.floor, math.ceil)}
-    row = sorted({first, *(b for b in tried if abs(b - batch) <= _CLOSE * batch)})
-    others = {key: value for key, value in scenario.items() if key != BATCH}
+    """What runs sooner than the nearest that can run, `first`, within a tenth of what is asked for,
+    and a remark on that; else `first`: fewer GPUs for the same batch, or a batch that more replicas
+    share, whose sequences take less time each."""
+    gpus, batch, value = now.get(GPUS, 0), now.get(BATCH, 0), now[name]
+    whole = batch if name == GPUS else gpus
+    units = [whole / 2**k for k in range(64) if whole and whole / 2**k % 1 == 0]
+    tried = {unit * side(value / unit) for unit in units for side in (math.floor, math.ceil)}
+    near = {v for v in tried if abs(v - value) <= _CLOSE * value and (name == BATCH or v < first)}
+    row = sorted({first, *near})
+    others = {key: value for key, value in scenario.items() if key != name}
     if len(row) == 1 or not is_known(scenario, {}, [ALWAYS[1]]):
         return first, ""
-    part = Evaluation(others, {BATCH: row}, [output])
-    axes = {BATCH: row, **candidates(part, output, search, alone=False)}
+    part = Evaluation(others, {name: row}, [output])
+    axes = {name: row, **candidates(part, output, search, alone=False)}
     if math.prod(map(len, axes.values())) > MOST:
         return first, ""
     cube = Evaluation(others, axes, [REASON, ALWAYS[1]])._result(Settings("numpy", "include"))
     sizes = tuple(map(len, axes.values()))
     steps, reasons = (np.broadcast_to(along(cube[n], axes), sizes) for n in (ALWAYS[1], REASON))
-    least = np.where(reasons == 0, steps, np.inf).reshape(len(row), -1).min(axis=1) / row
+    least = np.where(reasons == 0, steps, np.inf).reshape(len(row), -1).min(axis=1)
+    least = least / row if name == BATCH else least
     quick = min(
-        (b for b, time in zip(row, least, strict=True) if time <= _ALIKE * least.min()),
-        key=lambda b: abs(b - batch),
+        (v for v, time in zip(row, least, strict=True) if time <= _ALIKE * least.min()),
+        key=lambda v: abs(v - value),
     )
     ratio = float(least[row.index(first)] / least[row.index(quick)])
     if ratio < _ALIKE:
         return first, ""
-    remark = f"a batch of {first:,.0f} is nearer, and a sequence takes {ratio:.2f} times as long"
-    return quick, f"; {remark}"
+    subject = f"a batch of {first:,.0f} is" if name == BATCH else f"{first:,.0f} GPUs are"
+    takes = "a sequence takes" if name == BATCH else "their step takes"
+    return quick, f"; {subject} nearer, and {takes} {ratio:.2f} times as long"
 
 
 def _why(reasons: Any, now: Mapping[str, float], many: bool) -> str:
