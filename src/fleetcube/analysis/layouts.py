@@ -27,8 +27,6 @@ from fleetcube.grid.spec.arguments import with_phase_tables
 from fleetcube.grid.spec.axes import make_axes
 from fleetcube.grid.spec.axis import Array, Axis
 from fleetcube.grid.spec.graphs import graph_of
-from fleetcube.kernels.calculus.phased_formulas import without_phase
-from fleetcube.kernels.graph.formulas import Graph
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
@@ -45,12 +43,12 @@ from fleetcube.kernels.physics.roles import (
 from fleetcube.scenario import framework, patterns, phases
 from fleetcube.scenario.along_axes import point, values_along
 from fleetcube.scenario.remarks import shared_prices
-from fleetcube.tables.tables import label, meanings, numbers, scale
+from fleetcube.tables.tables import label, meanings
 
 from .assumptions import lines, noted
-from .gradient import check_quantity, is_held, uncounted
+from .gradient import check_quantity, uncounted
 from .interval import chances, ends_of_chance, interval
-from .sensitivity import Kind, frozen, is_built, kind_of, rank_inputs
+from .sensitivity import Kind, frozen
 from .targets import Target, conditions_of
 
 Search = str | Sequence[str]
@@ -92,7 +90,6 @@ _RECOMPUTED: dict[Any, tuple[str, ...]] = {
     False: ("mlp",),
 }
 _TORUS = "torus_x"
-_LEVERS = ("hardware", "fabric", "operations")
 _GPUS = "n_gpus"
 DEGREES = ("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel")
 _OF_REPLICA = ("tensor_parallel", "pipeline_parallel", "context_parallel")
@@ -694,7 +691,7 @@ def _outputs(sweep: Evaluation, of: str) -> list[str]:
 
 def inputs_of(layouts: Any) -> dict[str, Any]:
     """What was searched, at one answer, as a scenario writes it."""
-    return {n: _value(n, layouts[n].item()) for n in layouts.attrs["fleetcube_open"].split()}
+    return {n: written_value(n, layouts[n].item()) for n in layouts.attrs["fleetcube_open"].split()}
 
 
 def in_command(value: Any) -> str:
@@ -702,79 +699,8 @@ def in_command(value: Any) -> str:
     return f"{value:.0f}" if isinstance(value, float) and value.is_integer() else label(value)
 
 
-def _value(name: str, stated: Any) -> Any:
+def written_value(name: str, stated: Any) -> Any:
     """A value of an open input as a spec writes it."""
     if not values.is_option(PHYSICS, name):
         return float(stated)
     return patterns.choice(name, stated)
-
-
-def levers(
-    sweep: Evaluation, layout: Mapping[str, Any], of: str, sense: str
-) -> tuple[list[str], str]:
-    """Gains from changing the cluster or its operation at a layout, largest first. Model, workload,
-    software and layout are excluded. With a price, each states its effect on the job's cost. Also
-    returns why more GPUs do not help, if so."""
-    ranked = rank_inputs(sweep, of, None, layout)
-    plan = sweep._plan("numpy")
-    base, sign = ranked[of].item(), sign_of(sense)
-    lines = {}
-    for k, name in enumerate(ranked["input"].values.tolist()):
-        lever = ranked.isel(input=k)
-        sides = {
-            end: sign * (lever[f"{of}_{end}"].item() - base)
-            for end in ("below", "above")
-            if math.isfinite(lever[f"value_{end}"].item() * lever[f"{of}_{end}"].item())
-        }
-        if not is_lever(sweep.graph, name) or not sides:
-            continue
-        end = min(sides, key=lambda side: sides[side])
-        if sides[end] >= -FELT * abs(base):
-            continue
-        moved, now = lever[f"value_{end}"].item(), lever["value"].item()
-        by = f"{moved / now - 1:+.0%}" if now else f"{now:g} -> {moved:g}"
-        changes = [_change(lever, name, end) for name in (of, MONEY) if name in ranked]
-        remark = " (as calibrated)" if is_held(plan, name) else ""
-        lines[name] = sides[end], f"{name} {by}: {', '.join(dict.fromkeys(changes))}{remark}"
-    why = _no_lever(sweep, layout, of, sign, ranked)
-    if why:
-        lines.pop(_GPUS, None)
-    return [line for _, line in sorted(lines.values())], why
-
-
-def is_lever(graph: Graph, name: str) -> bool:
-    """Whether an input is what one buys or how one runs it, and not the job or its software."""
-    plain = without_phase(name)
-    return plain == _GPUS or (kind_of(graph, plain) in _LEVERS and not is_built(graph, plain))
-
-
-def _change(lever: Result, name: str, end: str) -> str:
-    change = lever[f"{name}_{end}"].item() - lever[name].item()
-    factor, unit = scale(str(lever[name].attrs["units"]), [change], name)
-    return f"{name} {'+' * (change > 0)}{numbers([change / factor])[0]} {unit}".rstrip()
-
-
-def _no_lever(
-    sweep: Evaluation, layout: Mapping[str, Any], output: str, sign: float, best: Result
-) -> str:
-    """Why more GPUs would not improve an output; empty if they would, or are not an input."""
-    inputs = best["input"].values.tolist()
-    if _GPUS not in inputs:
-        return ""
-    lever = best.isel(input=inputs.index(_GPUS))
-    now, above = lever["value"].item(), lever["value_above"].item()
-    more = above if above > now else 2 * now
-    enlarged = (
-        point(sweep) | {name: _value(name, entry) for name, entry in layout.items()} | {_GPUS: more}
-    )
-    if not is_known(enlarged, {}, [output]):  # a job of one node needs no network
-        return f"more GPUs than {now:g} need a fabric"
-    moved = Evaluation(enlarged, {}, [output, REASON])._result(Settings("numpy"))
-    start = f"{_GPUS} {more / now - 1:+.0%}:"
-    if moved[REASON].item():
-        why = meanings(moved[REASON].attrs, moved[REASON].values.reshape(1))[0]
-        change = "a larger batch or another layout" if "batch" in why else "another layout"
-        return f"{more:,.0f} GPUs need {change} ({why}); plan {_GPUS}={more:.0f}"
-    if sign * (moved[output].item() - lever[output].item()) >= -FELT * abs(lever[output].item()):
-        return f"{start} not better in this layout ({_change(lever, output, 'above')})"
-    return ""

@@ -459,7 +459,7 @@ def _print_values(values: Any, scenario: Mapping[str, Any]) -> None:
 
 def _print_levers(sweep: Any, layout: dict[str, Any], goal: str, sense: str) -> None:
     """Print what would improve the output most, and why more GPUs would not."""
-    from fleetcube.analysis.layouts import levers
+    from fleetcube.analysis.levers import levers
 
     better, no_lever = levers(sweep, layout, goal, sense)
     if better:
