@@ -247,8 +247,9 @@ def _other(scenario: Mapping[str, Any], output: str) -> str:
 
 def _line(now: Mapping[str, float], why: str, close: Mapping[str, float], layout: str) -> str:
     gpus = f"{now[GPUS]:,.0f}" if GPUS in now else ""
-    ways = [f"{close[GPUS]:,.0f} GPUs can"] if GPUS in close else []
-    ways += [f"{gpus or 'it can'} with a batch of {close[BATCH]:,.0f}"] if BATCH in close else []
-    ways += [f"{gpus or 'it can'} with the layout {layout}"] if layout else []
-    nearest = ", or ".join(ways) or f"{_NONE} a factor of {_FAR:g} can either"
+    ways = [(f"{close[GPUS]:,.0f} GPUs", "")] if GPUS in close else []
+    ways += [(gpus or "it", f" with a batch of {close[BATCH]:,.0f}")] if BATCH in close else []
+    ways += [(gpus or "it", f" with the layout {layout}")] if layout else []
+    texts = [f"{who}{' can' * (k == 0)}{how}" for k, (who, how) in enumerate(ways)]
+    nearest = ", or ".join(texts) or f"{_NONE} a factor of {_FAR:g} can either"
     return f"{gpus and gpus + ' GPUs: '}{why}; {nearest}"
