@@ -155,8 +155,10 @@ def best_layouts(
     for part, tried in zip(parts, rows, strict=True):
         best, near, reasons, limits = _tried(part, of, sign, plain, tried, conditions, k, settings)
         about = part, of, also, conditions, plain, tried, names
-        one, other = (_answers(*about, row, reasons) for row in (best, near))
-        answers.append(one.assign(limits | (_missing(other) if (near >= 0).any() else {})))
+        answer = _answers(*about, best, reasons).assign(limits)
+        is_near = bool((near >= 0).any())
+        missing = _missing(_answers(*about, near, reasons)) if is_near else {}
+        answers.append(answer.assign(missing))
     whole = _together(answers, labelled, sweep, of) if labelled else answers[0]
     whole.attrs.update(noted(assumed_at_best(whole, sweep, of, (of, sense))))
     return _with_front(whole, axes) if points > 1 else whole

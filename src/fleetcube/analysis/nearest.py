@@ -38,19 +38,26 @@ _NOT_DIVIDED = {"gpus_not_divisible", "batch_not_divisible", "batch_smaller_than
 
 
 def nearest(
-    scenario: Mapping[str, Any], output: str, search: Sequence[str] = (), fixed: str = ""
+    scenario: Mapping[str, Any],
+    output: str,
+    search: Sequence[str] = (),
+    fixed: str = "",
+    why: Mapping[str, int] | None = None,
 ) -> str:
     """Why a point cannot run, and the nearest that can, in one line; empty if it can run, or that
     is unknown. `search` names the inputs that are searched at the point (see `Sweep.best`), `fixed`
-    one that stays."""
+    one that stays; `why` has the reasons of what was searched with their counts, where known."""
     sweep = Evaluation(scenario, {}, [output])
     if not is_known(scenario, {}, [REASON]):
         return ""
     tried = candidates(sweep, output, search, alone=False) if search else {}
     sure = {HEADROOM: True, **scenario} if tried else dict(scenario)
-    reasons = _reasons(sure, tried)
-    if reasons is None or (reasons == 0).any():
-        return ""
+    if why is None:
+        reasons = _reasons(sure, tried)
+        if reasons is None or (reasons == 0).any():
+            return ""
+        codes, counts = np.unique(reasons.values, return_counts=True)
+        why = dict(zip(meanings(reasons.attrs, codes), counts.tolist(), strict=True))
     problem, numbers = frozen(sweep._plan("numpy"))
     now = {name: numbers[name] for name in (GPUS, BATCH) if name in numbers}
     runnable, thinned = {}, ""
@@ -64,14 +71,14 @@ def nearest(
         if first is not None and tried:
             runnable[name], slower = _quicker(sure, output, search, now, name, first)
             thinned += slower
-        far = name not in runnable or abs(runnable[name] - value) > each * unit
+        far = name in runnable and abs(runnable[name] - value) > each * unit
         if step > unit and far:
             thinned += (
                 f"; more than {each * unit:,} {_WORDS[name]} off, only multiples of {step:,.0f} "
                 "were tried"
             )
     layout = _other(sure, output) if not tried else ""
-    return _line(now, _why(reasons, now, bool(tried)), runnable, layout) + thinned
+    return _line(now, _why(why, now, bool(tried)), runnable, layout) + thinned
 
 
 def nearest_batch(scenario: Mapping[str, Any], batch: float) -> float | None:
@@ -79,14 +86,16 @@ def nearest_batch(scenario: Mapping[str, Any], batch: float) -> float | None:
     return _first(scenario, REASON, (), BATCH, _around(batch, 1, EACH)[0])
 
 
-def nearest_of_points(sweep: Evaluation, output: str, search: Sequence[str], reasons: Any) -> str:
+def nearest_of_points(sweep: Evaluation, output: str, search: Sequence[str], layouts: Any) -> str:
     """`nearest` at the first points at which no layout can run, a line each."""
-    axes, lines = make_axes(sweep.graph, sweep.spec["axes"]), []
+    axes, lines, reasons = make_axes(sweep.graph, sweep.spec["axes"]), [], layouts[REASON]
+    rows = [row.split() for row in layouts.attrs["fleetcube_infeasible"].split(", ")]
+    why = {word: int(count.replace(",", "")) for count, word in rows} if reasons.size == 1 else None
     for place in np.argwhere(reasons.values != 0)[:_MOST_LINES].tolist():
         place_of = dict(zip(map(str, reasons.dims), place, strict=True))
         several = (n for n in place_of if n != GPUS and axes[n].size > 1)
         labels = [f"{n} {in_command(axes[n].labels[place_of[n]])}: " for n in several]
-        line = nearest(point(sweep, place_of), output, search)
+        line = nearest(point(sweep, place_of), output, search, why=why)
         lines += ["".join(labels) + line] * bool(line)
     return "\n".join(lines)
 
@@ -220,9 +229,7 @@ def _quicker(
     return quick, f"; {subject} nearer, and {takes} {ratio:.2f} times as long"
 
 
-def _why(reasons: Any, now: Mapping[str, float], many: bool) -> str:
-    codes, counts = np.unique(reasons.values, return_counts=True)
-    words = dict(zip(meanings(reasons.attrs, codes), counts.tolist(), strict=True))
+def _why(words: Mapping[str, int], now: Mapping[str, float], many: bool) -> str:
     subject, does = ("no layout", "s") if many else ("this layout does not", "")
     if _SITE in words:
         return "more than the site powers, cools or has racks for"
