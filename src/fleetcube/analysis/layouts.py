@@ -155,10 +155,9 @@ def best_layouts(
     for part, tried in zip(parts, rows, strict=True):
         best, near, reasons, limits = _tried(part, of, sign, plain, tried, conditions, k, settings)
         about = part, of, also, conditions, plain, tried, names
-        answer = _answers(*about, best, reasons).assign(limits)
-        is_near = bool((near >= 0).any())
-        missing = _missing(_answers(*about, near, reasons)) if is_near else {}
-        answers.append(answer.assign(missing))
+        if (near >= 0).any():
+            limits |= _missing(_answers(*about, near, reasons))
+        answers.append(_answers(*about, best, reasons).assign(limits))
     whole = _together(answers, labelled, sweep, of) if labelled else answers[0]
     whole.attrs.update(noted(assumed_at_best(whole, sweep, of, (of, sense))))
     return _with_front(whole, axes) if points > 1 else whole
@@ -500,12 +499,9 @@ def _tried(
             sign * row, where=(reason[k] == 0) | (reason[k] == full), initial=np.nan
         )
     none = best[:, 0] < 0
-    excess = np.where((reason == 0) & np.isfinite(excess), excess, np.inf)
-    miss = np.where(none & bool(conditions), excess.min(axis=1), np.inf)
-    near = np.where(np.isfinite(miss), excess.argmin(axis=1), -1)
+    near, miss = _least(excess, (reason == 0) & none[:, None] & bool(conditions))
     if conditions:
         about = {"units": "1", "long_name": "share of a condition's bound that no layout keeps to"}
-        miss = np.where(np.isfinite(miss), miss, np.nan)
         limits[MISS] = tuple(axes), miss.reshape(shape), about
     if (reason[none] == full).any():
         free = spread(grid.with_outputs([_MARGIN])._result(how)[_MARGIN])
@@ -516,6 +512,15 @@ def _tried(
     about = {"units": "1", "long_name": f"largest {_MARGIN} where no layout can run"}
     limits["nearest_memory_margin"] = tuple(axes), margin.reshape(shape), about
     return best, near[:, None], reason, limits
+
+
+def _least(excess: Array, runs: Array) -> tuple[Array, Array]:
+    """Indices of the layouts that run and exceed their limits least, and by how much; -1 and NaN
+    where none runs."""
+    excess = np.where(runs & np.isfinite(excess), excess, np.inf)
+    some = np.isfinite(excess).any(axis=1)
+    least = np.where(some, excess.min(axis=1), np.nan)
+    return np.where(some, excess.argmin(axis=1), -1), least
 
 
 def _ends(grid: Evaluation, condition: Target) -> list[Evaluation]:

@@ -88,10 +88,10 @@ def _policies(scenario: Mapping[str, Any], of: str, sign: float) -> Iterator[tup
     slices = counts / replica * now["micro_batch_size"]
     slices *= now["pipeline_parallel"] if now.get("virtual_stages", 1.0) > 1 else 1.0
     batches = np.maximum(np.round(now[_BATCH] / slices), 1) * slices
-    kept = abs(batches / now[_BATCH] - 1) <= _CLOSE
-    if not kept.any():
+    is_close = abs(batches / now[_BATCH] - 1) <= _CLOSE
+    if not is_close.any():
         return
-    counts, batches = counts[kept], batches[kept]
+    counts, batches = counts[is_close], batches[is_close]
     spares = (now[_GPUS] - counts) / node
     columns = {_GPUS: counts, _SPARES: now.get(_SPARES, 0.0) + spares, _BATCH: batches}
     texts = [

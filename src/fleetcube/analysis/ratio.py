@@ -27,7 +27,7 @@ from fleetcube.grid.spec.axis import Array, Axis
 from fleetcube.kernels.calculus.derivatives import name_of
 from fleetcube.kernels.calculus.phased_formulas import without_phase
 from fleetcube.kernels.physics.inputs import INPUTS
-from fleetcube.kernels.physics.roles import ERRORS, OF_JOB, RATIOS_OF_PARTS
+from fleetcube.kernels.physics.roles import CABLING, ERRORS, OF_JOB, RATIOS_OF_PARTS
 from fleetcube.scenario import auto, phases
 from fleetcube.scenario.along_axes import values_along
 from fleetcube.scenario.reading import stated_inputs
@@ -44,11 +44,6 @@ _STATED = {_FACTOR, *ERRORS[_STEP]}
 _TELLING = auto.DECIDING | auto.COMPUTE | _STATED  # of jobs, and of what sets their coefficients
 _EQUAL = 1e-12  # relative difference that is rounding
 _MOST = math.log(100)  # of half an interval that says something
-# How the ports of a cluster are joined: clusters that differ in this alone share a job's factor
-_CABLING = {name for name, row in INPUTS.items() if row.changed_by == "fabric"} - {
-    "inter_node_bandwidth",
-    "network_efficiency",
-}
 _BOUGHT = ("hardware", "fabric", "operations")
 _ERFC = np.vectorize(math.erfc, otypes=[float])
 _DRAWS = 512  # of the coefficients, half of them opposite to the others
@@ -110,10 +105,10 @@ def between(
     if first.source != AUTO:
         roots = [_root(first.source)] * 2
     groups = [posterior.unmeasured(each.cell) for each in (first, second)]
-    apart = abs(np.log(second.step / first.step[region]))
+    step_ratio = abs(np.log(second.step / first.step[region]))
     one_program = (first.place[region] == second.place) & (first.program == second.program)
     one_program &= first.job == second.job
-    same = one_program | ((apart == 0) & (first.job == second.job))  # one noise
+    same = one_program | ((step_ratio == 0) & (first.job == second.job))  # one noise
     drawn = [each.drawn() if one_program.any() else {} for each in (first, second)]
     ratios = {}
     for name in first.values:
@@ -131,7 +126,7 @@ def between(
             )
             deviation = np.hypot(deviation, np.subtract(*spreads))
         noise = np.hypot(factors[0] * first.noise, factors[1] * second.noise)
-        shared = np.hypot(np.subtract(*factors), factors[1] * apart) * first.noise
+        shared = np.hypot(np.subtract(*factors), factors[1] * step_ratio) * first.noise
         noise = np.where(same, np.minimum(shared, noise), noise) / math.sqrt(2)
         half = np.hypot(pooled.NORMAL * deviation, pooled.STUDENTS * noise)
         usable = ((half > 0) | same) & (half < _MOST)
@@ -147,15 +142,19 @@ def between(
             ends = np.log(ratio) + np.multiply.outer((-1, 1), half)
             if name in drawn[0]:
                 logs = np.log(drawn[1][name] / drawn[0][name][:, *region])
-                noise_ends = np.multiply.outer((-1, 1), pooled.STUDENTS * noise)
-                middle = np.log(ratio)
-                spread = np.quantile(logs, [0.05, 0.95], axis=0) - middle
-                both = middle + np.sign(noise_ends) * np.hypot(spread, noise_ends)
-                is_drawn = one_program & usable & (apart > 0)
-                ends = np.where(is_drawn, both, ends)
+                is_drawn = one_program & usable & (step_ratio > 0)
+                drawn_ends = _ends_of_draws(logs, np.log(ratio), pooled.STUDENTS * noise)
+                ends = np.where(is_drawn, drawn_ends, ends)
                 below = np.where(is_drawn, (logs < 0).mean(axis=0), below)[()]
             ratios[name] = Ratio(*np.exp(ends), below)
     return ratios
+
+
+def _ends_of_draws(logs: Array, middle: Array, noise: Array) -> Array:
+    """Ends of an interval around its middle, from draws and half the interval of a noise."""
+    low, high = np.quantile(logs, [0.05, 0.95], axis=0) - middle
+    sides = -np.hypot(np.minimum(low, 0), noise), np.hypot(np.maximum(high, 0), noise)
+    return np.asarray(middle + np.stack(sides))
 
 
 def base_of(sweep: Evaluation, relative_to: Any) -> dict[str, int]:
@@ -236,7 +235,7 @@ def _job(stated: Mapping[str, Any]) -> dict[str, Any]:
     for kind in (kind for kind in CLUSTER if kind in job):
         label = stated[kind] if isinstance(stated[kind], FileLabel) else job[kind]
         sheet = record(kind, label).values
-        job[kind] = {name: value for name, value in sheet.items() if name not in _CABLING}
+        job[kind] = {name: value for name, value in sheet.items() if name not in CABLING}
     return job
 
 
@@ -273,6 +272,33 @@ def _links(label: Any, cell: Any) -> tuple[list[tuple[str, int, float]], int, fl
     return links, len(means), posterior.noise(cell.software)
 
 
+def _places(axes: Mapping[str, Axis]) -> Array:
+    """Numbers that tell programs apart over axes."""
+    place = np.zeros([1] * len(axes))
+    for k, axis in enumerate(axes.values()):
+        if any(map(_is_of_program, axis.inputs)):
+            along_axis = [-1 if k == other else 1 for other in range(len(axes))]
+            place = place * axis.size + np.arange(axis.size).reshape(along_axis)
+    return np.broadcast_to(place, [axis.size for axis in axes.values()])
+
+
+def _drawn(
+    cell: pooled.Cell, scenario: Mapping[str, Any], axes: Mapping[str, Axis], names: Sequence[str]
+) -> Mapping[str, Array]:
+    """Outputs at draws of the coefficients that a scenario does not state, [draw] first."""
+    posterior = pooled.posterior()
+    means, root = posterior.coefficients_of(cell)
+    half = np.random.default_rng(0).standard_normal((root.shape[1], _DRAWS // 2))
+    x = means[:, None] + np.einsum("ke,ed->kd", root, np.hstack([half, -half]))
+    stated = {*scenario, *(name for axis in axes.values() for name in axis.inputs)}
+    settings = (one for one in posterior.settings(cell) if one.input not in stated)
+    columns = {one.input: one.value(x[one.place])[0] for one in settings}
+    along_draws = {**axes, DRAW: Axis(DRAW, np.arange(_DRAWS), columns)}
+    values = Evaluation(scenario, along_draws, names)._result(Settings("numpy"))
+    sizes = {DRAW: _DRAWS, **{axis.name: axis.size for axis in axes.values()}}
+    return {n: np.broadcast_to(along(values[n], sizes), (*sizes.values(),)) for n in names}
+
+
 def _side(
     scenario: Mapping[str, Any], names: Sequence[str], axes: Mapping[str, Axis]
 ) -> Side | None:
@@ -285,7 +311,6 @@ def _side(
         return None
     inputs_stated = stated_inputs(scenario)
     cell = auto.posterior_cell(inputs_stated)
-    posterior = pooled.posterior()
     links, count, noise = _links(label, cell)
     stated = {*scenario, *(name for axis in axes.values() for name in axis.inputs)}
     links = [link for link in links if link[0] not in stated]
@@ -314,31 +339,13 @@ def _side(
             over_axes(cube[derivative] / cube[name]) if derivative else np.zeros((*sizes.values(),))
         )
 
-    @functools.cache
-    def drawn() -> Mapping[str, Array]:
-        if label != AUTO or _DRAWS * math.prod(sizes.values()) * len(names) > _MOST_DRAWN:
-            return {}
-        means, root = posterior.coefficients_of(cell)
-        half = np.random.default_rng(0).standard_normal((root.shape[1], _DRAWS // 2))
-        x = means[:, None] + np.einsum("ke,ed->kd", root, np.hstack([half, -half]))
-        settings = (one for one in posterior.settings(cell) if one.input not in stated)
-        columns = {one.input: one.value(x[one.place])[0] for one in settings}
-        along_draws = {**axes, DRAW: Axis(DRAW, np.arange(_DRAWS), columns)}
-        logs = Evaluation(given, along_draws, names)._result(Settings("numpy"))
-        shape = {DRAW: _DRAWS, **sizes}
-        return {n: np.broadcast_to(along(logs[n], shape), (*shape.values(),)) for n in names}
-
     slopes = {}
     for name in names:
         slopes[name] = np.zeros((count, *sizes.values()))
         for wrt, place, link in links:
             slopes[name][place] = slope(name, wrt) * link
-    place = np.zeros((*sizes.values(),))
-    for k, axis in enumerate(axes.values()):
-        if any(map(_is_of_program, axis.inputs)):
-            place = place * axis.size + np.arange(axis.size).reshape(
-                [-1 if k == other else 1 for other in range(len(sizes))]
-            )
+    drawn = functools.cache(functools.partial(_drawn, cell, given, axes, names))
+    is_auto = label == AUTO and _DRAWS * math.prod(sizes.values()) * len(names) <= _MOST_DRAWN
     return Side(
         label,
         cell,
@@ -346,8 +353,8 @@ def _side(
         bool(measured),
         noise,
         {name: value for name, value in inputs_stated.items() if _is_of_program(name)},
-        place,
-        drawn,
+        _places(axes),
+        drawn if is_auto else dict,
         over_axes(cube[_STEP]),
         {name: over_axes(cube[name]) for name in names},
         slopes,

@@ -134,10 +134,10 @@ def bound(
         batch = numbers.get(BATCH, 0.0)  # 0: by phase
     if first <= 0 or abs(answer - first) <= _FELT * first:
         return "", math.nan, 0
-    there = {**scenario, unknown: first}
+    target_point = {**scenario, unknown: first}
     if unknown == GPUS and batch:
-        return *_bound_gpus(there, batch, alone, unit * inwards), inwards
-    why = nearest(there, target.of, fixed=unknown)
+        return *_bound_gpus(target_point, batch, alone, unit * inwards), inwards
+    why = nearest(target_point, target.of, fixed=unknown)
     shown = with_unit(first, values.unit_of(PHYSICS, unknown), unknown)
     text = f"{unknown} {shown} would meet the target and cannot run: {why}" if why else ""
     return text, math.nan, 0
