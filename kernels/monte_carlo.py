@@ -31,7 +31,8 @@ mean. One of the `spares` is free while fewer nodes are away
 (Palm 1938; Feeney & Sherbrooke 1966); if none is free, recovery takes `provision` longer. With
 `pool` CLOSED or IDLE_SAFE recovery begins only when `nodes` nodes are whole; with CLOSED, spares
 and waiting nodes fail at random at the same rate as the job's. `crews` nodes are repaired at a
-time, each for an exponential time; the others wait for a crew.
+time, each for an exponential time, or the log-normal one; the others wait for a crew, first come
+first served.
 
 With `replica_nodes` the job is elastic (`_elastic_trial`): it waits for no node, but goes on with
 the replicas that are whole, until repaired nodes are taken back.
@@ -334,23 +335,27 @@ class Shop(NamedTuple):
     spares: int
     repair: Any
     spread: Any  # of the logarithm of repair times; `times` are then those of the last returns
-    crews: Any  # 0: nodes do not wait for one
+    crews: Any  # of exponential repairs; 0: nodes do not wait for one of these
+    crews_free: Any  # when each crew is free, if repair times are drawn
     idle_rate: Any  # failures of one idle node
     group_share: Any
     group: int
 
 
 @_inlined
-def _shop(job: Any, room: int, tiers: Any) -> Shop:
+def _shop(job: Any, lost_nodes: Any, tiers: Any) -> Shop:
     nodes, crews, group_share, group = max(math.floor(job.nodes), 1.0), 0.0, 0.0, 1
     if tiers is not None:
         crews, group_share = job.crews, job.group_share
         group = _group(job, nodes) if group_share > 0 else 1
     leaving = 1 - job.in_process - job.in_job  # failures that cost a node
     idle_rate = leaving / (nodes * job.mtbf) if job.pool == CLOSED else 0.0
+    room = min(_room(job), len(lost_nodes))
     spares = int(min(math.floor(job.spares), room))
-    spread = job.repair_spread
-    return Shop(nodes, spares, job.repair, spread, crews, idle_rate, group_share, group)
+    spread, free = job.repair_spread, lost_nodes[room : room + _drawn_crews(job)]
+    free[:] = 0.0
+    crews = 0.0 if spread > 0 else crews
+    return Shop(nodes, spares, job.repair, spread, crews, free, idle_rate, group_share, group)
 
 
 @_inlined
@@ -359,7 +364,7 @@ def _lose(state: Any, run: Any, times: Any, count: int, now: Any, shop: Shop) ->
     for _ in range(count):
         place, room, mark = run.lost % max(len(times), 1), len(times), now
         if shop.spread > 0:
-            place, mark = min(run.lost, room), now + _repair_time(state, shop)
+            place, mark = min(run.lost, room), _repaired_at(state, now, shop)
             while place > 0 and times[place - 1] < mark:
                 if place < room:
                     times[place] = times[place - 1]
@@ -367,6 +372,22 @@ def _lose(state: Any, run: Any, times: Any, count: int, now: Any, shop: Shop) ->
         if place < room:
             times[place] = mark
         run.lost += 1
+
+
+@_inlined
+def _repaired_at(state: Any, now: Any, shop: Shop) -> Any:
+    """When a node that is lost now is whole: its repair begins once a crew is free, if these are
+    limited."""
+    crews, first, start = len(shop.crews_free), 0, now
+    for crew in range(1, crews):
+        if shop.crews_free[crew] < shop.crews_free[first]:
+            first = crew
+    if crews > 0:
+        start = max(now, shop.crews_free[first])
+    end = start + _repair_time(state, shop)
+    if crews > 0:
+        shop.crews_free[first] = end
+    return end
 
 
 @_inlined
@@ -582,6 +603,12 @@ def _room(job: Any) -> int:
 
 
 @_compiled
+def _drawn_crews(job: Any) -> int:
+    """Crews whose repair times are drawn one by one."""
+    return int(min(job.crews, float(MOST_FAILURES))) if job.repair_spread > 0 else 0
+
+
+@_compiled
 def _kind(state: Any, job: Any) -> int:
     """Kind of a failure, drawn by the shares; without a draw if there is only one."""
     if not job.in_process + job.in_job + job.requeue > 0:
@@ -641,7 +668,7 @@ def trial(
     None without ageing: neither then costs time.
     """
     times = lost_nodes[: min(_room(job), len(lost_nodes))]
-    shop = _shop(job, len(times), tiers)
+    shop = _shop(job, lost_nodes, tiers)
     tiered = False
     if tiers is not None:
         tiered = job.drive_every > 0
@@ -1063,7 +1090,7 @@ def _trials(
     trials = losses.shape[1]
     most = 0
     for row in range(first // trials, (last - 1) // trials + 1):
-        most = max(most, _room(jobs[row]))
+        most = max(most, _room(jobs[row]) + _drawn_crews(jobs[row]))
     lost_nodes, tiers, window = np.empty(most), np.empty(3, TIER), np.zeros(1, WINDOW)
     runs = np.zeros(1, TRIAL)
     run, numbers = runs[0], runs.view(np.float64)
