@@ -16,7 +16,8 @@ A share `silent` of the failures is corruption found `latency` later: until then
 failures are repaired as usual; checkpoints safe when it struck are kept, but not in memory.
 
 With tiers (`drive_every` at least 1) each `drive_every`-th checkpoint is also written to drives,
-and each `storage_every`-th of those to storage. Memory, drives or storage survive a failure, drawn
+and each `storage_every`-th of those to storage; between whole multiples the last interval of a
+tier is shorter. Memory, drives or storage survive a failure, drawn
 by their shares; it loses the work since the last checkpoint that is safe there or above. A failure
 that lower tiers survive ends a stall without loss; a failure in a recovery restarts it, from the
 higher tier of the two; an interrupted copy is repeated once training resumes, or goes on where
@@ -485,13 +486,41 @@ def _saves(job: Any) -> Any:
     return max(_checkpoints(job) - job.unsaved, 0.0)
 
 
+@_inlined
+def _whole(multiple: Any) -> Any:
+    return math.floor(multiple * (1 + 1e-9))
+
+
+@_inlined
+def _rest(multiple: Any) -> Any:
+    rest = multiple - _whole(multiple)
+    return rest if rest > 1e-9 * multiple else 0.0
+
+
+@_inlined
+def _writes(multiple: Any) -> Any:
+    """Checkpoints in so many intervals, of which the last may be shorter."""
+    return _whole(multiple) + math.ceil(_rest(multiple))
+
+
+@_inlined
+def _span(intervals: Any, job: Any) -> Any:
+    """Time of so many intervals of memory and their checkpoints."""
+    return intervals * job.interval + _writes(intervals) * job.memory_stall
+
+
 @_compiled
 def _length(job: Any) -> Any:
     """The job's work and stalls in tiers; the last interval may be shorter, its stalls not."""
-    checkpoints = _saves(job)
-    copies = math.floor(checkpoints / job.drive_every)
-    stored = math.floor(checkpoints / (job.drive_every * job.storage_every))
-    written = job.work + checkpoints * job.memory_stall + copies * job.drive_stall
+    checkpoints, last = _saves(job), _rest(job.storage_every) * job.drive_every
+    stored = _whole(checkpoints / (job.drive_every * job.storage_every))
+    left = checkpoints - stored * job.drive_every * job.storage_every
+    copies = min(_whole(left / job.drive_every), _whole(job.storage_every))
+    left = max(left - copies * job.drive_every, 0.0)
+    whole = stored * _whole(job.storage_every) + copies
+    memory = whole * _writes(job.drive_every) + stored * _writes(last) + _writes(left)
+    copies = whole + stored * math.ceil(_rest(job.storage_every))
+    written = job.work + memory * job.memory_stall + copies * job.drive_stall
     return written + stored * job.storage_stall
 
 
@@ -510,18 +539,23 @@ def _last_checkpoint(position: Any, tier: int, job: Any) -> Any:
     interval, copies_stored = job.interval, job.storage_every
     if interval == 0 or interval == np.inf:
         return position if interval == 0 else 0.0
-    first = interval + job.memory_stall
-    second = job.drive_every * first + job.drive_stall
-    third = copies_stored * second + job.storage_stall
-    stored = math.floor(position / third)
-    end = stored * third
+    first, second = interval + job.memory_stall, _span(job.drive_every, job) + job.drive_stall
+    whole, intervals = _whole(copies_stored), _rest(copies_stored) * job.drive_every
+    last = _span(intervals, job) + job.drive_stall if intervals > 0 else 0.0
+    third = whole * second + last + job.storage_stall
+    end = math.floor(position / third) * third
     if tier == STORAGE:
         return end
-    copies = math.floor((position - end) / second)
+    copies = min(math.floor((position - end) / second), whole)
     end += copies * second
-    if tier == DRIVES or copies >= copies_stored:  # storage's stall has begun
+    if copies == whole and position - end >= last:  # storage's stall has begun
+        return end + last
+    if tier == DRIVES:
         return end
-    return end + min(math.floor((position - end) / first), job.drive_every) * first
+    intervals = intervals if copies == whole else job.drive_every
+    if position - end >= _span(intervals, job):
+        return end + _span(intervals, job)
+    return end + min(math.floor((position - end) / first), _whole(intervals)) * first
 
 
 @_inlined

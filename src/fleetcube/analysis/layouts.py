@@ -155,8 +155,7 @@ def best_layouts(
     for part, tried in zip(parts, rows, strict=True):
         best, near, reasons, limits = _tried(part, of, sign, plain, tried, conditions, k, settings)
         about = part, of, also, conditions, plain, tried, names
-        if (near >= 0).any():
-            limits |= _missing(_answers(*about, near, reasons))
+        limits |= _missing(_answers(*about, near, reasons)) if (near >= 0).any() else {}
         answers.append(_answers(*about, best, reasons).assign(limits))
     whole = _together(answers, labelled, sweep, of) if labelled else answers[0]
     whole.attrs.update(noted(assumed_at_best(whole, sweep, of, (of, sense))))
@@ -459,8 +458,7 @@ def _tried(
 ) -> tuple[Array, Array, Array, dict[str, Any]]:
     """Indices of the best layouts at each point, -1 where there are fewer, and without one of that
     which misses the conditions least; all reasons; memory."""
-    points = math.prod(axis.size for axis in axes.values())
-    _check_count(tried, points)
+    _check_count(tried, points := math.prod(axis.size for axis in axes.values()))
     read = dict.fromkeys([of, *(name for each in conditions for name in each.outputs)])
     sure = {} if HEADROOM in axes or not tried else {HEADROOM: True, **sweep.spec["scenario"]}
     both = {**axes, **{n: [*row] for n, row in tried.items()}}
@@ -490,9 +488,8 @@ def _tried(
         closest = way * np.fmin.reduce(worst, axis=1, where=runs, initial=np.nan).reshape(shape)
         about = {**cube[each.of].attrs, "long_name": f"{each.of} of the layout nearest to {each}"}
         limits[f"{CLOSEST}{each.of}"] = tuple(axes), closest, about
-    best = np.full((points, top), -1, np.int64)
+    best, full = np.full((points, top), -1, np.int64), _code(cube[REASON].attrs, _NO_MEMORY)
     unlimited, margin = np.full((2, points), np.nan)
-    full = _code(cube[REASON].attrs, _NO_MEMORY)
     for k, row in enumerate(value):
         best[k] = _distinct(sign * np.where(reason[k] == 0, row, np.nan), top)
         unlimited[k] = sign * np.fmin.reduce(
@@ -500,9 +497,8 @@ def _tried(
         )
     none = best[:, 0] < 0
     near, miss = _least(excess, (reason == 0) & none[:, None] & bool(conditions))
-    if conditions:
-        about = {"units": "1", "long_name": "share of a condition's bound that no layout keeps to"}
-        limits[MISS] = tuple(axes), miss.reshape(shape), about
+    about = {"units": "1", "long_name": "share of a condition's bound that no layout keeps to"}
+    limits |= {MISS: (tuple(axes), miss.reshape(shape), about)} if conditions else {}
     if (reason[none] == full).any():
         free = spread(grid.with_outputs([_MARGIN])._result(how)[_MARGIN])
         for k in np.flatnonzero(none).tolist():

@@ -119,7 +119,7 @@ def _best_of(
         return
     k = int(np.nanargmin(gains))
     effects = [
-        _effect(name, now[name].attrs["units"], float(rows[name][k]) - now[name].item())
+        _effect(name, now[name].attrs["units"], now[name].item(), float(rows[name][k]))
         for name in outputs
     ]
     yield float(gains[k]), f"{texts[k]}: {', '.join(effects)}"
@@ -132,13 +132,20 @@ def is_lever(graph: Graph, name: str) -> bool:
 
 
 def _change(lever: Result, name: str, end: str) -> str:
-    change = lever[f"{name}_{end}"].item() - lever[name].item()
-    return _effect(name, str(lever[name].attrs["units"]), change)
+    return _effect(
+        name,
+        str(lever[name].attrs["units"]),
+        lever[name].item(),
+        lever[f"{name}_{end}"].item(),
+    )
 
 
-def _effect(name: str, units: str, change: float) -> str:
-    factor, unit = scale(units, [change], name)
-    return f"{name} {'+' * (change > 0)}{numbers([change / factor])[0]} {unit}".rstrip()
+def _effect(name: str, units: str, now: float, after: float) -> str:
+    """A change; what is left where that is less than half."""
+    change = after - now
+    shown, sign = (after, "to ") if 0 < after < now / 2 else (change, "+" * (change > 0))
+    factor, unit = scale(units, [shown], name)
+    return f"{name} {sign}{numbers([shown / factor])[0]} {unit}".rstrip()
 
 
 def _no_lever(

@@ -75,7 +75,12 @@ def basis(
     axes = {name: axis for name, axis in spec["axes"].items() if name != unknown}
     sweep = Evaluation({**spec["scenario"], unknown: answer}, axes, target.outputs)
     left = _left({**scenario, unknown: answer}) if is_physics and unknown == GPUS else ""
-    return [line, left], at_last(sweep, solved.notnull())
+    assumed = at_last(sweep, solved.notnull())
+    if assumed and target.chance == target.chance:  # the answer is at that chance
+        median = Evaluation({**scenario, unknown: answer}, {}, [target.of])._result()[target.of]
+        text = f"the median {with_unit(median.item(), str(median.attrs['units']), target.of)}"
+        assumed[0] = assumed[0].replace("the answer", text)
+    return [line, left], assumed
 
 
 def _at_last(
