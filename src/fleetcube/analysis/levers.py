@@ -141,9 +141,9 @@ def _change(lever: Result, name: str, end: str) -> str:
 
 
 def _effect(name: str, units: str, now: float, after: float) -> str:
-    """A change; what is left where that is less than half."""
+    """A change; what is left where that is less than a third."""
     change = after - now
-    shown, sign = (after, "to ") if 0 < after < now / 2 else (change, "+" * (change > 0))
+    shown, sign = (after, "to ") if 0 < after < now / 3 else (change, "+" * (change > 0))
     factor, unit = scale(units, [shown], name)
     return f"{name} {sign}{numbers([shown / factor])[0]} {unit}".rstrip()
 
