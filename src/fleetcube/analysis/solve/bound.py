@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fleetcube.analysis.assumptions import at_last, last_true
+from fleetcube.analysis.layouts import in_command
 from fleetcube.analysis.nearest import BATCH, GPUS, nearest, nearest_batch
 from fleetcube.analysis.sensitivity import frozen
 from fleetcube.analysis.targets import Target, whole_unit
@@ -15,12 +16,13 @@ from fleetcube.grid.result import Result
 from fleetcube.grid.run.evaluation import Evaluation, is_known
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.spec import values
+from fleetcube.grid.spec.axes import make_axes
 from fleetcube.grid.spec.graphs import graph_of
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
 from fleetcube.kernels.physics.roles import CUTS, OF_SITE, SITE_REASON, STEPS
-from fleetcube.scenario.along_axes import point
+from fleetcube.scenario.along_axes import values_along
 from fleetcube.tables.tables import meanings, with_unit
 
 from .solve import solve_spec
@@ -70,6 +72,10 @@ def basis(
     scenario, answer = _at_last(spec, unknown, target, solved)
     is_physics = bool(graph_of(scenario).application)
     line = bound(scenario, unknown, target, between, answer)[0] if runs and is_physics else ""
+    sizes = {n: row.size for n, row in make_axes(graph_of(scenario), spec["axes"]).items()}
+    several = [n for n, size in sizes.items() if size > 1 and n != unknown and n in scenario]
+    where = ", ".join(f"{name} {in_command(scenario[name])}" for name in several)
+    line = f"at {where}: {line}" if where and line else line
     if answer != answer:
         return [line], []
     axes = {name: axis for name, axis in spec["axes"].items() if name != unknown}
@@ -89,9 +95,11 @@ def _at_last(
     """The scenario at the last point with a solution, and that solution; NaN for none."""
     answered = solved.notnull()
     numbers = solved.values[answered.values]
-    axes = {name: axis for name, axis in spec["axes"].items() if name != unknown}
-    stated = {**spec["scenario"], unknown: numbers[-1].item() if numbers.size else 8}
-    scenario = point(Evaluation(stated, axes, target.outputs), last_true(answered))
+    axes = make_axes(graph_of(spec["scenario"]), spec["axes"])
+    others = [axis for name, axis in axes.items() if name != unknown]
+    last = last_true(answered)
+    along = values_along(others, [last.get(axis.name, 0) for axis in others])
+    scenario = {**spec["scenario"], **along}
     answer = float(numbers[-1]) if numbers.size else math.nan
     return {name: value for name, value in scenario.items() if name != unknown}, answer
 
