@@ -16,7 +16,8 @@ A share `silent` of the failures is corruption found `latency` later: until then
 failures are repaired as usual; checkpoints safe when it struck are kept, but not in memory.
 
 With tiers (`drive_every` at least 1) each `drive_every`-th checkpoint is also written to drives,
-and each `storage_every`-th of those to storage. Memory, drives or storage survive a failure, drawn
+and each `storage_every`-th of those to storage; between whole multiples the last interval of a
+tier is shorter. Memory, drives or storage survive a failure, drawn
 by their shares; it loses the work since the last checkpoint that is safe there or above. A failure
 that lower tiers survive ends a stall without loss; a failure in a recovery restarts it, from the
 higher tier of the two; an interrupted copy is repeated once training resumes, or goes on where
@@ -31,7 +32,8 @@ mean. One of the `spares` is free while fewer nodes are away
 (Palm 1938; Feeney & Sherbrooke 1966); if none is free, recovery takes `provision` longer. With
 `pool` CLOSED or IDLE_SAFE recovery begins only when `nodes` nodes are whole; with CLOSED, spares
 and waiting nodes fail at random at the same rate as the job's. `crews` nodes are repaired at a
-time, each for an exponential time; the others wait for a crew.
+time, each for an exponential time, or the log-normal one; the others wait for a crew, first come
+first served.
 
 With `replica_nodes` the job is elastic (`_elastic_trial`): it waits for no node, but goes on with
 the replicas that are whole, until repaired nodes are taken back.
@@ -334,23 +336,27 @@ class Shop(NamedTuple):
     spares: int
     repair: Any
     spread: Any  # of the logarithm of repair times; `times` are then those of the last returns
-    crews: Any  # 0: nodes do not wait for one
+    crews: Any  # of exponential repairs; 0: nodes do not wait for one of these
+    crews_free: Any  # when each crew is free, if repair times are drawn
     idle_rate: Any  # failures of one idle node
     group_share: Any
     group: int
 
 
 @_inlined
-def _shop(job: Any, room: int, tiers: Any) -> Shop:
+def _shop(job: Any, lost_nodes: Any, tiers: Any) -> Shop:
     nodes, crews, group_share, group = max(math.floor(job.nodes), 1.0), 0.0, 0.0, 1
     if tiers is not None:
         crews, group_share = job.crews, job.group_share
         group = _group(job, nodes) if group_share > 0 else 1
     leaving = 1 - job.in_process - job.in_job  # failures that cost a node
     idle_rate = leaving / (nodes * job.mtbf) if job.pool == CLOSED else 0.0
+    room = min(_room(job), len(lost_nodes))
     spares = int(min(math.floor(job.spares), room))
-    spread = job.repair_spread
-    return Shop(nodes, spares, job.repair, spread, crews, idle_rate, group_share, group)
+    spread, free = job.repair_spread, lost_nodes[room : room + _drawn_crews(job)]
+    free[:] = 0.0
+    crews = 0.0 if spread > 0 else crews
+    return Shop(nodes, spares, job.repair, spread, crews, free, idle_rate, group_share, group)
 
 
 @_inlined
@@ -359,7 +365,7 @@ def _lose(state: Any, run: Any, times: Any, count: int, now: Any, shop: Shop) ->
     for _ in range(count):
         place, room, mark = run.lost % max(len(times), 1), len(times), now
         if shop.spread > 0:
-            place, mark = min(run.lost, room), now + _repair_time(state, shop)
+            place, mark = min(run.lost, room), _repaired_at(state, now, shop)
             while place > 0 and times[place - 1] < mark:
                 if place < room:
                     times[place] = times[place - 1]
@@ -367,6 +373,22 @@ def _lose(state: Any, run: Any, times: Any, count: int, now: Any, shop: Shop) ->
         if place < room:
             times[place] = mark
         run.lost += 1
+
+
+@_inlined
+def _repaired_at(state: Any, now: Any, shop: Shop) -> Any:
+    """When a node that is lost now is whole: its repair begins once a crew is free, if these are
+    limited."""
+    crews, first, start = len(shop.crews_free), 0, now
+    for crew in range(1, crews):
+        if shop.crews_free[crew] < shop.crews_free[first]:
+            first = crew
+    if crews > 0:
+        start = max(now, shop.crews_free[first])
+    end = start + _repair_time(state, shop)
+    if crews > 0:
+        shop.crews_free[first] = end
+    return end
 
 
 @_inlined
@@ -464,13 +486,41 @@ def _saves(job: Any) -> Any:
     return max(_checkpoints(job) - job.unsaved, 0.0)
 
 
+@_inlined
+def _whole(multiple: Any) -> Any:
+    return math.floor(multiple * (1 + 1e-9))
+
+
+@_inlined
+def _rest(multiple: Any) -> Any:
+    rest = multiple - _whole(multiple)
+    return rest if rest > 1e-9 * multiple else 0.0
+
+
+@_inlined
+def _writes(multiple: Any) -> Any:
+    """Checkpoints in so many intervals, of which the last may be shorter."""
+    return _whole(multiple) + math.ceil(_rest(multiple))
+
+
+@_inlined
+def _span(intervals: Any, job: Any) -> Any:
+    """Time of so many intervals of memory and their checkpoints."""
+    return intervals * job.interval + _writes(intervals) * job.memory_stall
+
+
 @_compiled
 def _length(job: Any) -> Any:
     """The job's work and stalls in tiers; the last interval may be shorter, its stalls not."""
-    checkpoints = _saves(job)
-    copies = math.floor(checkpoints / job.drive_every)
-    stored = math.floor(checkpoints / (job.drive_every * job.storage_every))
-    written = job.work + checkpoints * job.memory_stall + copies * job.drive_stall
+    checkpoints, last = _saves(job), _rest(job.storage_every) * job.drive_every
+    stored = _whole(checkpoints / (job.drive_every * job.storage_every))
+    left = checkpoints - stored * job.drive_every * job.storage_every
+    copies = min(_whole(left / job.drive_every), _whole(job.storage_every))
+    left = max(left - copies * job.drive_every, 0.0)
+    whole = stored * _whole(job.storage_every) + copies
+    memory = whole * _writes(job.drive_every) + stored * _writes(last) + _writes(left)
+    copies = whole + stored * math.ceil(_rest(job.storage_every))
+    written = job.work + memory * job.memory_stall + copies * job.drive_stall
     return written + stored * job.storage_stall
 
 
@@ -489,18 +539,23 @@ def _last_checkpoint(position: Any, tier: int, job: Any) -> Any:
     interval, copies_stored = job.interval, job.storage_every
     if interval == 0 or interval == np.inf:
         return position if interval == 0 else 0.0
-    first = interval + job.memory_stall
-    second = job.drive_every * first + job.drive_stall
-    third = copies_stored * second + job.storage_stall
-    stored = math.floor(position / third)
-    end = stored * third
+    first, second = interval + job.memory_stall, _span(job.drive_every, job) + job.drive_stall
+    whole, intervals = _whole(copies_stored), _rest(copies_stored) * job.drive_every
+    last = _span(intervals, job) + job.drive_stall if intervals > 0 else 0.0
+    third = whole * second + last + job.storage_stall
+    end = math.floor(position / third) * third
     if tier == STORAGE:
         return end
-    copies = math.floor((position - end) / second)
+    copies = min(math.floor((position - end) / second), whole)
     end += copies * second
-    if tier == DRIVES or copies >= copies_stored:  # storage's stall has begun
+    if copies == whole and position - end >= last:  # storage's stall has begun
+        return end + last
+    if tier == DRIVES:
         return end
-    return end + min(math.floor((position - end) / first), job.drive_every) * first
+    intervals = intervals if copies == whole else job.drive_every
+    if position - end >= _span(intervals, job):
+        return end + _span(intervals, job)
+    return end + min(math.floor((position - end) / first), _whole(intervals)) * first
 
 
 @_inlined
@@ -582,6 +637,12 @@ def _room(job: Any) -> int:
 
 
 @_compiled
+def _drawn_crews(job: Any) -> int:
+    """Crews whose repair times are drawn one by one."""
+    return int(min(job.crews, float(MOST_FAILURES))) if job.repair_spread > 0 else 0
+
+
+@_compiled
 def _kind(state: Any, job: Any) -> int:
     """Kind of a failure, drawn by the shares; without a draw if there is only one."""
     if not job.in_process + job.in_job + job.requeue > 0:
@@ -641,7 +702,7 @@ def trial(
     None without ageing: neither then costs time.
     """
     times = lost_nodes[: min(_room(job), len(lost_nodes))]
-    shop = _shop(job, len(times), tiers)
+    shop = _shop(job, lost_nodes, tiers)
     tiered = False
     if tiers is not None:
         tiered = job.drive_every > 0
@@ -1063,7 +1124,7 @@ def _trials(
     trials = losses.shape[1]
     most = 0
     for row in range(first // trials, (last - 1) // trials + 1):
-        most = max(most, _room(jobs[row]))
+        most = max(most, _room(jobs[row]) + _drawn_crews(jobs[row]))
     lost_nodes, tiers, window = np.empty(most), np.empty(3, TIER), np.zeros(1, WINDOW)
     runs = np.zeros(1, TRIAL)
     run, numbers = runs[0], runs.view(np.float64)

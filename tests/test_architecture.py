@@ -323,6 +323,7 @@ TOPICS = {
     "src/fleetcube/scenario/remarks.py": "racks, and what powers nodes",
     "src/fleetcube/scenario/framework.py": "what runs with pipeline stages",
     "src/fleetcube/scenario/hardware.py": "slices, nodes and network cards",
+    "src/fleetcube/analysis/levers.py": "what a job may change where failures wait",
     "src/fleetcube/analysis/layouts.py": "layouts, and what is said of them",
     "src/fleetcube/presentation/pictures/kinds.py": "losses, the roofline and job time",
     "src/fleetcube/presentation/pictures/step_picture.py": "the picture of a step's time",

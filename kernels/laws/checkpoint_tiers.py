@@ -128,14 +128,15 @@ def dearer_recovery(share, recovery_time, extra_time, mtbf) -> Any:
 def equivalent_lost_work(delay, interval, write_time, recovery_time, mtbf) -> Any:
     """Time lost per failure that makes one tier as slow as several.
 
-    M [log(1 + D) - log((e^z - 1) / z)] - R, z = (tau + d) / M; 0 for an infinite M
+    M [log(1 + D) - log((e^z - 1) / z)] - R, z = (tau + d) / M, at least -R; 0 for an infinite M
 
     Parameters:
         delay [1]: time D lost with all tiers over time without failures
         interval [s]: useful time tau between two checkpoints of the lowest tier
         write_time [s]: mean time d for which one of them stops training
         recovery_time [s]: mean time R from a failure until training resumes
-    Returns: [s] time lost beyond the rework since the last checkpoint, at least 0
+    Returns: [s] time lost beyond the rework since the last checkpoint; below 0 where failures in
+        stalls of higher tiers, which memory survives, lose less than one tier of that stall would
     Range: z up to 500; 0 below 1e-13 of recovery and interval, where it is rounding
     Source: Daly 2006, FGCS 22(3), eq. 13, solved for the recovery time
     """
@@ -144,4 +145,5 @@ def equivalent_lost_work(delay, interval, write_time, recovery_time, mtbf) -> An
     redone = where(fails, interval + write_time, 0.0)
     spent = recovery_time + redone
     lost = mean * (np.log1p(delay) - np.log1p(growth(redone / mean))) - recovery_time
-    return where(fails, where(lost > 1e-13 * spent, lost, 0.0), 0.0)
+    lost = np.maximum(lost, -recovery_time)
+    return where(fails, where(np.abs(lost) > 1e-13 * spent, lost, 0.0), 0.0)

@@ -158,6 +158,15 @@ SIZES = ("n_gpus", "sequence_length", "global_batch_size")
 # Counts in whole units, whose size the scenario states
 UNITS: Mapping[str, str] = {"n_gpus": "gpus_per_node"}
 
+# How the ports of a cluster are joined: clusters that differ in this alone are one to a posterior
+CABLING = frozenset(
+    {
+        *("gpus_per_switch", "gpus_per_pod", "nics_per_node", "cables_per_node"),
+        *("oversubscription", "pod_oversubscription", "rail_optimized", "network_tiers"),
+        *("inter_node_latency", "intra_node_latency", "site_latency"),
+    }
+)
+
 # Inputs that run at multiples of a step alone, and the quantity that counts these
 RUN_STEPS: Mapping[str, str] = {"global_batch_size": "num_microbatches"}
 

@@ -121,13 +121,19 @@ def test_one_price_of_several_nodes_is_named(job: str) -> None:
 def test_conditions_that_are_not_met_show_the_nearest_plans_with_their_chance(job: str) -> None:
     words = ("plan", job, "n_gpus=512,1024", "tensor_parallel=8", *LAYOUT, "--where")
     done = CliRunner().invoke(cli, [*words, "job_time <= 9 d with 90 %"])
-    heading, *plans = done.stdout.splitlines()
+    heading, *plans, _ = done.stdout.splitlines()
     for column in ("job_time [d] (90 %)", "job_cost", "job_time_chance", "nearest plan"):
         assert column in heading
     assert [row.split()[0] for row in plans] == ["1,024", "512"]
     median, high = (float(plans[0].split()[k].strip("()")) for k in (1, 4))
     (least,) = re.findall(r"the least job_time with 90 % is ([\d.]+) d;", f"{done.exception}")
     assert median < float(least) < high, "90 % are kept to before the end of the interval"
+    # by nearness, though fewer GPUs cost less
+    done = CliRunner().invoke(cli, [*words, "job_time <= 9 d", "--of", "job_cost"])
+    _, *rows, note = done.stdout.splitlines()
+    assert [row.split()[0] for row in rows] == ["1,024", "512"]
+    assert float(rows[0].split()[1]) > float(rows[1].split()[1])
+    assert note == "first the plan that misses a condition by the smallest share of its bound"
     # halfway between the two sizes, the smaller one has no answer, and its chance
     done = CliRunner().invoke(cli, [*words, f"job_time <= {1.4 * median} d with 90 %"])
     row = done.stdout.splitlines()[2]

@@ -203,6 +203,31 @@ def test_the_nearest_that_can_run_is_said(spec: str, tmp_path: Path) -> None:
     assert "this layout does not divide a batch of 1,024; 2,048 GPUs can" in nothing
 
 
+def test_fewer_gpus_near_by_that_are_faster_stand_before_the_nearest() -> None:
+    """2,200 GPUs: on 2,304 = 9 x 256 nine divides the stages alone, 2,048 leave them all ways."""
+    job = {"model": "llama-3-405b", "node": "dgx-h100", "fabric": "infiniband-ndr"}
+    job |= {"global_batch_size": 1024, "tensor_parallel": 8, "micro_batch_size": 1}
+    job |= {"context_parallel": 1}
+    line = Sweep({**job, "n_gpus": 2200}).best(search="layout").attrs["fleetcube_nearest"]
+    fewer, nearest, ratio = re.findall(
+        r"; ([\d,]+) GPUs can.*; ([\d,]+) GPUs are nearer, and their step takes ([\d.]+) times",
+        line,
+    )[0]
+    sizes = [int(size.replace(",", "")) for size in (fewer, nearest)]
+    assert sizes[0] < 2200 < sizes[1] < 2 * 2200 - sizes[0]
+    assert "were tried" not in line
+    steps = [
+        float(
+            Sweep({**job, "n_gpus": n, "memory_headroom": True})
+            .best("step_time", search="layout")
+            .step_time
+        )
+        for n in sizes
+    ]
+    assert steps[1] / steps[0] == pytest.approx(float(ratio), abs=0.005)
+    assert steps[1] > steps[0]
+
+
 def test_a_chance_stands_beside_a_deadline() -> None:
     """A lognormal of median m, 90 % within a factor f, is below a level with probability
     Phi(ln(level / m) / (ln f / 1.645))."""

@@ -20,7 +20,7 @@ from fleetcube.scenario.reading import stated_inputs
 from fleetcube.sweep import Sweep
 from fleetcube.tables.tables import chance
 
-from .common import on_h100, ratios, refused, steps_file
+from .common import cases, on_h100, ratios, refused, steps_file
 
 JOB = on_h100(
     "llama-3-70b", gpu_hour_price=2.0, n_gpus=2048, tensor_parallel=8, pipeline_parallel=4
@@ -282,6 +282,40 @@ def test_a_ratio_is_known_better_than_either_side() -> None:
     assert found.below == pytest.approx(np.mean(difference < 0), abs=0.06)
     back = ratios(other, PLANNED, ["job_time"])["job_time"]
     assert (1 / back.high, 1 - back.below) == pytest.approx((found.low, found.below))
+
+
+@cases(
+    "changed",
+    {"oversubscription": 3.0},
+    {"inter_node_bandwidth": "20 GB/s"},
+    {"hbm_bandwidth": "2 TB/s"},
+    {"gpus_per_switch": 8, "oversubscription": 1.5},
+)
+def test_one_program_on_two_networks_has_one_noise(changed: dict[str, Any]) -> None:
+    """Against draws of the posterior, each evaluated on both sides: the slower network is slower in
+    all of them."""
+    random = np.random.default_rng(3)
+    posterior = pooled.posterior()
+    cell = auto.posterior_cell(stated_inputs(PLANNED))
+    means, root = posterior.coefficients_of(cell)
+    x = means[:, None] + root @ random.standard_normal((root.shape[1], 400))
+    drawn = {one.input: one.value(x[one.place])[0].tolist() for one in posterior.settings(cell)}
+    own = {"attention_kernel": posterior.kernel(cell), "compute_model": "roofline"}
+    both = (PLANNED, {**PLANNED, **changed})
+    first, second = (
+        np.log(Sweep({**side, **own}, {"draw": drawn}, ["step_time"]).evaluate().step_time.values)
+        for side in both
+    )
+    assert (second > first).all()
+    found = ratios(*both, ["step_time"])["step_time"]
+    assert found.below < 0.02
+    low, high = np.quantile(second - first, [0.05, 0.95])
+    half = math.log(found.high / found.low) / 2
+    assert (high - low) / 2 < half < 2 * (high - low)
+    back = ratios(*both[::-1], ["step_time"])["step_time"]
+    assert back.below > 0.98
+    layout = {**both[1], "pipeline_parallel": 8}
+    assert 0.1 < ratios(PLANNED, layout, ["step_time"])["step_time"].below < 0.9, "two programs"
 
 
 def test_jobs_that_differ_have_wider_ratios(tmp_path: Path) -> None:

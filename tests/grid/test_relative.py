@@ -81,6 +81,12 @@ def check_pairs(sweep: Sweep, base: dict[str, Any], at: dict[str, int]) -> int:
     ),
     ({"n_gpus": [512, 1024], "model": ["llama-3-70b", "llama-2-70b"]}, "model", {"model": 0}, 4),
     ({"node": ["dgx-h100", "dgx-b200"], "n_gpus": [512, 1024]}, ["node"], {"node": 0}, 4),
+    (
+        {"n_gpus": [512, 1024], "oversubscription": [1, 3]},
+        "oversubscription",
+        {"oversubscription": 0},
+        4,
+    ),
     ({"layouts": LAYOUTS, "n_gpus": [512, 1024]}, {"layouts": "4 1"}, {"layouts": 1}, 4),
     # a coefficient that an axis states
     ({"gemm_efficiency": [0.6, 0.7]}, "gemm_efficiency", {"gemm_efficiency": 0}, 2),

@@ -1,13 +1,15 @@
 """Spares of a closed cluster: their benefit, and the number needed."""
 
 import math
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 
 import fleetcube
-from fleetcube import Settings, Sweep
+from fleetcube import Settings, Sweep, evaluate
+from fleetcube.analysis.levers import levers
 
 from .common import on_h100, refused
 
@@ -143,3 +145,34 @@ def test_more_spares_never_hurt_and_slopes_are_those_of_the_sum() -> None:
         times = (86400 - step, 86400 + step)
         ends = [float(found("whole_cluster_probability", **given, repair_time=x)) for x in times]
         assert slope == pytest.approx((ends[1] - ends[0]) / (2 * step), rel=1e-4)
+
+
+def test_a_plan_says_how_many_of_its_nodes_to_keep_as_spares() -> None:
+    """Against each split of 64 nodes that lose one in four days, of which 1 to 31 wait: whole
+    replicas of two nodes, the batch nearest to 512 that divides over them."""
+    job = {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "infiniband-ndr"}
+    job |= {"tensor_parallel": 8, "pipeline_parallel": 2, "training_tokens": "15T"}
+    job |= {"node_pool": "closed", "repair_time": "3 d", "node_mttf": "1 in 4 days on 64 nodes"}
+    total: dict[str, Any] = {**job, "n_gpus": 512, "global_batch_size": 512}
+    rows, _ = levers(Sweep(total, {}, ["job_time"]), {}, "job_time", "min")
+    elastic, split_line = rows[:2]
+    run, kept, batch = re.findall(
+        r"run on (\d+) of the 64 nodes, (\d+) as spares, with a batch of (\d+): ", split_line
+    )[0]
+    now = float(evaluate("job_time", **total))
+    by_split = {}
+    for nodes in range(32, 64, 2):
+        split = {"n_gpus": 8 * nodes, "spare_nodes": 64 - nodes}
+        split["global_batch_size"] = round(512 / (nodes // 2)) * (nodes // 2)
+        by_split[nodes] = (float(evaluate("job_time", **{**total, **split})), split)
+    time, split = by_split[min(by_split, key=lambda nodes: by_split[nodes][0])]
+    assert [8 * int(run), int(kept), int(batch)] == [*split.values()]
+    shrunk = float(evaluate("job_time", **total, elastic="shrink"))
+    assert elastic.startswith("elastic shrink: ")
+    for line, other in ((elastic, shrunk), (split_line, time)):
+        saved = float(re.findall(r"job_time -([\d.]+) d", line)[0])
+        assert saved == pytest.approx((now - other) / 86400, rel=1e-3)
+    # neither where a node from outside comes in minutes
+    open_ = {**total, "node_pool": "open"}
+    rows, _ = levers(Sweep(open_, {}, ["job_time"]), {}, "job_time", "min")
+    assert not any("elastic" in row or "spares" in row for row in rows)

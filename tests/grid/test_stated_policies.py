@@ -1,5 +1,7 @@
 """Policies as people state them: counted failures, intervals in steps, percentiles of repairs."""
 
+import heapq
+import math
 import re
 from typing import Any
 
@@ -188,9 +190,49 @@ def test_spread_of_repairs_moves_no_mean() -> None:
     for name in ("goodput", "whole_cluster_probability", "spare_shortage"):
         error = np.hypot(alike[f"{name}_error"], spread[f"{name}_error"]).values
         assert (np.abs(alike[name] - spread[name]).values < 5 * error + 0.003).all(), name
-    for other in ({"repair_crews": 3}, {"elastic": "shrink"}):
-        with pytest.raises(InputError, match="repair_spread cannot be simulated"):
-            fleetcube.simulate(trials=5, **{**JOB, **other}, repair_spread=1.0, spare_nodes=3)
+    with pytest.raises(InputError, match="repair_spread cannot be simulated"):
+        fleetcube.simulate(trials=5, **JOB, elastic="shrink", repair_spread=1.0, spare_nodes=3)
+
+
+def queue(nodes: int, spares: int, crews: int, load: float, spread: float, is_safe: bool) -> float:
+    """Share of the time in which at most the spares are in repair: each failure takes the crew that
+    is free first; lives of n nodes last 1 on average, or of all n + S while waiting ones fail."""
+    rng = generator(50)
+    returns, free, clock, whole = list[float](), [0.0] * crews, 0.0, 0.0
+    while clock < 100_000 / nodes:
+        away = len(returns)
+        failing = nodes * (away <= spares) if is_safe else nodes + spares - away
+        fails = clock + rng.exponential(1 / failing) if failing else math.inf
+        now = min(fails, returns[0] if returns else math.inf)
+        whole += (now - clock) * (away <= spares)
+        clock = now
+        if now < fails:
+            heapq.heappop(returns)
+            continue
+        begun = max(now, heapq.heappop(free))
+        time = load / nodes * math.exp(spread * rng.standard_normal() - spread * spread / 2)
+        for row in (returns, free):
+            heapq.heappush(row, begun + time)
+    return whole / clock
+
+
+@pytest.mark.parametrize(
+    ("spares", "crews", "spread", "pool"),
+    [(2, 1, 1.5, "closed"), (2, 1, 1.5, "closed_idle_safe"), (8, 4, 0.5, "closed")],
+)
+def test_crews_play_log_normal_repairs(spares: int, crews: int, spread: float, pool: str) -> None:
+    job: dict[str, Any] = {"cluster_mtbf": "4 h", "checkpoint_interval": 60.0, "nodes": 32}
+    job |= {"node_failure_rate": 1 / 14400, "node_pool": pool, "spare_nodes": spares}
+    job |= {"repair_crews": crews, "repair_time": 0.7 * crews * 14400, "repair_spread": spread}
+    none = ("detection_time", "drain_time", "reinit_time", "checkpoint_stall_time")
+    job |= dict.fromkeys((*none, "checkpoint_restore_time"), 0.01)
+    played = fleetcube.simulate(trials=40, **job)
+    right = queue(32, spares, crews, 0.7 * crews, spread, pool != "closed")
+    error = 5 * float(played.whole_cluster_probability_error) + 0.012
+    assert float(played.whole_cluster_probability) == pytest.approx(right, abs=error)
+    assert error < 0.04
+    exponential = float(fleetcube.evaluate("whole_cluster_probability", **job))
+    assert abs(exponential - right) > 0.035, "another tail has other waits"
 
 
 def test_editors_take_the_texts() -> None:

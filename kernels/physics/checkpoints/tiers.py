@@ -317,22 +317,24 @@ def target_drive_interval(
     drive_tier_flush_time,
     memory_tier_share,
     drive_tier_share,
+    target_storage_interval,
     cluster_mtbf,
 ):
-    """Time between checkpoints on local drives, were it not for storage's.
+    """Time between checkpoints on local drives where it is left open: it divides storage's.
 
-    max(sqrt(2 d_2 M / p_2), F_2, that of memory and drives together); infinite where p_2 = 0
+    max(sqrt(2 d_2 M / p_2), F_2, that of memory and drives together), to the nearest that divides
 
     Returns: [s] interval
     Range: the best to first order, while losses are well below 1
     Source: Benoit et al. 2017, IEEE TC 66(7)
     """
-    return _intervals(
+    best = _intervals(
         (memory_tier_stall_time, drive_tier_stall_time, 0.0),
         (memory_tier_flush_time, drive_tier_flush_time, 0.0),
         (memory_tier_share, drive_tier_share, 0.0),
         cluster_mtbf,
     )[1]
+    return _dividing(best, target_storage_interval)
 
 
 @alternative("longest_checkpoint_interval", tier_intervals="stated")
@@ -369,7 +371,7 @@ row("least_stated_interval", np.inf, "multiples follow", tier_intervals="tuned")
 def drive_multiple(longest_checkpoint_interval, checkpoint_interval):
     """Checkpoints per checkpoint on local drives, as the job runs.
 
-    tau_2 / tau_1, at least 1 and not rounded: a copy is due by the clock
+    tau_2 / tau_1, at least 1 and not rounded: a copy is due by the clock, with one in memory
 
     Returns: [1] number of checkpoints
     Range: checkpoint_interval above 0
@@ -382,7 +384,7 @@ def drive_multiple(longest_checkpoint_interval, checkpoint_interval):
 def storage_multiple(target_storage_interval, longest_checkpoint_interval, checkpoint_interval):
     """Checkpoints on local drives per checkpoint on storage, as the job runs.
 
-    tau_3 / max(tau_2, tau_1), at least 1 and not rounded: a copy is due by the clock
+    tau_3 / max(tau_2, tau_1), at least 1 and not rounded: a copy is due by the clock, with others
 
     Returns: [1] number of copies
     Source: by definition; a best interval of drives below memory's is memory's
@@ -435,13 +437,17 @@ def tiered_checkpoint_stall_time(
 ):
     """Mean training stall of one checkpoint.
 
-    d_1 + (d_2 + d_3 / k_3) / k_2, the mean over checkpoints to one tier and to several
+    (n_1 d_1 + n_2 d_2 + d_3) / (k_2 k_3) for each interval of memory, n_l the checkpoints of a tier
+    per checkpoint on storage: the last of them may come after a shorter interval
 
     Returns: [s] stall of one checkpoint
     Source: Benoit et al. 2017, IEEE TC 66(7)
     """
-    above = drive_tier_stall_time + storage_tier_stall_time / storage_multiple
-    return memory_tier_stall_time + above / drive_multiple
+    whole, rest = _parts(storage_multiple)
+    drives = whole + np.ceil(rest)
+    memory = whole * _writes(drive_multiple) + _writes(rest * drive_multiple)
+    stalls = memory * memory_tier_stall_time + drives * drive_tier_stall_time
+    return (stalls + storage_tier_stall_time) / (drive_multiple * storage_multiple)
 
 
 @alternative("checkpoint_flush_time", checkpoint_mode="tiered")
@@ -511,20 +517,22 @@ def memory_tier_mtbf(memory_tier_share, cluster_mtbf):
 
 @alternative("young_interval", checkpoint_mode="tiered")
 def tiered_young_interval(tuned_stall_time, tiered_mtbf, longest_checkpoint_interval):
-    """min(sqrt(2 d M), interval of the tier above), d the tuned stall, M `tiered_mtbf`"""
-    return np.minimum(young(tuned_stall_time, tiered_mtbf), longest_checkpoint_interval)
+    """sqrt(2 d M), d the tuned stall, M `tiered_mtbf`; next to it, of those that divide the tier
+    above's"""
+    return _dividing(young(tuned_stall_time, tiered_mtbf), longest_checkpoint_interval)
 
 
 @alternative("daly_interval", checkpoint_mode="tiered")
 def tiered_daly_interval(tuned_stall_time, tiered_mtbf, longest_checkpoint_interval):
-    """as without tiers, at most the interval of the tier above, with the tuned stall"""
-    return np.minimum(daly(tuned_stall_time, tiered_mtbf), longest_checkpoint_interval)
+    """as without tiers, with the tuned stall; next to it, of those that divide the tier above's"""
+    return _dividing(daly(tuned_stall_time, tiered_mtbf), longest_checkpoint_interval)
 
 
 @alternative("exact_interval", checkpoint_mode="tiered")
 def tiered_exact_interval(tuned_stall_time, tiered_mtbf, longest_checkpoint_interval):
-    """min(M [1 + W0(-exp(-d/M - 1))], interval of the tier above), with the tuned stall"""
-    return np.minimum(exact(tuned_stall_time, tiered_mtbf), longest_checkpoint_interval)
+    """M [1 + W0(-exp(-d/M - 1))] with the tuned stall; next to it, of those that divide the tier
+    above's"""
+    return _dividing(exact(tuned_stall_time, tiered_mtbf), longest_checkpoint_interval)
 
 
 @alternative("checkpoint_restore_time", checkpoint_mode="tiered")
@@ -569,6 +577,7 @@ def tiered_delay(
     memory_tier_period,
     drive_multiple,
     storage_multiple,
+    memory_tier_stall_time,
     drive_tier_stall_time,
     storage_tier_stall_time,
     memory_tier_restart_time,
@@ -581,8 +590,9 @@ def tiered_delay(
 ):
     """Time lost to failures over failure-free time, waits for repairs excluded.
 
-    x_l = k_l (x_(l-1) + delay_(l-1)) + d_l + the stall's delay, delay_l = interruption_delay of x_l
-    by failures that tier l or a higher one serves; failures that lower tiers serve restart a stall
+    x_l = sum of x_(l-1) + delay_(l-1) over the intervals of the tier below, of which the last may
+    be shorter, + d_l + the stall's delay; delay_l = interruption_delay of x_l by failures that
+    tier l or a higher one serves; failures that lower tiers serve restart a stall
 
     Returns: [1] time lost over time of work and checkpoints
     Range: exact where training waits for copies; in 40 drawn jobs, with flushes up to the MTBF,
@@ -597,18 +607,22 @@ def tiered_delay(
     rate3 = rate * storage_tier_share
     above = rate2 + rate3
     lower = recoveries(rate1, memory_tier_restart_time, above)
-    lost = drive_multiple * interruption_delay(memory_tier_period, rate, above, lower)
-    lost = lost + interruption_delay(drive_tier_stall_time, rate, above, lower)
-    second = drive_multiple * memory_tier_period + drive_tier_stall_time
     middle = recoveries(rate2, drive_tier_restart_time, rate3)
-    lost = lost + interruption_delay(second + lost, above, rate3, middle)
     highest = recoveries(rate3, storage_tier_restart_time, 0.0)
     # work without checkpoints is the limit of short intervals: recoveries alone
     free = (1 + lower) * (1 + middle) * (1 + highest) - 1
+    whole, rest = _parts(storage_multiple)
+    stalls = memory_tier_stall_time, drive_tier_stall_time
+    rates = rate, above, rate3
+    recovering = lower, middle
+    second, lost = _to_drives(drive_multiple, memory_tier_period, stalls, rates, recovering)
+    last, last_lost = _to_drives(
+        rest * drive_multiple, memory_tier_period, stalls, rates, recovering
+    )
+    third = whole * second + where(rest > 0, last, 0.0) + storage_tier_stall_time
     lower = recoveries(rate1, memory_tier_restart_time, rate3) + middle
-    lost = storage_multiple * lost
+    lost = whole * lost + where(rest > 0, last_lost, 0.0)
     lost = lost + interruption_delay(storage_tier_stall_time, rate, rate3, lower)
-    third = storage_multiple * second + storage_tier_stall_time
     lost = lost + interruption_delay(third + lost, rate3, 0.0, highest)
     return where(third > 0, lost / where(third > 0, third, 1.0), free)
 
@@ -692,3 +706,34 @@ def _ratio(shorter, longer):
 def _multiple(shorter, longer):
     """That ratio rounded to a whole number."""
     return np.floor(_ratio(shorter, longer) + 0.5)
+
+
+def _dividing(best, longest):
+    """The interval nearest to the best that divides the one of the tier above."""
+    some = longest < np.inf
+    return where(some, where(some, longest, 0.0) / _multiple(best, longest), best)
+
+
+def _parts(multiple):
+    """Whole part and rest of a multiple; no rest within its rounding."""
+    whole = np.floor(multiple * (1 + 1e-9))
+    rest = multiple - whole
+    return whole, where(rest > 1e-9 * multiple, rest, 0.0)
+
+
+def _writes(multiple):
+    """Checkpoints of a tier in so many of its intervals."""
+    whole, rest = _parts(multiple)
+    return whole + np.ceil(rest)
+
+
+def _to_drives(intervals, period, stalls, rates, recovering):
+    """Time and delay of so many intervals of memory, and of the checkpoint on drives after them."""
+    (memory_stall, drive_stall), (rate, above, graver), (lower, middle) = stalls, rates, recovering
+    whole, rest = _parts(intervals)
+    useful = period - memory_stall
+    last = interruption_delay(rest * useful + memory_stall, rate, above, lower)
+    lost = whole * interruption_delay(period, rate, above, lower) + where(rest > 0, last, 0.0)
+    lost = lost + interruption_delay(drive_stall, rate, above, lower)
+    time = intervals * useful + (whole + np.ceil(rest)) * memory_stall + drive_stall
+    return time, lost + interruption_delay(time + lost, above, graver, middle)

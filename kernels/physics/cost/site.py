@@ -32,7 +32,7 @@ def powered_gpus(
         >>> float(powered_gpus(20e6, 1.2, np.inf, np.inf, 45e3, 16, 4, 10.2e3, 8))
         12800.0
     """
-    node = np.ceil(node_power / rack_power)
+    node = np.ceil(node_power / rack_power * (1 - 1e-12))
     row = np.maximum(racks_per_row, node)
     nodes = np.floor(row / node) * np.maximum(nodes_per_rack, 1.0)
     powered = np.minimum(site_power / pue, cooling_power) / (nodes * node_power)
@@ -56,6 +56,8 @@ def limited_site_room_reason(
     Range: nodes at full power; room in a rack, and switches and storage, are not counted
     Source: Avelar et al. 2012 (PUE); Fleet Foundations, power density wall
     """
-    over = (facility_power > site_power) | (it_power > cooling_power) | (racks > site_racks)
+    most = 1 + 1e-12  # powers are products, which round
+    over = (facility_power > site_power * most) | (it_power > cooling_power * most)
+    over = over | (racks > site_racks)
     operands = facility_power - it_power + racks
     return where(operands == operands, where(over, reasons.LARGER_THAN_SITE, 0.0), np.nan)

@@ -84,9 +84,19 @@ def assumed(
 ) -> list[Assumed]:
     """The inputs of a scenario of one point that nobody stated, the one that moves the outputs most
     first; without those in `layout`."""
+    return _assumed(*_answered(scenario, outputs), outputs, layout)
+
+
+def _answered(scenario: Mapping[str, Any], outputs: Sequence[str]) -> tuple[Evaluation, Result]:
+    """A point, and its outputs with their intervals."""
     sweep = Evaluation(scenario, {}, outputs, settings=_ASKED)
     drawn = bool(sweep._problem.distributions)  # whose quantiles take longer than the answer
-    answer = sweep._result() if drawn else interval(sweep, None, _ASKED)
+    return sweep, sweep._result() if drawn else interval(sweep, None, _ASKED)
+
+
+def _assumed(
+    sweep: Evaluation, answer: Result, outputs: Sequence[str], layout: Collection[str]
+) -> list[Assumed]:
     before = {
         name: row.values.item()
         for name, row in answer.data_vars.items()
@@ -186,7 +196,8 @@ def lines(
 ) -> list[str]:
     """What decides an answer at a point and nobody stated, and what is always named: a heading that
     names the point by its inputs along the axes `swept`, and a line each."""
-    ranked = assumed(scenario, outputs, layout)
+    sweep, answer = _answered(scenario, outputs)
+    ranked = _assumed(sweep, answer, outputs, layout)
     named = (each for each in ranked if each.source != _STATED)
     chosen = [each for each in named if _is_first(each)]
     chosen += [each for each in ranked if each.decides and each not in chosen][: MOST - len(chosen)]
@@ -197,7 +208,8 @@ def lines(
     rows = [heading, *(f"  {each}" for each in ranked if each in chosen)] if chosen else []
     if any(auto.SOFTWARE in axis.inputs for axis in swept.values()):
         return rows  # each row has its software's layout
-    return [*rows, *_of_software(scenario, outputs, f"this layout{where}" if layout else "")]
+    planned = f"this layout{where}" if layout else ""
+    return [*rows, *_of_software(scenario, sweep, answer, planned)]
 
 
 def _is_first(each: Assumed) -> bool:
@@ -205,10 +217,11 @@ def _is_first(each: Assumed) -> bool:
     return row.always or (row.ahead and each.decides)
 
 
-def _of_software(scenario: Mapping[str, Any], outputs: Sequence[str], planned: str) -> list[str]:
+def _of_software(
+    scenario: Mapping[str, Any], stated: Evaluation, answer: Result, planned: str
+) -> list[str]:
     """Lines on the software that can run a planned layout, where none is stated, and on that whose
     interval is much narrower in this layout, with its answer and what to type."""
-    stated = Evaluation(scenario, {}, outputs, settings=_ASKED)
     if auto.FACTOR not in stated._problem.inferred or stated._problem.phases:
         return []
     inputs = stated_inputs(scenario)
@@ -223,14 +236,15 @@ def _of_software(scenario: Mapping[str, Any], outputs: Sequence[str], planned: s
     if software not in able:
         return rows
     try:
-        other = Evaluation({**scenario, "software": software}, {}, outputs, settings=_ASKED)
-        answers = [interval(sweep, None, _ASKED) for sweep in (other, stated)]
+        _, other = _answered({**scenario, "software": software}, stated._outputs)
     except InputError:  # that program has not all that is stated
         return rows
-    if not (moved := [name for name in outputs if all(f"{name}_low" in row for row in answers)]):
+    answers = other, answer
+    both = (n for n in stated._outputs if all(f"{n}_low" in row for row in answers))
+    if not (moved := next(both, "")):
         return rows
-    texts = [_with_interval(answer, moved[0]) for answer in answers]
-    surer = f"surer with software={software} in this layout: {moved[0]} {texts[0]}"
+    texts = [_with_interval(row, moved) for row in answers]
+    surer = f"surer with software={software} in this layout: {moved} {texts[0]}"
     return [*rows, f"{surer}, for {texts[1]} here"]
 
 

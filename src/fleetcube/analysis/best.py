@@ -70,7 +70,7 @@ def best(
     if not phases.names(sweep.spec["scenario"]):
         answer = best_layouts(sweep, outputs, sense, search, where, also, k or 1, settings)
         if answer[REASON].any():
-            answer.attrs[NEAREST] = nearest_of_points(sweep, outputs, search, answer[REASON])
+            answer.attrs[NEAREST] = nearest_of_points(sweep, outputs, search, answer)
         return answer if k is not None else answer.isel({RANK: 0}).drop_vars(RANK)
     if k is not None or where or also:
         raise InputError("each phase has one best layout; leave out k, where and also")

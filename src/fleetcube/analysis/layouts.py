@@ -27,8 +27,6 @@ from fleetcube.grid.spec.arguments import with_phase_tables
 from fleetcube.grid.spec.axes import make_axes
 from fleetcube.grid.spec.axis import Array, Axis
 from fleetcube.grid.spec.graphs import graph_of
-from fleetcube.kernels.calculus.phased_formulas import without_phase
-from fleetcube.kernels.graph.formulas import Graph
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
@@ -46,12 +44,12 @@ from fleetcube.scenario import framework, patterns, phases
 from fleetcube.scenario.along_axes import point, values_along
 from fleetcube.scenario.remarks import shared_prices
 from fleetcube.scenario.token_batches import SEQUENCES_KEPT
-from fleetcube.tables.tables import label, meanings, numbers, scale
+from fleetcube.tables.tables import label, meanings
 
 from .assumptions import lines, noted
-from .gradient import check_quantity, is_held, uncounted
+from .gradient import check_quantity, uncounted
 from .interval import chances, ends_of_chance, interval
-from .sensitivity import Kind, frozen, is_built, kind_of, rank_inputs
+from .sensitivity import Kind, frozen
 from .targets import Target, conditions_of
 
 Search = str | Sequence[str]
@@ -74,6 +72,7 @@ FRONT = "on_cost_time_front"
 # Axes of these are different work, which no front compares
 _WORK = {"model", "parameters", "active_parameters", "training_tokens", "sequence_length"}
 NEAREST = "nearest_plan_"  # before an output of the layout that misses the conditions least
+MISS = f"{NEAREST}miss"  # by how much: the largest share of a condition's bound
 CLOSEST = "closest_"  # before the output of a condition: the least, or greatest, of any layout
 WHOLE = "whole_layout"  # as evaluated, searched or stated
 LAYOUT = "layout"  # all of OPEN that a spec leaves open
@@ -92,7 +91,6 @@ _RECOMPUTED: dict[Any, tuple[str, ...]] = {
     False: ("mlp",),
 }
 _TORUS = "torus_x"
-_LEVERS = ("hardware", "fabric", "operations")
 _GPUS = "n_gpus"
 DEGREES = ("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel")
 _OF_REPLICA = ("tensor_parallel", "pipeline_parallel", "context_parallel")
@@ -158,8 +156,8 @@ def best_layouts(
     for part, tried in zip(parts, rows, strict=True):
         best, near, reasons, limits = _tried(part, of, sign, plain, tried, conditions, k, settings)
         about = part, of, also, conditions, plain, tried, names
-        one, other = (_answers(*about, row, reasons) for row in (best, near))
-        answers.append(one.assign(limits | (_missing(other) if (near >= 0).any() else {})))
+        limits |= _missing(_answers(*about, near, reasons)) if (near >= 0).any() else {}
+        answers.append(_answers(*about, best, reasons).assign(limits))
     whole = _together(answers, labelled, sweep, of) if labelled else answers[0]
     whole.attrs.update(noted(assumed_at_best(whole, sweep, of, (of, sense))))
     return _with_front(whole, axes) if points > 1 else whole
@@ -169,12 +167,6 @@ def _missing(other: Result) -> dict[str, Any]:
     """Plans that miss the conditions least, by names of their outputs in an answer."""
     names = [name for name in other.data_vars if RANK in other[name].dims]
     return {f"{NEAREST}{name}": other[name].isel({RANK: 0}) for name in names}
-
-
-def _least(excess: Array, runs: Array) -> Array:
-    """Indices of the layouts that run and exceed their limits least; -1 where none runs."""
-    excess = np.where(runs & np.isfinite(excess), excess, np.inf)
-    return np.where(np.isfinite(excess).any(1), excess.argmin(1), -1)
 
 
 def assumed_at_best(whole: Result, sweep: Evaluation, of: str, order: tuple[str, str]) -> list[str]:
@@ -468,8 +460,7 @@ def _tried(
 ) -> tuple[Array, Array, Array, dict[str, Any]]:
     """Indices of the best layouts at each point, -1 where there are fewer, and without one of that
     which misses the conditions least; all reasons; memory."""
-    points = math.prod(axis.size for axis in axes.values())
-    _check_count(tried, points)
+    _check_count(tried, points := math.prod(axis.size for axis in axes.values()))
     read = dict.fromkeys([of, *(name for each in conditions for name in each.outputs)])
     sure = {} if HEADROOM in axes or not tried else {HEADROOM: True, **sweep.spec["scenario"]}
     both = {**axes, **{n: [*row] for n, row in tried.items()}}
@@ -499,16 +490,17 @@ def _tried(
         closest = way * np.fmin.reduce(worst, axis=1, where=runs, initial=np.nan).reshape(shape)
         about = {**cube[each.of].attrs, "long_name": f"{each.of} of the layout nearest to {each}"}
         limits[f"{CLOSEST}{each.of}"] = tuple(axes), closest, about
-    best = np.full((points, top), -1, np.int64)
+    best, full = np.full((points, top), -1, np.int64), _code(cube[REASON].attrs, _NO_MEMORY)
     unlimited, margin = np.full((2, points), np.nan)
-    full = _code(cube[REASON].attrs, _NO_MEMORY)
     for k, row in enumerate(value):
         best[k] = _distinct(sign * np.where(reason[k] == 0, row, np.nan), top)
         unlimited[k] = sign * np.fmin.reduce(
             sign * row, where=(reason[k] == 0) | (reason[k] == full), initial=np.nan
         )
     none = best[:, 0] < 0
-    near = np.where(none & bool(conditions), _least(excess, reason == 0), -1)
+    near, miss = _least(excess, (reason == 0) & none[:, None] & bool(conditions))
+    about = {"units": "1", "long_name": "share of a condition's bound that no layout keeps to"}
+    limits |= {MISS: (tuple(axes), miss.reshape(shape), about)} if conditions else {}
     if (reason[none] == full).any():
         free = spread(grid.with_outputs([_MARGIN])._result(how)[_MARGIN])
         for k in np.flatnonzero(none).tolist():
@@ -518,6 +510,15 @@ def _tried(
     about = {"units": "1", "long_name": f"largest {_MARGIN} where no layout can run"}
     limits["nearest_memory_margin"] = tuple(axes), margin.reshape(shape), about
     return best, near[:, None], reason, limits
+
+
+def _least(excess: Array, runs: Array) -> tuple[Array, Array]:
+    """Indices of the layouts that run and exceed their limits least, and by how much; -1 and NaN
+    where none runs."""
+    excess = np.where(runs & np.isfinite(excess), excess, np.inf)
+    some = np.isfinite(excess).any(axis=1)
+    least = np.where(some, excess.min(axis=1), np.nan)
+    return np.where(some, excess.argmin(axis=1), -1), least
 
 
 def _ends(grid: Evaluation, condition: Target) -> list[Evaluation]:
@@ -695,7 +696,7 @@ def _outputs(sweep: Evaluation, of: str) -> list[str]:
 
 def inputs_of(layouts: Any) -> dict[str, Any]:
     """What was searched, at one answer, as a scenario writes it."""
-    return {n: _value(n, layouts[n].item()) for n in layouts.attrs["fleetcube_open"].split()}
+    return {n: written_value(n, layouts[n].item()) for n in layouts.attrs["fleetcube_open"].split()}
 
 
 def in_command(value: Any) -> str:
@@ -703,79 +704,8 @@ def in_command(value: Any) -> str:
     return f"{value:.0f}" if isinstance(value, float) and value.is_integer() else label(value)
 
 
-def _value(name: str, stated: Any) -> Any:
+def written_value(name: str, stated: Any) -> Any:
     """A value of an open input as a spec writes it."""
     if not values.is_option(PHYSICS, name):
         return float(stated)
     return patterns.choice(name, stated)
-
-
-def levers(
-    sweep: Evaluation, layout: Mapping[str, Any], of: str, sense: str
-) -> tuple[list[str], str]:
-    """Gains from changing the cluster or its operation at a layout, largest first. Model, workload,
-    software and layout are excluded. With a price, each states its effect on the job's cost. Also
-    returns why more GPUs do not help, if so."""
-    ranked = rank_inputs(sweep, of, None, layout)
-    plan = sweep._plan("numpy")
-    base, sign = ranked[of].item(), sign_of(sense)
-    lines = {}
-    for k, name in enumerate(ranked["input"].values.tolist()):
-        lever = ranked.isel(input=k)
-        sides = {
-            end: sign * (lever[f"{of}_{end}"].item() - base)
-            for end in ("below", "above")
-            if math.isfinite(lever[f"value_{end}"].item() * lever[f"{of}_{end}"].item())
-        }
-        if not is_lever(sweep.graph, name) or not sides:
-            continue
-        end = min(sides, key=lambda side: sides[side])
-        if sides[end] >= -FELT * abs(base):
-            continue
-        moved, now = lever[f"value_{end}"].item(), lever["value"].item()
-        by = f"{moved / now - 1:+.0%}" if now else f"{now:g} -> {moved:g}"
-        changes = [_change(lever, name, end) for name in (of, MONEY) if name in ranked]
-        remark = " (as calibrated)" if is_held(plan, name) else ""
-        lines[name] = sides[end], f"{name} {by}: {', '.join(dict.fromkeys(changes))}{remark}"
-    why = _no_lever(sweep, layout, of, sign, ranked)
-    if why:
-        lines.pop(_GPUS, None)
-    return [line for _, line in sorted(lines.values())], why
-
-
-def is_lever(graph: Graph, name: str) -> bool:
-    """Whether an input is what one buys or how one runs it, and not the job or its software."""
-    plain = without_phase(name)
-    return plain == _GPUS or (kind_of(graph, plain) in _LEVERS and not is_built(graph, plain))
-
-
-def _change(lever: Result, name: str, end: str) -> str:
-    change = lever[f"{name}_{end}"].item() - lever[name].item()
-    factor, unit = scale(str(lever[name].attrs["units"]), [change], name)
-    return f"{name} {'+' * (change > 0)}{numbers([change / factor])[0]} {unit}".rstrip()
-
-
-def _no_lever(
-    sweep: Evaluation, layout: Mapping[str, Any], output: str, sign: float, best: Result
-) -> str:
-    """Why more GPUs would not improve an output; empty if they would, or are not an input."""
-    inputs = best["input"].values.tolist()
-    if _GPUS not in inputs:
-        return ""
-    lever = best.isel(input=inputs.index(_GPUS))
-    now, above = lever["value"].item(), lever["value_above"].item()
-    more = above if above > now else 2 * now
-    enlarged = (
-        point(sweep) | {name: _value(name, entry) for name, entry in layout.items()} | {_GPUS: more}
-    )
-    if not is_known(enlarged, {}, [output]):  # a job of one node needs no network
-        return f"more GPUs than {now:g} need a fabric"
-    moved = Evaluation(enlarged, {}, [output, REASON])._result(Settings("numpy"))
-    start = f"{_GPUS} {more / now - 1:+.0%}:"
-    if moved[REASON].item():
-        why = meanings(moved[REASON].attrs, moved[REASON].values.reshape(1))[0]
-        change = "a larger batch or another layout" if "batch" in why else "another layout"
-        return f"{more:,.0f} GPUs need {change} ({why}); plan {_GPUS}={more:.0f}"
-    if sign * (moved[output].item() - lever[output].item()) >= -FELT * abs(lever[output].item()):
-        return f"{start} not better in this layout ({_change(lever, output, 'above')})"
-    return ""

@@ -31,25 +31,33 @@ _FAR = 2.0  # factor up to which clusters and batches are tried
 (GPUS,), (BATCH,) = STEPS, RUN_STEPS
 _CLOSE, _ALIKE = 0.1, 1.02  # batches compared, times that are the same
 _NONE = "none tried within"
+_WORDS = {GPUS: "GPUs", BATCH: "sequences"}
 _MOST_LINES = 3  # points without an answer, each with a line
 _MEMORY, _SITE = "out_of_memory", "larger_than_site"
 _NOT_DIVIDED = {"gpus_not_divisible", "batch_not_divisible", "batch_smaller_than_data_parallel"}
 
 
 def nearest(
-    scenario: Mapping[str, Any], output: str, search: Sequence[str] = (), fixed: str = ""
+    scenario: Mapping[str, Any],
+    output: str,
+    search: Sequence[str] = (),
+    fixed: str = "",
+    why: Mapping[str, int] | None = None,
 ) -> str:
     """Why a point cannot run, and the nearest that can, in one line; empty if it can run, or that
     is unknown. `search` names the inputs that are searched at the point (see `Sweep.best`), `fixed`
-    one that stays."""
+    one that stays; `why` has the reasons of what was searched with their counts, where known."""
     sweep = Evaluation(scenario, {}, [output])
     if not is_known(scenario, {}, [REASON]):
         return ""
     tried = candidates(sweep, output, search, alone=False) if search else {}
     sure = {HEADROOM: True, **scenario} if tried else dict(scenario)
-    reasons = _reasons(sure, tried)
-    if reasons is None or (reasons == 0).any():
-        return ""
+    if why is None:
+        reasons = _reasons(sure, tried)
+        if reasons is None or (reasons == 0).any():
+            return ""
+        codes, counts = np.unique(reasons.values, return_counts=True)
+        why = dict(zip(meanings(reasons.attrs, codes), counts.tolist(), strict=True))
     problem, numbers = frozen(sweep._plan("numpy"))
     now = {name: numbers[name] for name in (GPUS, BATCH) if name in numbers}
     runnable, thinned = {}, ""
@@ -60,13 +68,17 @@ def nearest(
         first = _first(sure, output, search, name, around)
         if first is not None:
             runnable[name] = first
-        if first is not None and name == BATCH and tried:
-            runnable[name], slower = _quicker(sure, output, search, now, first)
+        if first is not None and tried:
+            runnable[name], slower = _quicker(sure, output, search, now, name, first)
             thinned += slower
-        if step > unit and not (first and abs(first - value) <= each * unit):
-            thinned += f"; {name} farther than {each * unit:,} off: only multiples of {step:,.0f}"
+        far = name in runnable and abs(runnable[name] - value) > each * unit
+        if step > unit and far:
+            thinned += (
+                f"; more than {each * unit:,} {_WORDS[name]} off, only multiples of {step:,.0f} "
+                "were tried"
+            )
     layout = _other(sure, output) if not tried else ""
-    return _line(now, _why(reasons, now, bool(tried)), runnable, layout) + thinned
+    return _line(now, _why(why, now, bool(tried)), runnable, layout) + thinned
 
 
 def nearest_batch(scenario: Mapping[str, Any], batch: float) -> float | None:
@@ -74,14 +86,16 @@ def nearest_batch(scenario: Mapping[str, Any], batch: float) -> float | None:
     return _first(scenario, REASON, (), BATCH, _around(batch, 1, EACH)[0])
 
 
-def nearest_of_points(sweep: Evaluation, output: str, search: Sequence[str], reasons: Any) -> str:
+def nearest_of_points(sweep: Evaluation, output: str, search: Sequence[str], layouts: Any) -> str:
     """`nearest` at the first points at which no layout can run, a line each."""
-    axes, lines = make_axes(sweep.graph, sweep.spec["axes"]), []
+    axes, lines, reasons = make_axes(sweep.graph, sweep.spec["axes"]), [], layouts[REASON]
+    rows = [row.split() for row in layouts.attrs["fleetcube_infeasible"].split(", ")]
+    why = {word: int(count.replace(",", "")) for count, word in rows} if reasons.size == 1 else None
     for place in np.argwhere(reasons.values != 0)[:_MOST_LINES].tolist():
         place_of = dict(zip(map(str, reasons.dims), place, strict=True))
         several = (n for n in place_of if n != GPUS and axes[n].size > 1)
         labels = [f"{n} {in_command(axes[n].labels[place_of[n]])}: " for n in several]
-        line = nearest(point(sweep, place_of), output, search)
+        line = nearest(point(sweep, place_of), output, search, why=why)
         lines += ["".join(labels) + line] * bool(line)
     return "\n".join(lines)
 
@@ -179,39 +193,43 @@ def _quicker(
     output: str,
     search: Sequence[str],
     now: Mapping[str, float],
+    name: str,
     first: float,
 ) -> tuple[float, str]:
-    """A batch near to one that shares out among more replicas, whose sequences take less time than
-    those of the nearest that can run, `first`, and a remark on that; else `first`."""
-    gpus, batch = now.get(GPUS, 0), now[BATCH]
-    units = [gpus / 2**k for k in range(64) if gpus and gpus / 2**k % 1 == 0]
-    tried = {unit * side(batch / unit) for unit in units for side in (math.floor, math.ceil)}
-    row = sorted({first, *(b for b in tried if abs(b - batch) <= _CLOSE * batch)})
-    others = {key: value for key, value in scenario.items() if key != BATCH}
+    """What runs sooner than the nearest that can run, `first`, within a tenth of what is asked for,
+    and a remark on that; else `first`: fewer GPUs for the same batch, or a batch that more replicas
+    share, whose sequences take less time each."""
+    gpus, batch, value = now.get(GPUS, 0), now.get(BATCH, 0), now[name]
+    whole = batch if name == GPUS else gpus
+    units = [whole / 2**k for k in range(64) if whole and whole / 2**k % 1 == 0]
+    tried = {unit * side(value / unit) for unit in units for side in (math.floor, math.ceil)}
+    near = {v for v in tried if abs(v - value) <= _CLOSE * value and (name == BATCH or v < first)}
+    row = sorted({first, *near})
+    others = {key: value for key, value in scenario.items() if key != name}
     if len(row) == 1 or not is_known(scenario, {}, [ALWAYS[1]]):
         return first, ""
-    part = Evaluation(others, {BATCH: row}, [output])
-    axes = {BATCH: row, **candidates(part, output, search, alone=False)}
+    part = Evaluation(others, {name: row}, [output])
+    axes = {name: row, **candidates(part, output, search, alone=False)}
     if math.prod(map(len, axes.values())) > MOST:
         return first, ""
     cube = Evaluation(others, axes, [REASON, ALWAYS[1]])._result(Settings("numpy", "include"))
     sizes = tuple(map(len, axes.values()))
     steps, reasons = (np.broadcast_to(along(cube[n], axes), sizes) for n in (ALWAYS[1], REASON))
-    least = np.where(reasons == 0, steps, np.inf).reshape(len(row), -1).min(axis=1) / row
+    least = np.where(reasons == 0, steps, np.inf).reshape(len(row), -1).min(axis=1)
+    least = least / row if name == BATCH else least
     quick = min(
-        (b for b, time in zip(row, least, strict=True) if time <= _ALIKE * least.min()),
-        key=lambda b: abs(b - batch),
+        (v for v, time in zip(row, least, strict=True) if time <= _ALIKE * least.min()),
+        key=lambda v: abs(v - value),
     )
     ratio = float(least[row.index(first)] / least[row.index(quick)])
     if ratio < _ALIKE:
         return first, ""
-    remark = f"a batch of {first:,.0f} is nearer, and a sequence takes {ratio:.2f} times as long"
-    return quick, f"; {remark}"
+    subject = f"a batch of {first:,.0f} is" if name == BATCH else f"{first:,.0f} GPUs are"
+    takes = "a sequence takes" if name == BATCH else "their step takes"
+    return quick, f"; {subject} nearer, and {takes} {ratio:.2f} times as long"
 
 
-def _why(reasons: Any, now: Mapping[str, float], many: bool) -> str:
-    codes, counts = np.unique(reasons.values, return_counts=True)
-    words = dict(zip(meanings(reasons.attrs, codes), counts.tolist(), strict=True))
+def _why(words: Mapping[str, int], now: Mapping[str, float], many: bool) -> str:
     subject, does = ("no layout", "s") if many else ("this layout does not", "")
     if _SITE in words:
         return "more than the site powers, cools or has racks for"
@@ -236,8 +254,9 @@ def _other(scenario: Mapping[str, Any], output: str) -> str:
 
 def _line(now: Mapping[str, float], why: str, close: Mapping[str, float], layout: str) -> str:
     gpus = f"{now[GPUS]:,.0f}" if GPUS in now else ""
-    ways = [f"{close[GPUS]:,.0f} GPUs can"] if GPUS in close else []
-    ways += [f"{gpus or 'it can'} with a batch of {close[BATCH]:,.0f}"] if BATCH in close else []
-    ways += [f"{gpus or 'it can'} with the layout {layout}"] if layout else []
-    nearest = ", or ".join(ways) or f"{_NONE} a factor of {_FAR:g} can either"
+    ways = [(f"{close[GPUS]:,.0f} GPUs", "")] if GPUS in close else []
+    ways += [(gpus or "it", f" with a batch of {close[BATCH]:,.0f}")] if BATCH in close else []
+    ways += [(gpus or "it", f" with the layout {layout}")] if layout else []
+    texts = [f"{who}{' can' * (k == 0)}{how}" for k, (who, how) in enumerate(ways)]
+    nearest = ", or ".join(texts) or f"{_NONE} a factor of {_FAR:g} can either"
     return f"{gpus and gpus + ' GPUs: '}{why}; {nearest}"

@@ -2,11 +2,14 @@
 
 Two predictions from one posterior share most of what is wrong with them: coefficients move both
 alike, and so does the factor of a job. What is left is how unlike they depend on coefficients, and
-the noise of each.
+the noise of each. Where both run one program, and only what it runs on differs, it is one noise: it
+scales the difference, and does not decide which is faster. Such pairs are drawn, as hidden traffic
+makes their difference anything but linear.
 """
 
+import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +25,9 @@ from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.spec.axes import make_axes
 from fleetcube.grid.spec.axis import Array, Axis
 from fleetcube.kernels.calculus.derivatives import name_of
-from fleetcube.kernels.physics.roles import ERRORS, OF_JOB, RATIOS_OF_PARTS
+from fleetcube.kernels.calculus.phased_formulas import without_phase
+from fleetcube.kernels.physics.inputs import INPUTS
+from fleetcube.kernels.physics.roles import CABLING, ERRORS, OF_JOB, RATIOS_OF_PARTS
 from fleetcube.scenario import auto, phases
 from fleetcube.scenario.along_axes import values_along
 from fleetcube.scenario.reading import stated_inputs
@@ -31,7 +36,7 @@ from fleetcube.tables.tables import BELOW
 
 from .gradient import reached
 from .interval import SIDES, end_of
-from .uncertainty import asked_of
+from .uncertainty import DRAW, asked_of
 
 ((_STEP, _FACTOR),) = OF_JOB.items()
 # Stated, they say where in its interval the step is, or how wide that is
@@ -39,7 +44,10 @@ _STATED = {_FACTOR, *ERRORS[_STEP]}
 _TELLING = auto.DECIDING | auto.COMPUTE | _STATED  # of jobs, and of what sets their coefficients
 _EQUAL = 1e-12  # relative difference that is rounding
 _MOST = math.log(100)  # of half an interval that says something
+_BOUGHT = ("hardware", "fabric", "operations")
 _ERFC = np.vectorize(math.erfc, otypes=[float])
+_DRAWS = 512  # of the coefficients, half of them opposite to the others
+_MOST_DRAWN = 1 << 22  # values; beyond, all differences are taken as linear
 
 
 @dataclass(frozen=True)
@@ -55,7 +63,9 @@ class Ratio:
 class Side:
     """Outputs of a scenario, and derivatives of their logarithms: by coefficients, [coefficient],
     and by the logarithm of the step's factor; over axes, where it has some. `job` is what the
-    factor belongs to; `is_measured` whether it is known. `step` is the time that tells steps apart.
+    factor belongs to; `is_measured` whether it is known. `step` is the time of one, `program` what
+    runs it besides the job, and `place` tells programs along axes apart. `drawn` gives outputs at
+    draws of the coefficients, [draw] first, the same for all sides of a cell; none of many points.
     """
 
     source: str
@@ -63,6 +73,9 @@ class Side:
     job: Any
     is_measured: bool
     noise: float
+    program: Mapping[str, Any]
+    place: Array
+    drawn: Callable[[], Mapping[str, Array]]
     step: Array
     values: Mapping[str, Array]
     slopes: Mapping[str, Array]
@@ -92,7 +105,11 @@ def between(
     if first.source != AUTO:
         roots = [_root(first.source)] * 2
     groups = [posterior.unmeasured(each.cell) for each in (first, second)]
-    same = (first.step[region] == second.step) & (first.job == second.job)  # one step, one noise
+    step_ratio = abs(np.log(second.step / first.step[region]))
+    one_program = (first.place[region] == second.place) & (first.program == second.program)
+    one_program &= first.job == second.job
+    same = one_program | ((step_ratio == 0) & (first.job == second.job))  # one noise
+    drawn = [each.drawn() if one_program.any() else {} for each in (first, second)]
     ratios = {}
     for name in first.values:
         values = first.values[name][region], second.values[name]
@@ -109,7 +126,8 @@ def between(
             )
             deviation = np.hypot(deviation, np.subtract(*spreads))
         noise = np.hypot(factors[0] * first.noise, factors[1] * second.noise)
-        noise = np.where(same, abs(np.subtract(*factors)) * first.noise, noise) / math.sqrt(2)
+        shared = np.hypot(np.subtract(*factors), factors[1] * step_ratio) * first.noise
+        noise = np.where(same, np.minimum(shared, noise), noise) / math.sqrt(2)
         half = np.hypot(pooled.NORMAL * deviation, pooled.STUDENTS * noise)
         usable = ((half > 0) | same) & (half < _MOST)
         for value, factor in zip(values, factors, strict=True):
@@ -121,8 +139,22 @@ def between(
             distance = np.where(abs(ratio - 1) < _EQUAL, 0.0, np.log(ratio))
             with np.errstate(divide="ignore", invalid="ignore"):  # certain, or NaN of equal values
                 below = _ERFC(distance * pooled.NORMAL / half / math.sqrt(2)) / 2
-            ratios[name] = Ratio(ratio * np.exp(-half), ratio * np.exp(half), below)
+            ends = np.log(ratio) + np.multiply.outer((-1, 1), half)
+            if name in drawn[0]:
+                logs = np.log(drawn[1][name] / drawn[0][name][:, *region])
+                is_drawn = one_program & usable & (step_ratio > 0)
+                drawn_ends = _ends_of_draws(logs, np.log(ratio), pooled.STUDENTS * noise)
+                ends = np.where(is_drawn, drawn_ends, ends)
+                below = np.where(is_drawn, (logs < 0).mean(axis=0), below)[()]
+            ratios[name] = Ratio(*np.exp(ends), below)
     return ratios
+
+
+def _ends_of_draws(logs: Array, middle: Array, noise: Array) -> Array:
+    """Ends of an interval around its middle, from draws and half the interval of a noise."""
+    low, high = np.quantile(logs, [0.05, 0.95], axis=0) - middle
+    sides = -np.hypot(np.minimum(low, 0), noise), np.hypot(np.maximum(high, 0), noise)
+    return np.asarray(middle + np.stack(sides))
 
 
 def base_of(sweep: Evaluation, relative_to: Any) -> dict[str, int]:
@@ -198,13 +230,22 @@ def _over_grid(sweep: Evaluation, names: Sequence[str], base: Mapping[str, int])
 
 def _job(stated: Mapping[str, Any]) -> dict[str, Any]:
     """What the factor of a job belongs to: the model's shape, and the cluster by what its records
-    say but for latencies, so that a label alone tells no two jobs apart."""
+    say but for how it is cabled, so that a label alone tells no two jobs apart."""
     job = auto.job_of(stated)
     for kind in (kind for kind in CLUSTER if kind in job):
         label = stated[kind] if isinstance(stated[kind], FileLabel) else job[kind]
         sheet = record(kind, label).values
-        job[kind] = {n: value for n, value in sheet.items() if not n.endswith("_latency")}
+        job[kind] = {name: value for name, value in sheet.items() if name not in CABLING}
     return job
+
+
+def _is_of_program(name: str) -> bool:
+    """Whether an input is what runs on a cluster, and on how many GPUs, rather than the cluster."""
+    plain = without_phase(name)
+    row = INPUTS.get(plain)
+    if row is None:
+        return False
+    return row.changed_by not in _BOUGHT or (row.changed_by == "hardware" and row.kind == "count")
 
 
 def _root(label: str) -> Array:
@@ -229,6 +270,33 @@ def _links(label: Any, cell: Any) -> tuple[list[tuple[str, int, float]], int, fl
     settings = posterior.settings(cell)
     links = [(one.input, one.place, float(one.value(means[one.place])[1])) for one in settings]
     return links, len(means), posterior.noise(cell.software)
+
+
+def _places(axes: Mapping[str, Axis]) -> Array:
+    """Numbers that tell programs apart over axes."""
+    place = np.zeros([1] * len(axes))
+    for k, axis in enumerate(axes.values()):
+        if any(map(_is_of_program, axis.inputs)):
+            along_axis = [-1 if k == other else 1 for other in range(len(axes))]
+            place = place * axis.size + np.arange(axis.size).reshape(along_axis)
+    return np.broadcast_to(place, [axis.size for axis in axes.values()])
+
+
+def _drawn(
+    cell: pooled.Cell, scenario: Mapping[str, Any], axes: Mapping[str, Axis], names: Sequence[str]
+) -> Mapping[str, Array]:
+    """Outputs at draws of the coefficients that a scenario does not state, [draw] first."""
+    posterior = pooled.posterior()
+    means, root = posterior.coefficients_of(cell)
+    half = np.random.default_rng(0).standard_normal((root.shape[1], _DRAWS // 2))
+    x = means[:, None] + np.einsum("ke,ed->kd", root, np.hstack([half, -half]))
+    stated = {*scenario, *(name for axis in axes.values() for name in axis.inputs)}
+    settings = (one for one in posterior.settings(cell) if one.input not in stated)
+    columns = {one.input: one.value(x[one.place])[0] for one in settings}
+    along_draws = {**axes, DRAW: Axis(DRAW, np.arange(_DRAWS), columns)}
+    values = Evaluation(scenario, along_draws, names)._result(Settings("numpy"))
+    sizes = {DRAW: _DRAWS, **{axis.name: axis.size for axis in axes.values()}}
+    return {n: np.broadcast_to(along(values[n], sizes), (*sizes.values(),)) for n in names}
 
 
 def _side(
@@ -276,12 +344,17 @@ def _side(
         slopes[name] = np.zeros((count, *sizes.values()))
         for wrt, place, link in links:
             slopes[name][place] = slope(name, wrt) * link
+    drawn = functools.cache(functools.partial(_drawn, cell, given, axes, names))
+    is_auto = label == AUTO and _DRAWS * math.prod(sizes.values()) * len(names) <= _MOST_DRAWN
     return Side(
         label,
         cell,
         measured or (_job(inputs_stated), cell.name),
         bool(measured),
         noise,
+        {name: value for name, value in inputs_stated.items() if _is_of_program(name)},
+        _places(axes),
+        drawn if is_auto else dict,
         over_axes(cube[_STEP]),
         {name: over_axes(cube[name]) for name in names},
         slopes,

@@ -603,14 +603,12 @@ def _simulated(problem: Problem) -> Problem:
     late = "late" in _chosen(problem, "corruption_detection")
     elastic = "shrink" in _chosen(problem, "elastic")
     spread = problem.most_together({"repair_spread"}) > 0
-    crews = "crews" in _chosen(problem, "repair_shop")
     for feature, asked, other_feature, other in (
         ("corruption_probability", unreadable, "tiers of checkpoints", tiered),
         ("corruption_probability", unreadable, "elastic = 'shrink'", elastic),
         ("late detection of corruption", late, "elastic = 'shrink'", elastic),
         ("tiers of checkpoints", tiered, "elastic = 'shrink'", elastic),
         ("repair_spread", spread, "elastic = 'shrink'", elastic),
-        ("repair_spread", spread, "repair_crews", crews),
     ):
         if asked and other:
             raise InputError(f"{feature} cannot be simulated with {other_feature}; remove one")

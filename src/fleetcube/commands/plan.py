@@ -459,7 +459,7 @@ def _print_values(values: Any, scenario: Mapping[str, Any]) -> None:
 
 def _print_levers(sweep: Any, layout: dict[str, Any], goal: str, sense: str) -> None:
     """Print what would improve the output most, and why more GPUs would not."""
-    from fleetcube.analysis.layouts import levers
+    from fleetcube.analysis.levers import levers
 
     better, no_lever = levers(sweep, layout, goal, sense)
     if better:
@@ -533,8 +533,11 @@ def _shown(question: "Question", rows: Any) -> list[str]:
 
 
 def _print_nearest(question: "Question", layouts: Any) -> None:
-    """Print what misses the conditions least at each point where a layout runs, the best first."""
-    from fleetcube.analysis.layouts import NEAREST, WHOLE
+    """Print what misses the conditions least at each point where a layout runs, the nearest first,
+    of equal misses by the goal."""
+    import numpy as np
+
+    from fleetcube.analysis.layouts import MISS, NEAREST, WHOLE
     from fleetcube.tables.tables import table
 
     rows = layouts.drop_vars(layouts.data_vars).assign(
@@ -543,9 +546,12 @@ def _print_nearest(question: "Question", layouts: Any) -> None:
     axes = [str(name) for name in layouts["infeasible_reason"].dims]
     rows = rows.rows(axes, [*axes, *rows.data_vars])
     goal = rows[question.of].values * (-1 if question.sense == "max" else 1)
-    rows = rows.isel(row=goal.argsort()[: (goal == goal).sum()])
+    order = np.lexsort((goal, rows[MISS.removeprefix(NEAREST)].values))
+    rows = rows.isel(row=order[: (goal == goal).sum()])
     rows = rows.assign({"nearest plan": rows[WHOLE]})
     print_table(*table(rows[[*axes, *_shown(question, rows), "nearest plan"]]))
+    if len(rows["nearest plan"].values) > 1:
+        say_wrapped("first the plan that misses a condition by the smallest share of its bound")
 
 
 def _reasons(question: "Question", rows: Any) -> list[str]:

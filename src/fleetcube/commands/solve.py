@@ -55,8 +55,7 @@ def solve(
           --target "job_time <= 30 d" gpu_mttf=50000h \\
           checkpoint_write_bandwidth=100GB/s
     """
-    from fleetcube.analysis.solve.basis import basis
-    from fleetcube.analysis.solve.bound import solve_and_bound
+    from fleetcube.analysis.solve.bound import basis, solve_and_adjust
     from fleetcube.analysis.targets import read_target
     from fleetcube.grid.run.settings import Settings
     from fleetcube.grid.spec.graphs import graph_of
@@ -73,7 +72,7 @@ def solve(
     with progress("solving"):
         settings = Settings(engine, infeasible)
         whole = False if relaxed else None
-        solutions, binding = solve_and_bound(
+        solutions, adjusted = solve_and_adjust(
             problem, unknown, aim, ends, whole, settings, adjust_batch
         )
     if output is not None:
@@ -88,14 +87,15 @@ def solve(
     if solutions[unknown].size > 1 or f"nearest_{aim.of}" not in solutions:
         print_table(*table(solutions))
     say_each(_remarks(solutions, unknown, condition, aim.of), err=False)
-    say_wrapped(*binding)
+    runs = infeasible == "exclude" and not relaxed and not adjusted
+    binding, assumed = basis(problem, unknown, aim, ends, solutions[unknown], runs)
+    say_wrapped(adjusted, *binding)
     if aim.chance == aim.chance:
         side = "most" if aim.relation == "<=" else "least"
         say(f"{aim.of} is what it is at {side} in {100 * aim.chance:.4g} % of the cases")
     if condition != target:
         say(f"{target.strip()}, started on {since}: {condition}")
-    runs = infeasible == "exclude" and not relaxed and not any(binding[:1])
-    say_wrapped(*basis(problem, unknown, aim, ends, solutions[unknown], runs), err=True)
+    say_wrapped(*assumed, err=True)
     print_foot(solutions, [unknown])
     _check_solved(solutions, unknown)
 

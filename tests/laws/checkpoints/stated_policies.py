@@ -45,6 +45,23 @@ def drawn(rng: np.random.Generator) -> Policy:
     return Policy((first, second, third), stalls, flushes, restarts, shares, mtbf)
 
 
+def between_multiples() -> list[Policy]:
+    """Intervals between multiples, whose last ones are cut short, and long stalls."""
+    shares = {True: (0.7, 0.2, 0.1), False: (0.7, 0.0, 0.3)}
+    return [
+        Policy(
+            (1000.0, 1000.0 * second, 1000.0 * second * third),
+            (20.0, 40.0 * drives, 80.0),
+            (0.0, 0.0, 0.0),
+            (100.0, 200.0, 300.0),
+            shares[drives],
+            mtbf,
+        )
+        for second, third, mtbf in ((1.05, 1.1, 8e3), (1.3, 1.5, 4e3), (2.5, 1.1, 2e4))
+        for drives in (True, False)
+    ]
+
+
 class Play:
     """A job: each tier's checkpoint is begun when it is due, and is one of the tiers below, too."""
 
@@ -141,9 +158,10 @@ def scenario(policy: Policy) -> dict[str, Any]:
     absolute=True,
 )
 def clocks() -> Pairs:
-    """goodput and storage's duty of 24 drawn policies; copies waited for, and under way"""
+    """goodput and storage's duty of 24 drawn policies, copies waited for and under way, and of 6
+    whose intervals are between multiples"""
     rng = generator(62)
-    for policy in [drawn(rng) for _ in range(POLICIES)]:
+    for policy in [drawn(rng) for _ in range(POLICIES)] + between_multiples():
         played, writes = Play(policy, rng).run(4000)
         point = scenario(policy) | {"checkpoint_write_time": policy.restarts[2]}
         yield value("goodput", **point), played

@@ -1,6 +1,7 @@
 """Whole runs: ledgers of time, energy and money, and published numbers."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 
@@ -132,20 +133,27 @@ def nodes_in_racks() -> Pairs:
         (rack, node, int(n))
         for (rack, node), n in zip(drawn, draw.integers(1, 300, 2000), strict=True)
     ]
-    for rack, node, nodes in (*cases, (132e3, 132e3, 128), (70e3, 132e3, 128)):
+    # 7 nodes of 10.2 kW in 0.0714 MW, and others whose ratio rounds to below a whole number
+    cases += [
+        (float(f"{k * node / 1e6:.7f}") * 1e6, node, 50)
+        for k in range(1, 30)
+        for node in (10.2e3, 12.3e3)
+    ]
+    for watts, power, nodes in (*cases, (132e3, 132e3, 128), (70e3, 132e3, 128)):
+        rack, node = Fraction(f"{watts:.6f}"), Fraction(f"{power:.6f}")
         fed = 0
         while (fed + 1) * node <= rack:
             fed += 1
-        yield formulas.nodes_per_rack(rack, node), fed
-        filled, free = 0, 0.0
+        yield formulas.nodes_per_rack(watts, power), fed
+        filled, free = 0, Fraction(0)
         for _ in range(nodes):
             if free < node:
                 filled, free = filled + 1, rack
             need = node
             while need > free:  # only one that no rack feeds
                 need, filled, free = need - free, filled + 1, rack
-            free = free - need if fed else 0.0
-        yield formulas.racks(nodes, fed, node, rack), filled
+            free = free - need if fed else Fraction(0)
+        yield formulas.racks(nodes, fed, power, watts), filled
 
 
 @check(

@@ -1,30 +1,37 @@
-"""What keeps a number of GPUs from coming as near to a target as the target alone allows, and the
-batch that would free it."""
+"""What a solution rests on: what keeps it from its target first, what that leaves of a site, and
+what nobody stated; and the batch with which more GPUs, or fewer, can run."""
 
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fleetcube.analysis.nearest import BATCH, GPUS, nearest_batch
+from fleetcube.analysis.assumptions import at_last, last_true
+from fleetcube.analysis.layouts import in_command
+from fleetcube.analysis.nearest import BATCH, GPUS, nearest, nearest_batch
 from fleetcube.analysis.sensitivity import frozen
 from fleetcube.analysis.targets import Target, whole_unit
+from fleetcube.formats.field_table import REPLICA
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.result import Result
 from fleetcube.grid.run.evaluation import Evaluation, is_known
 from fleetcube.grid.run.settings import Settings
+from fleetcube.grid.spec import values
+from fleetcube.grid.spec.axes import make_axes
+from fleetcube.grid.spec.graphs import graph_of
 from fleetcube.kernels.graph.roles import REASON
+from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
 from fleetcube.kernels.physics.roles import CUTS, OF_SITE, SITE_REASON, STEPS
-from fleetcube.scenario.along_axes import point
+from fleetcube.scenario.along_axes import values_along
 from fleetcube.tables.tables import meanings, with_unit
 
 from .solve import solve_spec
 
-_FELT = 0.01  # share of the GPUs that is worth a line
+_FELT = 0.01  # share of an answer that is worth a line
 _TRIED = 4  # whole replicas, from the target inwards
 
 
-def solve_and_bound(
+def solve_and_adjust(
     spec: dict[str, Any],
     unknown: str,
     target: Target,
@@ -32,26 +39,69 @@ def solve_and_bound(
     whole: bool | None,
     settings: Settings,
     adjust: bool,
-) -> tuple[Result, list[str]]:
-    """`solve_spec`, and at one point what binds its GPUs besides the target, and what they leave of
-    a site; with `adjust` for the batch that frees them, which the spec then has."""
+) -> tuple[Result, str]:
+    """`solve_spec`; with `adjust` with the batch that frees the GPUs of one point, which the spec
+    then has, and a line on it."""
     solutions = solve_spec(spec, unknown, target, between, whole, settings)
+    if not adjust:
+        return solutions, ""
     if unknown != GPUS or solutions[unknown].size > 1 or whole is not None or between is not None:
-        if adjust:
-            raise InputError(f"a batch is adjusted for {GPUS} at one point; name one of each axis")
-        return solutions, []
+        raise InputError(f"a batch is adjusted for {GPUS} at one point; name one of each axis")
+    scenario, answer = _at_last(spec, unknown, target, solutions[unknown])
+    line, batch, towards = bound(scenario, unknown, target, between, answer)
+    if batch != batch:
+        return solutions, line
+    other = {**spec, "scenario": {**scenario, BATCH: batch}, "axes": {}}
+    freed = solve_spec(other, unknown, target, between, whole, settings)
+    if answer == answer and not freed[unknown].item() * towards < answer * towards:
+        return solutions, f"{line}, which does not come nearer to the target"
+    spec["scenario"] = other["scenario"]
+    return freed, f"with a batch of {batch:,.0f}"
+
+
+def basis(
+    spec: Mapping[str, Any],
+    unknown: str,
+    target: Target,
+    between: Sequence[Any] | None,
+    solved: Any,
+    runs: bool,
+) -> tuple[list[str], list[str]]:
+    """Lines on the last solution: if all must run, what bound it, and what it leaves of a site; and
+    lines on the inputs that nobody stated."""
+    scenario, answer = _at_last(spec, unknown, target, solved)
+    is_physics = bool(graph_of(scenario).application)
+    line = bound(scenario, unknown, target, between, answer)[0] if runs and is_physics else ""
+    sizes = {n: row.size for n, row in make_axes(graph_of(scenario), spec["axes"]).items()}
+    several = [n for n, size in sizes.items() if size > 1 and n != unknown and n in scenario]
+    where = ", ".join(f"{name} {in_command(scenario[name])}" for name in several)
+    line = f"at {where}: {line}" if where and line else line
+    if answer != answer:
+        return [line], []
     axes = {name: axis for name, axis in spec["axes"].items() if name != unknown}
-    scenario = point(Evaluation({**spec["scenario"], GPUS: 8}, axes, target.outputs))
-    answer = float(solutions[unknown].item())
-    line, batch, towards = bound(scenario, target, answer)
-    if adjust and batch == batch:
-        other = {**spec, "scenario": {**scenario, BATCH: batch}, "axes": {}}
-        freed = solve_spec(other, unknown, target, between, whole, settings)
-        if answer == answer and not freed[unknown].item() * towards < answer * towards:
-            return solutions, [f"{line}, which does not come nearer to the target", ""]
-        spec["scenario"] = scenario = other["scenario"]
-        solutions, line = freed, f"with a batch of {batch:,.0f}"
-    return solutions, [line, _left({**scenario, GPUS: solutions[unknown].item()})]
+    sweep = Evaluation({**spec["scenario"], unknown: answer}, axes, target.outputs)
+    left = _left({**scenario, unknown: answer}) if is_physics and unknown == GPUS else ""
+    assumed = at_last(sweep, solved.notnull())
+    if assumed and target.chance == target.chance:  # the answer is at that chance
+        median = Evaluation({**scenario, unknown: answer}, {}, [target.of])._result()[target.of]
+        text = f"the median {with_unit(median.item(), str(median.attrs['units']), target.of)}"
+        assumed[0] = assumed[0].replace("the answer", text)
+    return [line, left], assumed
+
+
+def _at_last(
+    spec: Mapping[str, Any], unknown: str, target: Target, solved: Any
+) -> tuple[dict[str, Any], float]:
+    """The scenario at the last point with a solution, and that solution; NaN for none."""
+    answered = solved.notnull()
+    numbers = solved.values[answered.values]
+    axes = make_axes(graph_of(spec["scenario"]), spec["axes"])
+    others = [axis for name, axis in axes.items() if name != unknown]
+    last = last_true(answered)
+    along = values_along(others, [last.get(axis.name, 0) for axis in others])
+    scenario = {**spec["scenario"], **along}
+    answer = float(numbers[-1]) if numbers.size else math.nan
+    return {name: value for name, value in scenario.items() if name != unknown}, answer
 
 
 def _left(scenario: Mapping[str, Any]) -> str:
@@ -71,38 +121,57 @@ def _left(scenario: Mapping[str, Any]) -> str:
     return "; ".join(lines)
 
 
-def bound(scenario: Mapping[str, Any], target: Target, answer: float) -> tuple[str, float, int]:
-    """What binds the GPUs that `solve` answers at a point, NaN for none, and the batch that frees
-    them, NaN for none; empty if the target binds them. Last 1 if the fewest GPUs are asked for, -1
-    if the most are."""
-    _, replicas = STEPS[GPUS]
-    stated = {name: value for name, value in scenario.items() if name != GPUS}
-    if not is_known({**stated, GPUS: 8}, {}, [REASON, replicas]):
+def bound(
+    scenario: Mapping[str, Any],
+    unknown: str,
+    target: Target,
+    between: Sequence[Any] | None,
+    answer: float,
+) -> tuple[str, float, int]:
+    """Why a point's answer, NaN for none, is not the value that meets the target first, and what
+    would let that run; empty if it is. The batch that frees GPUs, NaN for none; and 1 if the least
+    value is asked for, -1 if the most."""
+    spec = {"scenario": scenario, "axes": {}, "outputs": target.outputs}
+    how = Settings("numpy", "include")
+    alone = float(solve_spec(spec, unknown, target, between, False, how)[unknown].item())
+    if math.isnan(alone) or not is_known({**scenario, unknown: alone}, {}, [REASON]):
         return "", math.nan, 0
-    spec = {"scenario": stated, "axes": {}, "outputs": target.outputs}
-    alone = float(solve_spec(spec, GPUS, target, None, False, Settings())[GPUS].item())
-    if math.isnan(alone):
-        return "", math.nan, 0
-    aligned = Evaluation({**stated, GPUS: math.ceil(alone)}, {}, [replicas, REASON])
-    problem, numbers = frozen(aligned._plan("numpy"))
-    replica = round(math.ceil(alone) / float(aligned._result(Settings())[replicas].item()))
-    unit = math.lcm(max(replica, 1), whole_unit(problem, GPUS))
     inwards, whole = (-1, math.floor) if not answer > alone else (1, math.ceil)
-    first, batch = whole(round(alone / unit, 9)) * unit, numbers.get(BATCH, 0)  # 0: by phase
-    if not batch or first <= 0 or abs(answer - first) <= _FELT * first:
+    first, unit, batch = alone, 1, 0.0
+    if values.is_whole(PHYSICS, unknown) and math.isfinite(alone):
+        at_first = Evaluation({**scenario, unknown: math.ceil(alone)}, {}, [REASON])
+        problem, numbers = frozen(at_first._plan("numpy"))
+        replica = math.prod(int(numbers.get(name, 1)) for name in REPLICA)
+        unit = math.lcm(whole_unit(problem, unknown), replica if unknown in STEPS else 1)
+        first = whole(round(alone / unit, 9)) * unit
+        batch = numbers.get(BATCH, 0.0)  # 0: by phase
+    if first <= 0 or abs(answer - first) <= _FELT * first:
         return "", math.nan, 0
-    job = Evaluation({**stated, GPUS: first}, {}, [REASON, SITE_REASON])._result(Settings())
+    target_point = {**scenario, unknown: first}
+    if unknown == GPUS and batch:
+        return *_bound_gpus(target_point, batch, alone, unit * inwards), inwards
+    why = nearest(target_point, target.of, fixed=unknown)
+    shown = with_unit(first, values.unit_of(PHYSICS, unknown), unknown)
+    text = f"{unknown} {shown} would meet the target and cannot run: {why}" if why else ""
+    return text, math.nan, 0
+
+
+def _bound_gpus(
+    scenario: Mapping[str, Any], batch: float, alone: float, unit: int
+) -> tuple[str, float]:
+    """The same of GPUs, which their site or batch binds: by `unit` they leave the target."""
+    job = Evaluation(scenario, {}, [REASON, SITE_REASON])._result(Settings())
     if job[SITE_REASON].item() > 0:
         text = f"{alone:,.0f} GPUs would meet the target and are more than the site holds"
-        return f'{text}, which "allocated_gpus <= powered_gpus" fills', math.nan, 0
+        return f'{text}, which "allocated_gpus <= powered_gpus" fills', math.nan
     reasons = job[REASON]
     (why,) = meanings(reasons.attrs, reasons.values.reshape(1))
     text = f"{alone:,.0f} GPUs would meet the target and cannot run ({why})"
-    for count in (first + inwards * unit * k for k in range(_TRIED)):
-        near = nearest_batch({**stated, GPUS: count}, batch) if count > 0 else None
+    for count in (scenario[GPUS] + unit * k for k in range(_TRIED)):
+        near = nearest_batch({**scenario, GPUS: count}, batch) if count > 0 else None
         if near is not None:
             change = f"{near:,.0f} ({near / batch - 1:+.1%})"
-            return f"{text}; {count:,} can with a batch of {change}", near, inwards
+            return f"{text}; {count:,} can with a batch of {change}", near
     if not CUTS & scenario.keys():
-        return f"{text}: no layout is stated", math.nan, 0
-    return f"{text}, with no batch within a factor of two of {batch:,.0f}", math.nan, 0
+        return f"{text}: no layout is stated", math.nan
+    return f"{text}, with no batch within a factor of two of {batch:,.0f}", math.nan

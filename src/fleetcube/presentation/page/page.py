@@ -18,7 +18,8 @@ from typing import Any
 
 from fleetcube.analysis.account_tree import tied
 from fleetcube.analysis.interval import SHARE
-from fleetcube.analysis.layouts import SPELLED, is_lever
+from fleetcube.analysis.layouts import SPELLED
+from fleetcube.analysis.levers import is_lever
 from fleetcube.analysis.targets import Target
 from fleetcube.analysis.uncertainty import errors
 from fleetcube.catalog.files import expanded
