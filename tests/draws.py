@@ -9,7 +9,6 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
 SEED = int(os.environ.get("FLEETCUBE_FUZZ", 0))  # 0: the suite
-TIMES = 20 if SEED else 1
 
 
 def load() -> None:
@@ -17,7 +16,7 @@ def load() -> None:
     settings.register_profile(
         "fleetcube",
         derandomize=not SEED,
-        max_examples=scaled(100),
+        max_examples=scaled(20, 100),
         deadline=None,
         database=None,
         print_blob=True,
@@ -30,9 +29,9 @@ def load() -> None:
     providers._get_local_constants = lambda: none  # type: ignore
 
 
-def scaled(examples: int) -> int:
-    """This many examples in the suite, more in `make fuzz`."""
-    return examples * TIMES
+def scaled(examples: int, times: int = 20) -> int:
+    """This many examples in the suite, `times` as many in `make fuzz`."""
+    return examples * times if SEED else examples
 
 
 def generator(seed: int) -> np.random.Generator:
