@@ -37,6 +37,7 @@ def test_it_is_short_and_shows_a_picture() -> None:
     assert (ROOT / picture).exists()
 
 
+@pytest.mark.slow
 def test_the_commands_run_and_the_example_says_what_the_readme_says(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     (shell,) = [block for block in blocks("sh") if "fleetcube run" in block]
