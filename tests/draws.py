@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
 SEED = int(os.environ.get("FLEETCUBE_FUZZ", 0))  # 0: the suite
+TIMES = 20 if SEED else 1
 
 
 def load() -> None:

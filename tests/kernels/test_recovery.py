@@ -1,9 +1,8 @@
-"""Costs of a failure besides rework: waiting, restoring, unsafe and corrupt snapshots."""
+"""Costs of a failure besides rework, by mode of its checkpoints, and at their limits."""
 
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 
 import fleetcube
@@ -64,19 +63,6 @@ def test_a_flush_behind_training_does_not_stall_it() -> None:
     assert sum(waits) == pytest.approx(math.sqrt(2 * 0.04 / 86400) + 5.12 / 86400, rel=0.005)
 
 
-@pytest.mark.parametrize("policy", ["young", "daly", "exact"])
-@pytest.mark.parametrize("mode", ["async", "in_memory"])
-def test_the_flush_bounds_the_interval_from_below(mode: str, policy: str) -> None:
-    # sqrt(2 d M) = 83 s for d = 0.04 s; flushes of 30 s fit, of 100 s do not.
-    given = {"checkpoint_mode": mode, "checkpoint_policy": policy}
-    fits, late = (
-        values(["checkpoint_interval"], checkpoint_flush_time=flush, **given)[0]
-        for flush in (30, 100)
-    )
-    assert fits == pytest.approx(83.1, abs=0.1)
-    assert late == 100
-
-
 def test_a_fixed_interval_stays_as_given() -> None:
     got = values(
         ["checkpoint_interval"],
@@ -96,17 +82,6 @@ def test_rails_share_an_oversubscribed_fabric() -> None:
 # Storage
 
 
-def test_storage_grows_with_the_nodes_up_to_the_system() -> None:
-    # 2 GB/s a node: 16, 128 and 1,024 nodes; the system writes 200 GB/s and reads 400 GB/s.
-    got = fleetcube.evaluate(
-        ["checkpoint_write_time", "checkpoint_restore_time"],
-        **{**JOB, "n_gpus": [128, 1024, 8192]},
-        per_node_storage_bandwidth=2e9,
-    )
-    np.testing.assert_allclose(got.checkpoint_write_time, [32, 5.12, 5.12], rtol=1e-14)
-    np.testing.assert_allclose(got.checkpoint_restore_time, [32, 4, 2.56], rtol=1e-14)
-
-
 def test_storage_of_the_system_alone_does_not_depend_on_the_nodes() -> None:
     sizes = {**JOB, "n_gpus": [128, 1024]}
     assert fleetcube.evaluate("checkpoint_write_time", **sizes).dims == ()
@@ -117,14 +92,6 @@ def test_storage_of_the_system_alone_does_not_depend_on_the_nodes() -> None:
 
 
 # Recovery
-
-
-def test_phases_of_a_recovery_add_up() -> None:
-    # An estimator's example: 10 + 10 + 600 + 20 s, and a restore, of 1,000 GB at 100 GB/s.
-    given = {"detection_time": 10, "drain_time": 10, "provision_time": 600, "reinit_time": 20}
-    given |= {"checkpoint_size": 1e12, "checkpoint_read_bandwidth": 100e9}
-    got = values(RECOVERY, **given)
-    assert got == [650, 0, 0, 650]
 
 
 def test_a_spare_shortens_the_wait_by_its_chance() -> None:
@@ -150,31 +117,7 @@ def test_defaults_add_nothing_and_no_dimension() -> None:
     assert got.restart_time.equals(got.recovery_time.rename("restart_time"))
 
 
-# Unsafe snapshots
-
-
-@pytest.mark.parametrize(("interval", "flush"), [(1000.0, 0.0), (1000.0, 300.0), (1000.0, 1000.0)])
-def test_unsafe_time_is_the_mean_extra_age_of_the_safe_snapshot(
-    interval: float, flush: float
-) -> None:
-    # A failure at u after a snapshot loses u, plus one interval during the flush.
-    u = (np.arange(100_000) + 0.5) * interval / 100_000
-    lost = u + np.where(u < flush, interval, 0)
-    got = values(["unsafe_time"], checkpoint_mode="async", checkpoint_flush_time=max(flush, 1e-9))
-    assert interval / 2 + got[0] == pytest.approx(lost.mean(), rel=1e-5)
-
-
 # Corrupt checkpoints
-
-
-@pytest.mark.parametrize("q", [0.0, 0.05, 0.5, 0.9])
-def test_rare_failures_roll_back_a_geometric_number_of_segments(q: float) -> None:
-    segments = math.fsum(j * (1 - q) * q**j for j in range(2000))
-    given = {"corruption_probability": q, "checkpoint_policy": "fixed"}
-    given |= {"fixed_checkpoint_interval": 540, "checkpoint_stall_time": 60, "recovery_time": 300}
-    given |= {"cluster_mtbf": 1e15}
-    got = values(RECOVERY, **given)
-    assert got == pytest.approx([300, 600 * segments, 0, 300 + 600 * segments], rel=1e-11)
 
 
 def test_without_failures_corruption_costs_nothing() -> None:
