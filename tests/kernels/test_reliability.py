@@ -46,6 +46,12 @@ def test_gradient_where_nothing_fails_is_a_number() -> None:
         assert jax.grad(law)(0.25) == -16
 
 
+def test_switches_do_not_fail_in_groups_of_nodes() -> None:
+    given = {"n_gpus": 64, "node_mttf": math.inf, "correlated_failure_fraction": 1.0}
+    mtbf = value("cluster_mtbf", switch_mttf="100 h", **given)
+    assert mtbf == pytest.approx(50 * 3600, rel=1e-14)  # two switches of 32 GPUs
+
+
 # Weibull
 
 
