@@ -56,6 +56,14 @@ def test_weights_without_room_have_a_reason_of_their_own() -> None:
 # Windows and precision
 
 
+def test_without_limits() -> None:
+    read = 8.03e9 - 128_256 * 4096  # parameters without the table that tokens look up
+    endless = value("decode_step_time", **{**SCENARIO, "hbm_bandwidth": 1e30})
+    flops = 16 * (2 * read + 4 * 32 * 4096 * (700 + 88 / 2))
+    assert endless == pytest.approx(flops / 989e12, rel=1e-14)
+    assert math.isinf(value("largest_serving_batch", **{**SCENARIO, "hbm_capacity": math.inf}))
+
+
 @pytest.mark.parametrize("name", ["request_kv_cache", "decode_step_time", "prefill_time"])
 @pytest.mark.parametrize("prompt", [0, 1, 700, 131_072])
 def test_an_infinite_window_is_none(name: str, prompt: int) -> None:
