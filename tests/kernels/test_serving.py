@@ -1,4 +1,4 @@
-"""Serving: limits and refusals; `tests/laws/serving` replays batches, caches and servers."""
+"""Serving: a batch token by token, limits and refusals; `tests/laws/serving` replays servers."""
 
 import math
 from typing import Any
@@ -15,9 +15,53 @@ LLAMA_8B: dict[str, Any] = {
     "parameters": 8.03e9, "layers": 32, "hidden_size": 4096, "attention_heads": 32, "kv_heads": 8,
     "vocab_size": 128_256, "embedding_tables": 2, "looked_up_parameters": 128_256 * 4096,
 }  # fmt: skip
+TABLE = 128_256 * 4096  # looked up, beside the head
+READ = 8.03e9 - TABLE  # parameters that a pass reads, the head among them
 SCENARIO: dict[str, Any] = {
     **H100, **LLAMA_8B, "serving_batch_size": 16, "prompt_tokens": 700, "output_tokens": 90,
 }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"tensor_parallel": 4},
+        {"tensor_parallel": 16},  # more ranks than heads of keys and values: two copies of each
+        {"output_tokens": 1},
+        {"serving_batch_size": 1, "prompt_tokens": 10},  # prefill bound by the weights
+        # decoding bound by arithmetic
+        {"serving_batch_size": 4000, "prompt_tokens": 0, "hbm_capacity": 1e12},
+    ],
+)
+def test_a_batch_replayed_token_by_token(change: dict[str, Any]) -> None:
+    scenario = {**SCENARIO, **change}
+    batch, prompt = scenario["serving_batch_size"], scenario["prompt_tokens"]
+    ranks = scenario.get("tensor_parallel", 1)
+    bandwidth, peak = ranks * 3.35e12, ranks * 989e12
+    kept = 32 * 2 * 8 * 128 * 2  # bytes of each token
+    kept_here = kept * max(1, ranks / 8) / ranks  # 8 heads of keys and values
+    copied = 32 * 2 * 8 * 128 * 4096 * (max(1, ranks / 8) - 1)  # parameters that project to them
+    weights = 2 * (READ + copied)
+    begin = max(prompt, 1)  # a start token
+    scores = 2 * 32 * 4096 * begin * begin  # causal products of queries, keys and values
+
+    def prefill(prompts: int) -> float:
+        layers = 2 * (READ - TABLE) * begin * prompts
+        time = max(layers / peak, (weights - 2 * TABLE) / bandwidth) + scores * prompts / peak
+        return time + max(
+            2 * TABLE * prompts / peak, 2 * TABLE / bandwidth
+        )  # one position's logits
+
+    clock, alone = prefill(batch), prefill(1)
+    assert value("prefill_time", **scenario) == pytest.approx(clock, rel=1e-12)
+    assert value("time_to_first_token", **scenario) == pytest.approx(alone, rel=1e-12)
+    for done in range(scenario["output_tokens"] - 1):  # the prefill gave the first token
+        seen = batch * (prompt + done)
+        clock += max(weights / bandwidth, batch * 2 * READ / peak)
+        clock += max(seen * kept_here / 3.35e12, seen * 4 * 32 * 4096 / peak)
+    rate = value("output_tokens_per_second", **scenario)
+    assert rate == pytest.approx(batch * scenario["output_tokens"] / clock, rel=1e-12)
 
 
 def test_stated_active_parameters_are_what_one_token_reads() -> None:
@@ -57,9 +101,8 @@ def test_weights_without_room_have_a_reason_of_their_own() -> None:
 
 
 def test_without_limits() -> None:
-    read = 8.03e9 - 128_256 * 4096  # parameters without the table that tokens look up
     endless = value("decode_step_time", **{**SCENARIO, "hbm_bandwidth": 1e30})
-    flops = 16 * (2 * read + 4 * 32 * 4096 * (700 + 88 / 2))
+    flops = 16 * (2 * READ + 4 * 32 * 4096 * (700 + 88 / 2))
     assert endless == pytest.approx(flops / 989e12, rel=1e-14)
     assert math.isinf(value("largest_serving_batch", **{**SCENARIO, "hbm_capacity": math.inf}))
 
