@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
 import fleetcube
@@ -80,6 +81,17 @@ def test_rails_share_an_oversubscribed_fabric() -> None:
 
 
 # Storage
+
+
+def test_storage_grows_with_the_nodes_up_to_the_system() -> None:
+    # 2 GB/s a node: 16, 128 and 1,024 nodes; the system writes 200 GB/s and reads 400 GB/s.
+    got = fleetcube.evaluate(
+        ["checkpoint_write_time", "checkpoint_restore_time"],
+        **{**JOB, "n_gpus": [128, 1024, 8192]},
+        per_node_storage_bandwidth=2e9,
+    )
+    np.testing.assert_allclose(got.checkpoint_write_time, [32, 5.12, 5.12], rtol=1e-14)
+    np.testing.assert_allclose(got.checkpoint_restore_time, [32, 4, 2.56], rtol=1e-14)
 
 
 def test_storage_of_the_system_alone_does_not_depend_on_the_nodes() -> None:
