@@ -64,6 +64,19 @@ def test_a_flush_behind_training_does_not_stall_it() -> None:
     assert sum(waits) == pytest.approx(math.sqrt(2 * 0.04 / 86400) + 5.12 / 86400, rel=0.005)
 
 
+@pytest.mark.parametrize("policy", ["young", "daly", "exact"])
+@pytest.mark.parametrize("mode", ["async", "in_memory"])
+def test_the_flush_bounds_the_interval_from_below(mode: str, policy: str) -> None:
+    # sqrt(2 d M) = 83 s for d = 0.04 s; flushes of 30 s fit, of 100 s do not.
+    given = {"checkpoint_mode": mode, "checkpoint_policy": policy}
+    fits, late = (
+        values(["checkpoint_interval"], checkpoint_flush_time=flush, **given)[0]
+        for flush in (30, 100)
+    )
+    assert fits == pytest.approx(83.1, abs=0.1)
+    assert late == 100
+
+
 def test_a_fixed_interval_stays_as_given() -> None:
     got = values(
         ["checkpoint_interval"],
@@ -106,6 +119,14 @@ def test_storage_of_the_system_alone_does_not_depend_on_the_nodes() -> None:
 # Recovery
 
 
+def test_phases_of_a_recovery_add_up() -> None:
+    # An estimator's example: 10 + 10 + 600 + 20 s, and a restore, of 1,000 GB at 100 GB/s.
+    given = {"detection_time": 10, "drain_time": 10, "provision_time": 600, "reinit_time": 20}
+    given |= {"checkpoint_size": 1e12, "checkpoint_read_bandwidth": 100e9}
+    got = values(RECOVERY, **given)
+    assert got == [650, 0, 0, 650]
+
+
 def test_a_spare_shortens_the_wait_by_its_chance() -> None:
     waits = [
         values(["effective_provision_time"], provision_time=600, **given)[0]
@@ -130,6 +151,16 @@ def test_defaults_add_nothing_and_no_dimension() -> None:
 
 
 # Corrupt checkpoints
+
+
+@pytest.mark.parametrize("q", [0.0, 0.05, 0.5, 0.9])
+def test_rare_failures_roll_back_a_geometric_number_of_segments(q: float) -> None:
+    segments = math.fsum(j * (1 - q) * q**j for j in range(2000))
+    given = {"corruption_probability": q, "checkpoint_policy": "fixed"}
+    given |= {"fixed_checkpoint_interval": 540, "checkpoint_stall_time": 60, "recovery_time": 300}
+    given |= {"cluster_mtbf": 1e15}
+    got = values(RECOVERY, **given)
+    assert got == pytest.approx([300, 600 * segments, 0, 300 + 600 * segments], rel=1e-11)
 
 
 def test_without_failures_corruption_costs_nothing() -> None:

@@ -14,6 +14,27 @@ from fleetcube.kernels.laws.reliability import mean_time, weibull_failure_probab
 
 from ..evaluated import value
 
+HOUR = 3600.0
+DAY = 24 * HOUR
+
+
+def test_empirical_mtbf_falls_with_a_power_of_the_size() -> None:
+    given = {"mtbf_model": "empirical", "n_gpus": [256, 4096], "reference_mtbf": "10 h"}
+    given |= {"reference_gpus": 1024, "mtbf_exponent": [0.5, 1.0, 2.0]}
+    got = fleetcube.evaluate("cluster_mtbf", **given)
+    expected = [[20, 40, 160], [5, 2.5, 0.625]]
+    np.testing.assert_allclose(got / HOUR, expected, rtol=1e-14)
+
+
+def test_failures_in_groups_interrupt_less_often() -> None:
+    # Counted: of 1,000 lost nodes 600 are lost four at a time; 400 + 150 interruptions.
+    given = {"n_gpus": [8, 32], "node_mttf": "4 d", "job_duration": "1_000 d"}
+    given |= {"correlated_failure_fraction": 0.6, "failure_domain_nodes": 4}
+    got = fleetcube.evaluate(["cluster_mtbf", "failed_nodes"], **given)
+    assert got.failed_nodes.values == pytest.approx([250, 1000], rel=1e-12)
+    # a job of one node is interrupted by each of its losses
+    assert 1000 * DAY / got.cluster_mtbf.values == pytest.approx([250, 550], rel=1e-12)
+
 
 def test_empirical_failures_need_no_parts() -> None:
     got = fleetcube.evaluate(
@@ -49,7 +70,7 @@ def test_gradient_where_nothing_fails_is_a_number() -> None:
 def test_switches_do_not_fail_in_groups_of_nodes() -> None:
     given = {"n_gpus": 64, "node_mttf": math.inf, "correlated_failure_fraction": 1.0}
     mtbf = value("cluster_mtbf", switch_mttf="100 h", **given)
-    assert mtbf == pytest.approx(50 * 3600, rel=1e-14)  # two switches of 32 GPUs
+    assert mtbf == pytest.approx(50 * HOUR, rel=1e-14)  # two switches of 32 GPUs
 
 
 # Weibull

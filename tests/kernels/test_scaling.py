@@ -8,6 +8,7 @@ import pytest
 
 import fleetcube
 from fleetcube.kernels.engines import jax as jax_engine
+from fleetcube.kernels.laws.collectives import ring_all_reduce_time
 from fleetcube.kernels.laws.roofline import iron_law_time, network_roofline_flops, roofline_flops
 from fleetcube.kernels.laws.scaling import sync_wall
 
@@ -18,6 +19,16 @@ NETWORK: dict[str, Any] = {
     "arithmetic_intensity": 4096.0, "peak_flops": 989e12, "hbm_bandwidth": 3.35e12,
     "kernel_flops_per_step": 6 * 7e9 * 4e6, "gradient_message": 14e9,
 }  # fmt: skip
+
+
+def test_network_is_the_lowest_ceiling_where_it_binds() -> None:
+    # Attained operations take at least the time of the exchange, and no longer.
+    work = NETWORK["kernel_flops_per_step"] / 256
+    exchange = 2 * 255 / 256 * 14e9 / 5e9
+    given = {"n_gpus": 256, "data_parallel": 256, "data_parallel_bandwidth": 5e9, **NETWORK}
+    got = fleetcube.evaluate("network_attainable_flops", **given)
+    assert work / float(got) == pytest.approx(exchange, rel=1e-13)
+    assert exchange > work / 989e12
 
 
 @pytest.mark.parametrize(
@@ -32,6 +43,17 @@ def test_a_free_network_leaves_the_roofline(free: dict[str, float]) -> None:
     assert network_roofline_flops(1.0, 989e12, 3.35e12, math.inf, 1.0) == roofline_flops(
         1.0, 989e12, 3.35e12
     )
+
+
+def test_iron_law_is_compute_and_a_ring() -> None:
+    scenario: dict[str, Any] = {
+        "n_gpus": 64, "gradient_message": 16e9, "data_parallel_latency": 5e-6,
+        "data_parallel_bandwidth": 50e9, "peak_flops": 989e12, "flops_efficiency": 0.4,
+        "kernel_flops_per_step": 1e19,
+    }  # fmt: skip
+    ring = ring_all_reduce_time(16e9, 64, 5e-6, 50e9)
+    got = fleetcube.evaluate("iron_law_time", data_parallel=64, **scenario)
+    assert float(got) == pytest.approx(1e19 / 64 / (0.4 * 989e12) + ring, rel=1e-13)
 
 
 def test_iron_law_without_work_or_data() -> None:

@@ -28,6 +28,36 @@ CLUSTER: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("message", [1e4, 1e6, 1e9])
+@pytest.mark.parametrize("node_reduction", [False, True])
+@pytest.mark.parametrize("fabric_reduction", [False, True])
+@pytest.mark.parametrize(("group", "other"), [("data", "tensor"), ("tensor", "data")])
+def test_auto_offers_what_the_switches_can(
+    message: float, node_reduction: bool, fabric_reduction: bool, group: str, other: str
+) -> None:
+    offers = {}
+    link = (64, 5e-6, 400e9)
+    offers["ring"] = ring_all_reduce_time(message, *link)
+    offers["trees"] = double_binary_tree_all_reduce_time(message, *link)
+    inside = [ring_all_reduce_time(message, 8, 1e-6, 450e9)]
+    if node_reduction:
+        inside.append(2e-6 + message * 9 / 8 / 450e9)
+    if fabric_reduction:
+        between = 2 * 5e-6 + message / 8 / 50e9
+    else:
+        between = ring_all_reduce_time(message / 8, 8, 5e-6, 50e9)
+    offers["levels"] = min(inside) + between
+    sizes = {"bucket_message": message, "activation_message": message}
+    layout = {"tensor_parallel": 64} if group == "tensor" else {"tensor_parallel": 1}
+    got = fleetcube.evaluate(
+        f"{group}_parallel_all_reduce_time",
+        **{**CLUSTER, **sizes, **layout},
+        node_reduction=node_reduction,
+        fabric_reduction=fabric_reduction,
+    )
+    assert float(got) == pytest.approx(min(offers.values()), rel=1e-13)
+
+
 @pytest.mark.parametrize("group", ["data", "tensor"])
 def test_algorithms_chosen_by_name(group: str) -> None:
     message, flat = 1e6, (64, 5e-6, 400e9)
