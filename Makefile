@@ -25,9 +25,9 @@ sweep: $(VENV)/installed
 test: $(VENV)/test
 	$(BIN)/python -m pytest -m "not slow" -n auto --maxprocesses 8 --dist worksteal
 
-# Those, and then the slow ones: CI runs both
-test-all: test
-	$(BIN)/python -m pytest -m slow -n auto --maxprocesses 8 --dist worksteal
+# Those and the slow ones, collected once, without a core that idles between: CI's
+test-all: $(VENV)/test
+	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 
 # What ends in ten seconds; with NAME=quantity, its formulas on every engine and their derivatives, too
 quick: $(VENV)/test

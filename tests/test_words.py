@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from .table import each
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("kernels", "grid", "catalog", "src", "benchmarks")
@@ -101,7 +101,7 @@ def texts(path: Path) -> tuple[tuple[int, str], ...]:
     return (*comments, *strings)
 
 
-@pytest.mark.parametrize("room", ROOMS)
+@each("room", ROOMS)
 def test_identifiers_are_nouns_with_their_object(room: str) -> None:
     wrong = []
     for path in files(room):
@@ -116,7 +116,7 @@ def test_identifiers_are_nouns_with_their_object(room: str) -> None:
     assert not wrong, "\n".join(["", *wrong])
 
 
-@pytest.mark.parametrize("pattern", SENTENCES)
+@each("pattern", SENTENCES)
 def test_sentences_are_plain(pattern: str) -> None:
     wrong = []
     for path in [*files(*ROOMS), *pages()]:

@@ -216,6 +216,7 @@ def test_simulate(load: Any) -> None:
     check([simulate.measure(what, 2, 1, 1, trials=20) for what in simulate.CASES], simulate.COLUMNS)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short")
 def test_gpu(load: Any) -> None:
     jax = pytest.importorskip("jax")
@@ -544,6 +545,7 @@ def test_an_object_store_on_paper(load: Any, monkeypatch: pytest.MonkeyPatch) ->
     )
 
 
+@pytest.mark.slow
 def test_waits_of_the_shell_and_of_python(load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     waits = load("waits")
     few = {what: waits.COMMANDS[what] for what in (waits.NUMPY, "--help", "slice of a cube")}

@@ -430,7 +430,7 @@ def test_mutated_files_are_read_or_refused_in_one_line() -> None:
     names = list(MODELS)
     every = sorted({key for name in names for key in config_of(name)})
     read, refused = 0, []
-    for _ in range(scaled(400)):
+    for _ in range(scaled(100, 80)):
         config = config_of(names[draw.integers(len(names))])
         for _ in range(draw.integers(1, 4)):
             pool = every if draw.random() < 0.5 else list(config)
@@ -447,6 +447,6 @@ def test_mutated_files_are_read_or_refused_in_one_line() -> None:
             refused.append(str(error))
         else:
             read += 1
-    assert read > 50
-    assert len(refused) > 50
+    assert read > 5
+    assert len(refused) > 12
     assert not [message for message in refused if "\n" in message]

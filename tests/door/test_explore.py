@@ -660,8 +660,10 @@ def fleetcube_explore(*words: str, folder: Path) -> subprocess.Popen[str]:
 
 
 @pytest.mark.usefixtures("_sigint")
-@pytest.mark.parametrize("ignored", [False, True])
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("stop", "ignored"),
+    [(signal.SIGINT, False), (signal.SIGTERM, False), (signal.SIGINT, True)],
+)
 def test_the_command_serves_until_it_is_stopped(
     spec: Path, stop: signal.Signals, ignored: bool
 ) -> None:

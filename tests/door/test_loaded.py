@@ -1,6 +1,7 @@
 """What commands that print tables load: none of the libraries that take longer to load than the
 table to compute."""
 
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -40,13 +41,13 @@ main()
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_commands_load_no_library_that_tables_do_not_need(command: list[str]) -> None:
-    assert HEAVY.isdisjoint(loaded(command))
+    assert HEAVY.isdisjoint(loaded(*command))
 
 
 @pytest.mark.parametrize("command", COMMANDS[:2], ids=" ".join)
 def test_a_point_loads_no_reader_of_other_files(command: list[str]) -> None:
     others = {"yaml", "email", "importlib.metadata", "numpy.ma", "numcodecs", "llvmlite", "jax"}
-    assert others.isdisjoint(loaded(command))
+    assert others.isdisjoint(loaded(*command))
 
 
 @pytest.fixture(scope="module")
@@ -59,10 +60,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("command", OF_CUBES, ids=" ".join)
 def test_cubes_are_printed_without_zarr_and_xarray(command: list[str], folder: Path) -> None:
-    assert HEAVY.isdisjoint(loaded(command, folder))
+    assert HEAVY.isdisjoint(loaded(*command, folder=folder))
 
 
-def loaded(command: list[str], folder: Path | None = None) -> set[str]:
+@functools.cache
+def loaded(*command: str, folder: Path | None = None) -> set[str]:
     """The modules of a command's process."""
     asked = [sys.executable, "-c", SCRIPT, *command]
     done = subprocess.run(asked, capture_output=True, text=True, check=True, cwd=folder)

@@ -24,7 +24,8 @@ def name(page: Path) -> str:
     return page.relative_to(DOCS).with_suffix("").as_posix()
 
 
-SLOW = {"gallery", "plots", "sensitivity", "howto/call-from-programs"}
+SLOW = {"gallery", "plots", "sensitivity", "howto/call-from-programs", "howto/choose-a-layout"}
+SLOW |= {"howto/from-my-launch-script", "howto/a-job-in-phases", "howto/buy-or-rent"}
 
 
 @pytest.mark.machine

@@ -54,6 +54,7 @@ def width(**changed: Any) -> float:
     return float(np.log(cube.step_time_high / cube.step_time))
 
 
+@pytest.mark.slow
 def test_every_measured_cell_has_the_coefficients_of_the_fit() -> None:
     of, fitted = made.rows()
     found = made.in_catalog(made.model(of))

@@ -487,9 +487,7 @@ def _pretend(what: str) -> None:
 
 
 @pytest.mark.slow
-@cases(
-    "what", "version.fleetcube", "version.llvmlite", "version.numpy", "code.kernels.trace", WITHOUT
-)
+@cases("what", "version.numpy", "code.kernels.trace", WITHOUT)
 def test_a_worker_that_differs(client: Any, sweep: Sweep, tmp_path: Path, what: str) -> None:
     path, lines = tmp_path / "a.zarr", []
     with another(client, what) as worker:

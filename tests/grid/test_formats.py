@@ -244,7 +244,7 @@ def drawn(draw: random.Random) -> dict[str, Any]:
 
 def test_what_is_written_reads_the_same() -> None:
     draw = random.Random(int(generator(41).integers(1 << 30)))
-    for _ in range(scaled(300)):
+    for _ in range(scaled(30, 200)):
         own = drawn(draw)
         job = megatron_lm.read(export(own, "megatron-lm"), "flags.txt")
         assert not job.unknown
@@ -334,7 +334,7 @@ def test_changed_scripts_are_read_or_refused_in_one_line() -> None:
         "\0",
         "--",
     ]
-    for _ in range(scaled(500)):
+    for _ in range(scaled(50, 200)):
         text = SCRIPT
         for _ in range(draw.randint(1, 4)):
             at, to = sorted(draw.sample(range(len(text)), 2))
@@ -438,7 +438,7 @@ def test_the_best_layout_is_whole_and_causes_are_near(tmp_path: Path) -> None:
     assert not any("vocab-size" in line for line in lines)
 
 
-@cases("name, factor", ("mfu", 0.5), ("tokens_per_second", 0.5), ("step_time", 2.0))
+@cases("name, factor", ("tokens_per_second", 0.5), ("step_time", 2.0))
 def test_whatever_was_measured_gives_the_same_step(name: str, factor: float) -> None:
     sweep = Sweep(JOB, {}, [*dict.fromkeys(["step_time", name])])
     told = sweep.evaluate()

@@ -32,6 +32,7 @@ def sweep(scale: float = 1.0) -> Sweep:
 @pytest.fixture(autouse=True)
 def _empty() -> Iterator[None]:
     memory.freed_memory.cache_clear()
+    gc.freeze()  # collections of the tests look at what these made
     yield
     memory.freed_memory.cache_clear()
 

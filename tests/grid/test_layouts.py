@@ -177,6 +177,7 @@ def test_phases_are_asked_one_by_one() -> None:
     refused("has no phases", by_phase, Sweep(JOB, {}, ["job_time"]), "job_time", "min", "layout")
 
 
+@pytest.mark.slow
 def test_the_command_prints_a_plan_and_writes_a_report(tmp_path: Path) -> None:
     report = tmp_path / "plan.html"
     text = command(str(PLAN), "-k", "2", "-o", str(report))

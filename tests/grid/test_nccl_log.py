@@ -285,13 +285,13 @@ def sane(text: str) -> None:
 
 
 @given(TEXTS)
-@settings(max_examples=scaled(150))
+@settings(max_examples=scaled(30, 100))
 def test_any_text_is_read_or_refused(text: str) -> None:
     sane(text)
 
 
 @given(st.data())
-@settings(max_examples=scaled(150))
+@settings(max_examples=scaled(30, 100))
 def test_damaged_logs_are_read_or_refused(data: st.DataObject) -> None:
     text = list(LOG)
     for _ in range(data.draw(st.integers(1, 8))):
@@ -308,7 +308,7 @@ VALUES = st.recursive(
 
 
 @given(st.data())
-@settings(max_examples=scaled(100))
+@settings(max_examples=scaled(30, 70))
 def test_damaged_reports_are_read_or_refused(data: st.DataObject) -> None:
     whole = report()
     results = whole["results"]

@@ -247,7 +247,7 @@ def test_open_fields_with_their_values_stated_are_fields_filled_in(
     dice = random.Random(f"{kind} {SEED}")
     name, choices, text_of = READERS[kind]
     path, tried = tmp_path / name, 0
-    for _ in range(scaled(150)):
+    for _ in range(scaled(15, 200)):
         fields = {key: one for key, row in choices.items() if (one := dice.choice(row)) is not None}
         if kind == "script":
             fields |= {flag: True for flag in BARE if dice.random() < 0.6} | {"bf16": True}
@@ -272,7 +272,7 @@ def test_open_fields_with_their_values_stated_are_fields_filled_in(
         found = whole_of(job, given)
         assert not compare(found, truth), (opened, fields, compare(found, truth), given)
         tried += 1
-    assert tried > 40
+    assert tried > 4
 
 
 SHAPE = (

@@ -160,7 +160,7 @@ def test_sweeps_that_do_not_name_it_are_as_before(written: Callable[..., str]) -
             refused()
 
 
-@pytest.mark.parametrize("engine", ["numpy", "numba", "jax"])
+@pytest.mark.parametrize("engine", ["numba", pytest.param("jax", marks=pytest.mark.slow)])
 def test_every_engine_has_the_same_values(written: Callable[..., str], engine: Any) -> None:
     sweep = with_it(["step_time", "bubble_ratio", *NEW], written())
     one, other = (sweep.evaluate(settings=Settings(each)) for each in ("numpy", engine))

@@ -14,6 +14,7 @@ import fleetcube
 from fleetcube import InputError, Settings, simulate_schedule
 from fleetcube.kernels.physics.inputs import INPUTS
 
+from ..draws import scaled
 from .common import cases
 
 
@@ -46,7 +47,6 @@ LAYOUTS = st.fixed_dictionaries(
 ).map(runs)
 
 
-@settings(deadline=None)
 @given(LAYOUTS)
 def test_every_pass_is_played_once_and_none_before_its_input(layout: dict[str, Any]) -> None:
     played = simulate_schedule(send_time=0.25, pipeline_sends="asynchronous", **layout)
@@ -70,7 +70,7 @@ def test_every_pass_is_played_once_and_none_before_its_input(layout: dict[str, A
                 assert part.start >= ends["F" if part.kind == "B" else "B", *here]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=scaled(40, 100))
 @given(LAYOUTS, st.sampled_from(["blocking", "asynchronous"]), st.floats(0, 0.2))
 def test_the_laws_hold_where_they_say(layout: dict[str, Any], sends: str, send: float) -> None:
     # Bubble and exposed sends match a simulated step, or exceed it where a law is a bound.

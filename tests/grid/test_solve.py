@@ -364,7 +364,7 @@ def test_a_drawn_bound_holds_at_what_is_solved_for() -> None:
     counts = {"pipeline_parallel": 40, "micro_batch_size": 8, "tensor_parallel": 16}
     reals = {"inter_node_bandwidth": (1e9, 1e12), "flops_efficiency": (0.1, 0.9)}
     asked: dict[tuple[str, str], int] = {}
-    for _ in range(scaled(120)):
+    for _ in range(scaled(60, 40)):
         job = on_h100(str(draw.choice(["llama-3-405b", "llama-3-70b", "llama-2-13b"])), **UNEVEN)
         unknown = str(draw.choice([*["pipeline_parallel"] * 4, *counts, *reals]))
         job.pop(unknown, None)

@@ -110,7 +110,7 @@ def same(part: xarray.Dataset, expected: xarray.Dataset) -> None:
 
 @pytest.mark.slow
 @settings(
-    max_examples=scaled(60),
+    max_examples=scaled(20, 60),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(index=indexers(), mask=st.booleans(), again=st.booleans())
@@ -122,7 +122,7 @@ def test_slices_hold_the_grid(whole: Any, cubes: Any, index: Any, mask: bool, ag
     same(part, expected)
 
 
-@settings(max_examples=scaled(40))
+@settings(max_examples=scaled(10, 80))
 @given(st.data(), st.booleans())
 def test_points_hold_what_the_grid_holds(whole: Any, cubes: Any, data: Any, mask: bool) -> None:
     names = data.draw(st.lists(st.sampled_from(list(AXES)), min_size=1, unique=True))

@@ -455,18 +455,24 @@ def sweep(engine: Any, options: dict[str, Any]) -> Any:
     return fleetcube.evaluate(OUTPUTS, **given)
 
 
-@pytest.fixture(scope="module", params=["defaults", pytest.param("others", marks=pytest.mark.slow)])
-def swept(request: pytest.FixtureRequest) -> dict[str, Any]:
-    return {engine: sweep(engine, OPTIONS[request.param]) for engine in RUN}
-
-
-@pytest.mark.parametrize("engine", COMPILED)
-@pytest.mark.parametrize("name", [*OUTPUTS, "infeasible_reason"])
-def test_sweep_agrees_with_numpy(swept: dict[str, Any], engine: str, name: str) -> None:
-    got, expected = swept[engine][name], swept["numpy"][name]
-    assert got.dims == expected.dims
-    assert got.dtype == expected.dtype
-    np.testing.assert_allclose(got, expected, rtol=TOLERANCE[engine], atol=0, equal_nan=True)
+@pytest.mark.parametrize(
+    ("engine", "options"),
+    [
+        ("numba", "defaults"),
+        *(
+            pytest.param(*pair, marks=pytest.mark.slow)
+            for pair in (("jax", "defaults"), ("numba", "others"), ("jax", "others"))
+        ),
+    ],
+)
+def test_sweep_agrees_with_numpy(engine: str, options: str) -> None:
+    got, expected = (sweep(each, OPTIONS[options]) for each in (engine, "numpy"))
+    for name in (*OUTPUTS, "infeasible_reason"):
+        assert got[name].dims == expected[name].dims
+        assert got[name].dtype == expected[name].dtype
+        np.testing.assert_allclose(
+            got[name], expected[name], rtol=TOLERANCE[engine], atol=0, equal_nan=True
+        )
 
 
 @pytest.mark.parametrize("engine", RUN)

@@ -5,7 +5,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import fleetcube
@@ -54,7 +54,6 @@ ENDS = ("embedding_exchange_time", "logits_exchange_time")
 EXPOSED = [f"exposed_{name}" for name in TIMES]
 
 
-@settings(deadline=None, max_examples=30)
 @given(jobs())
 def test_no_step_is_shorter_than_its_links_are_busy(job: dict[str, Any]) -> None:
     busy = ["fabric_busy_time", "node_network_busy_time"]
@@ -66,7 +65,6 @@ def test_no_step_is_shorter_than_its_links_are_busy(job: dict[str, Any]) -> None
     assert got["contention_time"] >= 0
 
 
-@settings(deadline=None, max_examples=30)
 @given(jobs(), st.sampled_from(KINDS))
 def test_a_kind_alone_waits_for_none(job: dict[str, Any], kind: str) -> None:
     alone = {f"{other}_parallel_overlap": 0.0 for other in KINDS if other != kind}
@@ -78,7 +76,6 @@ def test_a_kind_alone_waits_for_none(job: dict[str, Any], kind: str) -> None:
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=30)
 @given(jobs(), st.sampled_from(KINDS))
 def test_more_overlap_or_bandwidth_is_never_slower(job: dict[str, Any], kind: str) -> None:
     ladder = [{f"{kind}_parallel_overlap": overlap} for overlap in (0.0, 0.2, 0.5, 0.9, 1.0)]

@@ -131,7 +131,7 @@ def changed(here: Arrays, formulas: Mapping[str, graph.Function], name: str, val
 
 @pytest.mark.slow
 @given(CHOICES, SEEDS)
-@settings(max_examples=scaled(60))
+@settings(max_examples=scaled(15, 80))
 def test_more_of_a_good_thing_is_no_slower(options: dict[str, Any], seed: int) -> None:
     leaves, share = points(seed), np.random.default_rng(seed + 1).random(POINTS)
     if options["checkpoint_mode"] == "in_memory":
@@ -248,7 +248,7 @@ NO_SHARE = ("expert_bytes_share",)  # a ratio
 
 @pytest.mark.slow
 @given(CHOICES, SEEDS)
-@settings(max_examples=scaled(60))
+@settings(max_examples=scaled(15, 80))
 def test_parts_add_up_and_shares_are_shares(options: dict[str, Any], seed: int) -> None:
     names = [name for name in GRAPH if GRAPH[name].unit != "flag"]
     options = {**options, "shifted_step_time": False}  # an error of the whole has no parts

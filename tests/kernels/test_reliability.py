@@ -1,4 +1,4 @@
-"""Failure rates, spares and elastic jobs against field data, plain sums and simulation."""
+"""Failures, spares and elastic jobs at their limits; `tests/laws/failures` simulates them."""
 
 import math
 from typing import Any
@@ -18,61 +18,22 @@ HOUR = 3600.0
 DAY = 24 * HOUR
 
 
-# Unexpected interruptions of Llama 3 405B in 54 days (arXiv:2407.21783, table 5) by MTTF input, and
-# the number of such parts for 16,384 GPUs.
-LLAMA_3 = {
-    "gpu_mttf": (148 + 72 + 19 + 17 + 6, 16384),  # GPU, HBM3, SRAM, processor, thermal and sensor
-    "silent_corruption_mttf": (6, 16384),
-    "nic_mttf": (7, 16384),
-    "psu_mttf": (3, 2048 * 6),
-    "host_mttf": (32 + 3 + 2 + 2 + 2 + 2, 2048),  # maintenance, SSD, chassis, boards, CPU, memory
-    "software_mttf": (54 + 7 + 2, 2048),  # bugs, NCCL watchdog, dependencies
-    "switch_mttf": (35, 16384 / 32),
-}
-
-
-def llama_3(*causes: str) -> dict[str, float]:
-    """Mean times to failure of the parts: parts x 54 d / count; infinite for other causes."""
-    return {
-        part: parts * 54 * DAY / count if part in causes else math.inf
-        for part, (count, parts) in LLAMA_3.items()
-    }
-
-
-@pytest.mark.parametrize(
-    ("causes", "count"),
-    [
-        (tuple(LLAMA_3), 419),
-        (("gpu_mttf", "silent_corruption_mttf"), 268),
-        (("switch_mttf",), 35),
-        (("software_mttf",), 63),
-        (("psu_mttf", "nic_mttf"), 10),
-    ],
-    ids=str,
-)
-def test_llama_3_by_component(causes: tuple[str, ...], count: int) -> None:
-    given = {"n_gpus": 16384, "series_psus_per_node": 6, "job_duration": "54 d", **llama_3(*causes)}
-    got = fleetcube.evaluate(["expected_failures", "cluster_mtbf"], **given)
-    assert float(got.expected_failures) == pytest.approx(count, rel=1e-12)
-    assert float(got.cluster_mtbf) == pytest.approx(54 * DAY / count, rel=1e-12)
-
-
-# Kokolis et al. 2025: RSC-1 has 6.50 failures in 1,000 node-days. Two digits are printed.
-RSC_1 = {"node_mttf": 1000 * DAY / 6.5}
-
-
-def test_field_data_are_not_inverse_to_the_size() -> None:
-    # 7.9 h was measured at 1,024 GPUs; the rate per node gives 28.8 h.
-    assert value("cluster_mtbf", n_gpus=1024, **RSC_1) / HOUR == pytest.approx(28.8, abs=0.05)
-    assert value("cluster_mtbf", n_gpus=1024, mtbf_model="empirical") == 7.9 * HOUR
-
-
 def test_empirical_mtbf_falls_with_a_power_of_the_size() -> None:
     given = {"mtbf_model": "empirical", "n_gpus": [256, 4096], "reference_mtbf": "10 h"}
     given |= {"reference_gpus": 1024, "mtbf_exponent": [0.5, 1.0, 2.0]}
     got = fleetcube.evaluate("cluster_mtbf", **given)
     expected = [[20, 40, 160], [5, 2.5, 0.625]]
     np.testing.assert_allclose(got / HOUR, expected, rtol=1e-14)
+
+
+def test_failures_in_groups_interrupt_less_often() -> None:
+    # Counted: of 1,000 lost nodes 600 are lost four at a time; 400 + 150 interruptions.
+    given = {"n_gpus": [8, 32], "node_mttf": "4 d", "job_duration": "1_000 d"}
+    given |= {"correlated_failure_fraction": 0.6, "failure_domain_nodes": 4}
+    got = fleetcube.evaluate(["cluster_mtbf", "failed_nodes"], **given)
+    assert got.failed_nodes.values == pytest.approx([250, 1000], rel=1e-12)
+    # a job of one node is interrupted by each of its losses
+    assert 1000 * DAY / got.cluster_mtbf.values == pytest.approx([250, 550], rel=1e-12)
 
 
 def test_empirical_failures_need_no_parts() -> None:
@@ -106,51 +67,13 @@ def test_gradient_where_nothing_fails_is_a_number() -> None:
         assert jax.grad(law)(0.25) == -16
 
 
-# Correlated failures
-
-
-def test_failures_in_groups_interrupt_less_often() -> None:
-    # Counted: of 1,000 lost nodes 600 are lost four at a time; 400 + 150 interruptions.
-    given = {"n_gpus": [8, 32], "node_mttf": "4 d", "job_duration": "1_000 d"}
-    given |= {"correlated_failure_fraction": 0.6, "failure_domain_nodes": 4}
-    got = fleetcube.evaluate(["cluster_mtbf", "failed_nodes"], **given)
-    assert got.failed_nodes.values == pytest.approx([250, 1000], rel=1e-12)
-    # a job of one node is interrupted by each of its losses
-    assert 1000 * DAY / got.cluster_mtbf.values == pytest.approx([250, 550], rel=1e-12)
-
-
-@pytest.mark.parametrize(("fraction", "together"), [(0.0, 4), (1.0, 1)])
-def test_groups_of_one_change_nothing(fraction: float, together: float) -> None:
-    alone = value("cluster_mtbf", n_gpus=512)
-    grouped = value(
-        "cluster_mtbf",
-        n_gpus=512,
-        correlated_failure_fraction=fraction,
-        failure_domain_nodes=together,
-    )
-    assert grouped == alone
-
-
 def test_switches_do_not_fail_in_groups_of_nodes() -> None:
-    mtbf = value(
-        "cluster_mtbf",
-        n_gpus=64,
-        node_mttf=math.inf,
-        switch_mttf="100 h",
-        correlated_failure_fraction=1.0,
-    )
+    given = {"n_gpus": 64, "node_mttf": math.inf, "correlated_failure_fraction": 1.0}
+    mtbf = value("cluster_mtbf", switch_mttf="100 h", **given)
     assert mtbf == pytest.approx(50 * HOUR, rel=1e-14)  # two switches of 32 GPUs
 
 
 # Weibull
-
-
-def test_shape_one_is_exponential() -> None:
-    scenario = {"job_duration": np.geomspace(1, 1e9, 40), "cluster_mtbf": [900.0, 1e5, 1e12]}
-    plain = fleetcube.evaluate("failure_probability", **scenario)
-    shaped = fleetcube.evaluate("failure_probability", failure_shape=1, **scenario)
-    np.testing.assert_allclose(shaped, plain, rtol=1e-12)
-    assert "failure_shape" in fleetcube.explain("failure_probability")
 
 
 def test_weibull_limits() -> None:
@@ -162,38 +85,6 @@ def test_weibull_limits() -> None:
 
 
 # Spares
-
-
-def repair_shop(rate: float, repair: float, spares: int, draw: Any) -> tuple[float, float]:
-    """Share of failures that find a spare, and mean nodes missing, by simulating the repairs."""
-    rng = np.random.default_rng(11)
-    events = 40_000
-    failures = np.cumsum(rng.exponential(1 / rate, events))
-    repaired = np.sort(failures + draw(rng, repair, events))
-    found = 0
-    in_repair = np.empty(events, int)
-    for i, time in enumerate(failures):
-        in_repair[i] = i - np.searchsorted(repaired, time)
-        found += in_repair[i] < spares
-    # Poisson arrivals see time averages
-    return found / events, float(np.maximum(in_repair - spares, 0).mean())
-
-
-@pytest.mark.parametrize(
-    "draw",
-    [
-        pytest.param(lambda rng, mean, n: np.full(n, mean), id="constant"),
-        pytest.param(lambda rng, mean, n: rng.exponential(mean, n), id="exponential"),
-    ],
-)
-@pytest.mark.parametrize("spares", [1, 2, 6])
-def test_spares_by_simulation(spares: int, draw: Any) -> None:
-    # 256 nodes of 1,000 h and repairs of 12 h: 3.07 nodes in repair.
-    given = {"n_gpus": 2048, "node_mttf": "1_000 h", "repair_time": "12 h", "spare_nodes": spares}
-    got = fleetcube.evaluate(["spare_availability", "missing_nodes"], **given)
-    found, missing = repair_shop(0.256, 12.0, spares, draw)
-    assert float(got.spare_availability) == pytest.approx(found, abs=0.025)
-    assert float(got.missing_nodes) == pytest.approx(missing, abs=0.1)
 
 
 def test_spares_are_counted_once_given() -> None:
@@ -215,22 +106,6 @@ def test_repair_in_no_time_always_leaves_a_spare() -> None:
 SHRINKING: dict[str, Any] = {
     "n_gpus": 2048, "node_mttf": "1_000 h", "repair_time": "12 h", "elastic": "shrink",
 }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("layout", "nodes"),
-    [
-        # a node is in repair for 0.012 of its lifetime; a replica runs while all of its nodes do
-        ({"tensor_parallel": 8, "pipeline_parallel": 2}, 2),
-        ({"tensor_parallel": 2}, 1),
-        ({"tensor_parallel": 4, "context_parallel": 2}, 1),
-        ({"tensor_parallel": 8, "pipeline_parallel": 256}, 256),
-    ],
-    ids=str,
-)
-def test_a_job_that_shrinks_loses_its_broken_replicas(layout: dict[str, int], nodes: int) -> None:
-    share = value("running_replica_share", **SHRINKING, **layout)
-    assert share == pytest.approx((1 + 3.072 / 256) ** -nodes, rel=1e-12)
 
 
 def test_a_rigid_job_runs_whole_or_not_at_all() -> None:

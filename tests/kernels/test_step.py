@@ -377,9 +377,6 @@ def test_all_shares_of_the_wall_time_add_up_to_one(case: tuple[Any, dict[str, fl
     assert math.fsum([*shares, float(got.useful_compute_share)]) == pytest.approx(1, rel=1e-12)
 
 
-# Published shares and volumes
-
-
 # Which loss is largest
 
 
