@@ -58,10 +58,19 @@ def read(text: str, path: str, given: Mapping[str, Any] = NOTHING) -> Job:
         _as_megatron(fields)
         values, remarks = _named(text, fields, path)
         remarks += left
-    job = renamed_job({**fields, **values}, path, format_table(), given)
+    job = _completed(renamed_job({**fields, **values}, path, format_table(), given))
+    job.remarks += remarks
+    return job
+
+
+def job_from(fields: Mapping[str, Any], path: str, given: Mapping[str, Any]) -> Job:
+    """The job of arguments by Megatron-LM's names. Raises InputError."""
+    return _completed(megatron_lm.job_from(fields, path, given, format_table()))
+
+
+def _completed(job: Job) -> Job:
     _batch(job)
     _otherwise(job)
-    job.remarks += remarks
     return job
 
 

@@ -109,6 +109,11 @@ class Job:
         """Take inputs that the user does not state."""
         self.scenario |= {name: inputs[name] for name in inputs if name not in self.given}
 
+    def inputs_of(self, name: str) -> set[str]:
+        """The inputs that a field that was read sets, alone or with others."""
+        words = re.findall(r"\w+", self.read.get(name, ""))
+        return {word for word in words if values.is_known(PHYSICS, word)}
+
     def set(self, name: str, inputs: Mapping[str, Any]) -> None:
         """Take inputs from a field."""
         self.add_inputs(inputs)

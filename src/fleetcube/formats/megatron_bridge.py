@@ -41,6 +41,12 @@ def read(text: str, path: str, given: Mapping[str, Any] = NOTHING) -> Job:
     return job
 
 
+def job_from(fields: Mapping[str, Any], path: str, given: Mapping[str, Any]) -> Job:
+    """The job of arguments by Megatron-LM's names. Raises InputError."""
+    on = {name: value for name, value in fields.items() if value is not False}
+    return megatron_lm.job_from(on, path, given, format_table())
+
+
 def _split(stages: list[Any]) -> str:
     """A pipeline layout of lists, in Megatron-LM's letters."""
     rows = ([str(each) for each in stage] if isinstance(stage, list) else [] for stage in stages)

@@ -198,11 +198,11 @@ def job_from(
     fields: Mapping[str, Any],
     path: str,
     given: Mapping[str, Any],
-    names: Table,
+    names: Table | None = None,
     printed: bool = False,
 ) -> Job:
     """The job of arguments by name, without dashes in front. Raises InputError."""
-    job = job_of(names, fields, path, given)
+    job = job_of(names or format_table(), fields, path, given)
     _cluster(job)
     _model(job)
     _layout(job)

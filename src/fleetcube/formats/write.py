@@ -1,7 +1,8 @@
 """Write a scenario as a framework config, or as a diff of the config it came from."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from fleetcube.catalog import KINDS, record
@@ -64,7 +65,11 @@ def shape_of(scenario: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def changed(job: Job, scenario: Mapping[str, Any]) -> list[str]:
-    """Diff of a file for a scenario: "- old" and "+ new" fields, in the file's order."""
+    """Diff of a file for a scenario: "- old" and "+ new" fields, in the file's order.
+
+    The changed fields are read again: a field of any name that still sets another value goes, and
+    an input that no field sets is named. Raises InputError.
+    """
     writer = writer_of(job.table.software)
     stated = {name: scenario[name] for name in job.open_inputs if name in scenario}
     stated = {**job.given, **stated}
@@ -72,10 +77,42 @@ def changed(job: Job, scenario: Mapping[str, Any]) -> list[str]:
     current = _in_base_units(spec_of(replace(job, open_inputs={}))["scenario"] | stated)
     new = current | _in_base_units(scenario)
     now, before = (writer.to_fields(each, shape_of(each)) for each in (new, current))
-    names = [name for name in [*job.fields, *now] if before.get(name) != now.get(name)]
+    differ = {name for name in now | before if before.get(name) != now.get(name)}
+    wrong = {name for name in new if new[name] != current.get(name)} - {*KINDS}
+    given = {name: current[name] for name in {*stated, "model"} & {*current} if name not in wrong}
+    read = partial(writer.job_from, path=job.path, given=given)
+    file, written = (read(fields) for fields in (job.fields, now))
+    while True:
+        added = {n: v for n, v in now.items() if n in differ or written.inputs_of(n) & wrong}
+        dropped = {n for n in file.fields if n in differ or file.inputs_of(n) & wrong} - {*now}
+        kept = {name: value for name, value in job.fields.items() if name not in dropped}
+        again = read(kept | added).scenario
+        left = {name for name in _judged(file, written, new, wrong) if again.get(name) != new[name]}
+        if left <= wrong:
+            break
+        wrong |= left
+    lines = _diff(job, {**dict.fromkeys(dropped), **added}, writer.as_text)
+    unset = [f"{name}={new[name]}" for name in new if name in left]
+    return lines + [f"+ {each} (no field that fleetcube writes sets it)" for each in unset]
+
+
+def _judged(file: Job, written: Job, new: Mapping[str, Any], wrong: Collection[str]) -> set[str]:
+    """Inputs that fields set: those that change, and others that the writer's fields keep."""
+    by_fields = {*file.scenario, *written.scenario} & {*new}
+    keeps = {name for name in by_fields if written.scenario.get(name) == new[name]}
+    judged = (by_fields & {*wrong}) | (keeps & {*file.scenario})
+    pieces = new.get("pipeline_schedule") in (None, "1f1b", "interleaved")  # by virtual_stages
+    return judged - {*KINDS} - ({"pipeline_schedule"} if pieces else set())
+
+
+def _diff(job: Job, fields: Mapping[str, Any], as_text: Callable[..., str]) -> list[str]:
+    """Lines of fields that change, in the file's order; None is a field that goes."""
     lines = []
-    for name in dict.fromkeys(names):
-        for sign, fields in (("-", before), ("+", now)):
-            if name in fields:
-                lines.append(f"{sign} {writer.as_text({name: fields[name]})}")
+    for name in dict.fromkeys([*job.fields, *fields]):
+        old, value = job.fields.get(name), fields.get(name)
+        if name not in fields or str(old) == str(value):
+            continue
+        is_off = old is None or (old is False and job.table.is_bare(name))
+        lines += [] if is_off else [f"- {as_text({name: old})}"]
+        lines += [] if value is None else [f"+ {as_text({name: value})}"]
     return lines
