@@ -41,9 +41,7 @@ def test_it_is_short_and_shows_a_picture() -> None:
 def test_the_commands_run_and_the_example_says_what_the_readme_says(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     printed = {}
-    for line in "
-".join(blocks("sh")).replace("\
-", " ").splitlines():
+    for line in "\n".join(blocks("sh")).replace("\\\n", " ").splitlines():
         words = shlex.split(line)
         if words[:1] == ["fleetcube"]:
             done = fleetcube(*words[1:], folder=tmp_path)

@@ -155,7 +155,7 @@ class View:
     def _variable(self, name: str) -> dict[str, Any]:
         variable = self.cube[name]
         about = str(variable.attrs.get("long_name", ""))
-        facts = {"name": name, "title": words(name), "about": about}
+        facts: dict[str, Any] = {"name": name, "title": words(name), "about": about}
         facts |= {"sense": -1 if name in BEST_HIGH else 1, "varies": bool(variable.dims)}
         reasons = self.cube[REASON].dims if REASON in self.cube.coords else ()
         # hatched where nothing runs: others, such as rates of failures, hold there, too
