@@ -103,7 +103,6 @@ types:
 	@ln -sfn $(CURDIR)/kernels build/types/fleetcube/kernels
 	@ln -sfn $(CURDIR)/grid build/types/fleetcube/grid
 	@ln -sfn $(CURDIR)/catalog build/types/fleetcube/catalog
-	@ln -sfn $(CURDIR)/examples build/types/fleetcube/examples
 	@for file in src/fleetcube/*; do ln -sfn $(CURDIR)/$$file build/types/fleetcube/; done
 
 $(VENV)/bin/python:

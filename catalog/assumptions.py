@@ -3,12 +3,12 @@
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from importlib.resources import files
 from typing import Any
 
 from .files import parse_toml
 
-PATH = Path(__file__).parent / "data" / "assumptions.toml"
+PATH = files(__package__).joinpath("data", "assumptions.toml")
 
 
 @dataclass(frozen=True)

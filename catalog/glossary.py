@@ -2,11 +2,11 @@
 
 import functools
 from dataclasses import dataclass
-from pathlib import Path
+from importlib.resources import files
 
 from .files import parse_toml
 
-PATH = Path(__file__).parent / "data" / "glossary.toml"
+PATH = files(__package__).joinpath("data", "glossary.toml")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from .vendors import of_software
 
 Array = np.ndarray[Any, Any]
 STEP = "step_time"
-PATH = Path(__file__).parent / "data" / "pooled.json"
+PATH = files(__package__).joinpath("data", "pooled.json")
 # 95 % points: normal, Student's t with 4 degrees of freedom, the difference of two such
 NORMAL, STUDENT, STUDENTS = 1.645, 2.132, 3.107
 LEAST_WIDENING = 0.1  # of the interval's logarithm, for each decade outside the fitted sizes
@@ -427,7 +428,7 @@ class Posterior:
 
 
 @functools.cache
-def posterior(path: Path = PATH) -> Posterior:
+def posterior(path: Traversable = PATH) -> Posterior:
     """The catalog's posterior. Raises CatalogError if the file was edited."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

@@ -13,7 +13,8 @@ import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 from types import MappingProxyType
 from typing import Any
 
@@ -254,8 +255,8 @@ def _load(kind_name: str) -> Mapping[str, Record]:
     return _Named(parts, one)
 
 
-def file_of(kind_name: str) -> Path:
-    return Path(__file__).parent / "data" / f"{kind_name}.toml"
+def file_of(kind_name: str) -> Traversable:
+    return files(__package__).joinpath("data", f"{kind_name}.toml")
 
 
 @functools.cache

@@ -7,10 +7,10 @@ import math
 import re
 from collections.abc import Mapping
 from fractions import Fraction
-from pathlib import Path
+from importlib.resources import files
 from typing import Any
 
-PATH = Path(__file__).with_name("units.txt")
+PATH = files(__package__).joinpath("units.txt")
 LONGEST = 1000  # digits of a number: Python refuses to convert a few thousand
 _DIGITS = r"[0-9]+(?:_[0-9]+)*"
 _THOUSANDS = r"[1-9][0-9]{0,2}(?:,[0-9]{3})+(?![0-9,])"  # 50,000: as numbers are printed

@@ -2,12 +2,12 @@
 
 import functools
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from importlib.resources import files
 
 from .entry import Record
 from .files import parse_toml
 
-PATH = Path(__file__).parent / "data" / "vendors.toml"
+PATH = files(__package__).joinpath("data", "vendors.toml")
 
 
 @functools.cache

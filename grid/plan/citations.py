@@ -5,7 +5,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
-from pathlib import Path
+from importlib import resources
 from typing import Any
 
 from ... import kernels
@@ -60,7 +60,7 @@ _ODD = r"[^A-Za-z0-9_-]"  # in a key
 @functools.cache
 def references() -> dict[str, dict[str, str]]:
     """Entries of references.bib by key: the fields, and the whole text as "bibtex"."""
-    text = Path(kernels.__path__[0], "references.bib").read_text(encoding="utf-8")
+    text = resources.files(kernels).joinpath("references.bib").read_text(encoding="utf-8")
     return {
         match.group(1): {**dict(_FIELD.findall(match.group(2))), "bibtex": match.group(0)}
         for match in _ENTRY.finditer(text)

@@ -8,6 +8,7 @@ import stat
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from importlib.resources import files
 from pathlib import Path
 
 from ..elementary import FUNCTIONS
@@ -64,11 +65,11 @@ def path_of(text: str) -> Path:
 
     from . import machine_code
 
-    package = Path(__file__).parent
+    package = files(__package__)
     parts = (
         text,
         *(f"llvmlite {version('llvmlite')}", repr(machine_code.processor())),
-        *((package / f"{n}.py").read_text("utf-8") for n in ("lowering", "machine_code")),
+        *(package.joinpath(f"{n}.py").read_text("utf-8") for n in ("lowering", "machine_code")),
         *FUNCTIONS,  # called by their index
     )
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]

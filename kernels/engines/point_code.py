@@ -9,7 +9,7 @@ import functools
 import importlib
 import json
 import sys
-from pathlib import Path
+from importlib.resources import files
 from typing import Any
 
 import numba
@@ -51,7 +51,8 @@ def _target() -> Any:
 def made_by() -> str:
     """Everything but a function's source that its machine code depends on."""
     modules = ("intrinsics", "point_code")
-    texts = (Path(__file__).with_name(f"{name}.py").read_text("utf-8") for name in modules)
+    package = files(__package__)
+    texts = (package.joinpath(f"{name}.py").read_text("utf-8") for name in modules)
     return "\n".join([numba.__version__, sys.version, *texts])
 
 

@@ -8,7 +8,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -165,7 +165,7 @@ def _side(length: float) -> int:
 
 def script(scenario: Mapping[str, Any]) -> str:
     """The script that times a job's kernels, with their sizes. Raises InputError."""
-    text = Path(__file__).with_name("probe_script.py").read_text(encoding="utf-8")
+    text = files(__package__ or "").joinpath("probe_script.py").read_text(encoding="utf-8")
     head = "SIZES: dict[str, Any] = "
     return text.replace(f"{head}{{}}", f"{head}{sizes_of(scenario)!r}")
 

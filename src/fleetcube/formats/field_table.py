@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
+from importlib.resources import files
 from types import MappingProxyType
 from typing import Any
 
@@ -199,7 +199,7 @@ def table(name: str) -> Table:
     has with the same letters and digits stand in `same_models`, and all set `model_field`. A row
     that is empty takes away that of the table which a format `extends`.
     """
-    rows = parse_toml(Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8"))
+    rows = parse_toml(files(__package__).joinpath(f"{name}.toml").read_text(encoding="utf-8"))
     base = vars(table(rows.pop("extends"))) if "extends" in rows else {}
     same = {model: str(catalog_label(model)) for model in rows.pop("same_models", ())}
     rows["models"] = {**same, **rows.get("models", {})}

@@ -3,8 +3,7 @@
 import tomllib
 from collections.abc import Callable, Iterable
 from functools import partial
-from importlib import import_module
-from pathlib import Path
+from importlib import import_module, resources
 from typing import Any, TypeVar
 
 import click
@@ -64,8 +63,7 @@ def labels(kind: str) -> list[str]:
     # not fleetcube.catalog.kind, which reads all units and takes a second
     if kind not in _kinds():
         return []
-    (folder,) = import_module("fleetcube.catalog").__path__
-    text = Path(folder, "data", f"{kind}.toml").read_text("utf-8")
+    text = resources.files("fleetcube.catalog").joinpath("data", f"{kind}.toml").read_text("utf-8")
     return [label for label in tomllib.loads(text) if "@" not in label]
 
 
