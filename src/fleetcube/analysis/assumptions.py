@@ -279,7 +279,7 @@ def _used(sweep: Evaluation, layout: Collection[str]) -> Iterator[tuple[str, tup
 def _holds(case: Case, name: str, needed: Any) -> bool:
     """Whether an option is one of the choices needed, or a number above that needed."""
     if name in case.leaves:
-        return float(np.ravel(case.leaves[name])[0]) > needed
+        return bool(float(np.ravel(case.leaves[name])[0]) > needed)
     return bool(case.options.get(name) in needed)
 
 
