@@ -66,7 +66,7 @@ def evaluated(options: dict[str, object], kind: type) -> dict[str, Array]:
     given = {
         name: row.default
         for name, row in INPUTS.items()
-        if row.kind != "option" and row.default is not None
+        if row.kind != "option" and row.default is not None and name not in PHYSICS.quantities
     }
     values = {
         name: np.broadcast_to(np.asarray(value, kind), POINTS)

@@ -294,8 +294,8 @@ def _used(sweep: Evaluation, layout: Collection[str]) -> Iterator[tuple[str, tup
 def _holds(case: Case, name: str, needed: Any) -> bool:
     """Whether an option is one of the choices needed, or a number above that needed."""
     if name in case.leaves:
-        return bool(np.ravel(case.leaves[name])[0] > needed)
-    return case.options.get(name) in needed
+        return bool(float(np.ravel(case.leaves[name])[0]) > needed)
+    return bool(case.options.get(name) in needed)
 
 
 def _is_open(problem: Problem, name: str) -> bool:

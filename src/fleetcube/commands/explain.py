@@ -119,7 +119,7 @@ def _account(
 
 def _best_layout(scenario: Mapping[str, Any]) -> dict[str, Any]:
     """What the layout that `plan` would choose adds to a scenario, which a note names, where it
-    leaves some of the layout open and cannot run by default; else nothing."""
+    states none and cannot run by default; else nothing."""
     from fleetcube.analysis import layouts
     from fleetcube.grid.run.evaluation import Evaluation, is_known
     from fleetcube.grid.run.settings import Settings
@@ -127,7 +127,7 @@ def _best_layout(scenario: Mapping[str, Any]) -> dict[str, Any]:
     from fleetcube.scenario import phases
 
     goal = next((n for n in ("job_time", "step_time") if is_known(scenario, {}, [n, REASON])), "")
-    if not goal or phases.names(scenario):
+    if not goal or phases.names(scenario) or {*layouts.OPEN} & {*scenario}:
         return {}
     sweep, settings = Evaluation(scenario, {}, [goal, REASON]), Settings("numpy")
     if sweep._result()[REASON].item() == 0:
