@@ -146,7 +146,8 @@ def between(
                 drawn_ends = _ends_of_draws(logs, np.log(ratio), pooled.STUDENTS * noise)
                 ends = np.where(is_drawn, drawn_ends, ends)
                 below = np.where(is_drawn, (logs < 0).mean(axis=0), below)[()]
-            ratios[name] = Ratio(*np.exp(ends), below)
+            low, high = np.exp(ends)
+            ratios[name] = Ratio(low, high, below)
     return ratios
 
 
