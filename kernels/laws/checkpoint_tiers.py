@@ -144,6 +144,7 @@ def equivalent_lost_work(delay, interval, write_time, recovery_time, mtbf) -> An
     mean = where(fails, mtbf, 1.0)
     redone = where(fails, interval + write_time, 0.0)
     spent = recovery_time + redone
-    lost = mean * (np.log1p(delay) - np.log1p(growth(redone / mean))) - recovery_time
+    grown = growth(redone / mean)
+    lost = mean * np.log1p((delay - grown) / (1 + grown)) - recovery_time
     lost = np.maximum(lost, -recovery_time)
     return where(fails, where(np.abs(lost) > 1e-13 * spent, lost, 0.0), 0.0)
