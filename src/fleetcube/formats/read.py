@@ -7,11 +7,11 @@ import math
 import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
+from importlib import import_module
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from fleetcube import examples
 from fleetcube.catalog import KINDS, CatalogError, record
 from fleetcube.catalog.files import expanded
 from fleetcube.catalog.huggingface import COUNTS
@@ -59,7 +59,7 @@ def spec_path(name: str) -> str:
     """A path; for example:NAME the path of that installed example."""
     if not name.startswith(_EXAMPLE):
         return expanded(name)
-    folder = Path(examples.__path__[0])
+    folder = Path(import_module("fleetcube.examples").__path__[0])
     files = {each.stem: each for each in folder.iterdir() if each.name[:1].islower()}
     label = name.removeprefix(_EXAMPLE)
     if label not in files:
