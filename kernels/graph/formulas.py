@@ -125,7 +125,7 @@ class Graph:
         The search stops at `given` names. Options choose among alternatives. Raises
         MissingInputError for needed inputs that are not given.
         """
-        known, order = set(given), dict[str, Function]()
+        reached, order = set(given), dict[str, Function]()
         missing: dict[str, tuple[str, ...]] = {}
 
         def visit(name: str, path: tuple[str, ...]) -> None:
@@ -138,13 +138,13 @@ class Graph:
                 return
             formula = self.quantities[name].formula(options)
             for parameter in parameters(formula):
-                if parameter not in known:
+                if parameter not in reached:
                     visit(parameter, (*path, name))
             order[name] = formula
-            known.add(name)
+            reached.add(name)
 
         for output in outputs:
-            if output not in known:
+            if output not in reached:
                 visit(output, ())
         if missing:
             raise MissingInputError(self._without(missing))
