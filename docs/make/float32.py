@@ -23,8 +23,8 @@ A [function](howto/call-from-programs.md) of engine `"jax"` then computes in flo
 do so with `Settings("jax-float32")` (`--engine jax-float32`), else they compute in float64; their
 `dtype="float32"` only rounds what they store.
 
-Below is the relative error of float32, measured against float64: every quantity, with each choice
-of each option in turn, at {POINTS} drawn points, many of them far from any real cluster. "Typical"
+Below is the relative error of float32, measured against float64: every quantity but a
+few that are drawn themselves, with each choice of each option in turn, at {POINTS} drawn points, many of them far from any real cluster. "Typical"
 is the median of the points, "worst" the largest, both rounded up to a power of ten. Points are
 left out whose right value float32 cannot hold (below {TINY:g} or above {HUGE:g}). Three things
 lose digits:
@@ -66,7 +66,7 @@ def evaluated(options: dict[str, object], kind: type) -> dict[str, Array]:
     given = {
         name: row.default
         for name, row in INPUTS.items()
-        if row.kind != "option" and row.default is not None and name not in PHYSICS.quantities
+        if row.kind != "option" and row.default is not None
     }
     values = {
         name: np.broadcast_to(np.asarray(value, kind), POINTS)
