@@ -332,6 +332,23 @@ torchrun {TRAIN} --save $A --swiglu --$D
     assert any("not understood: lines 1" in remark for remark in remarks)
 
 
+def test_a_comment_that_ends_a_command_is_named_with_the_options_it_loses(tmp_path: Path) -> None:
+    flags = "torchrun pretrain_gpt.py --num-layers 8 --hidden-size 1024 \\\n"
+    lost = flags + '  # --bf16 \\\n  --seq-length 512 --fp16 "$@"\n'
+    whole = flags + '  --seq-length 512 --fp16 "$@"\n# the end\n'
+    for text, words in ((lost, 6), (whole, 9)):
+        (call,) = passed([text], tmp_path)[0]
+        assert len(call) == words  # bash itself loses them
+    _, remarks = megatron_lm.arguments(lost, "launch.sh")
+    assert remarks == [
+        "line 3 begins with an option and belongs to no command: the comment above ends it "
+        "(lost: --seq-length, --fp16)"
+    ]
+    assert megatron_lm.arguments(whole, "launch.sh")[1] == [
+        "not read: $@, which may hold arguments"
+    ]
+
+
 def test_scripts_as_people_write_them_are_read_as_bash_runs_them(tmp_path: Path) -> None:
     file = Path(__file__).parents[1] / "data" / "launch_scripts.txt"
     rows = [row.partition("\n") for row in file.read_text().split("### ")[1:]]

@@ -124,6 +124,7 @@ def arguments(text: str, path: str) -> tuple[dict[str, Any], list[str]]:
     remarks = [f"not read: {listed(sourced)}, which the script reads"] if sourced else []
     if script.not_understood:
         remarks.append(f"not understood: lines {listed(map(str, script.not_understood))}")
+    remarks += [f"line {line} {why}" for line, why in script.stray.items()]
     if not launched:
         every = [shell.options(shell.split(value)) for value in script.variables.values()]
         row = {name: value for each in every for name, value in each.items()}
