@@ -344,9 +344,7 @@ def test_a_comment_that_ends_a_command_is_named_with_the_options_it_loses(tmp_pa
         "line 3 begins with an option and belongs to no command: the comment above ends it "
         "(lost: --seq-length, --fp16)"
     ]
-    assert megatron_lm.arguments(whole, "launch.sh")[1] == [
-        "not read: $@, which may hold arguments"
-    ]
+    assert megatron_lm.arguments(whole, "launch.sh")[1] == []
 
 
 def test_scripts_as_people_write_them_are_read_as_bash_runs_them(tmp_path: Path) -> None:
@@ -393,6 +391,20 @@ BATCH = """#!/bin/bash
 def test_launchers_give_the_gpus(tasks: int, launch: str, gpus: tuple[int, int]) -> None:
     job = megatron_lm.read(BATCH.format(tasks=tasks, launch=launch), "job.sh")
     assert (job.scenario["n_gpus"], job.scenario["gpus_per_node"]) == gpus
+
+
+def test_a_value_that_a_script_has_alone_is_named_with_what_takes_it() -> None:
+    text = f"""source ./site.sh
+torchrun --nproc-per-node 8 --nnodes ${{SLURM_JOB_NUM_NODES:-32}} {TRAIN} \\
+  --pipeline-model-parallel-size ${{PP:=4}} --micro-batch-size ${{MBS:-$OTHER}}
+"""
+    job = megatron_lm.read(text, "job.sh")
+    nodes = "nnodes is $SLURM_JOB_NUM_NODES (32 in the script alone), which n_gpus=256 takes"
+    assert job.open_inputs["n_gpus"] == nodes
+    stages = "pipeline-model-parallel-size is $PP (4 in the script alone)"
+    assert job.open_inputs["pipeline_parallel"] == stages
+    assert job.open_inputs["micro_batch_size"] == "micro-batch-size is $MBS"
+    assert not any("may hold arguments" in remark for remark in job.remarks)
 
 
 def test_processes_that_a_launcher_leaves_open_are_asked_for() -> None:

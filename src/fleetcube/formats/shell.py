@@ -64,6 +64,7 @@ def read(text: str, path: str, environment: dict[str, str] | None = None) -> Scr
         raise InputError(TOO_MUCH.format(path)) from None
     if not reader.script.commands:
         reader.script.commands, reader.script.stray = reader.flags, {}
+    reader.script.alone = {n: v for n, v in reader.alone.items() if v and not is_open(v)}
     reader.script.not_understood = sorted({*reader.script.not_understood})
     reader.script.variables = {
         name: " ".join(filter(None, value.values())) if isinstance(value, dict) else value
