@@ -241,9 +241,13 @@ _PARTS = {  # what an input is the mean time to failure of; of others, in the fi
     **{"nic": ("network card", "NIC"), "psu": ("power supply", "power supplie", "PSU")},
 }
 _COUNT, _FAILED = r"([0-9][0-9_,]*(?:\.[0-9]+)?)", r"(?:\s+(?:failures?|interruptions?))?"
-_A_TIME = re.compile(rf"{_COUNT}{_FAILED} of {_COUNT} ([A-Za-z ]+?) (?:an?|per) (\w+)")
+_A_TIME = re.compile(
+    rf"{_COUNT}{_FAILED} of {_COUNT} ([A-Za-z ]+?) (?:an?|per|every(?: {_COUNT})?) ?(\w+)"
+)
 _IN_TIME = re.compile(rf"{_COUNT}{_FAILED} in {_COUNT} ?(\w+) on {_COUNT} ([A-Za-z ]+)")
-_COUNTED = 'write for example "1 of 256 nodes a day" or "419 in 54 days on 16,384 GPUs"'
+_COUNTED = (
+    'write "1 of 256 nodes a day", "1 of 128 nodes every 2 days", or "419 in 54 days on 16,384 GPUs"'
+)
 
 
 def counted_failures(text: str, name: str) -> Fraction | None:
@@ -257,8 +261,7 @@ def counted_failures(text: str, name: str) -> Fraction | None:
         return UnitError(f"{name} = {json.dumps(text[:60], ensure_ascii=False)} {rule}")
 
     if match := _A_TIME.fullmatch(text.strip()):
-        failures, parts, things, unit = match.groups()
-        span = "1"
+        failures, parts, things, span, unit = match.groups("1")
     elif match := _IN_TIME.fullmatch(text.strip()):
         failures, span, unit, parts, things = match.groups()
     else:

@@ -332,6 +332,21 @@ torchrun {TRAIN} --save $A --swiglu --$D
     assert any("not understood: lines 1" in remark for remark in remarks)
 
 
+def test_a_comment_that_ends_a_command_is_named_with_the_options_it_loses(tmp_path: Path) -> None:
+    flags = "torchrun pretrain_gpt.py --num-layers 8 --hidden-size 1024 \\\n"
+    lost = flags + '  # --bf16 \\\n  --seq-length 512 --fp16 "$@"\n'
+    whole = flags + '  --seq-length 512 --fp16 "$@"\n# the end\n'
+    for text, words in ((lost, 6), (whole, 9)):
+        (call,) = passed([text], tmp_path)[0]
+        assert len(call) == words  # bash itself loses them
+    _, remarks = megatron_lm.arguments(lost, "launch.sh")
+    assert remarks == [
+        "line 3 begins with an option and belongs to no command: the comment above ends it "
+        "(lost: --seq-length, --fp16)"
+    ]
+    assert megatron_lm.arguments(whole, "launch.sh")[1] == []
+
+
 def test_scripts_as_people_write_them_are_read_as_bash_runs_them(tmp_path: Path) -> None:
     file = Path(__file__).parents[1] / "data" / "launch_scripts.txt"
     rows = [row.partition("\n") for row in file.read_text().split("### ")[1:]]
@@ -376,6 +391,20 @@ BATCH = """#!/bin/bash
 def test_launchers_give_the_gpus(tasks: int, launch: str, gpus: tuple[int, int]) -> None:
     job = megatron_lm.read(BATCH.format(tasks=tasks, launch=launch), "job.sh")
     assert (job.scenario["n_gpus"], job.scenario["gpus_per_node"]) == gpus
+
+
+def test_a_value_that_a_script_has_alone_is_named_with_what_takes_it() -> None:
+    text = f"""source ./site.sh
+torchrun --nproc-per-node 8 --nnodes ${{SLURM_JOB_NUM_NODES:-32}} {TRAIN} \\
+  --pipeline-model-parallel-size ${{PP:=4}} --micro-batch-size ${{MBS:-$OTHER}}
+"""
+    job = megatron_lm.read(text, "job.sh")
+    nodes = "nnodes is $SLURM_JOB_NUM_NODES (32 in the script alone), which n_gpus=256 takes"
+    assert job.open_inputs["n_gpus"] == nodes
+    stages = "pipeline-model-parallel-size is $PP (4 in the script alone)"
+    assert job.open_inputs["pipeline_parallel"] == stages
+    assert job.open_inputs["micro_batch_size"] == "micro-batch-size is $MBS"
+    assert not any("may hold arguments" in remark for remark in job.remarks)
 
 
 def test_processes_that_a_launcher_leaves_open_are_asked_for() -> None:

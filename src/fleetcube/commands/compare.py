@@ -18,7 +18,7 @@ _ROUNDING = 1e-12  # of a term
 
 
 @click.command()
-@click.argument("a", type=click.Path())
+@complete.spec("a")
 @click.argument(
     "selectors", metavar="[B] [SELECTORS]...", nargs=-1, shell_complete=complete.selectors
 )

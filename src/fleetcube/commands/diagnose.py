@@ -49,7 +49,7 @@ def diagnose(spec: str, selectors: tuple[str, ...], as_json: bool) -> None:
     others = [text for text in stated if text.partition("=")[0] not in measured]
     sweep = changed(spec, others, otherwise=[STEP])
     if logs or not measured:
-        measured |= _logged(logs or [spec], sweep)
+        measured |= _logged(logs, spec, sweep)
     with progress("diagnosing"):
         diagnosis = asked(sweep, **measured)
     if as_json:
@@ -65,19 +65,23 @@ def diagnose(spec: str, selectors: tuple[str, ...], as_json: bool) -> None:
     print_foot(sweep.with_outputs([STEP]).evaluate())
 
 
-def _logged(paths: Sequence[str], sweep: Any) -> dict[str, float]:
-    """The step of a training log; print what the log left out."""
+def _logged(paths: Sequence[str], spec: str, sweep: Any) -> dict[str, float]:
+    """The step of a training log, which the spec may be; print what the log left out."""
+    from fleetcube.analysis.diagnose import RATES, STEP
     from fleetcube.calibration.logged import step_of, training_logs
     from fleetcube.scenario.along_axes import point
 
-    logs = training_logs(paths)
-    if len(paths) > 1 or (paths and not logs and not paths[0].endswith(".toml")):
+    logs = training_logs(paths or [spec])
+    if len(paths) > 1 or (paths and not logs):
         raise InputError(f"{paths[-1]!r} is not one training log; give one, or step_time=...")
     for path, log in logs.items():
         say_each([f"{path}: {line}" for line in log.summary_lines()])
         printed = {} if log.flops is None else {"model_flops_per_gpu": log.flops * 1e12}
-        return {"step_time": step_of(log, point(sweep))[0], **printed}
-    return {}
+        return {STEP: step_of(log, point(sweep))[0], **printed}
+    raise InputError(
+        f"no measured value of {spec!r} is given; add {STEP}=12.4s, one of {', '.join(RATES)}, or "
+        "the path of its training log"
+    )
 
 
 def _print_verdict(diagnosis: Any) -> None:

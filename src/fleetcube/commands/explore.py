@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fleetcube.commands.shared import complete
 from fleetcube.commands.shared.say import say
 from fleetcube.grid.errors import InputError, check_path
 from fleetcube.stop import is_heard
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("source", metavar="CUBE|SPEC", type=click.Path())
+@complete.spec("source", metavar="CUBE|SPEC")
 @click.option("--port", default=0, help="Port to listen on; 0 picks a free one.  [0]")
 @click.option("--host", default="127.0.0.1", help="Address to listen on.  [127.0.0.1]")
 @click.option("--no-browser", is_flag=True, help="Do not open a browser.")

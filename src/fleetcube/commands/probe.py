@@ -4,11 +4,12 @@ from pathlib import Path
 
 import click
 
+from fleetcube.commands.shared import complete
 from fleetcube.commands.shared.say import say
 
 
 @click.command()
-@click.argument("spec", type=click.Path())
+@complete.spec()
 @click.option("-o", "--output", type=click.Path(), default="probe.py", help="Script.  [probe.py]")
 @click.option("--overwrite", is_flag=True, help="Replace an existing file.")
 def probe(spec: str, output: str, overwrite: bool) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("spec", type=click.Path())
+@complete.spec()
 @click.argument(
     "selectors", metavar="HOW [SELECTORS]...", nargs=-1, shell_complete=complete.selectors
 )

@@ -20,6 +20,7 @@ from fleetcube.kernels.physics.graph import PHYSICS
 
 # A variable without a value, or a placeholder
 _UNSET = re.compile(r"\$|<[^<>]*>|\?\?\?|\byour_")
+_ALONE = re.compile(r"\$\{(\w+):-([^{}$]*)\}")  # a variable, and its value where nothing sets it
 _WORDS: Mapping[str, Any] = {"true": True, "false": False, "none": None, "null": None}
 MOST_FIELDS = 10_000
 REPLICA = ("tensor_parallel", "pipeline_parallel", "context_parallel")
@@ -122,6 +123,7 @@ class Job:
 
     def ask(self, why: str, *inputs: str) -> None:
         """Leave inputs open that the user does not state."""
+        why = _ALONE.sub(r"$\1 (\2 in the script alone)", why)
         why = re.sub(
             r" is \$UNDECIDED_\S+", " depends on a value that the file does not state", why
         )

@@ -124,6 +124,7 @@ def arguments(text: str, path: str) -> tuple[dict[str, Any], list[str]]:
     remarks = [f"not read: {listed(sourced)}, which the script reads"] if sourced else []
     if script.not_understood:
         remarks.append(f"not understood: lines {listed(map(str, script.not_understood))}")
+    remarks += [f"line {line} {why}" for line, why in script.stray.items()]
     if not launched:
         every = [shell.options(shell.split(value)) for value in script.variables.values()]
         row = {name: value for each in every for name, value in each.items()}
@@ -140,9 +141,11 @@ def arguments(text: str, path: str) -> tuple[dict[str, Any], list[str]]:
         fields[name] = launched[0][0][name] if len(values) == 1 else f"$UNDECIDED_{name}"
     fields = _without_values(fields, names)
     words = [word for _, row in launched for word in row]
-    alone = (shell.shown(word) for word in words if shell.stands_alone(word))
-    left = dict.fromkeys(word for word in alone if word not in fields.values())
+    open_words = (shell.shown(word) for word in words if shell.stands_alone(word))
+    left = dict.fromkeys(word for word in open_words if word not in fields.values())
     remarks += [f"not read: {listed(left)}, which may hold arguments"] if left else []
+    alone = {f"${name}": f"${{{name}:-{value}}}" for name, value in script.alone.items()}
+    fields = {name: alone.get(str(value), value) for name, value in fields.items()}
     return {**_launcher(batch, words), **fields}, remarks
 
 
@@ -355,7 +358,9 @@ def _cluster(job: Job) -> None:
             f"{n} is {job.fields[n]}" for n in (*_NODES, *_PROCESSES) if is_open(job.fields.get(n))
         ]
         if left:
-            job.ask(left[0], "n_gpus")
+            count = re.search(r":-(\d+)\}$", left[0])
+            takes = f", which n_gpus={int(count[1]) * each:g} takes" if count and each else ""
+            job.ask(f"{left[0]}{takes}", "n_gpus")
 
 
 def _first(job: Job, names: Iterable[str]) -> float | None:

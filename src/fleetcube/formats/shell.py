@@ -62,7 +62,9 @@ def read(text: str, path: str, environment: dict[str, str] | None = None) -> Scr
         reader.region("script", lambda: reader.follow(text))
     except RecursionError:
         raise InputError(TOO_MUCH.format(path)) from None
-    reader.script.commands = reader.script.commands or reader.flags
+    if not reader.script.commands:
+        reader.script.commands, reader.script.stray = reader.flags, {}
+    reader.script.alone = {n: v for n, v in reader.alone.items() if v and not is_open(v)}
     reader.script.not_understood = sorted({*reader.script.not_understood})
     reader.script.variables = {
         name: " ".join(filter(None, value.values())) if isinstance(value, dict) else value
@@ -121,6 +123,8 @@ class _Reader(Statements):
         tests = any(c.type == "command_name" and text_of(c) in ("test", "[") for c in parts)
         words = self.test_words(parts) if tests else self._words_of(parts)
         self.all([child for child in node.named_children if child.type == "variable_assignment"])
+        if words and is_flag(words[0]):
+            self._note_stray(node, words)
         exported = before.keys() - self.state.exported
         self.state.exported |= exported
         status = self.command(words) if words else None
@@ -130,6 +134,16 @@ class _Reader(Statements):
         if lines is not self.state.lines and any("string" in c.type for c in node.named_children):
             self.state.lines = lines
         return status
+
+    def _note_stray(self, node: Any, words: list[str]) -> None:
+        """Note a line of options that bash runs as a command of its own."""
+        line, above = node.start_point[0] + 1, node.prev_named_sibling
+        is_comment = above is not None and above.type == "comment"
+        ends = ": the comment above ends it" * (is_comment and above.end_point[0] + 2 == line)
+        lost = ", ".join(shown(word) for word in words if is_flag(word))
+        self.script.stray[line] = (
+            f"begins with an option and belongs to no command{ends} (lost: {lost})"
+        )
 
     def _words_of(self, parts: list[Any]) -> list[str]:
         """The words of a command; where they are counted, a pattern of files is an open number."""

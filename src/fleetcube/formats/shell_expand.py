@@ -137,6 +137,7 @@ class Words:
     def __init__(self, path: str) -> None:
         self.path, self.state = path, State()
         self.steps = self.filled = self.depth = 0
+        self.alone: dict[str, str] = {}  # values for unknown variables where nothing sets them
         self.any_case = False  # whether a pattern may match letters of the other case
 
     def inside(self, way: Callable[[], Any]) -> Any:
@@ -441,6 +442,8 @@ class Words:
                 return [(" ".join(map(maybe, text.split())), q, ends) for text, q, ends in other]
             return other
         if set_already is None:
+            usual = "".join(text for text, _, _ in self._operand(*operand, quoted))
+            self.alone[name] = usual if self.alone.get(name, usual) == usual else ""
             return [(unknown(name), True, False)]
         if set_already:
             return self._value(name, key, quoted)

@@ -38,12 +38,15 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 class Script:
     """A script after reading: commands with values filled in, also those of branches that it may
     not take; texts that it writes in place; files that it sources; lines that are not understood;
-    variables at its end."""
+    lines that begin with an option, which no command takes, with the reason; values that it gives
+    to variables of the environment where these are not set; variables at its end."""
 
     commands: list[list[str]] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     sourced: list[str] = field(default_factory=list)
     not_understood: list[int] = field(default_factory=list)
+    stray: dict[int, str] = field(default_factory=dict)
+    alone: dict[str, str] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)
 
 

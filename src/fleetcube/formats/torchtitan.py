@@ -69,11 +69,13 @@ def read(text: str, path: str, given: Mapping[str, Any] = NOTHING) -> Job:
     """The job of a file, or of a launch script's flags. Raises InputError."""
     if _FIELD.search(text):
         return job_from(flat(parsed(text, path, "toml")), path, given)
-    rows = [shell.options(words) for words in shell.read(text, path).commands]
+    script = shell.read(text, path)
+    rows = [shell.options(words) for words in script.commands]
     best = max(rows, key=lambda row: sum("." in name for name in row), default={})
     first = {name: str(value).split(" ")[0] for name, value in best.items() if "." not in name}
     fields = {n if n in first else n.replace("-", "_"): v for n, v in (best | first).items()}
     job = job_from(fields, path, given)
+    job.remarks += [f"line {line} {why}" for line, why in script.stray.items()]
     if named := job.fields.get("job.config_file"):
         job.remarks.append(f"not read: {named}, whose fields the flags replace")
     return job

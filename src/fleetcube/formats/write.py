@@ -1,5 +1,6 @@
 """Write a scenario as a framework config, or as a diff of the config it came from."""
 
+import contextlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
@@ -76,7 +77,9 @@ def changed(job: Job, scenario: Mapping[str, Any]) -> list[str]:
     job = read_job(job.path, stated) if stated else job
     current = _in_base_units(spec_of(replace(job, open_inputs={}))["scenario"] | stated)
     new = current | _in_base_units(scenario)
-    now, before = (writer.to_fields(each, shape_of(each)) for each in (new, current))
+    now, before = writer.to_fields(new, shape_of(new)), dict[str, Any]()
+    with contextlib.suppress(InputError):  # a layout that the framework has not
+        before = writer.to_fields(current, shape_of(current))
     differ = {name for name in now | before if before.get(name) != now.get(name)}
     wrong = {name for name in new if new[name] != current.get(name)} - {*KINDS}
     given = {name: current[name] for name in {*stated, "model"} & {*current} if name not in wrong}

@@ -105,10 +105,27 @@ def selectors(ctx: click.Context, param: click.Parameter, begun: str) -> list[st
     return [f"{before}{each}" for each in candidates if each.startswith(value)]
 
 
+def _spec_path(ctx: click.Context, param: click.Parameter, path: str | None) -> str | None:
+    """Refuse an input's value in the place of a spec."""
+    if path and "=" in path and path.partition("=")[0].isidentifier() and not Path(path).exists():
+        from fleetcube.grid.errors import InputError
+
+        raise InputError(
+            f"{path!r} is no spec, which comes first; write one: `fleetcube init job.toml {path} "
+            f"...`, then `{ctx.command_path} job.toml`"
+        )
+    return path
+
+
+def spec(name: str = "spec", **how: Any) -> Callable[[_Command], _Command]:
+    """The argument of a command that takes a spec."""
+    return click.argument(name, type=click.Path(), callback=_spec_path, **how)
+
+
 def spec_and_selectors(command: _Command) -> _Command:
     """The arguments of a command that analyses a spec."""
     after = click.argument("selectors", nargs=-1, shell_complete=selectors)(command)
-    return click.argument("spec", type=click.Path())(after)
+    return spec()(after)
 
 
 def variables(help_text: str) -> Callable[[_Command], _Command]:
