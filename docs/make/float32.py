@@ -24,7 +24,8 @@ do so with `Settings("jax-float32")` (`--engine jax-float32`), else they compute
 `dtype="float32"` only rounds what they store.
 
 Below is the relative error of float32, measured against float64: every quantity but a
-few that are drawn themselves, with each choice of each option in turn, at {POINTS} drawn points, many of them far from any real cluster. "Typical"
+few that are drawn themselves, with each choice of each option in turn, at {POINTS} drawn
+points, many of them far from any real cluster. "Typical"
 is the median of the points, "worst" the largest, both rounded up to a power of ten. Points are
 left out whose right value float32 cannot hold (below {TINY:g} or above {HUGE:g}). Three things
 lose digits:

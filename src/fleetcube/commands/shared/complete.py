@@ -4,6 +4,7 @@ import tomllib
 from collections.abc import Callable, Iterable
 from functools import partial
 from importlib import import_module, resources
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
