@@ -240,6 +240,7 @@ DECIDED: Mapping[str, str] = {
     "virtual_stages": "pipeline_parallel",
     "context_parallel": "",
     "expert_parallel": "experts",
+    "global_batch_size": "",
     "micro_batch_size": "",
     "zero_stage": "",
     "recompute": "",
