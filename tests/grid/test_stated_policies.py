@@ -53,7 +53,11 @@ def test_counted_failures(name: str, text: str, seconds: float) -> None:
         ("node_mttf", "0 of 256 nodes a day", "no time of failures"),
         ("node_mttf", "1 of 256 nodes a fortnite", "no time of failures"),
         ("node_mttf", "some of 256 nodes a day", "is no count of failures"),
-        ("node_mttf", "1 of 8 nodes each day", 'write "1 of 256 nodes a day", "1 of 128 nodes every'),
+        (
+            "node_mttf",
+            "1 of 8 nodes each day",
+            'write "1 of 256 nodes a day", "1 of 128 nodes every',
+        ),
         ("node_mttf", "1 of 8 nodes every 0 days", "no time of failures"),
         ("node_mttf", "1 of 0 nodes a day", "of 0 nodes, not of a whole number"),
         ("node_mttf", "1 of 16.384 nodes a day", "of 16.384 nodes, not of a whole number"),
