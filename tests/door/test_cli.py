@@ -174,6 +174,11 @@ BAD: list[tuple[list[str], str]] = [
     (["run", "spec.toml", "-o", "b.zarr", "--threads", "0"], "threads = 0"),
     (["run", "spec.toml", "-o", "b.zarr", "--chunks", "n_gpus:3"], "chunks:"),
     (["run"], "Missing argument"),
+    *(
+        ([verb, "model=llama-3-8b"], "is no spec, which comes first; write one: `fleetcube init")
+        for verb in ("run", "plan", "diagnose", "compare", "explore", "probe", "solve")
+    ),
+    (["diagnose", "spec.toml"], "no measured value of 'spec.toml' is given; add step_time="),
     (["run", "spec.toml", "--resume"], "--resume is for cubes; name one: -o cube.zarr"),
     (["run", "spec.toml", "--resume", "-o", "a.csv"], "--resume is for cubes"),
     (["run", "spec.toml", "n_gpu=8"], "'n_gpu' is not an input or an axis; did you mean 'n_gpus'?"),

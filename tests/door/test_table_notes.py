@@ -135,8 +135,16 @@ def test_a_job_that_never_ends_is_said_to(spec: str) -> None:
     told = run("run", spec, "gpu_mttf=1000 h", *job)
     assert "job_time is over 300 years at 2 of 2 points" in " ".join(told.stderr.split())
     assert "300 years" not in run("run", spec, "pipeline_parallel=4").stderr
-    levers = run("plan", spec, "n_gpus=1024", "gpu_mttf=1000 h", *job)
+    words = ["plan", spec, "n_gpus=1024", "gpu_mttf=1000 h", *job]
+    levers = CliRunner().invoke(cli, words)
     assert "spare_nodes 0 -> 1" in levers.stdout  # no share of nothing
+    assert "job_time is over 300 years at 3 of 3 points" in levers.stderr
+    dated = CliRunner().invoke(cli, [*words, "start_date=2027-01-01"])
+    assert "it ends on never" not in dated.stdout
+    assert "it never ends" in dated.stdout
+    best = CliRunner().invoke(cli, ["best", *words[1:], "--of", "job_time"])
+    assert [levers.exit_code, dated.exit_code, best.exit_code] == [2, 2, 2]  # no answer
+    assert CliRunner().invoke(cli, [*words, "--of", "step_time"]).exit_code == 0
 
 
 def test_a_default_of_one_label_or_phase_is_said_too(spec: str) -> None:

@@ -88,6 +88,13 @@ def test_the_point_is_chosen_or_in_the_middle_and_said() -> None:
     )
     assert chosen["elasticity"].item() == pytest.approx(known.item(), rel=1e-12)
     refused("more than one point", sweep.rank_inputs, "goodput", at={"gpu_mttf": "1000h,2000h"})
+    for method in (sweep.derivatives, sweep.rank_inputs):
+        refused(
+            "'fabric' is a label, which has no derivative; name a number",
+            method,
+            "job_time",
+            ["fabric"],
+        )
     with pytest.raises(InputError, match="not an input or an axis; did you mean 'gpu_mttf'"):
         sweep.rank_inputs("goodput", at={"gpu_mtbf": 3})
     other = sweep.rank_inputs("goodput", "n_gpus", at={"gpu_mttf": "3000 h", "n_gpus": 128})

@@ -109,7 +109,15 @@ def check_inputs(plan: Plan, wrt: Any) -> list[str]:
 
 
 def _check_input(plan: Plan, name: Any) -> str:
-    if not isinstance(name, str) or not is_known(plan.graph, name) or name in KINDS:
+    if isinstance(name, str) and name in KINDS:
+        leaves = {leaf for case in plan.cases for leaf in case.leaves}
+        numbers = [n for n in KINDS[name] if n in leaves and not is_option(plan.graph, n)][:3]
+        such = f" that it sets, such as {', '.join(numbers)}" if numbers else ""
+        raise InputError(
+            f"{name!r} is a label, which has no derivative; name a number{such}, or leave wrt out "
+            "for all numbers that vary smoothly"
+        )
+    if not isinstance(name, str) or not is_known(plan.graph, name):
         raise InputError(f"{shown(name)} is not an input; {nearest(str(name), plan.graph.inputs)}")
     if is_option(plan.graph, name):
         raise InputError(f"{name!r} is an option, not a number; sweep it as an axis")

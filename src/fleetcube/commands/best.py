@@ -7,12 +7,13 @@ import click
 
 from fleetcube.commands.shared import complete
 from fleetcube.commands.shared.changed import changed_spec
-from fleetcube.commands.shared.points import answer, check_answered, goal
+from fleetcube.commands.shared.points import answer, check_answered, check_ends, goal
 from fleetcube.commands.shared.progress import progress
 from fleetcube.commands.shared.say import say_wrapped
 from fleetcube.commands.shared.table import print_foot, print_table, to_file, write_table
 from fleetcube.grid.errors import InputError
 from fleetcube.kernels.graph.roles import REASON
+from fleetcube.kernels.physics.roles import TIME
 
 if TYPE_CHECKING:
     import xarray
@@ -101,6 +102,8 @@ def best(
     marked = [REASON] if infeasible == "mark" else []
     points = rows(points, sweep.spec["axes"], [*names, *also], marked)
     answer(points, sweep, where, infeasible, output, names[0])
+    if goals[0] == (TIME, "min"):
+        check_ends(points)
 
 
 def rows(

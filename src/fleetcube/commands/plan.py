@@ -9,12 +9,12 @@ import click
 
 from fleetcube.commands.shared import complete
 from fleetcube.commands.shared.changed import changed_spec
-from fleetcube.commands.shared.points import check_answered, goal
+from fleetcube.commands.shared.points import check_answered, check_ends, goal
 from fleetcube.commands.shared.progress import progress
 from fleetcube.commands.shared.say import say, say_each, say_json, say_wrapped
 from fleetcube.commands.shared.table import print_foot, print_table, with_unit
 from fleetcube.grid.errors import InputError
-from fleetcube.kernels.physics.roles import LOSSES, MEMORY
+from fleetcube.kernels.physics.roles import LOSSES, MEMORY, TIME
 
 if TYPE_CHECKING:
     from fleetcube.formats.field_table import Job
@@ -108,6 +108,8 @@ def plan(
     if output is not None and not as_json:
         say(f"wrote {output}")
     check_answered(layouts[objective].notnull())
+    if order == (TIME, "min"):
+        check_ends(layouts)
 
 
 def _same_in_layouts(problem: Mapping[str, Any], name: str) -> list[str] | None:
@@ -276,6 +278,8 @@ def _plan_stated(question: "Question", spec: str, framework: str | None) -> None
         free = sweep.replace(scenario=planning.without_layout(scenario))
         stated = {**scenario, **planning.unsearched(point(sweep), goal)}
         _print_written(dataclasses.replace(question, sweep=free), stated, best, spec, framework)
+    if (goal, question.sense) == (TIME, "min"):
+        check_ends(best)
 
 
 def _plan_phases(
@@ -454,7 +458,8 @@ def _print_values(values: Any, scenario: Mapping[str, Any]) -> None:
     if (start := start_of(scenario)) is not None:
         days = [end(start, values[name].item()) for name in _TIMES if name in values]
         interval = f" (90 %: {' to '.join(days[1:])})" if days[1:] else ""
-        say(f"started on {start} it ends on {days[0]}{interval}")
+        never = f"started on {start} it never ends"
+        say(never if days[0] == "never" else f"started on {start} it ends on {days[0]}{interval}")
 
 
 def _print_levers(sweep: Any, layout: dict[str, Any], goal: str, sense: str) -> None:

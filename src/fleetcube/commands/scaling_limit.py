@@ -8,6 +8,7 @@ import click
 from fleetcube.commands.shared import complete
 from fleetcube.commands.shared.changed import changed_spec
 from fleetcube.commands.shared.picture import drawing, look, looks
+from fleetcube.commands.shared.points import check_ends
 from fleetcube.commands.shared.say import say, say_json, say_wrapped
 from fleetcube.commands.shared.table import print_foot, print_table, with_unit
 from fleetcube.grid.errors import InputError
@@ -88,6 +89,7 @@ def scaling_limit(
     print_foot(limits)
     if output is not None:
         say(f"wrote {output}")
+    check_ends(limits)
 
 
 def _print(limits: "xarray.Dataset") -> None:

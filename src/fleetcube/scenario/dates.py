@@ -14,6 +14,7 @@ from fleetcube.grid.errors import InputError, shown
 NAME = "start_date"
 ABOUT = "the day on which the job starts, so that tables say when it ends"
 _DAY = 86400.0
+ENDLESS = 300 * 365.25 * _DAY  # seconds: a longer job never ends
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _FINISH = re.compile(r"\s*finish\s*(<=|<|=|>=|>)\s*(.*?)(\s+with\s.*)?\s*")
 
@@ -37,17 +38,17 @@ def start_of(scenario: Mapping[str, Any]) -> date | None:
 
 
 def end(start: date, seconds: float) -> str:
-    """The last day of a job that starts on the morning of `start`; "never" if it never ends."""
+    """The last day of a job that starts on the morning of `start`; "never" after 300 years."""
     return _later(start, math.ceil(seconds / _DAY) - 1 if math.isfinite(seconds) else seconds)
 
 
 def begin(start: date, seconds: float) -> str:
-    """Start date plus `seconds`; "never" if infinite."""
+    """Start date plus `seconds`; "never" after 300 years."""
     return _later(start, math.floor(seconds / _DAY) if math.isfinite(seconds) else seconds)
 
 
 def _later(start: date, days: float) -> str:
-    if not math.isfinite(days):
+    if not days * _DAY <= ENDLESS:
         return "-" if math.isnan(days) else "never"
     try:
         return (start + timedelta(days=max(0, days))).isoformat()

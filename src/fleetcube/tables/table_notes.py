@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fleetcube.grid.plan.labels import DEFAULTS, PARTLY, REMARKS
 from fleetcube.grid.text import WIDTH
 from fleetcube.kernels.physics.roles import CUTS, EFFICIENCIES, ENDING, FAILURES, RULES, TIME
+from fleetcube.scenario.dates import ENDLESS
 
 from .tables import label
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from fleetcube.grid.result import Result
 
 _SHORT = 86400.0  # seconds
-_ENDLESS = 300 * 365.25 * 86400  # seconds
 _MOST_POINTS = 1_000_000  # points
 _MEDIANS = "fleetcube_medians"
 
@@ -38,7 +38,7 @@ def _lasting(cube: "Result | xarray.Dataset") -> list[str]:
     short = 0.0 if ENDING in str(cube.attrs.get("fleetcube_spec")) else _SHORT
     lines = []
     for odd, text in (
-        (seconds > _ENDLESS, "is over 300 years{}: such a job never ends (see goodput)"),
+        (seconds > ENDLESS, "is over 300 years{}: such a job never ends (see goodput)"),
         (seconds < short, "is under a day{}: " + f"{ENDING}=saved counts the save at its end"),
     ):
         count = int(odd.sum())

@@ -9,6 +9,7 @@ from fleetcube.commands.shared.say import say_wrapped
 from fleetcube.commands.shared.table import print_foot, print_table, write_table
 from fleetcube.grid.errors import InputError
 from fleetcube.kernels.graph.roles import REASON
+from fleetcube.kernels.physics.roles import TIME
 
 if TYPE_CHECKING:
     from fleetcube.grid.run.settings import Infeasible
@@ -20,6 +21,14 @@ _MOST_COUNTED = 10_000_000  # points whose reasons are counted
 def check_answered(answered: Any) -> None:
     """Exit with status 2 if no point has an answer (after printing why)."""
     if not answered.any():
+        raise click.exceptions.Exit(2)
+
+
+def check_ends(values: Any) -> None:
+    """Exit with status 2 if each job takes over 300 years (which the foot of its table says)."""
+    from fleetcube.scenario.dates import ENDLESS
+
+    if TIME in values and not (values[TIME] <= ENDLESS).any():
         raise click.exceptions.Exit(2)
 
 

@@ -153,7 +153,8 @@ function verdicts(found) {
 
 // When the job ends, if it starts on a day.
 function day(start, seconds) {
-  if (!Number.isFinite(seconds)) return Number.isNaN(seconds) ? "-" : "never";
+  if (Number.isNaN(seconds)) return "-";
+  if (seconds > 300 * 365.25 * 86400) return "never"; // as ENDLESS of dates.py
   const last = new Date(Date.parse(start) + 864e5 * Math.max(0, Math.ceil(seconds / 86400) - 1));
   return Number.isNaN(last.getTime()) || last.getUTCFullYear() > 9999 ? "after 9999" : last.toISOString().slice(0, 10);
 }
