@@ -123,6 +123,7 @@ class Sweep(Evaluation):
         from fleetcube.grid.store.places.place import Folder
 
         place, mode = place_of(path), Mode(overwrite, resume, append, force)
+        codec = check_compressor(compressor)
         with self._asked(settings) as asked:
             contents, begun = contents_for_run(place, mode)
             engine: str = asked.engine
@@ -138,7 +139,7 @@ class Sweep(Evaluation):
                     mode,
                     dtype=check_dtype(dtype),
                     chunks=check_chunks(plan, chunks),
-                    compressor=check_compressor(compressor),
+                    compressor=codec,
                     threads=asked._cores,
                     cluster=cluster,
                 )
