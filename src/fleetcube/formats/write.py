@@ -15,7 +15,7 @@ from fleetcube.kernels.physics.inputs import INPUTS
 from fleetcube.kernels.physics.roles import TEXTS
 
 from . import deepspeed, maxtext, megatron_bridge, megatron_lm, torchtitan
-from .field_table import Job, values_of
+from .field_table import Job, values_of, whole
 from .read import read_job, spec_of
 
 _WRITTEN = (megatron_lm, megatron_bridge, torchtitan, maxtext, deepspeed)
@@ -86,9 +86,11 @@ def changed(job: Job, scenario: Mapping[str, Any]) -> list[str]:
     given = {name: current[name] for name in {*stated, "model"} & {*current} if name not in wrong}
     read = partial(writer.job_from, path=job.path, given=given)
     file, written = (read(fields) for fields in (job.fields, now))
+    settable = {name for name in new if written.scenario.get(name) == new[name]}
     while True:
         added = {n: v for n, v in now.items() if n in differ or written.inputs_of(n) & wrong}
-        dropped = {n for n in file.fields if n in differ or file.inputs_of(n) & wrong} - {*now}
+        dropped = {n for n in file.fields if n in differ or file.inputs_of(n) & wrong & settable}
+        dropped -= {*now}
         unchanged = {name: value for name, value in job.fields.items() if name not in dropped}
         again = read(unchanged | added).scenario
         left = {name for name in _judged(file, written, new, wrong) if again.get(name) != new[name]}
@@ -96,7 +98,8 @@ def changed(job: Job, scenario: Mapping[str, Any]) -> list[str]:
             break
         wrong |= left
     lines = _diff(job, {**dict.fromkeys(dropped), **added}, writer.as_text)
-    unset = [f"{name}={new[name]}" for name in new if name in left]
+    values_left = {n: whole(v) if isinstance(v, float) else v for n, v in new.items() if n in left}
+    unset = [f"{name}={value}" for name, value in values_left.items()]
     return lines + [f"+ {each} (no field that fleetcube writes sets it)" for each in unset]
 
 
