@@ -63,6 +63,7 @@ FORMS: Mapping[str, tuple[str, Callable[[str], dict[str, Any]], Callable[..., st
     "megatron-bridge": ("a.yaml", _from_yaml, _to_yaml),
     "torchtitan": ("a.toml", lambda text: flat(parse_toml(text)), as_toml),
     "maxtext": ("a.yml", _from_yaml, _to_yaml),
+    "deepspeed": ("a.sh", _flags, _script),
 }
 
 
@@ -123,7 +124,11 @@ def test_a_file_that_is_changed_as_printed_has_the_wanted_layout(
     """Each field that sets an input of the layout: no other name of it may keep its value."""
     name, parse, write = FORMS[software]
     path = tmp_path / name
-    base = parse(export({**BASE, **OF_FRAMEWORK.get(software, {})}, software))
+    if software == "deepspeed":  # a script without a JSON
+        base = parse(export(BASE, "megatron-lm")) | {"deepspeed": True, "zero-stage": 1}
+        del base["use-distributed-optimizer"]
+    else:
+        base = parse(export({**BASE, **OF_FRAMEWORK.get(software, {})}, software))
     path.write_text(write(base))
     wanted = layout(path)
     assert wanted is not None

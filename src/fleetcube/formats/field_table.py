@@ -91,7 +91,7 @@ class Job:
     where one input follows from several. `read` and `ignored` are fields with the inputs they set,
     and the reason why they change nothing; `uncounted` are fields with an effect that fleetcube
     does not model, `unknown` those it does not understand. `open_inputs` have a variable in the
-    file for a value."""
+    file for a value. `source` has the file's own names of fields, where these are others."""
 
     table: Table
     path: str = ""
@@ -105,6 +105,7 @@ class Job:
     uncounted: dict[str, str] = field(default_factory=dict)
     open_inputs: dict[str, str] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
+    source: Mapping[str, str] = field(default_factory=dict)
 
     def add_inputs(self, inputs: Mapping[str, Any]) -> None:
         """Take inputs that the user does not state."""

@@ -19,6 +19,7 @@ def renamed_job(
         fields.setdefault("group-query-attention", True)
     on = {name: value for name, value in {**table.defaults, **fields}.items() if value is not False}
     job = megatron_lm.job_from(on, path, given, table)
+    job.source = source
     job.unknown = {name: value for name, value in job.unknown.items() if name not in off}
     for name, why in job.open_inputs.items():
         first, is_, value = why.partition(" is ")

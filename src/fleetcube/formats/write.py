@@ -1,6 +1,7 @@
 """Write a scenario as a framework config, or as a diff of the config it came from."""
 
 import contextlib
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
@@ -14,7 +15,7 @@ from fleetcube.kernels.physics.inputs import INPUTS
 from fleetcube.kernels.physics.roles import TEXTS
 
 from . import deepspeed, maxtext, megatron_bridge, megatron_lm, torchtitan
-from .field_table import Job, values_of
+from .field_table import Job, values_of, whole
 from .read import read_job, spec_of
 
 _WRITTEN = (megatron_lm, megatron_bridge, torchtitan, maxtext, deepspeed)
@@ -85,17 +86,20 @@ def changed(job: Job, scenario: Mapping[str, Any]) -> list[str]:
     given = {name: current[name] for name in {*stated, "model"} & {*current} if name not in wrong}
     read = partial(writer.job_from, path=job.path, given=given)
     file, written = (read(fields) for fields in (job.fields, now))
+    settable = {name for name in new if written.scenario.get(name) == new[name]}
     while True:
         added = {n: v for n, v in now.items() if n in differ or written.inputs_of(n) & wrong}
-        dropped = {n for n in file.fields if n in differ or file.inputs_of(n) & wrong} - {*now}
-        kept = {name: value for name, value in job.fields.items() if name not in dropped}
-        again = read(kept | added).scenario
+        dropped = {n for n in file.fields if n in differ or file.inputs_of(n) & wrong & settable}
+        dropped -= {*now}
+        unchanged = {name: value for name, value in job.fields.items() if name not in dropped}
+        again = read(unchanged | added).scenario
         left = {name for name in _judged(file, written, new, wrong) if again.get(name) != new[name]}
         if left <= wrong:
             break
         wrong |= left
     lines = _diff(job, {**dict.fromkeys(dropped), **added}, writer.as_text)
-    unset = [f"{name}={new[name]}" for name in new if name in left]
+    values_left = {n: whole(v) if isinstance(v, float) else v for n, v in new.items() if n in left}
+    unset = [f"{name}={value}" for name, value in values_left.items()]
     return lines + [f"+ {each} (no field that fleetcube writes sets it)" for each in unset]
 
 
@@ -109,13 +113,21 @@ def _judged(file: Job, written: Job, new: Mapping[str, Any], wrong: Collection[s
 
 
 def _diff(job: Job, fields: Mapping[str, Any], as_text: Callable[..., str]) -> list[str]:
-    """Lines of fields that change, in the file's order; None is a field that goes."""
+    """Lines of fields that change, in the file's order; None is a field that goes. Flags of a
+    script are written as flags, also where the framework's own files have other fields."""
+    keys = [name for name in job.source.values() if re.search(r"[._]", name)]
+
+    def line(name: str, value: Any) -> str:
+        flag = job.source.get(name, "" if keys or not job.source else name)
+        is_flag = flag and flag not in keys
+        return megatron_lm.as_text({flag: value}) if is_flag else as_text({name: value})
+
     lines = []
     for name in dict.fromkeys([*job.fields, *fields]):
         old, value = job.fields.get(name), fields.get(name)
         if name not in fields or str(old) == str(value):
             continue
         is_off = old is None or (old is False and job.table.is_bare(name))
-        lines += [] if is_off else [f"- {as_text({name: old})}"]
-        lines += [] if value is None else [f"+ {as_text({name: value})}"]
+        lines += [] if is_off else [f"- {line(name, old)}"]
+        lines += [] if value is None else [f"+ {line(name, value)}"]
     return lines
