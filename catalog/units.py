@@ -245,7 +245,10 @@ _A_TIME = re.compile(
     rf"{_COUNT}{_FAILED} of {_COUNT} ([A-Za-z ]+?) (?:an?|per|every(?: {_COUNT})?) ?(\w+)"
 )
 _IN_TIME = re.compile(rf"{_COUNT}{_FAILED} in {_COUNT} ?(\w+) on {_COUNT} ([A-Za-z ]+)")
-_COUNTED = 'write "1 of 256 nodes a day", "1 of 128 nodes every 2 days", or "419 in 54 days on 16,384 GPUs"'
+_COUNTED = (
+    'write "1 of 256 nodes a day", "1 of 128 nodes every 2 days", or "419 in 54 days on 16,384 '
+    'GPUs"'
+)
 
 
 def counted_failures(text: str, name: str) -> Fraction | None:
