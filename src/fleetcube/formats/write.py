@@ -88,8 +88,8 @@ def changed(job: Job, scenario: Mapping[str, Any]) -> list[str]:
     while True:
         added = {n: v for n, v in now.items() if n in differ or written.inputs_of(n) & wrong}
         dropped = {n for n in file.fields if n in differ or file.inputs_of(n) & wrong} - {*now}
-        kept = {name: value for name, value in job.fields.items() if name not in dropped}
-        again = read(kept | added).scenario
+        others = {name: value for name, value in job.fields.items() if name not in dropped}
+        again = read(others | added).scenario
         left = {name for name in _judged(file, written, new, wrong) if again.get(name) != new[name]}
         if left <= wrong:
             break
