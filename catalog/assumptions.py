@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
 
@@ -21,32 +21,21 @@ class Assumption:
 
     source: str
     values: Sequence[tuple[str, Mapping[str, Any]]]
-    factors: tuple[float, ...]
-    always: bool
-    among: Sequence[str]
-    where: Mapping[str, Sequence[Any] | float]
-    ahead: bool
-    reported: Mapping[str, Any]
-    needs: Mapping[str, str]
+    factors: Sequence[float] = ()
+    always: bool = False
+    among: Sequence[str] = ()
+    where: Mapping[str, Sequence[Any] | float] = field(default_factory=dict)
+    ahead: bool = False
+    reported: Mapping[str, Any] = field(default_factory=dict)
+    needs: Mapping[str, str] = field(default_factory=dict)
 
 
 @functools.cache
 def assumptions() -> Mapping[str, Assumption]:
     """The assumptions by input."""
-    return {
-        name: Assumption(
-            row["source"],
-            tuple(_choice(name, value) for value in row.get("values", ())),
-            tuple(row.get("factors", ())),
-            row.get("always", False),
-            row.get("among", ()),
-            row.get("where", {}),
-            row.get("ahead", False),
-            row.get("reported", {}),
-            row.get("needs", {}),
-        )
-        for name, row in parse_toml(PATH.read_text(encoding="utf-8")).items()
-    }
+    rows = parse_toml(PATH.read_text(encoding="utf-8")).items()
+    values = {name: [_choice(name, each) for each in row.get("values", ())] for name, row in rows}
+    return {name: Assumption(**{**row, "values": values[name]}) for name, row in rows}
 
 
 def _choice(name: str, value: Any) -> tuple[str, dict[str, Any]]:

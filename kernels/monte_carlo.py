@@ -379,16 +379,14 @@ def _lose(state: Any, run: Any, times: Any, count: int, now: Any, shop: Shop) ->
 def _repaired_at(state: Any, now: Any, shop: Shop) -> Any:
     """When a node that is lost now is whole: its repair begins once a crew is free, if these are
     limited."""
-    crews, first, start = len(shop.crews_free), 0, now
-    for crew in range(1, crews):
-        if shop.crews_free[crew] < shop.crews_free[first]:
+    free, first = shop.crews_free, 0
+    if len(free) == 0:
+        return now + _repair_time(state, shop)
+    for crew in range(1, len(free)):
+        if free[crew] < free[first]:
             first = crew
-    if crews > 0:
-        start = max(now, shop.crews_free[first])
-    end = start + _repair_time(state, shop)
-    if crews > 0:
-        shop.crews_free[first] = end
-    return end
+    free[first] = max(now, free[first]) + _repair_time(state, shop)
+    return free[first]
 
 
 @_inlined

@@ -60,8 +60,6 @@ LAYOUT = frozenset(
     {"data_parallel", "num_microbatches", "memory_tier_bytes", "drive_tier_bytes", "tiered_mtbf"}
     | {"longest_checkpoint_interval"}
 )
-# Topics whose software inputs say how a job is laid out
-LAYOUT_TOPICS = ("layout", "tensor", "context", "experts", "pipeline", "data")
 # A quantity, the input that bounds it, and what it may not exceed where a point can be run
 LIMITS: Mapping[str, tuple[str, str]] = {"memory_per_gpu": ("hbm_capacity", "memory_limit")}
 MEMORY = ("memory_per_gpu", "memory_margin", "memory_per_gpu_high")  # a limit's line for people

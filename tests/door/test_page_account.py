@@ -143,7 +143,7 @@ def test_a_number_opens_its_account(browser: Any, tmp_path: Path) -> None:
     until(lambda: "job_time = attempted_steps" in told(), told)
     assert browser.switch_to.active_element.get_attribute("id") == "account-of"
     assert "from error_factor (" in told()
-    assert "By hand: tokens_to_target" in told()
+    assert "By hand: training_tokens" in told()
     assert f"step_time = {steps(1024):.4g} s" in told()
     for name in ("step_time", "compute_time"):
         path = f"//section[@id='account']//summary[b='{name}']"

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.plan.cases import choices, leaves
 from fleetcube.grid.plan.plan import Plan
 from fleetcube.grid.run.evaluation import Evaluation, is_known
 from fleetcube.grid.run.settings import Settings
@@ -112,8 +111,7 @@ def account(scenario: Mapping[str, Any], name: str) -> Account:
     }
     ends = _interval(scenario, name)
     checks = {each: text for each, text in checks.items() if _words(text) <= values.keys()}
-    (chosen,) = choices(plan.problem, ())
-    more = tied(plan.problem, chosen.options)
+    more = tied(plan.problem, plan.cases[0].options)
     ties = {each for each in rows if without_phase(each) in more}
     reasons = quantity(plan.graph, REASON).doc.flags if REASON in rows else {}
     why = (
@@ -141,8 +139,7 @@ def _formulas(plan: Plan) -> Mapping[str, Function]:
 
 def _checks(plan: Plan, name: str) -> dict[str, str]:
     """What a quantity depends on and a person can multiply out, with the expressions."""
-    (chosen,) = choices(plan.problem, ())
-    table = CHECKS.get(chosen.options.get(COUNTING, ""), {})
+    table = CHECKS.get(plan.cases[0].options.get(COUNTING, ""), {})
     felt = {*reaches(_formulas(plan), [name])}
     return {each: text for each, text in table.items() if each in felt}
 
@@ -153,9 +150,7 @@ def _words(text: str) -> set[str]:
 
 def values_of(plan: Plan) -> dict[str, float]:
     """The inputs and quantities of a plan of one point, inputs first, in the order of formulas."""
-    (chosen,) = choices(plan.problem, ())
-    (numbers,) = leaves(plan.problem, [chosen], (), ())
-    given = {name: np.array(row.item()) for name, row in numbers.items()}
+    given = {name: np.array(row.item()) for name, row in plan.cases[0].leaves.items()}
     computed = evaluate(_formulas(plan), given)
     return {name: float(row) for name, row in {**given, **computed}.items()}
 
@@ -221,10 +216,9 @@ def _origin(plan: Plan, name: str, value: Any) -> str:
 
 def _options(plan: Plan) -> dict[str, tuple[str, str]]:
     """The options that chose the formulas: the choice, and where it comes from."""
-    (chosen,) = choices(plan.problem, ())
     named = (plan.graph.get(without_phase(name)) for name in _formulas(plan))
     used = dict.fromkeys(each.option for each in named if each and each.option)
-    choice = {name: chosen.options[name] for name in used}
+    choice = {name: plan.cases[0].options[name] for name in used}
     return {name: (label(each), _origin(plan, name, each)) for name, each in choice.items()}
 
 

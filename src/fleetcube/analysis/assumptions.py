@@ -278,24 +278,27 @@ def _used(sweep: Evaluation, layout: Collection[str]) -> Iterator[tuple[str, tup
     for name, row in assumptions().items():
         if name not in plan.structure.used or name in layout:
             continue
-        leaf = case.leaves.get(name)
-        value = case.options.get(name) if leaf is None else float(np.ravel(leaf)[0])
+        value = _value(case, name)
         is_open = _is_open(plan.problem, name)
         if value is None or not (is_open or value in row.among):
             continue
-        if all(_holds(case, *needed) for needed in row.where.items()):
+        if all(_holds(_value(case, n), needed) for n, needed in row.where.items()):
             records = plan.problem.records
             by = (each.label for each in records if name in framework.set_by(each))
-            models = [each.label for each in records if each.label in row.reported]
+            models = (each.label for each in records if each.label in row.reported)
             reports = (f"; {label} was trained in {row.reported[label]}" for label in models)
             yield name, ((next(by, "default") if is_open else _STATED) + "".join(reports), value)
 
 
-def _holds(case: Case, name: str, needed: Any) -> bool:
-    """Whether an option is one of the choices needed, or a number above that needed."""
-    if name in case.leaves:
-        return bool(float(np.ravel(case.leaves[name])[0]) > needed)
-    return bool(case.options.get(name) in needed)
+def _value(case: Case, name: str) -> Any:
+    """An input's number, or an option's choice."""
+    leaf = case.leaves.get(name)
+    return case.options.get(name) if leaf is None else float(np.ravel(leaf)[0])
+
+
+def _holds(value: Any, needed: Any) -> bool:
+    """Whether a choice is one of those needed, or a number above that needed."""
+    return bool(value > needed if isinstance(needed, int | float) else value in needed)
 
 
 def _is_open(problem: Problem, name: str) -> bool:

@@ -21,12 +21,11 @@ from fleetcube.tables.tables import meanings, numbers, scale
 
 from .gradient import is_held
 from .layouts import FELT, written_value
-from .sensitivity import frozen, is_built, kind_of, rank_inputs
+from .sensitivity import BOUGHT, frozen, is_built, kind_of, rank_inputs
 from .targets import whole_unit
 
 ((_GPUS, (_, _REPLICAS)),), (_BATCH,) = STEPS.items(), RUN_STEPS
 _SPARES, _ELASTIC, _POOL, _OPEN = "spare_nodes", "elastic", "node_pool", "open"
-_KINDS = ("hardware", "fabric", "operations")
 _LEAST = 0.01  # relative change of an output that is worth another policy
 _CLOSE = 0.1  # share by which a batch may change to divide over other GPUs
 
@@ -59,11 +58,9 @@ def levers(
         changes = [_change(lever, name, end) for name in (of, MONEY) if name in ranked]
         remark = " (as calibrated)" if is_held(plan, name) else ""
         lines[name] = sides[end], f"{name} {by}: {', '.join(dict.fromkeys(changes))}{remark}"
-    why = _no_lever(sweep, layout, of, sign, ranked)
-    if why:
+    if why := _no_lever(sweep, layout, of, sign, ranked):
         lines.pop(_GPUS, None)
-    scenario = _in_layout(sweep, layout)
-    rows = _policies(scenario, of, sign) if sweep.graph.application else ()
+    rows = _policies(_in_layout(sweep, layout), of, sign) if sweep.graph.application else ()
     return [line for _, line in sorted([*lines.values(), *rows])], why
 
 
@@ -118,33 +115,25 @@ def _best_of(
     if np.nanmin(gains, initial=0.0) >= -_LEAST * abs(now[of].item()):
         return
     k = int(np.nanargmin(gains))
-    effects = [
-        _effect(name, now[name].attrs["units"], now[name].item(), float(rows[name][k]))
-        for name in outputs
-    ]
-    yield float(gains[k]), f"{texts[k]}: {', '.join(effects)}"
+    effects = ", ".join(_effect(now[name], name, float(rows[name][k])) for name in outputs)
+    yield float(gains[k]), f"{texts[k]}: {effects}"
 
 
 def is_lever(graph: Graph, name: str) -> bool:
     """Whether an input is what one buys or how one runs it, and not the job or its software."""
     plain = without_phase(name)
-    return plain == _GPUS or (kind_of(graph, plain) in _KINDS and not is_built(graph, plain))
+    return plain == _GPUS or (kind_of(graph, plain) in BOUGHT and not is_built(graph, plain))
 
 
 def _change(lever: Result, name: str, end: str) -> str:
-    return _effect(
-        name,
-        str(lever[name].attrs["units"]),
-        lever[name].item(),
-        lever[f"{name}_{end}"].item(),
-    )
+    return _effect(lever[name], name, lever[f"{name}_{end}"].item())
 
 
-def _effect(name: str, units: str, now: float, after: float) -> str:
-    """A change; what is left where that is less than a third."""
-    change = after - now
+def _effect(before: Any, name: str, after: float) -> str:
+    """The change of an output; what is left of it where that is less than a third."""
+    change = after - (now := before.item())
     shown, sign = (after, "to ") if 0 < after < now / 3 else (change, "+" * (change > 0))
-    factor, unit = scale(units, [shown], name)
+    factor, unit = scale(str(before.attrs["units"]), [shown], name)
     return f"{name} {sign}{numbers([shown / factor])[0]} {unit}".rstrip()
 
 
@@ -158,11 +147,7 @@ def _no_lever(
     lever = best.isel(input=inputs.index(_GPUS))
     now, above = lever["value"].item(), lever["value_above"].item()
     more = above if above > now else 2 * now
-    enlarged = (
-        point(sweep)
-        | {name: written_value(name, entry) for name, entry in layout.items()}
-        | {_GPUS: more}
-    )
+    enlarged = _in_layout(sweep, layout) | {_GPUS: more}
     if not is_known(enlarged, {}, [output]):  # a job of one node needs no network
         return f"more GPUs than {now:g} need a fabric"
     moved = Evaluation(enlarged, {}, [output, REASON])._result(Settings("numpy"))

@@ -66,13 +66,13 @@ def nearest(
         unit = whole_unit(problem, name)
         around, step = _around(value, unit, each)
         first = _first(sure, output, search, name, around)
-        if first is not None:
-            runnable[name] = first
-        if first is not None and tried:
+        if first is None:
+            continue
+        runnable[name], slower = first, ""
+        if tried:
             runnable[name], slower = _quicker(sure, output, search, now, name, first)
-            thinned += slower
-        far = name in runnable and abs(runnable[name] - value) > each * unit
-        if step > unit and far:
+        thinned += slower
+        if step > unit and abs(runnable[name] - value) > each * unit:
             thinned += (
                 f"; more than {each * unit:,} {_WORDS[name]} off, only multiples of {step:,.0f} "
                 "were tried"
@@ -136,7 +136,12 @@ def nearest_of_grid(sweep: Evaluation, output: str, sense: str, bound: bool = Fa
     axes = make_axes(sweep.graph, sweep.spec["axes"])
     labels = {n: axis.labels[place.get(n, 0)] for n, axis in axes.items() if axis.size > 1}
     line = nearest(point(sweep, place), output)
-    where = ", ".join(f"{name} {in_command(value)}" for name, value in labels.items())
+    return at_place(labels, line)
+
+
+def at_place(place: Mapping[str, Any], line: str) -> str:
+    """A line on a point, after its values along the axes; empty without a line."""
+    where = ", ".join(f"{name} {in_command(value)}" for name, value in place.items())
     return f"at {where}: {line}" if where and line else line
 
 
@@ -247,9 +252,7 @@ def _other(scenario: Mapping[str, Any], output: str) -> str:
         best = best_layouts(freed(scenario, output), output, "min", LAYOUT, (), (), 1, Settings())
     except InputError:
         return ""
-    if not best[output].notnull().any():
-        return ""
-    return str(best[WHOLE].values.item())
+    return str(best[WHOLE].values.item()) if best[output].notnull().any() else ""
 
 
 def _line(now: Mapping[str, float], why: str, close: Mapping[str, float], layout: str) -> str:

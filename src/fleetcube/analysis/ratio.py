@@ -36,6 +36,7 @@ from fleetcube.tables.tables import BELOW
 
 from .gradient import reached
 from .interval import SIDES, end_of
+from .sensitivity import BOUGHT
 from .uncertainty import DRAW, asked_of
 
 ((_STEP, _FACTOR),) = OF_JOB.items()
@@ -44,7 +45,6 @@ _STATED = {_FACTOR, *ERRORS[_STEP]}
 _TELLING = auto.DECIDING | auto.COMPUTE | _STATED  # of jobs, and of what sets their coefficients
 _EQUAL = 1e-12  # relative difference that is rounding
 _MOST = math.log(100)  # of half an interval that says something
-_BOUGHT = ("hardware", "fabric", "operations")
 _ERFC = np.vectorize(math.erfc, otypes=[float])
 _DRAWS = 512  # of the coefficients, half of them opposite to the others
 _MOST_DRAWN = 1 << 22  # values; beyond, all differences are taken as linear
@@ -244,11 +244,10 @@ def _job(stated: Mapping[str, Any]) -> dict[str, Any]:
 
 def _is_of_program(name: str) -> bool:
     """Whether an input is what runs on a cluster, and on how many GPUs, rather than the cluster."""
-    plain = without_phase(name)
-    row = INPUTS.get(plain)
+    row = INPUTS.get(without_phase(name))
     if row is None:
         return False
-    return row.changed_by not in _BOUGHT or (row.changed_by == "hardware" and row.kind == "count")
+    return row.changed_by not in BOUGHT or (row.changed_by == "hardware" and row.kind == "count")
 
 
 def _root(label: str) -> Array:
@@ -277,12 +276,13 @@ def _links(label: Any, cell: Any) -> tuple[list[tuple[str, int, float]], int, fl
 
 def _places(axes: Mapping[str, Axis]) -> Array:
     """Numbers that tell programs apart over axes."""
-    place = np.zeros([1] * len(axes))
-    for k, axis in enumerate(axes.values()):
-        if any(map(_is_of_program, axis.inputs)):
-            along_axis = [-1 if k == other else 1 for other in range(len(axes))]
-            place = place * axis.size + np.arange(axis.size).reshape(along_axis)
+    sizes = [a.size if any(map(_is_of_program, a.inputs)) else 1 for a in axes.values()]
+    place = np.arange(math.prod(sizes)).reshape(sizes)
     return np.broadcast_to(place, [axis.size for axis in axes.values()])
+
+
+def _over(axes: Mapping[str, Axis], output: Any) -> Array:
+    return np.broadcast_to(along(output, axes), [axis.size for axis in axes.values()])
 
 
 def _drawn(
@@ -296,10 +296,9 @@ def _drawn(
     stated = {*scenario, *(name for axis in axes.values() for name in axis.inputs)}
     settings = (one for one in posterior.settings(cell) if one.input not in stated)
     columns = {one.input: one.value(x[one.place])[0] for one in settings}
-    along_draws = {**axes, DRAW: Axis(DRAW, np.arange(_DRAWS), columns)}
-    values = Evaluation(scenario, along_draws, names)._result(Settings("numpy"))
-    sizes = {DRAW: _DRAWS, **{axis.name: axis.size for axis in axes.values()}}
-    return {n: np.broadcast_to(along(values[n], sizes), (*sizes.values(),)) for n in names}
+    draws = {DRAW: Axis(DRAW, np.arange(_DRAWS), columns)}
+    values = Evaluation(scenario, {**axes, **draws}, names)._result(Settings("numpy"))
+    return {name: _over({**draws, **axes}, values[name]) for name in names}
 
 
 def _side(
@@ -331,24 +330,19 @@ def _side(
     }
     sweep = Evaluation(given, axes, [*dict.fromkeys([*names, _STEP, *derivatives.values()])])
     cube = sweep._result(Settings("numpy"))
-    sizes = {axis.name: axis.size for axis in axes.values()}
-
-    def over_axes(array: Any) -> Array:
-        return np.broadcast_to(along(array, sizes), (*sizes.values(),))
+    sizes = [axis.size for axis in axes.values()]
 
     def slope(name: str, wrt: str) -> Any:
         derivative = derivatives.get((name, wrt))
-        return (
-            over_axes(cube[derivative] / cube[name]) if derivative else np.zeros((*sizes.values(),))
-        )
+        return _over(axes, cube[derivative] / cube[name]) if derivative else np.zeros(sizes)
 
     slopes = {}
     for name in names:
-        slopes[name] = np.zeros((count, *sizes.values()))
+        slopes[name] = np.zeros((count, *sizes))
         for wrt, place, link in links:
             slopes[name][place] = slope(name, wrt) * link
     drawn = functools.cache(functools.partial(_drawn, cell, given, axes, names))
-    is_auto = label == AUTO and _DRAWS * math.prod(sizes.values()) * len(names) <= _MOST_DRAWN
+    is_auto = label == AUTO and _DRAWS * math.prod(sizes) * len(names) <= _MOST_DRAWN
     return Side(
         label,
         cell,
@@ -358,8 +352,8 @@ def _side(
         {name: value for name, value in inputs_stated.items() if _is_of_program(name)},
         _places(axes),
         drawn if is_auto else dict,
-        over_axes(cube[_STEP]),
-        {name: over_axes(cube[name]) for name in names},
+        _over(axes, cube[_STEP]),
+        {name: _over(axes, cube[name]) for name in names},
         slopes,
         {name: slope(name, _FACTOR) * given[_FACTOR] for name in names},
     )

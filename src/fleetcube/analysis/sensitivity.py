@@ -87,6 +87,7 @@ def check_levers(plan: Plan, of: Any, wrt: str | Sequence[str] | None) -> list[s
 GIVEN = "given"  # the kind of quantities stated by a spec or a label
 ALL = "all"  # all kinds
 AS_IT_IS = "model"  # the kind that a plan does not change
+BOUGHT = CHANGERS[:3]  # kinds of what one buys, or how one runs it
 
 
 def kinds(graph: Graph) -> dict[str, set[str]]:

@@ -72,13 +72,13 @@ def read(text: str, path: str, given: Mapping[str, Any] = NOTHING) -> Job:
         name.replace("_", "-"): _argument(value.strip()) for name, value in _PRINTED.findall(text)
     }
     if len(printed) > 20:
-        return job_from(printed, path, given, format_table(), printed=True)
+        return job_from(printed, path, given, printed=True)
     if _YAML.search(text):
-        return job_from(_of_yaml(text, path), path, given, format_table())
+        return job_from(_of_yaml(text, path), path, given)
     if other := _OTHERS.search(text):
         raise InputError(f"{path!r} runs {other[0]}, which no input counts; give a decoder's")
     fields, remarks = arguments(text, path)
-    job = job_from(fields, path, given, format_table())
+    job = job_from(fields, path, given)
     job.remarks += remarks
     return job
 

@@ -10,7 +10,7 @@ from typing import Any
 from fleetcube.analysis.account_tree import Row, row_of, uncertain, values_of
 from fleetcube.grid.plan.plan import Plan
 from fleetcube.kernels.graph.formulas import Function, parameters
-from fleetcube.kernels.physics.roles import CHECKS
+from fleetcube.kernels.physics.roles import CHECKS, COUNTING
 from fleetcube.tables.tables import scale
 
 
@@ -51,7 +51,7 @@ def packed_account(
         "programs": [programs[program] for program in sorted(programs)],
         "inputs": {name: inputs[name] for name in sorted(inputs)},
         "records": _sources(plan for plan, _ in choices),
-        "checks": CHECKS,
+        "checks": CHECKS.get(choices[0][0].cases[0].options.get(COUNTING, ""), {}),
         "uncertain": {name: uncertain(choices[0][0], name) for name in outputs},
     }
     text = json.dumps(facts, separators=(",", ":"), allow_nan=False)
