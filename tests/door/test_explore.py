@@ -149,7 +149,7 @@ def test_the_cube_is_described(view: View) -> None:
     about = {variable["name"]: variable for variable in found["variables"]}
     assert next(iter(about)) == "cluster_mtbf"
     assert about["cluster_mtbf"]["kind"] == "float64"
-    assert about["infeasible_reason"]["words"]["0"] == "feasible"
+    assert about["infeasible_reason"]["words"][0] == "feasible"
 
 
 def test_a_map_has_values_in_base_units(view: View) -> None:

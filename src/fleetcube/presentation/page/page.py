@@ -61,7 +61,7 @@ from fleetcube.presentation.pictures.picture import labels_of, words
 from fleetcube.scenario import auto, dates
 from fleetcube.scenario.along_axes import values_at
 from fleetcube.tables import theme
-from fleetcube.tables.tables import as_read, check_new, counted, scale
+from fleetcube.tables.tables import as_read, check_new, counted, scale, words_of_codes
 
 from .account_data import packed_account
 from .static_html import parts
@@ -69,7 +69,7 @@ from .static_html import parts
 MOST_CHOICES = 128  # of labels, options and points of axes that set several inputs
 MOST_BYTES = 1_000_000  # of a page: mail programs do not open more
 MOST_STOPS = 500  # of a slider over an axis
-NEEDED, MARGIN, _ = MEMORY
+_, MARGIN, _ = MEMORY
 FILES = ("pictures.js", "answers.js", "account.js", "charts.js", "map.js", "live.js")
 FIRST = 5  # numbers of the first view; all others fold
 _DRAWN = "inputs with distributions are at their medians; intervals are not shown"
@@ -111,9 +111,8 @@ def page(
     if not wanted:
         raise InputError("all outputs are derivatives, which a page finds itself; name another")
     begin = {axis.name: axis.size // 2 for axis in axes} | (cube["start"] if cube else {})
-    scenario = {**spec["scenario"]}
-    scenario |= {name: axis.labels[begin[name]].item() for name, axis in sliders.items()}
-    scenario |= planned.start if planned else {}
+    moved_to = {name: axis.labels[begin[name]].item() for name, axis in sliders.items()}
+    scenario = {**spec["scenario"], **moved_to, **(planned.start if planned else {})}
     stated = [{**scenario, **settings} for _, settings in points]
     rows = [
         _Choice(" ".join(words), settings, wanted)
@@ -335,7 +334,6 @@ def _inputs(
             "title": words(name),
             "about": row.description,
             "topic": TOPIC_OF.get(name, graph.name).capitalize(),
-            "kind": graph.inputs[name].changed_by,
             "factor": factor,
             "unit": unit,
             "count": row.kind == "count",
@@ -368,9 +366,7 @@ def _outputs(
         facts["title"] += counted(about)
         facts |= {"masked": name in masked, "hidden": name not in wanted or name == REASON}
         if "flag_values" in about:
-            meanings = str(about["flag_meanings"]).split()
-            codes = about["flag_values"].tolist()
-            facts["words"] = {str(c): m for c, m in zip(codes, meanings, strict=True)}
+            facts["words"] = words_of_codes(about)
         else:
             factor, unit = as_read(about, [values[name].item()], name)
             facts |= {"factor": factor, "unit": unit}
@@ -393,12 +389,13 @@ def _filled(
     formulas = f"const PROGRAMS = [{', '.join(programs)}];"
     lines = re.sub(r"(?m)^ *(//.*\n)?", "", "\n".join(map(asset, FILES)))  # as comments weigh
     script = f"{head}\n{formulas}\n{lines}"
-    style, served = css() + asset("live.css") + asset("account.css"), data["cube"] is not None
+    style, served = css() + asset("live.css"), data["cube"] is not None
     filled = defaultdict(str, still) | {
         "connect": "connect-src 'self'; " if served else "",
         "sends": "asks this machine alone, for a cube's values" if served else "sends nothing",
         "title": html.escape(title),
         "caption": html.escape(data["caption"]),
+        "about": "".join(f"<li>{html.escape(line)}</li>" for line in data["about"]),
         "style": style,
         "script": script,
         "style_hash": _hash(style),

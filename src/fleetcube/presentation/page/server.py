@@ -33,10 +33,7 @@ from .page import policy_of
 from .view import View
 
 JSON, HTML = "application/json", "text/html; charset=utf-8"
-FILES = {
-    "csv": "text/csv; charset=utf-8",
-    "nc": "application/x-netcdf",
-}
+FILES = {"csv": "text/csv; charset=utf-8", "nc": "application/x-netcdf"}
 POLICY = "default-src 'none'"
 HEADERS = {
     "Cache-Control": "no-store",

@@ -23,7 +23,7 @@ from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.inputs import INPUTS
 from fleetcube.kernels.physics.roles import BEST_HIGH
 from fleetcube.presentation.pictures.picture import words
-from fleetcube.tables.tables import as_read, export, scale
+from fleetcube.tables.tables import as_read, export, scale, words_of_codes
 
 from .page import page, page_of_cube
 
@@ -160,9 +160,8 @@ class View:
         reasons = self.cube[REASON].dims if REASON in self.cube.coords else ()
         # hatched where nothing runs: others, such as rates of failures, hold there, too
         facts["masked"] = bool(reasons) and {*reasons} <= {*variable.dims} and name != REASON
-        flags = _flags(variable.attrs)
-        if flags is not None:
-            return facts | {"words": flags}
+        if "flag_meanings" in variable.attrs:
+            return facts | {"words": words_of_codes(variable.attrs)}
         return facts | {"factor": 1, "unit": "", "kind": str(variable.dtype)}
 
     @functools.cached_property
@@ -236,7 +235,7 @@ class View:
             "unit": unit,
             "values": _packed(numbers, "<f8"),
             "reason": None if reason is None else _packed(reason, "i1"),
-            "reasons": None if reason is None else _flags(self.cube[REASON].attrs),
+            "reasons": None if reason is None else words_of_codes(self.cube[REASON].attrs),
         }
 
     def saved(self, query: str, ending: str) -> tuple[str, bytes]:
@@ -327,14 +326,6 @@ def _index(name: str, text: str, size: int) -> int:
             f"at.{name} = {shown(text)} is not an index of the axis; give 0 to {size - 1}"
         )
     return int(text)
-
-
-def _flags(attrs: Mapping[Any, Any]) -> dict[str, str] | None:
-    """Meaning of each code; None for a numeric variable."""
-    if "flag_meanings" not in attrs:
-        return None
-    codes = np.atleast_1d(attrs["flag_values"]).tolist()
-    return dict(zip(map(str, codes), str(attrs["flag_meanings"]).split(), strict=False))
 
 
 def _packed(numbers: Array, kind: str) -> str:
