@@ -151,6 +151,4 @@ function drawLosses(found) {
   bar.setAttribute("aria-label", parts.filter(([, share]) => share > 0.0005).map(([name, share]) => `${name} ${rounded(100 * share)} %`).join(", "));
 }
 
-const saveTable = (table, name) => save(name + ".csv", new Blob(
-  [[...table.rows].map((row) => csvLine([...row.cells].filter((one) => one.className !== "act").map((one) => one.textContent))).join("\n") + "\n"],
-  { type: "text/csv" }));
+const saveTable = (table, name) => saveRows([...table.rows].map((row) => [...row.cells].filter((one) => one.className !== "act").map((one) => one.textContent)), name);

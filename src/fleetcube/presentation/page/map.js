@@ -359,7 +359,7 @@ function saveGrid() {
   const rows = (y ? y.row : [0]).flatMap((b, j) => x.row.map((a, i) => [pointOf({ ...x, unit: "" }, a), ...y ? [pointOf({ ...y, unit: "" }, b)] : [],
     ...grids.flatMap(({ values, why }) => { const own = values[j * x.row.length + i]; return [of.words ? shown(of, own) : String(own / of.factor), why[j * x.row.length + i] ?? ""]; })]));
   const head = [x, y].filter(Boolean).map(unit), names = sides.flatMap(({ name }) => [unit(of) + (sides.length > 1 ? " " + name : ""), "why not"]);
-  save("map.csv", new Blob([[[...head, ...names], ...rows].map(csvLine).join("\n") + "\n"], { type: "text/csv" }));
+  saveRows([[...head, ...names], ...rows], "map");
 }
 
 // What the map begins with: which loss is larger, else the goal over the first two axes; a cube's first variable.

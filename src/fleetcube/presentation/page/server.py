@@ -250,15 +250,9 @@ class Server:
         """Whether a request's Host names this machine, by a name that others cannot set up."""
         try:
             name = urlsplit(f"//{authority}").hostname or ""
+            return name in self.names or ipaddress.ip_address(name).is_loopback or not self.local
         except ValueError:
             return False
-        if name in self.names:
-            return True
-        try:
-            address = ipaddress.ip_address(name)
-        except ValueError:
-            return False
-        return address.is_loopback or not self.local
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -108,11 +108,9 @@ class View:
     ) -> None:
         self.cube, self.source, self.spec, self.why = cube, source, spec, why
         names = [str(name) for name in cube.data_vars]
-        order = [] if spec is None else spec["outputs"]
-        self.variables = [name for name in order if name in names]
-        self.variables += [name for name in names if name not in order]
-        if REASON in cube.coords:
-            self.variables.append(REASON)
+        first = [name for name in (spec["outputs"] if spec else ()) if name in names]
+        reason = [REASON] if REASON in cube.coords else []
+        self.variables = [*dict.fromkeys([*first, *names, *reason])]
         if not self.variables:
             raise InputError(f"{source!r} holds no variable; name outputs in its spec")
         self.axes = {str(dim): Points.from_cube(cube, str(dim)) for dim in cube.dims}
@@ -215,7 +213,12 @@ class View:
             if name == key or name not in indices:
                 hint = f"give variable, x, y and at.AXIS, of {', '.join(indices) or 'no axis'}"
                 raise InputError(f"parameter {shown(key)} is not known; {hint}")
-            indices[name] = _index(name, text, self.axes[name].values.size)
+            size = self.axes[name].values.size
+            if not (text.isascii() and text.isdecimal() and len(text) <= 12 and int(text) < size):
+                raise InputError(
+                    f"at.{name} = {shown(text)} is not an index of the axis; give 0 to {size - 1}"
+                )
+            indices[name] = int(text)
         return Request(variable, x, y, indices)
 
     def slice(self, query: str) -> dict[str, Any]:
@@ -317,15 +320,6 @@ def _fields(query: str) -> dict[str, str]:
     if len(fields) < len(pairs):
         raise InputError(f"{shown(query)} gives a parameter twice; give it once")
     return fields
-
-
-def _index(name: str, text: str, size: int) -> int:
-    whole = text.isascii() and text.isdecimal() and len(text) <= 12
-    if not whole or int(text) >= size:
-        raise InputError(
-            f"at.{name} = {shown(text)} is not an index of the axis; give 0 to {size - 1}"
-        )
-    return int(text)
 
 
 def _packed(numbers: Array, kind: str) -> str:
