@@ -116,7 +116,10 @@ def page(
         "inputs": _inputs(graph, data.pop("names"), moved, rows[0], sliders),
         "outputs": _outputs(rows[0], rows, wanted),
         "axes": [*sliders],
-        "several": [] if planned else [_several(axis) for axis in several],
+        "several": [
+            {"name": a.name, "title": words(a.name), "labels": [*map(str, a.labels.tolist())]}
+            for a in (() if planned else several)
+        ],
         "begin": [begin[axis.name] for axis in several] if cube else [],
         "cube": cube,
         "about": _about(planned, rows),
@@ -149,11 +152,6 @@ def _about(planned: Planned | None, rows: Sequence["_Choice"]) -> list[str]:
     lines = [planned.summary] if planned else []
     lines += [_DRAWN] if any(row.drawn for row in rows) else []
     return [*lines, *dict.fromkeys(remark for row in rows for remark in remarks(row.plan))]
-
-
-def _several(axis: Axis) -> dict[str, Any]:
-    labels = [str(label) for label in axis.labels.tolist()]
-    return {"name": axis.name, "title": words(axis.name), "labels": labels}
 
 
 def _goal(planned: Planned | None, first: "_Choice", wanted: Sequence[str]) -> dict[str, Any]:
