@@ -288,10 +288,14 @@ def _heading(name: str, unit: str) -> str:
     return f"{name} [{unit}]" if unit not in ("", "1") else name
 
 
+def words_of_codes(attrs: Mapping[Any, Any]) -> dict[int, str]:
+    codes = np.atleast_1d(attrs.get("flag_values", [])).tolist()
+    return dict(zip(codes, str(attrs.get("flag_meanings", "")).split(), strict=False))
+
+
 def meanings(attrs: Mapping[str, Any], codes: Any) -> list[str]:
     """Meanings of the codes in a 1-D flag array."""
-    valid = np.atleast_1d(attrs["flag_values"]).tolist()
-    words = dict(zip(valid, str(attrs["flag_meanings"]).split(), strict=False))
+    words = words_of_codes(attrs)
     return [words.get(code, "undefined") for code in codes.tolist()]
 
 

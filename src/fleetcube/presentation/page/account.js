@@ -1,11 +1,9 @@
 // The account of a number: its formula with values, and those of its operands, down to inputs and sources.
 // Formulas are evaluated from the text that is shown.
 const CARRIED = 0.95, CHANGE = 1e-6;  // as `fleetcube explain` has them
-const LEVELS = [["or"], ["and"], ["<", "<=", ">", ">=", "==", "!="], ["+", "-"], ["*", "/"]];
-const SIGNS = {
-  "or": (a, b) => a || b, "and": (a, b) => a && b, "<": (a, b) => a < b, "<=": (a, b) => a <= b, ">": (a, b) => a > b,
-  ">=": (a, b) => a >= b, "==": (a, b) => a === b, "!=": (a, b) => a !== b,
-  "+": (a, b) => a + b, "-": (a, b) => a - b, "*": (a, b) => a * b, "/": (a, b) => a / b };
+const LEVELS = [{ or: (a, b) => a || b }, { and: (a, b) => a && b },
+  { "<": (a, b) => a < b, "<=": (a, b) => a <= b, ">": (a, b) => a > b, ">=": (a, b) => a >= b, "==": (a, b) => a === b, "!=": (a, b) => a !== b },
+  { "+": (a, b) => a + b, "-": (a, b) => a - b }, { "*": (a, b) => a * b, "/": (a, b) => a / b }];
 const CONSTANTS = new Map([["inf", Infinity], ["nan", NaN], ["True", true], ["False", false]]);
 const WORD = /\d[\d.]*(?:e[+-]?\d+)?|[A-Za-z_]\w*|[<>=!]=|\S/g;
 
@@ -17,8 +15,8 @@ function parsed(text) {
   const pick = (n) => {
     if (n === LEVELS.length) return one();
     let left = pick(n + 1);
-    while (LEVELS[n].includes(words[place])) {
-      const first = left, sign = SIGNS[words[place++]], second = pick(n + 1);
+    while (Object.hasOwn(LEVELS[n], words[place])) {
+      const first = left, sign = LEVELS[n][words[place++]], second = pick(n + 1);
       left = (of) => sign(first(of), second(of));
     }
     return left;

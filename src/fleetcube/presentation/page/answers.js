@@ -218,5 +218,6 @@ function settle() {
   state.pick = state.layout ?? plan(state.cluster).choice;
 }
 
-// A comma-separated line; a spreadsheet must not read a cell as a formula.
+// Rows of cells as a file; a spreadsheet must not read a cell as a formula.
+const saveRows = (rows, name) => save(name + ".csv", new Blob([rows.map(csvLine).join("\n") + "\n"], { type: "text/csv" }));
 const csvLine = (cells) => cells.map((text) => '"' + (/^\s*[=+@-]/.test(text) && !Number.isFinite(Number(text)) ? "'" : "") + text.replaceAll('"', '""') + '"').join(",");

@@ -21,7 +21,7 @@ const few = (row, most) => row.length <= most ? row : Array.from({ length: most 
 
 // The value at a place of a picture's horizontal axis.
 function valueAt({ left, right, across: { low, high, log } }, x) {
-  const part = Math.min(1, Math.max(0, (x - left) / (right - left)));
+  const part = clamp((x - left) / (right - left), 0, 1);
   return log ? low * (high / low) ** part : low + (high - low) * part;
 }
 
@@ -52,8 +52,7 @@ function drawFront(found) {
   const range = (k, margin) => around(paying.flatMap(({ found: { values, low, high } }) => [values[k], low[k] ?? values[k], high[k] ?? values[k]]), margin);
   const scales = [[TIME, range(TIME, 1.1)], [COST, range(COST, 1.1)]].map(([k, span]) => scaled(OUTPUTS[k], span));
   front = { points, ...blank(svg, widthOf(svg.parentElement) < 420 ? 230 : 300, ...scales, 34) };
-  const { X, Y, left, right, top, bottom } = front, inside = (value, low, high) => Math.min(high, Math.max(low, value));
-  const [across, up] = [(x) => inside(X(x), left, right), (y) => inside(Y(y), top, bottom)];
+  const { X, Y, left, right, top, bottom } = front, [across, up] = [(x) => clamp(X(x), left, right), (y) => clamp(Y(y), top, bottom)];
   for (const [cluster] of CLUSTERS.entries()) {
     const row = points.filter((point) => point.cluster === cluster);
     if (row.length > 1) svg.append(drawn("path", { class: "line", d: "M" + row.map(({ x, y }) => across(x) + " " + up(y)).join("L") }));
@@ -77,7 +76,7 @@ function drawFront(found) {
       && !taken.some((own, j) => j !== k && box.start < own.end + 3 && own.start < box.end + 3 && Math.abs(own.y - box.y) < 13));
     if (!free) continue;
     taken.push(free);
-    if (free.far > 14) svg.append(drawn("path", { class: "grid", d: `M${x} ${y}L${inside(x, free.start, free.end)} ${free.y + (free.y < y ? 2 : -9)}` }));
+    if (free.far > 14) svg.append(drawn("path", { class: "grid", d: `M${x} ${y}L${clamp(x, free.start, free.end)} ${free.y + (free.y < y ? 2 : -9)}` }));
     svg.append(drawn("text", { class: point.beaten ? "name dim" : "name", x: free.start, y: free.y }, name));
   }
   for (const { x, y } of own) svg.append(drawn("circle", { class: "here", r: 6.5, cx: X(x), cy: Y(y) }));
@@ -151,6 +150,4 @@ function drawLosses(found) {
   bar.setAttribute("aria-label", parts.filter(([, share]) => share > 0.0005).map(([name, share]) => `${name} ${rounded(100 * share)} %`).join(", "));
 }
 
-const saveTable = (table, name) => save(name + ".csv", new Blob(
-  [[...table.rows].map((row) => csvLine([...row.cells].filter((one) => one.className !== "act").map((one) => one.textContent))).join("\n") + "\n"],
-  { type: "text/csv" }));
+const saveTable = (table, name) => saveRows([...table.rows].map((row) => [...row.cells].filter((one) => one.className !== "act").map((one) => one.textContent)), name);

@@ -256,20 +256,20 @@ function leverBar(k, { to, gain, changes, why }, most) {
   return element("div", {}, element("span", { class: "by" }, by), element("span", { class: "track" }, bar), element("span", { class: "what" }, told.join(", ")));
 }
 
+function reset() {
+  state.moved.clear();
+  Object.assign(state, { cluster: clusterOf[BEGIN], layout: null, target: undefined });
+  at("limit").value = "";
+  for (const k of controls.keys()) refuse(k, "");
+  drawnAt.clear();
+  later();
+}
+
 function listen() {
-  const reset = () => {
-    state.moved.clear();
-    Object.assign(state, { cluster: clusterOf[BEGIN], layout: null, target: undefined });
-    at("limit").value = "";
-    for (const k of controls.keys()) refuse(k, "");
-    drawnAt.clear();
-    later();
-  };
   at("reset").addEventListener("click", reset);
   document.addEventListener("click", ({ target }) => { const one = target.closest("[data-account]"); if (one) openAccount(one.dataset.account).then(() => at("account-of").focus()); });
   at("close").addEventListener("click", closeAccount);
   at("account").addEventListener("keydown", ({ key }) => { if (key === "Escape") closeAccount(); });
-  addEventListener("hashchange", () => { reset(); linked(); buildMap(); });
   at("again").addEventListener("click", () => { state.layout = null; later(); });
   at("limit").addEventListener("change", () => {
     const by = at("limit").value, points = front?.points ?? [], now = answer(state.pick).values[by === "time" ? TIME : COST];
@@ -293,9 +293,7 @@ function listen() {
   });
   at("groups").addEventListener("toggle", () => drawLevers(), true);
   at("more").addEventListener("toggle", later);
-  addEventListener("resize", () => { WIDTHS.clear(); later(); });
   addEventListener("beforeprint", () => { WIDTHS.clear(); draw(); });
-  listenSaves();
   at("find").addEventListener("input", () => {
     const text = plainly(at("find").value.toLowerCase());
     for (const { box } of controls.values()) {
@@ -319,41 +317,33 @@ function drag(svg, act) {
   svg.addEventListener("pointermove", (event) => { if (svg.hasPointerCapture(event.pointerId)) go(event, false); });
 }
 
-// A page of a cube without formulas: its map alone.
-function startAlone() {
-  for (const part of document.querySelectorAll("main > *")) part.hidden = !["map", "foot"].includes(part.id);
-  document.querySelector("main").className = "alone";
-  at("about").replaceChildren(...DATA.about.map((text) => element("li", {}, text)));
+// A page of a cube without formulas has its map alone.
+function start() {
+  const alone = !PROGRAMS.length;
+  document.querySelector("main").className = alone ? "alone" : "";
+  if (alone) for (const part of document.querySelectorAll("main > *")) part.hidden = !["map", "foot"].includes(part.id);
+  else begin();
   chooseMap();
   linked();
+  if (!alone) { settle(); buildInputs(); listen(); }
   buildMap();
   listenMap();
-  addEventListener("hashchange", () => { linked(); buildMap(); later(); });
-  addEventListener("resize", () => { WIDTHS.clear(); later(); });
   listenSaves();
+  addEventListener("hashchange", () => { reset(); linked(); buildMap(); });
+  addEventListener("resize", () => { WIDTHS.clear(); later(); });
   draw();
+  if (alone) return;
+  clearTimeout(resting);
+  requestAnimationFrame(() => setTimeout(rest));  // after the first paint
 }
 
-function start() {
-  document.querySelector("main").classList.remove("still");
-  if (!PROGRAMS.length) { startAlone(); return; }
+function begin() {
   for (const part of document.querySelectorAll(".live")) part.hidden = false;
   at("more").open = false;
   at("assumed").firstChild.open = innerWidth > 760;
   for (const axis of CUBE.axes) if (input(axis.name) !== undefined && !axis.labels) INPUTS[input(axis.name)].stops = axis.values;
   settle();
-  chooseMap();
-  linked();
-  settle();
-  buildInputs();
-  buildMap();
-  listenMap();
-  at("about").replaceChildren(...DATA.about.map((text) => element("li", {}, text)));
   if (!DATA.layouts.length) at("front").querySelector("h2").textContent = "Cost against time at each size";
-  listen();
-  draw();
-  clearTimeout(resting);
-  requestAnimationFrame(() => setTimeout(rest));  // after the first paint
 }
 
 if (typeof document !== "undefined") start();

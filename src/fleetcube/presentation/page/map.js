@@ -181,7 +181,7 @@ function shadesOf(of, grids) {
   let [low, high] = ramp === DIVERGING ? [1 / 8, 8] : [good.reduce((a, b) => Math.min(a, b), Infinity), good.reduce((a, b) => Math.max(a, b), -Infinity)];
   const log = low > 0 && high / low > 50;
   if (!(low < high)) [low, high] = low === high ? [low - Math.abs(low || 1) * 0.1, low + Math.abs(low || 1) * 0.1] : [0, 1];
-  const part = (own) => Math.min(1, Math.max(0, log ? Math.log(own / low) / Math.log(high / low) : (own - low) / (high - low)));
+  const part = (own) => clamp(log ? Math.log(own / low) / Math.log(high / low) : (own - low) / (high - low), 0, 1);
   const colour = (own) => {
     const place = part(own) * (ramp.length - 1), k = Math.min(ramp.length - 2, Math.floor(place));
     return ramp[k].map((from, c) => Math.round(from + (ramp[k + 1][c] - from) * (place - k)));
@@ -286,14 +286,14 @@ function keysOf(of, grids, shade) {
 // The point on the picture and in words, also while it moves.
 function placePoint() {
   if (!drawnMap) return;
-  const { of, x, y, grids, frames } = drawnMap, inside = (own, { low, high }) => Math.min(high, Math.max(low, own)), k = OUTPUTS.findIndex(({ name }) => name === of.name);
+  const { of, x, y, grids, frames } = drawnMap, inside = (own, { low, high }) => clamp(own, low, high), k = OUTPUTS.findIndex(({ name }) => name === of.name);
   const [a, b] = [x, y].map((axis) => axis ? nearest(axis.row, here(axis)) : 0), j = b * x.row.length + a;
   const kept = view.from !== "computed", found = PROGRAMS.length && k >= 0 ? answer(state.pick, kept ? onCube() : state.moved) : null, own = kept || !found ? grids[0].values[j] : isMissing(found, k) ? NaN : found.values[k];
   const why = found ? found.why && plainly(found.why) : grids[0].why[j];
   for (const { made, X, Y, across, up, dot } of frames) {
     const cy = up ? Y(inside(here(y), up)) : Y(own);
     dot.toggleAttribute("hidden", !Number.isFinite(cy));
-    if (Number.isFinite(cy)) for (const [name, place] of [["cx", X(inside(here(x), across))], ["cy", Math.min(made.bottom, Math.max(made.top, cy))]]) dot.setAttribute(name, place);
+    if (Number.isFinite(cy)) for (const [name, place] of [["cx", X(inside(here(x), across))], ["cy", clamp(cy, made.top, made.bottom)]]) dot.setAttribute(name, place);
   }
   const where = [x, y].filter(Boolean).map((axis) => `${axis.title} ${pointOf(axis, kept ? axis.row[nearest(axis.row, here(axis))] : here(axis))}`).join(", ");
   const span = !kept && found ? ends(found, k) : "";
@@ -359,7 +359,7 @@ function saveGrid() {
   const rows = (y ? y.row : [0]).flatMap((b, j) => x.row.map((a, i) => [pointOf({ ...x, unit: "" }, a), ...y ? [pointOf({ ...y, unit: "" }, b)] : [],
     ...grids.flatMap(({ values, why }) => { const own = values[j * x.row.length + i]; return [of.words ? shown(of, own) : String(own / of.factor), why[j * x.row.length + i] ?? ""]; })]));
   const head = [x, y].filter(Boolean).map(unit), names = sides.flatMap(({ name }) => [unit(of) + (sides.length > 1 ? " " + name : ""), "why not"]);
-  save("map.csv", new Blob([[[...head, ...names], ...rows].map(csvLine).join("\n") + "\n"], { type: "text/csv" }));
+  saveRows([[...head, ...names], ...rows], "map");
 }
 
 // What the map begins with: which loss is larger, else the goal over the first two axes; a cube's first variable.

@@ -40,28 +40,13 @@ from fleetcube.kernels.engines import javascript
 from fleetcube.kernels.engines.program import fold
 from fleetcube.kernels.graph.formulas import Function, Graph, parameters
 from fleetcube.kernels.graph.roles import REASON
+from fleetcube.kernels.physics import roles
 from fleetcube.kernels.physics.inputs import TOPIC_OF
-from fleetcube.kernels.physics.roles import (
-    BEST_HIGH,
-    CROSSING,
-    ENDS,
-    FAILURES,
-    GROWING,
-    LEADING,
-    LOSSES,
-    MEMORY,
-    MONEY,
-    NEAR,
-    RUN_STEPS,
-    SHARES,
-    SIZES,
-    TIME,
-)
 from fleetcube.presentation.pictures.picture import labels_of, words
 from fleetcube.scenario import auto, dates
 from fleetcube.scenario.along_axes import values_at
 from fleetcube.tables import theme
-from fleetcube.tables.tables import as_read, check_new, counted, scale
+from fleetcube.tables.tables import as_read, check_new, counted, scale, words_of_codes
 
 from .account_data import packed_account
 from .static_html import parts
@@ -69,7 +54,6 @@ from .static_html import parts
 MOST_CHOICES = 128  # of labels, options and points of axes that set several inputs
 MOST_BYTES = 1_000_000  # of a page: mail programs do not open more
 MOST_STOPS = 500  # of a slider over an axis
-NEEDED, MARGIN, _ = MEMORY
 FILES = ("pictures.js", "answers.js", "account.js", "charts.js", "map.js", "live.js")
 FIRST = 5  # numbers of the first view; all others fold
 _DRAWN = "inputs with distributions are at their medians; intervals are not shown"
@@ -111,9 +95,8 @@ def page(
     if not wanted:
         raise InputError("all outputs are derivatives, which a page finds itself; name another")
     begin = {axis.name: axis.size // 2 for axis in axes} | (cube["start"] if cube else {})
-    scenario = {**spec["scenario"]}
-    scenario |= {name: axis.labels[begin[name]].item() for name, axis in sliders.items()}
-    scenario |= planned.start if planned else {}
+    moved_to = {name: axis.labels[begin[name]].item() for name, axis in sliders.items()}
+    scenario = {**spec["scenario"], **moved_to, **(planned.start if planned else {})}
     stated = [{**scenario, **settings} for _, settings in points]
     rows = [
         _Choice(" ".join(words), settings, wanted)
@@ -133,16 +116,19 @@ def page(
         "inputs": _inputs(graph, data.pop("names"), moved, rows[0], sliders),
         "outputs": _outputs(rows[0], rows, wanted),
         "axes": [*sliders],
-        "several": [] if planned else [_several(axis) for axis in several],
+        "several": [
+            {"name": a.name, "title": words(a.name), "labels": [*map(str, a.labels.tolist())]}
+            for a in (() if planned else several)
+        ],
         "begin": [begin[axis.name] for axis in several] if cube else [],
         "cube": cube,
         "about": _about(planned, rows),
-        "sizes": SIZES,
+        "sizes": roles.SIZES,
         "share": SHARE,
         "normal": NORMAL,
     }
     outputs, drawn = rows[0].plan.outputs, any(row.drawn for row in rows)
-    data["losses"] = [outputs.index(name) for name in LOSSES if name in outputs]
+    data["losses"] = [outputs.index(name) for name in roles.LOSSES if name in outputs]
     data["account"] = packed_account([(row.plain, row.values) for row in rows], data, chosen)
     if planned:
         data["outputs"][data["goal"]]["sense"] = sign_of(planned.sense)
@@ -168,18 +154,13 @@ def _about(planned: Planned | None, rows: Sequence["_Choice"]) -> list[str]:
     return [*lines, *dict.fromkeys(remark for row in rows for remark in remarks(row.plan))]
 
 
-def _several(axis: Axis) -> dict[str, Any]:
-    labels = [str(label) for label in axis.labels.tolist()]
-    return {"name": axis.name, "title": words(axis.name), "labels": labels}
-
-
 def _goal(planned: Planned | None, first: "_Choice", wanted: Sequence[str]) -> dict[str, Any]:
     """What the page answers first: outputs of its sentence, the goal, and conditions."""
     outputs = first.plan.outputs
     plain = [name for name in wanted if _unit(first, name) != "flag"]
     goal = planned.goal if planned else [*plain, *wanted][0]
-    sentence = [name for name in dict.fromkeys([goal, TIME, MONEY]) if name in plain]
-    named = dict.fromkeys([*LEADING, *plain, *wanted])
+    sentence = [name for name in dict.fromkeys([goal, roles.TIME, roles.MONEY]) if name in plain]
+    named = dict.fromkeys([*roles.LEADING, *plain, *wanted])
     leading = [name for name in named if name in wanted and name not in sentence]
     return {
         "sentence": [outputs.index(name) for name in sentence],
@@ -213,9 +194,10 @@ class _Choice:
     """One combination of labels and options: a one-point scenario and its formulas."""
 
     def __init__(self, name: str, scenario: Mapping[str, Any], outputs: Sequence[str]) -> None:
-        ends = [end for output in outputs if output in ENDS for end in ENDS[output]]
-        losses = LOSSES if is_known(scenario, {}, LOSSES) else ()
-        limits = [n for n in (NEAR, MARGIN, CROSSING) if is_known(scenario, {}, [n])]
+        ends = [end for output in outputs if output in roles.ENDS for end in roles.ENDS[output]]
+        losses = roles.LOSSES if is_known(scenario, {}, roles.LOSSES) else ()
+        alone = (roles.NEAR, roles.MEMORY[1], roles.CROSSING)
+        limits = [name for name in alone if is_known(scenario, {}, [name])]
         outputs = [*dict.fromkeys([*outputs, *ends, *losses, *limits])]
         self.plain: Plan = Evaluation(scenario, {}, outputs)._plan("numpy")
         self.drawn = bool(self.plain.problem.distributions)  # intervals would lack what these add
@@ -296,14 +278,14 @@ def _programs(rows: Sequence[_Choice], moved: Sequence[str]) -> tuple[dict[str, 
     data = {
         "names": names,
         "choices": [row.name for row in rows],
-        "degrees": {n: [row.layout.get(n) for row in rows] for n in (SIZES[0], *SPELLED)},
+        "degrees": {n: [row.layout.get(n) for row in rows] for n in (roles.SIZES[0], *SPELLED)},
         "programs": which,
         "bases": [bases[0], *differences],
         "slips": [names.index(n) for n in slips],
-        "shares": [[names.index(n) for n in s if n in names] for s in SHARES],
+        "shares": [[names.index(n) for n in s if n in names] for s in roles.SHARES],
         "growing": [
             [names.index(low), names.index(high)]
-            for high, low in GROWING.items()
+            for high, low in roles.GROWING.items()
             if low in names and high in names
         ],
     }
@@ -335,7 +317,6 @@ def _inputs(
             "title": words(name),
             "about": row.description,
             "topic": TOPIC_OF.get(name, graph.name).capitalize(),
-            "kind": graph.inputs[name].changed_by,
             "factor": factor,
             "unit": unit,
             "count": row.kind == "count",
@@ -344,7 +325,7 @@ def _inputs(
             "above": row.positive and row.low <= 0,
             "infinite": row.may_be_infinite,
             "stated": name in first.plan.problem.stated or name in sliders,
-            "leads": is_lever(graph, name) or name in RUN_STEPS,
+            "leads": is_lever(graph, name) or name in roles.RUN_STEPS,
         }
         if name in sliders and sliders[name].size <= MOST_STOPS:
             facts["stops"] = sorted({*sliders[name].numbers[name].tolist()})
@@ -364,22 +345,20 @@ def _outputs(
     for name in outputs:
         about = attributes(first.plan, name)
         facts = {"name": name, "title": words(name), "about": about["long_name"]}
-        facts["sense"] = -1 if name in BEST_HIGH else 1
+        facts["sense"] = -1 if name in roles.BEST_HIGH else 1
         facts["title"] += counted(about)
         facts |= {"masked": name in masked, "hidden": name not in wanted or name == REASON}
         if "flag_values" in about:
-            meanings = str(about["flag_meanings"]).split()
-            codes = about["flag_values"].tolist()
-            facts["words"] = {str(c): m for c, m in zip(codes, meanings, strict=True)}
+            facts["words"] = words_of_codes(about)
         else:
             factor, unit = as_read(about, [values[name].item()], name)
             facts |= {"factor": factor, "unit": unit}
             facts["slips"] = any(row.errors[name] for row in rows)
-            facts["counted"] = name == FAILURES
-            if name == TIME and (since := dates.start_of(first.scenario)):
+            facts["counted"] = name == roles.FAILURES
+            if name == roles.TIME and (since := dates.start_of(first.scenario)):
                 facts["start"] = since.isoformat()
-            if name in ENDS and not first.drawn:
-                facts["ends"] = [outputs.index(end) for end in ENDS[name]]
+            if name in roles.ENDS and not first.drawn:
+                facts["ends"] = [outputs.index(end) for end in roles.ENDS[name]]
         described.append(facts)
     return described
 
@@ -393,12 +372,13 @@ def _filled(
     formulas = f"const PROGRAMS = [{', '.join(programs)}];"
     lines = re.sub(r"(?m)^ *(//.*\n)?", "", "\n".join(map(asset, FILES)))  # as comments weigh
     script = f"{head}\n{formulas}\n{lines}"
-    style, served = css() + asset("live.css") + asset("account.css"), data["cube"] is not None
+    style, served = css() + asset("live.css"), data["cube"] is not None
     filled = defaultdict(str, still) | {
         "connect": "connect-src 'self'; " if served else "",
         "sends": "asks this machine alone, for a cube's values" if served else "sends nothing",
         "title": html.escape(title),
         "caption": html.escape(data["caption"]),
+        "about": "".join(f"<li>{html.escape(line)}</li>" for line in data["about"]),
         "style": style,
         "script": script,
         "style_hash": _hash(style),

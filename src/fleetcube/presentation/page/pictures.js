@@ -16,6 +16,7 @@ function refill(place, ...parts) {
   if (made.textContent !== place.textContent) place.replaceChildren(...made.childNodes);
 }
 
+const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
 const heading = (title, unit) => title + (unit ? ` [${unit}]` : "");
 
 // Formatters are slow to make, and widths to read while a page changes: both are kept.

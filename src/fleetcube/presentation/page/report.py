@@ -9,18 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fleetcube.analysis.layouts import (
-    LAYOUT,
-    OPEN,
-    REPORTED,
-    WHOLE,
-    Search,
-    best_layouts,
-    fewest_tokens,
-    in_command,
-    inputs_of,
-    searched,
-)
+from fleetcube.analysis import layouts
 from fleetcube.analysis.targets import conditions_of
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.reduce.pareto import sign_of
@@ -51,7 +40,7 @@ class Question:
     sweep: Evaluation
     of: str
     sense: str = "min"
-    search: Search = "layout"
+    search: layouts.Search = "layout"
     where: Sequence[str] = ()
     also: Sequence[str] = ()
     order: tuple[str, str] = ("", "min")  # of the points: their goal, which no layout may move
@@ -83,15 +72,15 @@ def report(asked: Question, winners: "xarray.Dataset", spec: str, given: Sequenc
     rows = _choices(asked, winners, best_place, start)
     goal = ["--of", f"{asked.sense} {asked.of}"] if asked.of != TIME else []
     names = asked.search if isinstance(asked.search, str) else ",".join(asked.search)
-    goal += ["--search", names] if names != LAYOUT else []
+    goal += ["--search", names] if names != layouts.LAYOUT else []
     goal += [word for each in asked.where for word in ("--where", each)]
     conditions = conditions_of(scenario, asked.where)
-    read = [*REPORTED, *(name for each in conditions for name in each.outputs)]
-    layouts = {"labels": [f"{k}" for k in range(len(rows))]}
-    layouts |= {name: [row.sets[name] for row in rows] for name in rows[0].sets}
+    read = [*layouts.REPORTED, *(name for each in conditions for name in each.outputs)]
+    choices = {"labels": [f"{k}" for k in range(len(rows))]}
+    choices |= {name: [row.sets[name] for row in rows] for name in rows[0].sets}
     problem = {
         "scenario": scenario,
-        "axes": {**{n: _stops(axes[n], start[n]) for n in start}, "layout": layouts},
+        "axes": {**{n: _stops(axes[n], start[n]) for n in start}, "layout": choices},
         "outputs": [*dict.fromkeys([asked.of, *(name for name in read if name in winners)])],
     }
     planned = Planned(
@@ -104,9 +93,9 @@ def report(asked: Question, winners: "xarray.Dataset", spec: str, given: Sequenc
             "layouts": [row.layout for row in rows],
             "commands": [shlex.join([*row.cluster, *row.arguments]) for row in rows],
             "searches": [shlex.join([*goal, *row.cluster]) for row in rows],
-            "shortest": [fewest_tokens(row.sets) for row in rows],
+            "shortest": [layouts.fewest_tokens(row.sets) for row in rows],
         },
-        summary=searched(winners),
+        summary=layouts.searched(winners),
     )
     return page(problem, f"Plan of {Path(spec).name}", spec, planned, given)
 
@@ -130,24 +119,25 @@ def _choices(
             {axis.name: k for axis, k in zip(cluster_axes, place, strict=True)}
         )
         near = _nearby(asked, {**scenario, **start, **values_along(cluster_axes, place)})
-        layouts = _winners(cluster_winners, asked.of, {name: best_place[name] for name in start})
-        won[place] = [*layouts, *(row for row in near if row not in layouts)]
+        winning = _winners(cluster_winners, asked.of, {name: best_place[name] for name in start})
+        won[place] = [*winning, *(row for row in near if row not in winning)]
     named = [asked.search] if isinstance(asked.search, str) else asked.search
-    shared = {*named} <= {LAYOUT, *OPEN} and {axis.name for axis in cluster_axes} <= _HARDWARE
-    most, stated = MOST_CHOICES // len(won), {n: scenario[n] for n in OPEN if n in scenario}
+    shared = {*named} <= {layouts.LAYOUT, *layouts.OPEN}
+    shared &= {axis.name for axis in cluster_axes} <= _HARDWARE
+    most, stated = MOST_CHOICES // len(won), {n: scenario[n] for n in layouts.OPEN if n in scenario}
     choices = []
-    for place, layouts in won.items():
+    for place, winning in won.items():
         # the winner on other machines may win on these at other sizes
-        every = [*layouts]
+        every = [*winning]
         for row in (row for rows in won.values() for row in rows if shared):
             every += [] if row in every else [row]
         cluster = [
-            f"{axis.name}={in_command(axis.labels[k].item())}"
+            f"{axis.name}={layouts.in_command(axis.labels[k].item())}"
             for axis, k in zip(cluster_axes, place, strict=True)
         ]
         for searched_for, text in every[:most]:
             layout = searched_for or stated
-            arguments = [f"{name}={in_command(value)}" for name, value in layout.items()]
+            arguments = [f"{name}={layouts.in_command(value)}" for name, value in layout.items()]
             sets = {**values_along(cluster_axes, place), **layout}
             choices.append(_Choice(sets, cluster, text, arguments))
     return choices
@@ -165,12 +155,12 @@ def _winners(
 ) -> list[tuple[dict[str, Any], str]]:
     """The layouts of all points, those of the first point first."""
     rows: list[tuple[dict[str, Any], str]] = []
-    places = sorted(np.ndindex(*best[WHOLE].shape), key=lambda p: p[:-1] != tuple(first.values()))
-    for place in places:
-        one = best.isel(dict(zip(best[WHOLE].dims, place, strict=True)))
+    whole = best[layouts.WHOLE]
+    for place in sorted(np.ndindex(*whole.shape), key=lambda p: p[:-1] != tuple(first.values())):
+        one = best.isel(dict(zip(whole.dims, place, strict=True)))
         if one[output].isnull():
             continue
-        row = inputs_of(one), str(one[WHOLE].item())
+        row = layouts.inputs_of(one), str(one[layouts.WHOLE].item())
         if row not in rows:
             rows.append(row)
     return rows
@@ -192,13 +182,13 @@ def _nearby(asked: Question, scenario: Mapping[str, Any]) -> list[tuple[dict[str
         }
         try:
             one = asked.sweep.replace(scenario=scenario, axes=sizes)
-            best = best_layouts(
+            best = layouts.best_layouts(
                 *(one, asked.of, asked.sense, asked.search, asked.where, (), 1, Settings())
             )
         except InputError:  # such as a size that the machines cannot have
             continue
-        layouts = _winners(
+        winning = _winners(
             best.to_xarray(), asked.of, {name: len(row) // 2 for name, row in sizes.items()}
         )
-        rows += [row for row in layouts if row not in rows]
+        rows += [row for row in winning if row not in rows]
     return rows

@@ -33,10 +33,7 @@ from .page import policy_of
 from .view import View
 
 JSON, HTML = "application/json", "text/html; charset=utf-8"
-FILES = {
-    "csv": "text/csv; charset=utf-8",
-    "nc": "application/x-netcdf",
-}
+FILES = {"csv": "text/csv; charset=utf-8", "nc": "application/x-netcdf"}
 POLICY = "default-src 'none'"
 HEADERS = {
     "Cache-Control": "no-store",
@@ -44,8 +41,6 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-
-
 MOST_CONNECTIONS = 512
 MOST_HEAD = 1 << 16  # bytes of a request
 MOST_UNSENT = 1 << 28  # bytes of unsent answers beyond which no request is evaluated
@@ -253,15 +248,9 @@ class Server:
         """Whether a request's Host names this machine, by a name that others cannot set up."""
         try:
             name = urlsplit(f"//{authority}").hostname or ""
+            return name in self.names or ipaddress.ip_address(name).is_loopback or not self.local
         except ValueError:
             return False
-        if name in self.names:
-            return True
-        try:
-            address = ipaddress.ip_address(name)
-        except ValueError:
-            return False
-        return address.is_loopback or not self.local
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -291,7 +280,7 @@ class Handler(BaseHTTPRequestHandler):
         refused = self._refusal(path)
         view = self.server.view
         if refused:
-            self._fail(HTTPStatus.FORBIDDEN, refused)
+            self.send(Answer.failed(HTTPStatus.FORBIDDEN, refused))
         elif path == "/":
             self.send(self.server.page)
         elif view is not None and path == SLICE:
@@ -299,7 +288,8 @@ class Handler(BaseHTTPRequestHandler):
         elif view is not None and path in DOWNLOADS:
             self.ask = partial(view.saved, query, path.removeprefix("/api/download"))
         else:
-            self._fail(HTTPStatus.NOT_FOUND, f"there is no page {shown(path)}; open /")
+            missing = f"there is no page {shown(path)}; open /"
+            self.send(Answer.failed(HTTPStatus.NOT_FOUND, missing))
 
     do_HEAD = do_GET  # noqa: N815
 
@@ -316,9 +306,6 @@ class Handler(BaseHTTPRequestHandler):
         if path.startswith("/api/") and site not in ("none", "same-origin"):
             return f"the request comes from another page ({shown(site)}); open {self.server.url}"
         return ""
-
-    def _fail(self, status: HTTPStatus, reason: str) -> None:
-        self.send(Answer.failed(status, reason))
 
     def send(self, answer: Answer) -> None:
         """Write the head of an answer and set its body."""
@@ -340,7 +327,7 @@ class Handler(BaseHTTPRequestHandler):
         """Refuse other methods and malformed HTTP."""
         self.close_connection = True
         status = HTTPStatus(code)
-        self._fail(status, f"{message or status.phrase}; send GET")
+        self.send(Answer.failed(status, f"{message or status.phrase}; send GET"))
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
         """Keep the terminal quiet."""

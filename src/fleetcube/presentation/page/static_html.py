@@ -16,7 +16,6 @@ from fleetcube.kernels.physics.roles import MEMORY
 from fleetcube.presentation.pictures.picture import words
 from fleetcube.tables.tables import label, numbers
 
-_NEEDED, _MARGIN, _ = MEMORY
 _ONE = Settings("numpy", threads=1)
 
 
@@ -47,7 +46,7 @@ def parts(
     given = [word for _, word in data["given"]]
     ends = {} if drawn or not numeric else _ends(rows[0], [names[k] for k in numeric])
     goal = names[data["goal"]]
-    heading, *assumed = lines(rows[0], [goal, *(n for n in (_NEEDED,) if n in names)]) or [""]
+    heading, *assumed = lines(rows[0], [goal, *(n for n in MEMORY[:1] if n in names)]) or [""]
     short = ", ".join(line.partition(" (")[0].strip() for line in assumed)
     return {
         "heading": html.escape(f"A{heading[1:]}".rstrip(":")),
@@ -60,7 +59,6 @@ def parts(
         "shares": _shares(data, values[0], why[0]),
         "choices": _choices(data["choices"], outputs, visible, shown, why),
         "stated": _stated(scenario, data),
-        "about": "".join(f"<li>{html.escape(line)}</li>" for line in data["about"]),
         "command": html.escape(
             " ".join(filter(None, [data["command"], data["commands"][0], *given]))
         ),
@@ -80,7 +78,7 @@ def _cell(row: Mapping[str, Any], value: float, why: str) -> str:
 
 
 def _word(output: Mapping[str, Any], code: float) -> str:
-    return str(output["words"].get(str(int(code)), "undefined")).replace("_", " ")
+    return str(output["words"].get(int(code), "undefined")).replace("_", " ")
 
 
 def _number(value: float, factor: float, unit: str) -> str:
@@ -122,11 +120,11 @@ def _sentence(
     data: Mapping[str, Any], cells: Mapping[int, str], ends: Mapping[str, tuple[float, float]]
 ) -> str:
     """The first numbers with their intervals."""
-    outputs = [data["outputs"][k] for k in data["sentence"]]
-    texts = [cells[k] for k in data["sentence"]]
-    spans = [_span(output, cell, ends) for output, cell in zip(outputs, texts, strict=True)]
-    both = zip(outputs, texts, spans, strict=True)
-    return html.escape("; ".join(f"{o['title']} {t}" + f" ({s})" * bool(s) for o, t, s in both))
+    parts = []
+    for k in data["sentence"]:
+        span = _span(data["outputs"][k], cells[k], ends)
+        parts.append(f"{data['outputs'][k]['title']} {cells[k]}" + f" ({span})" * bool(span))
+    return html.escape("; ".join(parts))
 
 
 def _plainly(text: str) -> str:

@@ -23,7 +23,7 @@ from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.inputs import INPUTS
 from fleetcube.kernels.physics.roles import BEST_HIGH
 from fleetcube.presentation.pictures.picture import words
-from fleetcube.tables.tables import as_read, export, scale
+from fleetcube.tables.tables import as_read, export, scale, words_of_codes
 
 from .page import page, page_of_cube
 
@@ -108,11 +108,9 @@ class View:
     ) -> None:
         self.cube, self.source, self.spec, self.why = cube, source, spec, why
         names = [str(name) for name in cube.data_vars]
-        order = [] if spec is None else spec["outputs"]
-        self.variables = [name for name in order if name in names]
-        self.variables += [name for name in names if name not in order]
-        if REASON in cube.coords:
-            self.variables.append(REASON)
+        first = [name for name in (spec["outputs"] if spec else ()) if name in names]
+        reason = [REASON] if REASON in cube.coords else []
+        self.variables = [*dict.fromkeys([*first, *names, *reason])]
         if not self.variables:
             raise InputError(f"{source!r} holds no variable; name outputs in its spec")
         self.axes = {str(dim): Points.from_cube(cube, str(dim)) for dim in cube.dims}
@@ -160,9 +158,8 @@ class View:
         reasons = self.cube[REASON].dims if REASON in self.cube.coords else ()
         # hatched where nothing runs: others, such as rates of failures, hold there, too
         facts["masked"] = bool(reasons) and {*reasons} <= {*variable.dims} and name != REASON
-        flags = _flags(variable.attrs)
-        if flags is not None:
-            return facts | {"words": flags}
+        if "flag_meanings" in variable.attrs:
+            return facts | {"words": words_of_codes(variable.attrs)}
         return facts | {"factor": 1, "unit": "", "kind": str(variable.dtype)}
 
     @functools.cached_property
@@ -216,7 +213,12 @@ class View:
             if name == key or name not in indices:
                 hint = f"give variable, x, y and at.AXIS, of {', '.join(indices) or 'no axis'}"
                 raise InputError(f"parameter {shown(key)} is not known; {hint}")
-            indices[name] = _index(name, text, self.axes[name].values.size)
+            size = self.axes[name].values.size
+            if not (text.isascii() and text.isdecimal() and len(text) <= 12 and int(text) < size):
+                raise InputError(
+                    f"at.{name} = {shown(text)} is not an index of the axis; give 0 to {size - 1}"
+                )
+            indices[name] = int(text)
         return Request(variable, x, y, indices)
 
     def slice(self, query: str) -> dict[str, Any]:
@@ -236,7 +238,7 @@ class View:
             "unit": unit,
             "values": _packed(numbers, "<f8"),
             "reason": None if reason is None else _packed(reason, "i1"),
-            "reasons": None if reason is None else _flags(self.cube[REASON].attrs),
+            "reasons": None if reason is None else words_of_codes(self.cube[REASON].attrs),
         }
 
     def saved(self, query: str, ending: str) -> tuple[str, bytes]:
@@ -318,23 +320,6 @@ def _fields(query: str) -> dict[str, str]:
     if len(fields) < len(pairs):
         raise InputError(f"{shown(query)} gives a parameter twice; give it once")
     return fields
-
-
-def _index(name: str, text: str, size: int) -> int:
-    whole = text.isascii() and text.isdecimal() and len(text) <= 12
-    if not whole or int(text) >= size:
-        raise InputError(
-            f"at.{name} = {shown(text)} is not an index of the axis; give 0 to {size - 1}"
-        )
-    return int(text)
-
-
-def _flags(attrs: Mapping[Any, Any]) -> dict[str, str] | None:
-    """Meaning of each code; None for a numeric variable."""
-    if "flag_meanings" not in attrs:
-        return None
-    codes = np.atleast_1d(attrs["flag_values"]).tolist()
-    return dict(zip(map(str, codes), str(attrs["flag_meanings"]).split(), strict=False))
 
 
 def _packed(numbers: Array, kind: str) -> str:
