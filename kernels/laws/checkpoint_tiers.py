@@ -128,15 +128,16 @@ def dearer_recovery(share, recovery_time, extra_time, mtbf) -> Any:
 def equivalent_lost_work(delay, interval, write_time, recovery_time, mtbf) -> Any:
     """Time lost per failure that makes one tier as slow as several.
 
-    M [log(1 + D) - log((e^z - 1) / z)] - R, z = (tau + d) / M, at least -R; 0 for an infinite M
+    M [log(1 + D) - log((e^z - 1) / z)] - R, z = (tau + d) / M; 0 for an infinite M
 
     Parameters:
         delay [1]: time D lost with all tiers over time without failures
         interval [s]: useful time tau between two checkpoints of the lowest tier
         write_time [s]: mean time d for which one of them stops training
         recovery_time [s]: mean time R from a failure until training resumes
-    Returns: [s] time lost beyond the rework since the last checkpoint; below 0 where failures in
-        stalls of higher tiers, which memory survives, lose less than one tier of that stall would
+    Returns: [s] time lost beyond the rework since the last checkpoint; below 0 where one tier would
+        lose more: by failures in stalls of higher tiers, which memory survives, or because memory's
+        last interval is shorter; below -R, too, where failures are frequent and recovery is short
     Range: z up to 500; 0 below 1e-13 of recovery and interval, where it is rounding
     Source: Daly 2006, FGCS 22(3), eq. 13, solved for the recovery time
     """
@@ -146,5 +147,4 @@ def equivalent_lost_work(delay, interval, write_time, recovery_time, mtbf) -> An
     spent = recovery_time + redone
     grown = growth(redone / mean)
     lost = mean * np.log1p((delay - grown) / (1 + grown)) - recovery_time
-    lost = np.maximum(lost, -recovery_time)
     return where(fails, where(np.abs(lost) > 1e-13 * spent, lost, 0.0), 0.0)
