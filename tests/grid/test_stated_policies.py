@@ -300,3 +300,13 @@ def test_several_counts_are_parted_by_their_commas() -> None:
     """On the command line they ended in the engine's error."""
     assert policies.is_spelled("interruption_mttf", "419 in 54 days on 16,384 GPUs")
     assert not policies.is_spelled("node_mttf", "1 of 256 nodes a day,2 of 256 nodes a day")
+
+
+@pytest.mark.parametrize(("n_gpus", "is_named"), [([4096], False), ([4096, 8192], True)])
+def test_a_job_larger_than_its_contract_is_named(n_gpus: list[int], is_named: bool) -> None:
+    """512 nodes of 8 GPUs are 4,096; the price of a contract is that of any job."""
+    scenario = {"model": "llama-3-70b", "node": "dgx-h100", "pricing": "take_or_pay"}
+    scenario |= {"contract_nodes": 512, "contract_time": "120 d", "gpu_hour_price": "2.5 USD/h"}
+    cube = fleetcube.Sweep(scenario, {"n_gpus": n_gpus}, ["job_cost"]).evaluate()
+    line = "8,192 GPUs need 1,024 nodes, and the contract has 512"
+    assert (line in cube.attrs.get("fleetcube_remarks", "")) is is_named

@@ -69,7 +69,13 @@ INPUTS = declared(
     count("contract_nodes", None, "nodes of a contract"),
     real("contract_time", "s", None, "for which a contract has each node, from its delivery on"),
     count("first_delivery_nodes", 0, "nodes of a contract that come at once", low=0),
-    real("delivery_time", "s", None, "until a contract's last node comes", positive=False),
+    real(
+        "delivery_time",
+        "s",
+        None,
+        "until a contract's last node comes, evenly after the first",
+        positive=False,
+    ),
     option(
         "pricing",
         "rented",

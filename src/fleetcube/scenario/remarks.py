@@ -45,6 +45,7 @@ def remarks(plan: Plan) -> tuple[str, ...]:
         if used & formulas and problem.most_together({name}) > 0
     ]
     lines += [*_added(plan, used), *_short_intervals(plan), *_waits(plan), *shared_prices(plan)]
+    lines += _beyond_contract(plan)
     lines += [note for name, note in problem.notes.items() if name in used]
     if _REST in used and not {_REST, "node_power"} & problem.numbers:
         lines.append(_OF_GPUS_ALONE)
@@ -150,6 +151,21 @@ def _short_intervals(plan: Plan) -> Iterator[str]:
                     least = float(np.fmin.reduce(share, axis=None, initial=least))
         if least <= 1:
             yield f"{interval} {line.format(least)}"
+
+
+def _beyond_contract(plan: Plan) -> Iterator[str]:
+    """That a contract has fewer nodes than the largest job, which its price would leave unseen."""
+    sizes = ("n_gpus", "gpus_per_node", "contract_nodes")
+    for case in plan.cases:
+        if case.leaves.keys() >= {*sizes}:
+            gpus, per_node, nodes = (float(np.max(case.leaves[name])) for name in sizes)
+            if gpus / per_node > nodes:
+                yield (
+                    f"contract_nodes: {gpus:,.0f} GPUs need {gpus / per_node:,.0f} nodes, and the "
+                    f"contract has {nodes:,.0f}: such a job never starts, and its job_cost is that "
+                    "of the contract alone"
+                )
+                return
 
 
 def _waits(plan: Plan) -> Iterator[str]:
