@@ -5,8 +5,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fleetcube.analysis.assumptions import last_true, lines
-from fleetcube.analysis.nearest import BATCH, GPUS, at_place, nearest, nearest_batch
+from fleetcube.analysis.assumptions import at_last, last_true
+from fleetcube.analysis.layouts import in_command
+from fleetcube.analysis.nearest import BATCH, GPUS, nearest, nearest_batch
 from fleetcube.analysis.sensitivity import frozen
 from fleetcube.analysis.targets import Target, whole_unit
 from fleetcube.formats.field_table import REPLICA
@@ -16,7 +17,6 @@ from fleetcube.grid.run.evaluation import Evaluation, is_known
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.spec import values
 from fleetcube.grid.spec.axes import make_axes
-from fleetcube.grid.spec.axis import Axis
 from fleetcube.grid.spec.graphs import graph_of
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.graph import PHYSICS
@@ -47,7 +47,7 @@ def solve_and_adjust(
         return solutions, ""
     if unknown != GPUS or solutions[unknown].size > 1 or whole is not None or between is not None:
         raise InputError(f"a batch is adjusted for {GPUS} at one point; name one of each axis")
-    scenario, _, answer = _at_last(spec, unknown, solutions[unknown])
+    scenario, answer = _at_last(spec, unknown, target, solutions[unknown])
     line, batch, towards = bound(scenario, unknown, target, between, answer)
     if batch != batch:
         return solutions, line
@@ -69,35 +69,39 @@ def basis(
 ) -> tuple[list[str], list[str]]:
     """Lines on the last solution: if all must run, what bound it, and what it leaves of a site; and
     lines on the inputs that nobody stated."""
-    scenario, axes, answer = _at_last(spec, unknown, solved)
+    scenario, answer = _at_last(spec, unknown, target, solved)
     is_physics = bool(graph_of(scenario).application)
     line = bound(scenario, unknown, target, between, answer)[0] if runs and is_physics else ""
-    several = {n: scenario[n] for n, axis in axes.items() if axis.size > 1 and n in scenario}
-    line = at_place(several, line)
-    if answer != answer or not is_physics:
+    sizes = {n: row.size for n, row in make_axes(graph_of(scenario), spec["axes"]).items()}
+    several = [n for n, size in sizes.items() if size > 1 and n != unknown and n in scenario]
+    where = ", ".join(f"{name} {in_command(scenario[name])}" for name in several)
+    line = f"at {where}: {line}" if where and line else line
+    if answer != answer:
         return [line], []
-    solution = {**scenario, unknown: answer}
-    left = _left(solution) if unknown == GPUS else ""
-    assumed = lines(solution, target.outputs, swept=axes)
+    axes = {name: axis for name, axis in spec["axes"].items() if name != unknown}
+    sweep = Evaluation({**spec["scenario"], unknown: answer}, axes, target.outputs)
+    left = _left({**scenario, unknown: answer}) if is_physics and unknown == GPUS else ""
+    assumed = at_last(sweep, solved.notnull())
     if assumed and target.chance == target.chance:  # the answer is at that chance
-        median = Evaluation(solution, {}, [target.of])._result()[target.of]
+        median = Evaluation({**scenario, unknown: answer}, {}, [target.of])._result()[target.of]
         text = f"the median {with_unit(median.item(), str(median.attrs['units']), target.of)}"
         assumed[0] = assumed[0].replace("the answer", text)
     return [line, left], assumed
 
 
 def _at_last(
-    spec: Mapping[str, Any], unknown: str, solved: Any
-) -> tuple[dict[str, Any], dict[str, Axis], float]:
-    """The scenario at the last point with a solution, the axes, and that solution; NaN for none."""
+    spec: Mapping[str, Any], unknown: str, target: Target, solved: Any
+) -> tuple[dict[str, Any], float]:
+    """The scenario at the last point with a solution, and that solution; NaN for none."""
     answered = solved.notnull()
-    numbers, last = solved.values[answered.values], last_true(answered)
+    numbers = solved.values[answered.values]
     axes = make_axes(graph_of(spec["scenario"]), spec["axes"])
-    axes = {name: axis for name, axis in axes.items() if name != unknown}
-    along = values_along(axes.values(), [last.get(n, axis.size - 1) for n, axis in axes.items()])
+    others = [axis for name, axis in axes.items() if name != unknown]
+    last = last_true(answered)
+    along = values_along(others, [last.get(axis.name, 0) for axis in others])
     scenario = {**spec["scenario"], **along}
-    scenario.pop(unknown, None)
-    return scenario, axes, float(numbers[-1]) if numbers.size else math.nan
+    answer = float(numbers[-1]) if numbers.size else math.nan
+    return {name: value for name, value in scenario.items() if name != unknown}, answer
 
 
 def _left(scenario: Mapping[str, Any]) -> str:
