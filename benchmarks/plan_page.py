@@ -35,7 +35,7 @@ SETTINGS: dict[str, tuple[int, dict[str, str]]] = {
     "forced colours": (1440, {"forced-colors": "active"}),
     "print": (1440, {"media": "print"}),
 }
-# What people ask: what is pressed (and typed), and when the page has told it
+# What people ask: what is pressed (and typed), and when the page shows the answer
 TASKS: dict[str, tuple[Sequence[tuple[str, str]], str]] = {
     "the cheapest by a date": (
         (("//*[@id='limit']", ""), ("//option[@value='time']", ""), ("//*[@id='typed']", "120\n")),

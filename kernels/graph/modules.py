@@ -25,8 +25,6 @@ from .trace import Trace, Value, written
 GROUP = "fleetcube.graphs"  # entry points: NAME = "MODULE"
 _LONG = 16  # hexadecimal digits of a hash that are stated
 _MARK = "__replaces__"  # of a marked formula: what it replaces, or an empty text
-
-
 # Units in which inputs are declared; money is in dollars
 SI = frozenset({"A", "B", "FLOP", "J", "K", "USD", "V", "W", "kg", "m", "mol", "s"})
 

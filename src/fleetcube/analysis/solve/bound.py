@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fleetcube.analysis.assumptions import at_last, last_true
-from fleetcube.analysis.layouts import in_command
-from fleetcube.analysis.nearest import BATCH, GPUS, nearest, nearest_batch
+from fleetcube.analysis.nearest import BATCH, GPUS, at_place, nearest, nearest_batch
 from fleetcube.analysis.sensitivity import frozen
 from fleetcube.analysis.targets import Target, whole_unit
 from fleetcube.formats.field_table import REPLICA
@@ -47,7 +46,7 @@ def solve_and_adjust(
         return solutions, ""
     if unknown != GPUS or solutions[unknown].size > 1 or whole is not None or between is not None:
         raise InputError(f"a batch is adjusted for {GPUS} at one point; name one of each axis")
-    scenario, answer = _at_last(spec, unknown, target, solutions[unknown])
+    scenario, answer = _at_last(spec, unknown, solutions[unknown])
     line, batch, towards = bound(scenario, unknown, target, between, answer)
     if batch != batch:
         return solutions, line
@@ -69,13 +68,12 @@ def basis(
 ) -> tuple[list[str], list[str]]:
     """Lines on the last solution: if all must run, what bound it, and what it leaves of a site; and
     lines on the inputs that nobody stated."""
-    scenario, answer = _at_last(spec, unknown, target, solved)
+    scenario, answer = _at_last(spec, unknown, solved)
     is_physics = bool(graph_of(scenario).application)
     line = bound(scenario, unknown, target, between, answer)[0] if runs and is_physics else ""
     sizes = {n: row.size for n, row in make_axes(graph_of(scenario), spec["axes"]).items()}
     several = [n for n, size in sizes.items() if size > 1 and n != unknown and n in scenario]
-    where = ", ".join(f"{name} {in_command(scenario[name])}" for name in several)
-    line = f"at {where}: {line}" if where and line else line
+    line = at_place({name: scenario[name] for name in several}, line)
     if answer != answer:
         return [line], []
     axes = {name: axis for name, axis in spec["axes"].items() if name != unknown}
@@ -89,9 +87,7 @@ def basis(
     return [line, left], assumed
 
 
-def _at_last(
-    spec: Mapping[str, Any], unknown: str, target: Target, solved: Any
-) -> tuple[dict[str, Any], float]:
+def _at_last(spec: Mapping[str, Any], unknown: str, solved: Any) -> tuple[dict[str, Any], float]:
     """The scenario at the last point with a solution, and that solution; NaN for none."""
     answered = solved.notnull()
     numbers = solved.values[answered.values]
