@@ -31,7 +31,6 @@ from .chunks import Compressor
 from .examine import Contents, check_added, check_complete, check_files, examine
 from .guests import Attributes, ours
 from .journal import Block
-from .layout_version import LAYOUT
 from .names import GUESTS, LOCK, PLAN, RECORD, ROOT, SEAL
 from .places.address import place_of
 from .places.place import Folder, Place
@@ -77,11 +76,6 @@ def contents_for_run(place: Place, mode: Mode) -> tuple[Contents, Contents]:
         place.check()
     contents = examine(place)
     layout = contents.layout if mode.continues else None
-    if layout is not None and layout < LAYOUT and not mode.overwrite:
-        raise InputError(
-            f"{str(place)!r} was written by an older fleetcube, in layout {layout}, and is only "
-            "read; choose another name or use --overwrite"
-        )
     if mode.resume and layout is None:  # a sound cube needs no writing
         place.check()
     partial = place.unfinished()

@@ -10,14 +10,14 @@ from ..plan.labels import own_version
 from .names import GROUP, ROOT
 from .places.place import Place
 
-KEY = "fleetcube_layout"  # attribute of the root; cubes of fleetcube 0.2 have none
+KEY = "fleetcube_layout"  # attribute of the root
 LAYOUT = 1
 
 
 def known_layout(place: Place, attributes: Mapping[str, Any]) -> int:
     """The layout stated by a root; one newer than ours is refused. Raises InputError."""
-    layout = attributes.get(KEY, 0)
-    if isinstance(layout, bool) or not isinstance(layout, int) or layout < 0:
+    layout = attributes.get(KEY)
+    if isinstance(layout, bool) or not isinstance(layout, int) or layout < 1:
         raise InputError(f"{str(place)!r} is damaged: {KEY} is not a whole number; write it again")
     if layout > LAYOUT:
         version = attributes.get("fleetcube_version")
@@ -36,13 +36,10 @@ def consolidated(arrays: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def repeats(files: Mapping[str, bytes]) -> bool:
-    """Whether the root repeats the metadata of all arrays except our record's, or, as in layout 0,
-    has none."""
+    """Whether the root repeats the metadata of all arrays except our record's."""
     arrays = {
         array: json.loads(data)
         for name, data in files.items()
         if (array := name.removesuffix(f"/{ROOT}")) != name and not array.startswith(GROUP)
     }
-    root = json.loads(files[ROOT])
-    expected = consolidated(arrays) if root["attributes"].get(KEY) else None
-    return bool(root.get("consolidated_metadata") == expected)
+    return bool(json.loads(files[ROOT]).get("consolidated_metadata") == consolidated(arrays))

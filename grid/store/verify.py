@@ -1,6 +1,5 @@
 """Check a cube: every file against its checksum, and samples by recomputing them."""
 
-import json
 import os
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +8,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..plan.execute import evaluate_block
-from ..plan.fingerprint import asked, difference
+from ..plan.fingerprint import difference
 from ..plan.plan import Plan
 from ..plan.written import restored, result_scenario
 from ..progress import expected
@@ -17,7 +16,7 @@ from ..result import Result
 from ..run.evaluation import Evaluation
 from .cube import as_sealed, damage, opened, reading, spec_of
 from .examine import Contents, check_added, check_sealed, examine
-from .layout_version import LAYOUT, repeats
+from .layout_version import repeats
 from .names import ROOT
 from .places.address import place_of
 from .reader import Reader
@@ -129,18 +128,12 @@ def _planned_again(contents: Contents, cube: Result, report: Report) -> tuple[Pl
         except InputError as error:
             report.notes.append(f"no samples: the cube's spec is now refused ({error})")
             return None
-        facts = (record, asked(spec) if contents.layout == 0 else writer.fingerprint)
     entries = [
         {name: value for name, value in each.items() if name.split(".")[0] in _SPEC}
-        for each in facts
+        for each in (record, writer.fingerprint)
     ]
-    if contents.layout == 0:  # its record has the spec as written, and tables in another order
-        entries = [json.loads(json.dumps(each, sort_keys=True)) for each in entries]
     if (other := difference(*entries)) is not None:
         report.problems.append(f"its spec is not that of its record: {other}")
-    elif contents.layout != LAYOUT:
-        older = f"the cube is of an older fleetcube, in layout {contents.layout}"
-        report.notes.append(f"no samples: {older}")
     elif (changed := difference(record, writer.fingerprint)) is not None:
         report.notes.append(f"no samples: since the cube was written, this changed: {changed}")
     else:
