@@ -167,6 +167,18 @@ def test_the_citation_file_is_of_this_version_and_title() -> None:
     assert stated["title"] == re.sub("[{}]", "", re.search("title = {(.*)},", own)[1])  # type: ignore[index]
 
 
+def test_the_changelog_begins_with_this_version() -> None:
+    """`.ci/release` refuses a tag whose version has no date, or another than the citation file."""
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    newest = text.split("\n## ")[1]
+    found = re.match(r"([\d.]+) \((unreleased|20\d\d-\d\d-\d\d)\)\n", newest)
+    assert found
+    assert found[1] == PROJECT["version"]
+    cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert found[2] == "unreleased" or f"\ndate-released: {found[2]}\n" in cited
+    assert "\n### Results changed\n" in newest
+
+
 def test_the_conda_recipe_asks_for_the_same() -> None:
     yaml = pytest.importorskip("yaml")
     recipe = yaml.safe_load((ROOT / "recipe" / "recipe.yaml").read_text(encoding="utf-8"))

@@ -1,4 +1,5 @@
-"""The public surface against one list: names, signatures, commands and their options."""
+"""The public surface against two lists: names, signatures, commands and options, which do not
+change by accident; inputs, their choices and quantities, of which none is lost."""
 
 import difflib
 import inspect
@@ -13,8 +14,10 @@ import fleetcube
 from fleetcube import accessor
 from fleetcube.cli import cli
 from fleetcube.grid.function import Function
+from fleetcube.kernels.physics.graph import PHYSICS
 
 LIST = Path(__file__).parents[1] / "data" / "surface.txt"
+NAMES = LIST.with_name("names.txt")
 CLASSES = (
     *(fleetcube.Settings, fleetcube.Sweep, Function),
     *(accessor.DatasetAccessor, accessor.DataArrayAccessor, accessor.Pictures),
@@ -61,12 +64,26 @@ def test_the_surface_is_the_list() -> None:
     assert not changes, "\n".join(
         [
             "public names, commands or options changed; if that is meant, write the list anew",
-            "(`python -m tests.door.test_surface`) and enter it in CHANGELOG.md under Unreleased:",
+            "(`python -m tests.door.test_surface`) and enter it in CHANGELOG.md:",
             *changes,
         ]
     )
 
 
+def names() -> Iterator[str]:
+    """A line for each input, each of its choices, and each quantity."""
+    for name, row in sorted(PHYSICS.inputs.items()):
+        yield f"{name} [{row.unit}]"
+        yield from (f"{name} = {choice}" for choice in row.choices)
+    yield from (f"{name} [{made.unit}]" for name, made in sorted(PHYSICS.quantities.items()))
+
+
+def test_no_name_that_was_released_is_gone() -> None:
+    """docs/releases.md promises it; one that goes is deprecated first."""
+    assert {*NAMES.read_text(encoding="utf-8").splitlines()} - {*names()} == set()
+
+
 if __name__ == "__main__":
-    LIST.write_text("".join(f"{line}\n" for line in surface()), encoding="utf-8")
+    for path, lines in ((LIST, surface()), (NAMES, names())):
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     sys.stdout.write(LIST.read_text(encoding="utf-8"))
