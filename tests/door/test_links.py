@@ -38,9 +38,10 @@ def broken(page: Path, text: str) -> Iterator[str]:
     for link in LINK.findall(SPAN.sub("", COMMENT.sub("", FENCES.sub("", text)))):
         name, _, anchor = link.partition("#")
         place = (page.parent / name).resolve() if name else page
-        if urlsplit(link).scheme or (REFERENCE in place.parents and page.parent != ROOT):
+        made = REFERENCE in place.parents
+        if urlsplit(link).scheme or (made and page.parent != ROOT):
             continue
-        there = not name or (place.exists() and place.is_relative_to(ROOT))
+        there = not name or (place.exists() and place.is_relative_to(ROOT) and not made)
         if not there or (
             anchor and anchor not in anchors(place.read_text("utf-8") if name else text)
         ):
