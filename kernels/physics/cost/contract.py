@@ -2,8 +2,28 @@
 
 import numpy as np
 
-from ...alternatives import alternative
+from ... import reasons
+from ...alternatives import alternative, row
 from ...ops import where
+from ...reasons import REASONS as REASONS
+
+row("contract_reason", 0.0, "no contract is stated", contract_limits=False)
+
+
+@alternative("contract_reason", contract_limits=True)
+def limited_contract_reason(allocated_nodes, contract_nodes):
+    """Why a job does not fit its contract; 0 if it does.
+
+    nodes of the job at most the contract's
+
+    Returns: [flag] reason
+    Flags: REASONS
+    Range: spare nodes and backup workers count where `reserves` does; how long is not judged
+    Source: by definition
+    """
+    operands = allocated_nodes + contract_nodes
+    over = where(allocated_nodes > contract_nodes, reasons.LARGER_THAN_CONTRACT, 0.0)
+    return where(operands == operands, over, np.nan)
 
 
 def delivery_wait(allocated_nodes, contract_nodes, first_delivery_nodes, delivery_time):

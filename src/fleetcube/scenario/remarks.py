@@ -15,7 +15,7 @@ from fleetcube.grid.spec.problem import Problem
 from fleetcube.kernels.calculus.phased_formulas import without_phase
 from fleetcube.kernels.declare import HOUR
 from fleetcube.kernels.graph.bind import definitions
-from fleetcube.kernels.physics.roles import BESIDE_IT, DECIDED, EXCEEDED, FITTED, LEFT_OUT, PRICES
+from fleetcube.kernels.physics.roles import BESIDE_IT, DECIDED, EXCEEDED, FITTED, LEFT_OUT, PRICES, TIME
 
 _REST, _NODES_PER_RACK = "node_overhead_power", "nodes_per_rack"
 _OF_GPUS_ALONE = (
@@ -23,6 +23,7 @@ _OF_GPUS_ALONE = (
 )
 _OVERLAP, _WAITING = "data_parallel_overlap", 0.1  # the share of a step from which it is named
 _PRICED = ("node", "gpu")
+_TERM, _DAY = "contract_time", 24 * HOUR
 _OVERSIZED = (
     "nodes_per_rack is 0: a node needs more than rack_power, and takes several racks alone; "
     "give the rack_power that it has"
@@ -45,7 +46,7 @@ def remarks(plan: Plan) -> tuple[str, ...]:
         if used & formulas and problem.most_together({name}) > 0
     ]
     lines += [*_added(plan, used), *_short_intervals(plan), *_waits(plan), *shared_prices(plan)]
-    lines += _beyond_contract(plan)
+    lines += _after_contract(plan)
     lines += [note for name, note in problem.notes.items() if name in used]
     if _REST in used and not {_REST, "node_power"} & problem.numbers:
         lines.append(_OF_GPUS_ALONE)
@@ -153,19 +154,20 @@ def _short_intervals(plan: Plan) -> Iterator[str]:
             yield f"{interval} {line.format(least)}"
 
 
-def _beyond_contract(plan: Plan) -> Iterator[str]:
-    """That a contract has fewer nodes than the largest job, which its price would leave unseen."""
-    sizes = ("n_gpus", "gpus_per_node", "contract_nodes")
+def _after_contract(plan: Plan) -> Iterator[str]:
+    """How long after the contract of its first nodes a job ends, at most."""
+    late, constants = 0.0, plan.problem.constants
     for case in plan.cases:
-        if case.leaves.keys() >= {*sizes}:
-            gpus, per_node, nodes = (float(np.max(case.leaves[name])) for name in sizes)
-            if gpus / per_node > nodes:
-                yield (
-                    f"contract_nodes: {gpus:,.0f} GPUs need {gpus / per_node:,.0f} nodes, and the "
-                    f"contract has {nodes:,.0f}: such a job never starts, and its job_cost is that "
-                    "of the contract alone"
-                )
-                return
+        ends = "completion_time" if "completion_time" in case.formulas else TIME
+        if {_TERM, ends} <= {*case.leaves, *case.formulas, *constants} and plan.is_table(ends):
+            term = plan.table(case, _TERM) if _TERM in case.leaves else constants[_TERM]
+            after = plan.table(case, ends) - term
+            late = float(np.fmax.reduce(after, axis=None, initial=late, where=after < np.inf))
+    if late > 0:
+        yield (
+            f"{_TERM}: a job ends up to {late / _DAY:,.4g} d after the contract of its first nodes: "
+            "such a contract has to be extended"
+        )
 
 
 def _waits(plan: Plan) -> Iterator[str]:

@@ -20,7 +20,7 @@ from fleetcube.grid.spec.graphs import graph_of
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
-from fleetcube.kernels.physics.roles import CUTS, OF_SITE, SITE_REASON, STEPS
+from fleetcube.kernels.physics.roles import CUTS, OF_SITE, ROOM_REASONS, STEPS
 from fleetcube.scenario.along_axes import values_along
 from fleetcube.tables.tables import meanings, with_unit
 
@@ -155,11 +155,12 @@ def bound(
 def _bound_gpus(
     scenario: Mapping[str, Any], batch: float, alone: float, unit: int
 ) -> tuple[str, float]:
-    """The same of GPUs, which their site or batch binds: by `unit` they leave the target."""
-    job = Evaluation(scenario, {}, [REASON, SITE_REASON])._result(Settings())
-    if job[SITE_REASON].item() > 0:
-        text = f"{alone:,.0f} GPUs would meet the target and are more than the site holds"
-        return f'{text}, which "allocated_gpus <= powered_gpus" fills', math.nan
+    """The same of GPUs, which their site, contract or batch binds: by `unit` they leave the target."""
+    job = Evaluation(scenario, {}, [REASON, *ROOM_REASONS])._result(Settings())
+    for name, holds in ROOM_REASONS.items():
+        if job[name].item() > 0:
+            text = f"{alone:,.0f} GPUs would meet the target and are more than"
+            return f"{text} {holds}", math.nan
     reasons = job[REASON]
     (why,) = meanings(reasons.attrs, reasons.values.reshape(1))
     text = f"{alone:,.0f} GPUs would meet the target and cannot run ({why})"
