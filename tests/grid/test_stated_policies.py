@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from scipy.stats import chi2
 
 import fleetcube
 from fleetcube.analysis.layouts import LAYOUT
@@ -337,3 +338,18 @@ def test_a_job_that_outlasts_its_contract_is_named(
         lines.append(sweep.evaluate().attrs.get("fleetcube_remarks", ""))
     assert "contract_time" not in lines[0]
     assert "ends up to 1 d after the contract of its first nodes" in lines[1]
+
+
+@pytest.mark.parametrize(("count", "off"), [(1, 0.25), (3, 0.01), (40, 1e-3), (419, 1e-4)])
+def test_a_count_of_failures_has_the_interval_of_its_mean(count: int, off: float) -> None:
+    """Garwood's: quantiles of chi-squared."""
+    exact = chi2.ppf(0.05, 2 * count) / 2, chi2.ppf(0.95, 2 * count + 2) / 2
+    assert policies.poisson_means(count) == pytest.approx(exact, rel=off)
+    line = policies.conversions({"node_mttf": f"{count} failures in 54 days on 2,048 nodes"})
+    hours = [
+        float(n.replace(",", "")) for n in re.findall(r"([\d,.]+) to ([\d,.]+) h", str(line))[0]
+    ]
+    time = 2048 * 54 * 24
+    assert hours == pytest.approx([time / end for end in reversed(exact)], rel=2 * off)
+    assert f'events = {count}, hours = "2.65421e+06 h"' in str(line)
+    assert "90 %" not in str(policies.conversions({"node_mttf": "1 of 256 nodes a day"}))

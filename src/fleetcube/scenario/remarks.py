@@ -15,7 +15,7 @@ from fleetcube.grid.spec.problem import Problem
 from fleetcube.kernels.calculus.phased_formulas import without_phase
 from fleetcube.kernels.declare import HOUR
 from fleetcube.kernels.graph.bind import definitions
-from fleetcube.kernels.physics.roles import BESIDE_IT, DECIDED, EXCEEDED, FITTED, LEFT_OUT, PRICES, TIME
+from fleetcube.kernels.physics.roles import BESIDE_IT, DECIDED, EXCEEDED, FITTED, LEFT_OUT, PRICES
 
 _REST, _NODES_PER_RACK = "node_overhead_power", "nodes_per_rack"
 _OF_GPUS_ALONE = (
@@ -23,7 +23,7 @@ _OF_GPUS_ALONE = (
 )
 _OVERLAP, _WAITING = "data_parallel_overlap", 0.1  # the share of a step from which it is named
 _PRICED = ("node", "gpu")
-_TERM, _DAY = "contract_time", 24 * HOUR
+_TERM, _COMPLETION, _TIME = "contract_time", "completion_time", "job_time"
 _OVERSIZED = (
     "nodes_per_rack is 0: a node needs more than rack_power, and takes several racks alone; "
     "give the rack_power that it has"
@@ -158,15 +158,15 @@ def _after_contract(plan: Plan) -> Iterator[str]:
     """How long after the contract of its first nodes a job ends, at most."""
     late, constants = 0.0, plan.problem.constants
     for case in plan.cases:
-        ends = "completion_time" if "completion_time" in case.formulas else TIME
+        ends = _COMPLETION if _COMPLETION in case.formulas else _TIME
         if {_TERM, ends} <= {*case.leaves, *case.formulas, *constants} and plan.is_table(ends):
             term = plan.table(case, _TERM) if _TERM in case.leaves else constants[_TERM]
             after = plan.table(case, ends) - term
             late = float(np.fmax.reduce(after, axis=None, initial=late, where=after < np.inf))
     if late > 0:
         yield (
-            f"{_TERM}: a job ends up to {late / _DAY:,.4g} d after the contract of its first nodes: "
-            "such a contract has to be extended"
+            f"{_TERM}: a job ends up to {late / (24 * HOUR):,.4g} d after the contract of its first "
+            "nodes: such a contract has to be extended"
         )
 
 

@@ -71,9 +71,7 @@ def _index(graph: Graph, name: str, points: Any, text: str, notes: list[str]) ->
     return picks if len(picks) > 1 else picks[0]
 
 
-def listed(
-    name: str, text: str, notes: list[str], labels: Collection[str] = ()
-) -> list[str]:
+def listed(name: str, text: str, notes: list[str], labels: Collection[str] = ()) -> list[str]:
     """Values between commas; but a label, "50,000 h", "$1,200" and what is in quotes are one."""
     if text in labels:
         return [text]

@@ -155,7 +155,7 @@ def bound(
 def _bound_gpus(
     scenario: Mapping[str, Any], batch: float, alone: float, unit: int
 ) -> tuple[str, float]:
-    """The same of GPUs, which their site, contract or batch binds: by `unit` they leave the target."""
+    """The same of GPUs, which site, contract or batch bind: by `unit` they leave the target."""
     job = Evaluation(scenario, {}, [REASON, *ROOM_REASONS])._result(Settings())
     for name, holds in ROOM_REASONS.items():
         if job[name].item() > 0:
