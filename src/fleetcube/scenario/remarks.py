@@ -165,7 +165,7 @@ def _after_contract(plan: Plan) -> Iterator[str]:
             late = float(np.fmax.reduce(after, axis=None, initial=late, where=after < np.inf))
     if late > 0:
         yield (
-            f"{_TERM}: a job ends up to {late / (24 * HOUR):,.4g} d after the contract of its first "
+            f"{_TERM}: a job ends up to {late / 24 / HOUR:,.4g} d after the contract of its first "
             "nodes: such a contract has to be extended"
         )
 
