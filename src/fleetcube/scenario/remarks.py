@@ -23,6 +23,8 @@ _OF_GPUS_ALONE = (
 )
 _OVERLAP, _WAITING = "data_parallel_overlap", 0.1  # the share of a step from which it is named
 _PRICED = ("node", "gpu")
+_SHRINKING = "shrinking_elastic_capacity"
+_ROUND = 0.5  # of a round: the mean of rounded numbers from the rounded mean
 _TERM, _COMPLETION, _TIME = "contract_time", "completion_time", "job_time"
 _OVERSIZED = (
     "nodes_per_rack is 0: a node needs more than rack_power, and takes several racks alone; "
@@ -46,7 +48,7 @@ def remarks(plan: Plan) -> tuple[str, ...]:
         if used & formulas and problem.most_together({name}) > 0
     ]
     lines += [*_added(plan, used), *_short_intervals(plan), *_waits(plan), *shared_prices(plan)]
-    lines += _after_contract(plan)
+    lines += [*_after_contract(plan), *_fewer_replicas(plan)]
     lines += [note for name, note in problem.notes.items() if name in used]
     if _REST in used and not {_REST, "node_power"} & problem.numbers:
         lines.append(_OF_GPUS_ALONE)
@@ -167,6 +169,21 @@ def _after_contract(plan: Plan) -> Iterator[str]:
         yield (
             f"{_TERM}: a job ends up to {late / 24 / HOUR:,.4g} d after the contract of its first "
             "nodes: such a contract has to be extended"
+        )
+
+
+def _fewer_replicas(plan: Plan) -> Iterator[str]:
+    """How far the speed of a job that shrinks is from jobs played, which its rounds decide."""
+    off = 0.0
+    for name, rounds in _in_same_phase(plan.structure, "elastic_capacity", "num_microbatches"):
+        for case in (c for c in plan.cases if {name, rounds} <= c.formulas.keys() | c.leaves):
+            shrinks = name in case.formulas and case.formulas[name].__name__ == _SHRINKING
+            if shrinks and plan.is_table(rounds):
+                off = max(off, 0.01, _ROUND / float(np.nanmin(plan.table(case, rounds))))
+    if off:
+        yield (
+            f"elastic_capacity: within {off:.2g} of jobs played: rounds of micro-batches are those "
+            "of the mean replicas; fleetcube simulate plays them"
         )
 
 
