@@ -241,8 +241,8 @@ def _quicker(
 
 def _why(words: Mapping[str, int], now: Mapping[str, float], many: bool) -> str:
     subject, does = ("no layout", "s") if many else ("this layout does not", "")
-    for word in _TOO_LARGE.keys() & words:
-        return _TOO_LARGE[word]
+    if too_large := [text for word, text in _TOO_LARGE.items() if word in words]:
+        return too_large[0]
     if _MEMORY in words:
         return f"{subject} fit{does} in memory"
     if words.keys() & _NOT_DIVIDED and BATCH in now:

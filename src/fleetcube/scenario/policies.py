@@ -15,7 +15,7 @@ from fleetcube.kernels.laws.repair import lognormal_mean, lognormal_spread
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.roles import IN_STEPS, REPAIR, REPAIR_SPREAD
 
-_COUNTED = re.compile(r"\s*([0-9][0-9_,.]*)\D* in ")
+_COUNTED = re.compile(r"\s*([1-9][0-9_,.]*)\D* in ")
 _STEPS = re.compile(r"\s*([0-9][0-9_,]*)\s+steps?\s*")
 _PERCENTILES = re.compile(r"\s*median\s+([^,]+),\s*p([0-9]{2}(?:\.[0-9]+)?)\s+([^,]+)")
 
@@ -72,10 +72,9 @@ def conversions(scenario: Mapping[str, Any]) -> dict[str, str]:
 
 def _by_its_count(text: str, hours: float) -> str:
     """The interval of a mean time that was counted, which no output's interval has."""
-    match = _COUNTED.match(text)
-    count = float(re.sub("[_,]", "", match[1])) if match else 0.0
-    if count < 1:  # a rate
+    if not (match := _COUNTED.match(text)):  # a rate
         return ""
+    count = float(re.sub("[_,]", "", match[1]))
     low, high = (count * hours / mean for mean in reversed(poisson_means(count)))
     return (
         f", by its count {low:,.0f} to {high:,.0f} h (90 %), which intervals of outputs leave out: "

@@ -23,7 +23,6 @@ _OF_GPUS_ALONE = (
 )
 _OVERLAP, _WAITING = "data_parallel_overlap", 0.1  # the share of a step from which it is named
 _PRICED = ("node", "gpu")
-_SHRINKING = "shrinking_elastic_capacity"
 _ROUND = 0.5  # of a round: the mean of rounded numbers from the rounded mean
 _TERM, _COMPLETION, _TIME = "contract_time", "completion_time", "job_time"
 _OVERSIZED = (
@@ -176,9 +175,9 @@ def _fewer_replicas(plan: Plan) -> Iterator[str]:
     """How far the speed of a job that shrinks is from jobs played, which its rounds decide."""
     off = 0.0
     for name, rounds in _in_same_phase(plan.structure, "elastic_capacity", "num_microbatches"):
-        for case in (c for c in plan.cases if {name, rounds} <= c.formulas.keys() | c.leaves):
-            shrinks = name in case.formulas and case.formulas[name].__name__ == _SHRINKING
-            if shrinks and plan.is_table(rounds):
+        for case in (c for c in plan.cases if rounds in c.formulas.keys() | c.leaves):
+            made = getattr(case.formulas.get(name), "__name__", "")
+            if made == "shrinking_elastic_capacity" and plan.is_table(rounds):
                 off = max(off, 0.01, _ROUND / float(np.nanmin(plan.table(case, rounds))))
     if off:
         yield (

@@ -46,7 +46,7 @@ def solve_and_adjust(
         return solutions, ""
     if unknown != GPUS or solutions[unknown].size > 1 or whole is not None or between is not None:
         raise InputError(f"a batch is adjusted for {GPUS} at one point; name one of each axis")
-    scenario, answer, _ = _at_last(spec, unknown, solutions[unknown])
+    scenario, answer = _at_last(spec, unknown, solutions[unknown])
     line, batch, towards = bound(scenario, unknown, target, between, answer)
     if batch != batch:
         return solutions, line
@@ -68,10 +68,12 @@ def basis(
 ) -> tuple[list[str], list[str]]:
     """Lines on the last solution: if all must run, what bound it, and what it leaves of a site; and
     lines on the inputs that nobody stated."""
-    scenario, answer, place = _at_last(spec, unknown, solved)
+    scenario, answer = _at_last(spec, unknown, solved)
     is_physics = bool(graph_of(scenario).application)
     line = bound(scenario, unknown, target, between, answer)[0] if runs and is_physics else ""
-    line = at_place(place, line)
+    sizes = dict(zip(map(str, solved.dims), solved.shape, strict=True))
+    several = [name for name, size in sizes.items() if size > 1 and name in scenario]
+    line = at_place({name: scenario[name] for name in several}, line)
     if answer != answer:
         return [line], []
     axes = {name: axis for name, axis in spec["axes"].items() if name != unknown}
@@ -85,22 +87,17 @@ def basis(
     return [line, left], assumed
 
 
-def _at_last(
-    spec: Mapping[str, Any], unknown: str, solved: Any
-) -> tuple[dict[str, Any], float, dict[str, Any]]:
-    """The scenario at the last point with a solution, that solution, NaN for none, and the point's
-    values of the inputs that vary."""
+def _at_last(spec: Mapping[str, Any], unknown: str, solved: Any) -> tuple[dict[str, Any], float]:
+    """The scenario at the last point with a solution, and that solution; NaN for none."""
     answered = solved.notnull()
     numbers = solved.values[answered.values]
     axes = make_axes(graph_of(spec["scenario"]), spec["axes"])
     others = [axis for name, axis in axes.items() if name != unknown]
     last = last_true(answered)
     along = values_along(others, [last.get(axis.name, 0) for axis in others])
-    along.pop(unknown, None)
-    place = {axis.name: along[axis.name] for axis in others if axis.size > 1 and axis.name in along}
     scenario = {**spec["scenario"], **along}
-    scenario.pop(unknown, None)
-    return scenario, float(numbers[-1]) if numbers.size else math.nan, place
+    answer = float(numbers[-1]) if numbers.size else math.nan
+    return {name: value for name, value in scenario.items() if name != unknown}, answer
 
 
 def _left(scenario: Mapping[str, Any]) -> str:
