@@ -203,6 +203,7 @@ GROWING: Mapping[str, str] = {"drive_tier_survival": "memory_tier_survival"}
 SHARES = (frozenset({"in_process_share", "in_job_share", "requeue_share"}),)
 
 TIME = "job_time"  # added to the start date: when a job ends
+DONE = "completion_time"  # counts from a contract's first delivery
 ENDING = "job_end"  # whether its time counts that a job ends
 FAILURES = "expected_failures"  # a count; far below 1 it is a probability
 PRICES = ("gpu_hour_price", "node_price")  # of one kind of GPU or node

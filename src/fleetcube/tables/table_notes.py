@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fleetcube.grid.plan.labels import DEFAULTS, PARTLY, REMARKS
 from fleetcube.grid.text import WIDTH
-from fleetcube.kernels.physics.roles import CUTS, EFFICIENCIES, ENDING, FAILURES, RULES, TIME
+from fleetcube.kernels.physics.roles import CUTS, DONE, EFFICIENCIES, ENDING, FAILURES, RULES, TIME
 from fleetcube.scenario.dates import ENDLESS, NAME
 
 from .tables import label, started
@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 _SHORT = 86400.0  # seconds
 _MOST_POINTS = 1_000_000  # points
 _MEDIANS = "fleetcube_medians"
-_COMPLETION = "completion_time"
 _STARTS = (
-    f"ends on: {TIME} after {NAME}, on which the job has its nodes; {_COMPLETION} counts from the "
+    f"ends on: {TIME} after {NAME}, on which the job has its nodes; {DONE} counts from the "
     "first delivery"
 )
 
@@ -30,7 +29,7 @@ _STARTS = (
 def foot_lines(cube: "Result | xarray.Dataset", without: Collection[str] = ()) -> list[str]:
     """Remarks on a table of results, a line each."""
     uncounted = str(cube.attrs.get("fleetcube_uncounted", "")).splitlines()
-    two_starts = TIME in cube and _COMPLETION in cube and started(cube)[0] is not None
+    two_starts = TIME in cube and DONE in cube and started(cube)[0] is not None
     lines = [*uncounted, *[_STARTS] * two_starts, *_lasting(cube), *_rare(cube)]
     return [*lines, *remarks(cube.attrs, without)]
 
