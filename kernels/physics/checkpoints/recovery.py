@@ -320,8 +320,7 @@ def restart_time(recovery_time, lost_work_time):
 
     Returns: [s] restart time
     Range: of several tiers, that of one tier as slow: below 0 where its intervals are longer than
-        the time between failures, and would lose more; goodput and the overheads of rework and
-        recovery are not below 0
+        the time between failures; goodput and the overheads of rework and recovery are not
     Source: by definition
     """
     return recovery_time + lost_work_time

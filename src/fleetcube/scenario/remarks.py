@@ -176,8 +176,8 @@ def _fewer_replicas(plan: Plan) -> Iterator[str]:
     off = 0.0
     for name, rounds in _in_same_phase(plan.structure, "elastic_capacity", "num_microbatches"):
         for case in (c for c in plan.cases if rounds in c.formulas.keys() | c.leaves):
-            made = getattr(case.formulas.get(name), "__name__", "")
-            if made == "shrinking_elastic_capacity" and plan.is_table(rounds):
+            formula = getattr(case.formulas.get(name), "__name__", "")
+            if formula == "shrinking_elastic_capacity" and plan.is_table(rounds):
                 off = max(off, 0.01, _ROUND / float(np.nanmin(plan.table(case, rounds))))
     if off:
         yield (
