@@ -45,6 +45,7 @@ RECOMPUTED_WHILE_OVERLAPPED = 36.0
 WIDTHS_DO_NOT_FIT = 37.0
 RECOMPUTED_PRODUCTS_UNKNOWN = 38.0
 LARGER_THAN_SITE = 39.0
+LARGER_THAN_CONTRACT = 40.0
 
 # As docstrings list them
 REASONS = ", ".join(f"{code:.0f} {name.lower()}" for name, code in vars().items() if name.isupper())

@@ -370,9 +370,10 @@ class Line:
 
 KV = Difference(
     "one key-value head on every rank",
-    "calculon",
-    "with fewer key-value heads than tensor ranks each rank holds, and multiplies by, whole heads; "
-    "fleetcube divides them by t",
+    "convention",
+    "with fewer key-value heads than tensor ranks calculon has whole heads on each rank; fleetcube "
+    "divides them by t, as Megatron-Core does since 0.16 (up to 0.15 it refuses them), whose "
+    "gather of what they give neither counts",
     lambda c: (
         2 * c.point.hidden * c.point.head_size * max(0.0, 1 - c.point.kv_heads / c.point.tensor)
     ),

@@ -33,7 +33,7 @@ from .guests import Attributes, ours
 from .journal import Block
 from .names import GUESTS, LOCK, PLAN, RECORD, ROOT, SEAL
 from .places.address import place_of
-from .places.place import Folder, Place
+from .places.place import Place
 from .reader import Reader, stored
 from .writer import Writer, in_units
 
@@ -169,7 +169,7 @@ def _write(
             writer.run(partial, *prepared, threads, elsewhere, added)
             for replaced in partial.finish(place):
                 _discard(replaced, place, arrays, mode.force)
-            if place != partial and isinstance(place, Folder):
+            if place != partial:
                 place.delete(LOCK)  # at the end: without it a second writer could enter
     except ConnectionError as error:
         raise OSError(
@@ -209,9 +209,8 @@ def _discard(old: Place, whole: Place, arrays: Collection[str] = (), force: bool
     others put into it moves into that."""
     for replaced in old.replaced():
         _discard(replaced, old)
-    if isinstance(old, Folder):
-        arrays, names = arrays or examine(old, f"{RECORD}/").arrays, {*old.sizes()}
-        old.remove((names if force else ours(names, arrays, whole=True)) - {SEAL, LOCK})
+    arrays, names = arrays or examine(old, f"{RECORD}/").arrays, {*(old.sizes() or ())}
+    old.remove((names if force else ours(names, arrays, whole=True)) - {SEAL, LOCK})
     old.discard(whole)
 
 
@@ -494,7 +493,7 @@ def _unverified(place: Place, chunks: Any) -> "xarray.Dataset":
     contents = examine(place, f"{RECORD}/")
     check_complete(contents, copied=True)
     with reading(place, "is no copy of a cube ({}); open it with xarray"):
-        file = place.path if isinstance(place, Folder) and place.path.is_file() else None
+        file = place.path if place.path is not None and place.path.is_file() else None
         zipped = file is not None and file.suffix.lower() == ".zip"
         if file is not None and not zipped:
             read: Any = functools.partial(xarray.open_dataset, file, chunks=chunks)

@@ -20,7 +20,7 @@ from .writer import Task, Writer
 
 def reached(cluster: Cluster, place: Place) -> Place:
     """A place as the workers reach it; one that they cannot reach is refused."""
-    if isinstance(place, Folder):
+    if place.path is not None:
         parents = place.path.absolute().parents
         folder = next(folder for folder in parents if folder.exists())
         cluster.check_folder(folder / f".{uuid.uuid4().hex}{TEMPORARY}")

@@ -52,7 +52,10 @@ from .run.roles import SUMS as SUMS
 # Quantities that judge a point
 NEAR = "near_memory_limit"  # 1 where the error of the memory model decides it
 LAYOUT_REASON = "arrangement_reason"  # why a neighbour cannot be laid out; 0 where it can
-SITE_REASON = "site_room_reason"  # why a cluster does not fit its site; 0 where it does
+ROOM_REASONS: Mapping[str, str] = {  # why a cluster is too large, and what holds fewer
+    "site_room_reason": 'the site holds, which "allocated_gpus <= powered_gpus" fills',
+    "contract_reason": "the contract has; contract_limits = false rents others by the hour",
+}
 # Reasons that judge what reads an input and not the layout
 ALSO_REASONS: Mapping[str, str] = {"serving_memory_reason": "serving_batch_size"}
 # REASON judges all that depends on these: the layout, and the size of checkpoint tiers
@@ -200,6 +203,7 @@ GROWING: Mapping[str, str] = {"drive_tier_survival": "memory_tier_survival"}
 SHARES = (frozenset({"in_process_share", "in_job_share", "requeue_share"}),)
 
 TIME = "job_time"  # added to the start date: when a job ends
+DONE = "completion_time"  # counts from a contract's first delivery
 ENDING = "job_end"  # whether its time counts that a job ends
 FAILURES = "expected_failures"  # a count; far below 1 it is a probability
 PRICES = ("gpu_hour_price", "node_price")  # of one kind of GPU or node

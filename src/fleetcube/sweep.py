@@ -120,7 +120,6 @@ class Sweep(Evaluation):
         from fleetcube.grid.store.chunks import check_compressor
         from fleetcube.grid.store.cube import Mode, check_chunks, contents_for_run, engine_of, store
         from fleetcube.grid.store.places.address import place_of
-        from fleetcube.grid.store.places.place import Folder
 
         place, mode = place_of(path), Mode(overwrite, resume, append, force)
         codec = check_compressor(compressor)
@@ -143,7 +142,7 @@ class Sweep(Evaluation):
                     threads=asked._cores,
                     cluster=cluster,
                 )
-        return place.path if isinstance(place, Folder) else str(place)
+        return place.path or str(place)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """The grid's rows for DuckDB, Polars, pyarrow: a million are computed at a time."""

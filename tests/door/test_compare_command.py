@@ -127,6 +127,30 @@ def test_one_spec_is_compared_under_two_values(capsys: pytest.CaptureFixture[str
             one_spec(capsys, *wrong)
 
 
+def test_a_label_or_number_with_a_comma_is_one_value(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    axis = '[axes.pool]\nlabels = ["4,096", "4", "096"]\nprovision_time = [300, 100, 200]'
+    spec = tmp_path / "pool.toml"
+    spec.write_text(SPEC.format(provision=1, more="").replace("[axes]", axis + "\n[axes]"), "utf-8")
+    for one in ("pool=4,096", "gpu_mttf=50,000 h"):
+        with pytest.raises(InputError, match="two values of each name that differs"):
+            one_spec_of(capsys, spec, one)
+    rows = one_spec_of(capsys, spec, 'pool="4,096",4', "n_gpus=512").splitlines()
+    assert "pool.toml pool=4,096 at n_gpus = 512 B:" in " ".join(" ".join(rows).split())
+    # 90 + 30 + 300 + 50 + 30 s, and 200 s less
+    assert any(row.split()[:5] == ["recovery_time", "8.333", "min", "5", "min"] for row in rows)
+
+
+def test_a_layout_of_both_sides_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    line = "both run in TP8 PP4, which may be the best of neither: fleetcube plan compares each"
+    for change, is_named in (("n_gpus=512,1024", 1), ("gpu_mttf=10000h,50000h", 0)):
+        cli.main(["compare", "example:h100", change], standalone_mode=False)
+        assert (line in " ".join(capsys.readouterr().err.split())) == is_named
+    cli.main(["compare", "example:h100", "pipeline_parallel=2,4"], standalone_mode=False)
+    assert "may be the best" not in capsys.readouterr().err
+
+
 def test_sides_without_a_layout_are_planned_first(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -1,5 +1,6 @@
 """Dates of jobs: the last day of one counts whole."""
 
+import json
 import math
 from datetime import date, datetime, timedelta
 from pathlib import Path
@@ -102,6 +103,21 @@ def test_a_spec_says_when_its_job_starts(tmp_path: Path) -> None:
     assert found[-1][:3] == ["finish", "<=", f"{last},"]
     later = written(tmp_path / "later.toml", RAMP.replace("2026-12-01", '"2030-01-01"'))
     assert ["the", "specs", "do", "not", "differ", "here"] in told("compare", str(later))
+
+
+def test_a_date_next_to_completion_time_says_what_each_counts_from(tmp_path: Path) -> None:
+    job = {"n_gpus": 64, "job_time": "10 d", "contract_nodes": 16, "delivery_time": "20 d"}
+    job |= {"start_date": "2026-12-01", "gpus_per_node": 8}
+    text = "\n".join(f"{name} = {json.dumps(value)}" for name, value in job.items())
+    spec = written(tmp_path / "contract.toml", f"[scenario]\n{text}\n")
+    words = ["run", str(spec), "-v", "job_time"]
+    line = (
+        "ends on: job_time after start_date, on which the job has its nodes; completion_time counts"
+    )
+    for more, is_there in (["-v", "completion_time"], True), ([], False):
+        done = CliRunner().invoke(cli, [*words, *more])
+        assert "2026-12-10" in done.stdout
+        assert (line in " ".join(done.stderr.split())) == is_there
 
 
 def test_a_start_that_is_no_date_is_refused(tmp_path: Path) -> None:

@@ -134,6 +134,24 @@ def test_commas_of_thousands_are_one_number_where_that_is_clear() -> None:
     assert (cut["gpu_mttf"].item(), notes) == (50_000 * 3600, [])
 
 
+def test_labels_with_commas_stay_whole() -> None:
+    axis = {"labels": ["8,192 H100", "8", "192 H100", "64"], "n_gpus": [8192, 8, 192, 64]}
+    spec = {**SPEC, "axes": {"cluster": axis}}
+    for text, sizes in (
+        ("8,192 H100", [8192]),
+        ('"8,192 H100","64"', [8192, 64]),
+        ('64,"8,192 H100"', [64, 8192]),
+        ("8,64", [8, 64]),
+    ):
+        told, _ = narrow(spec, [f"cluster={text}"])
+        assert Sweep(told["scenario"], told["axes"], ["nodes"]).evaluate()[
+            "nodes"
+        ].values.tolist() == [n / 8 for n in sizes]
+    refused('choose from "8,192 H100", 8, 192 H100, 64', narrow, spec, ["cluster=64,8,193 H100"])
+    told, _ = narrow(SPEC, ['gpu_mttf="50,000 h","10,500 h"'])
+    assert told["axes"]["gpu_mttf"] == ["50,000 h", "10,500 h"]
+
+
 @cases(
     "selectors, words",
     (["n_gpus=64", "n_gpus=96"], "n_gpus is given twice; write n_gpus=64,96"),

@@ -445,6 +445,24 @@ def test_elastic_jobs_take_as_long_as_the_closed_forms_say() -> None:
     assert "elastic_capacity" not in alone
 
 
+@pytest.mark.parametrize(("rounds", "within"), [(16, 0.031), (32, 0.016), (128, 0.01)])
+def test_a_remark_says_how_far_an_elastic_job_is_from_those_played(
+    rounds: int, within: float
+) -> None:
+    """Rounds of whole micro-batches are as many as the mean of the replicas takes: half of one, or
+    more than a third, are off where the mean is just above a whole number, or just below."""
+    job = {**ELASTIC, "elastic_packing": False, "spare_nodes": 0, "num_microbatches": rounds}
+    job |= {"n_gpus": 4096, "tensor_parallel": 4, "pipeline_parallel": 4, "node_mttf": "6144 h"}
+    job |= {"repair_time": ["24 h", "72 h", "200 h"], "elastic_growth": ["free", "next_failure"]}
+    found = fleetcube.simulate(trials=60, **job)
+    exact = fleetcube.evaluate(["elastic_capacity"], settings=Settings("numpy"), **job)
+    off = abs(found.elastic_capacity - exact.elastic_capacity).max()
+    assert f"elastic_capacity: within {within} of jobs played" in exact.fleetcube_remarks
+    assert within / 3 < off < within
+    rigid = fleetcube.evaluate(["elastic_capacity"], **{**job, "elastic": False})
+    assert "jobs played" not in rigid.attrs.get("fleetcube_remarks", "")
+
+
 def test_failures_of_switches_leave_an_elastic_job_whole() -> None:
     case = {**ELASTIC, "elastic_packing": True, "spare_nodes": 0, "nics_per_node": 0}
     del case["node_mttf"]

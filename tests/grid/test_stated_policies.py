@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from scipy.stats import chi2
 
 import fleetcube
+from fleetcube.analysis.layouts import LAYOUT
+from fleetcube.analysis.nearest import nearest
 from fleetcube.analysis.simulate import simulate_spec
 from fleetcube.cli import cli
 from fleetcube.grid.errors import InputError
@@ -302,11 +305,51 @@ def test_several_counts_are_parted_by_their_commas() -> None:
     assert not policies.is_spelled("node_mttf", "1 of 256 nodes a day,2 of 256 nodes a day")
 
 
-@pytest.mark.parametrize(("n_gpus", "is_named"), [([4096], False), ([4096, 8192], True)])
-def test_a_job_larger_than_its_contract_is_named(n_gpus: list[int], is_named: bool) -> None:
-    """512 nodes of 8 GPUs are 4,096; the price of a contract is that of any job."""
-    scenario = {"model": "llama-3-70b", "node": "dgx-h100", "pricing": "take_or_pay"}
-    scenario |= {"contract_nodes": 512, "contract_time": "120 d", "gpu_hour_price": "2.5 USD/h"}
-    cube = fleetcube.Sweep(scenario, {"n_gpus": n_gpus}, ["job_cost"]).evaluate()
-    line = "8,192 GPUs need 1,024 nodes, and the contract has 512"
-    assert (line in cube.attrs.get("fleetcube_remarks", "")) is is_named
+CONTRACT: dict[str, Any] = {"model": "llama-3-70b", "node": "dgx-h100", "contract_nodes": 512}
+CONTRACT |= {"pricing": "take_or_pay", "contract_time": "120 d", "gpu_hour_price": "2.5 USD/h"}
+
+
+def test_a_job_larger_than_its_contract_cannot_run() -> None:
+    """512 nodes of 8 GPUs are 4,096; four times as many say how many can. Others may be rented."""
+    cluster = {"tensor_parallel": 8, "global_batch_size": 2048, "sequence_parallel": True}
+    job = {**CONTRACT, **cluster, "zero_stage": 3}
+    sweep = fleetcube.Sweep(job, {"n_gpus": [4096, 8192, 16384]}, ["job_cost"])
+    assert int(sweep.best("job_cost", over="n_gpus").n_gpus) == 4096
+    flags = sweep.with_outputs(["infeasible_reason"]).evaluate()
+    assert flags.infeasible_reason.values.tolist() == [0, 40, 40]
+    others = {**job, "contract_limits": False, "n_gpus": 8192}
+    assert fleetcube.evaluate("infeasible_reason", **others).item() == 0
+    line = nearest({**job, "n_gpus": 16384}, "job_time", LAYOUT)
+    assert line.startswith("16,384 GPUs: more than the contract has; 4,096 GPUs can")
+
+
+@pytest.mark.parametrize(
+    ("output", "delivery", "days"),
+    [("job_cost", {}, 124), ("completion_time", {"delivery_time": "32 d"}, 132)],
+)
+def test_a_job_that_outlasts_its_contract_is_named(
+    output: str, delivery: dict[str, str], days: int
+) -> None:
+    """A job of 124 d; a quarter of the nodes is there after a quarter of the deliveries, 8 d."""
+    job = {**CONTRACT, "job_time": "124 d", "n_gpus": 1024, **delivery}
+    lines = []
+    for term in (days, days - 1):
+        sweep = fleetcube.Sweep({**job, "contract_time": f"{term} d"}, {}, [output])
+        lines.append(sweep.evaluate().attrs.get("fleetcube_remarks", ""))
+    assert "contract_time" not in lines[0]
+    assert "ends up to 1 d after the contract of its first nodes" in lines[1]
+
+
+@pytest.mark.parametrize(("count", "off"), [(1, 0.25), (3, 0.01), (40, 1e-3), (419, 1e-4)])
+def test_a_count_of_failures_has_the_interval_of_its_mean(count: int, off: float) -> None:
+    """Garwood's: quantiles of chi-squared."""
+    exact = chi2.ppf(0.05, 2 * count) / 2, chi2.ppf(0.95, 2 * count + 2) / 2
+    assert policies.poisson_means(count) == pytest.approx(exact, rel=off)
+    line = policies.conversions({"node_mttf": f"{count} failures in 54 days on 2,048 nodes"})
+    hours = [
+        float(n.replace(",", "")) for n in re.findall(r"([\d,.]+) to ([\d,.]+) h", str(line))[0]
+    ]
+    time = 2048 * 54 * 24
+    assert hours == pytest.approx([time / end for end in reversed(exact)], rel=2 * off)
+    assert f'events = {count}, hours = "2.65421e+06 h"' in str(line)
+    assert "90 %" not in str(policies.conversions({"node_mttf": "1 of 256 nodes a day"}))

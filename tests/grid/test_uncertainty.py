@@ -192,11 +192,24 @@ def test_the_grid_may_be_cut_anyhow(monkeypatch: Patch) -> None:
 
 
 def test_a_seed_is_reproducible_and_another_one_differs() -> None:
-    made = sweep(["cluster_mtbf"], n_gpus=64, gpu_mttf={"lognormal": ["50_000 h", 1.5]})
+    laws = {"gpu_mttf": {"lognormal": ["50_000 h", 1.5]}, "nic_mttf": {"uniform": [1e8, 1e9]}}
+    made = sweep(["cluster_mtbf"], n_gpus=64, **laws)
     one, again, other = (made.uncertainty(seed=seed, samples=64) for seed in (1, 1, 2))
     assert one.identical(again)
     assert not one["cluster_mtbf"].equals(other["cluster_mtbf"])
     assert one["cluster_mtbf"].values == pytest.approx(other["cluster_mtbf"].values, rel=0.1)
+
+
+def test_the_draws_of_one_law_are_its_quantiles() -> None:
+    """Of a monotonic output those of the output, without a seed and without SciPy."""
+    made = sweep(["gpu_hours"], n_gpus=64, job_time={"lognormal": ["10 d", 1.5]})
+    shares = np.array([0.05, 0.5, 0.9])
+    found = made.uncertainty(q=shares, seed=1)["gpu_hours"].values
+    exact = 64 * 240 * 1.5 ** norm.ppf(shares)
+    assert found == pytest.approx(exact, rel=1e-3)
+    draws = made.uncertainty(method="draws", samples=64)["gpu_hours"].values
+    middles = 64 * 240 * 1.5 ** norm.ppf((np.arange(64) + 0.5) / 64)
+    assert draws == pytest.approx(middles, rel=1e-9)
 
 
 def test_flags_are_left_out_and_infeasible_points_are_nan() -> None:

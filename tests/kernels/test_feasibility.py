@@ -289,6 +289,11 @@ def reason_code(scenario: dict[str, Any]) -> float:
         ({"site_power": "96 kW", "node_power": "10 kW", "pue": 1.2}, "feasible"),
         ({"site_power": "95 kW", "node_power": "10 kW", "pue": 1.2}, "larger_than_site"),
         ({"site_racks": 9, "node_power": "10 kW", "cooling_power": "79 kW"}, "larger_than_site"),
+        ({"contract_nodes": 8}, "feasible"),  # 64 GPUs are 8 nodes
+        ({"contract_nodes": 7}, "larger_than_contract"),
+        ({"contract_nodes": 7, "contract_limits": False}, "feasible"),
+        ({"contract_nodes": 8, "spare_nodes": 1}, "larger_than_contract"),
+        ({"contract_nodes": 9, "spare_nodes": 1}, "feasible"),
         ({**HELD, "corruption_latency": 3e3}, "no_checkpoint_before_corruption"),
         ({**HELD, "corruption_latency": 6e2}, "feasible"),
         ({**HELD, "corruption_latency": 3e3, "corruption_detection": "at_once"}, "feasible"),
@@ -358,7 +363,7 @@ def test_the_codes_are_the_same_in_every_formula() -> None:
     names += ["tier_reason", "dispatch_reason", "expert_dispatch_reason", "torus_order_reason"]
     names += ["torus_shape_reason", "activation_offload_reason", "shared_recompute_reason"]
     names += ["module_offload_reason", "product_recompute_reason", "width_reason"]
-    names += ["attention_width_reason", "site_room_reason"]
+    names += ["attention_width_reason", "site_room_reason", "contract_reason"]
     names += ["interleaving_reason", "schedule_reason", "goodput_reason", "progress_reason"]
     formulas = [formula for name in names for formula in PHYSICS.quantities[name].formulas.values()]
     assert {tuple(read(formula).flags.items()) for formula in set(formulas)} == {

@@ -41,6 +41,7 @@ _memory: dict[str, Any] = {}  # stores by URL, shared in a process
 class Hosted:
     """A place at a URL, where files are written one by one and nothing is renamed; picklable."""
 
+    path = None
     given: tuple[str, ...]  # what it is made of
     write: Callable[[str, Any], None]
 

@@ -60,6 +60,10 @@ class Place(Protocol):
     in_sight: bool  # whether readers see it while it is written
     writers: int  # concurrent blocks per thread: all but one wait for the disk or the network
 
+    @property
+    def path(self) -> Path | None:
+        """The folder, if it is one of this machine."""
+
     def read(self, name: str, size: int | None = None) -> bytes:
         """Read a file; OtherSizeError unless of the given size, FileNotFoundError if absent."""
 

@@ -319,6 +319,8 @@ def restart_time(recovery_time, lost_work_time):
     recovery + work lost beyond that rework
 
     Returns: [s] restart time
+    Range: of several tiers, that of one tier as slow: below 0 where its intervals are longer than
+        the time between failures; goodput and the overheads of rework and recovery are not
     Source: by definition
     """
     return recovery_time + lost_work_time

@@ -2,8 +2,28 @@
 
 import numpy as np
 
-from ...alternatives import alternative
+from ... import reasons
+from ...alternatives import alternative, row
 from ...ops import where
+from ...reasons import REASONS as REASONS
+
+row("contract_reason", 0.0, "no contract is stated", contract_limits=False)
+
+
+@alternative("contract_reason", contract_limits=True)
+def limited_contract_reason(allocated_nodes, contract_nodes):
+    """Why a job does not fit its contract; 0 if it does.
+
+    nodes of the job at most the contract's
+
+    Returns: [flag] reason
+    Flags: REASONS
+    Range: spare nodes and backup workers count where `reserves` does; how long is not judged
+    Source: by definition
+    """
+    operands = allocated_nodes + contract_nodes
+    over = where(allocated_nodes > contract_nodes, reasons.LARGER_THAN_CONTRACT, 0.0)
+    return where(operands == operands, over, np.nan)
 
 
 def delivery_wait(allocated_nodes, contract_nodes, first_delivery_nodes, delivery_time):
@@ -12,8 +32,8 @@ def delivery_wait(allocated_nodes, contract_nodes, first_delivery_nodes, deliver
     R max(n - f, 0) / (N - f): f nodes at once, the rest of N one by one over R
 
     Returns: [s] time; infinite if the contract has fewer nodes than the job
-    Range: even deliveries; spare nodes and backup workers are waited for where `reserves` counts
-        them
+    Range: even deliveries, for others state it; spare nodes and backup workers are waited for
+        where `reserves` counts them
     Source: by definition
     Example:
         >>> float(delivery_wait(256, 512, 0, 60.0))
@@ -43,8 +63,8 @@ def elastic_completion_time(delivery_wait, job_time, first_delivery_nodes, alloc
     """T + R (1 - s) / 2 beyond the wait R, s = share there at first; 2 T / (s + sqrt(s^2 +
     2 (1 - s) T / R)) within: a job works with the nodes that are there
 
-    Range: work in proportion to nodes, at the goodput of all; r replicas, which are whole, take
-        about R / (2 r) longer
+    Range: even deliveries; work in proportion to nodes, at the goodput of all; r replicas, which
+        are whole, take about R / (2 r) longer
     Source: by definition: nodes added up over time
     Example:
         >>> float(elastic_completion_time(60.0, 90.0, 0, 256))

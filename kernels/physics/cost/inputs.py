@@ -66,6 +66,7 @@ INPUTS = declared(
     real("grid_carbon_intensity", "kg/J", None, "carbon dioxide of one unit of electricity"),
     real("electricity_price", "USD/J", None, "price of one unit of electricity"),
     real("gpu_hour_price", "USD/h", None, "price of one GPU for one hour (a month has 730.5)"),
+    switch("contract_limits", "whether a job must fit its contract", "contract_nodes"),
     count("contract_nodes", None, "nodes of a contract"),
     real("contract_time", "s", None, "for which a contract has each node, from its delivery on"),
     count("first_delivery_nodes", 0, "nodes of a contract that come at once", low=0),

@@ -113,17 +113,20 @@ def arrangement_reason(
     product_recompute_reason,
     training_stages_reason,
     site_room_reason,
+    contract_reason,
 ):
     """Gravest reason why the arrangement of a job's groups is invalid; 0 if it is valid.
 
     reasons of layout, head sharing, kinds of layers, widths, sites, domains, tiers, sharding
-    groups, torus, offload and recomputation, stages of training, room of a site, in this order
+    groups, torus, offload and recomputation, stages of training, room of a site, nodes of a
+    contract, in this order
 
     Returns: [flag] reason
     Flags: REASONS
     Source: by definition
     """
-    inside = where(training_stages_reason == 0, site_room_reason, training_stages_reason)
+    inside = where(site_room_reason == 0, contract_reason, site_room_reason)
+    inside = where(training_stages_reason == 0, inside, training_stages_reason)
     inside = where(product_recompute_reason == 0, inside, product_recompute_reason)
     inside = where(activation_offload_reason == 0, inside, activation_offload_reason)
     inside = where(torus_reason == 0, inside, torus_reason)

@@ -140,6 +140,7 @@ def restart_overhead(restart_time, cluster_mtbf, cluster_uptime):
     recovery, and work lost beyond the last checkpoint
 
     Returns: [1] share of the wall time
+    Range: below 0 where restart_time is, which several tiers of checkpoints allow
     Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
     """
     return (1 - cluster_uptime) - cluster_uptime * np.expm1(-restart_time / cluster_mtbf)

@@ -22,12 +22,14 @@ from fleetcube.grid.spec.axis import Axis
 from fleetcube.grid.spec.content import content_of
 from fleetcube.kernels.graph.formulas import Graph
 from fleetcube.kernels.graph.roles import REASON
+from fleetcube.kernels.physics.roles import SIZES
 from fleetcube.scenario import dates, hardware, patterns, phases, user_records
+from fleetcube.scenario.auto import JOB_INPUTS
 from fleetcube.tables.tables import meanings
 
 from .assumptions import LEAST, SHARE, of_ratio
 from .extrapolation import with_remarks
-from .layouts import DEGREES, LAYOUT, WHOLE, best_layouts, inputs_of
+from .layouts import DEGREES, LAYOUT, WHOLE, best_layouts, inputs_of, text
 from .ratio import Ratio, between, side
 from .sensitivity import check_levers, cut
 from .terms import DECOMPOSED, USUAL, quantities, term_names, terms
@@ -136,9 +138,16 @@ def _shared(
 ) -> list[str]:
     """Remarks on inputs in use that both state alike for different GPUs or nodes."""
     kinds = [(kind, row[kind]) for row in flat for kind in differing if kind in {*KINDS} & {*row}]
+    alike = {n: flat[0][n] for n in DEGREES if flat[0].get(n, 1) != 1 and n not in differing}
+    other_layouts = not {*DEGREES} & {*differing} and {*JOB_INPUTS, *SIZES} & {*differing}
     notes = hardware.shared(kinds, {*flat[0]} & {*flat[1]} - {*differing})
     read = a.with_outputs(names)._plan("numpy").structure.used
     lines = [line for name, line in notes.items() if name in read]
+    if alike and other_layouts and any(name.endswith(("_time", "_cost")) for name in names):
+        lines.append(
+            f"both run in {text(alike)}, which may be the best of neither: fleetcube plan compares "
+            "each at its best"
+        )
     networks = [
         row[hardware.NETWORK]
         for row in flat
@@ -148,11 +157,9 @@ def _shared(
     every = {name for sheet in sheets for name in sheet}
     unlike = [name for name in every if sheets[0].get(name) != sheets[-1].get(name)]
     if unlike and all(name.endswith("_latency") for name in unlike):
-        text = (
-            f"{' and '.join(networks)} differ in {', '.join(unlike)} alone; state what else does: "
-        )
         lines.append(
-            text + "oversubscription=1,2 rail_optimized=true,false inter_node_bandwidth=..."
+            f"{' and '.join(networks)} differ in {', '.join(unlike)} alone; state what else does: "
+            "oversubscription=1,2 rail_optimized=true,false inter_node_bandwidth=..."
         )
     return lines
 

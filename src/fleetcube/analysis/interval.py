@@ -21,10 +21,9 @@ from fleetcube.kernels.laws.statistics import poisson_at_most
 from fleetcube.kernels.physics.roles import ENDS, FAILURES
 
 from .gradient import reached
-from .uncertainty import DRAW, SAMPLES, asked_of, errors, uncertainty
+from .uncertainty import DRAW, SAMPLES, asked_of, errors, uncertainty, with_draws
 
 SHARE, SIDES = 0.9, ("low", "high")
-SHARES = np.linspace(0.0025, 0.9975, 200)  # between which a chance is interpolated
 _FEW = 100.0  # mean of a count, up to which it is found exactly
 # Places in a prediction's interval: the ends are exact for monotonic outputs, others need the rest
 _PLACES = np.linspace(-1.0, 1.0, 5)
@@ -89,15 +88,10 @@ def chances(scenario: Mapping[str, Any], conditions: Sequence[Any]) -> dict[str,
         drawn = reached(plan, [each.of]) & {*plan.problem.distributions}
         if isinstance(each.level, str) or not (laws or drawn):
             continue
-        how = Settings("numpy", threads=1)
-        if drawn or len(laws) > 1:
-            part = uncertainty(sweep, [each.of], [*SHARES], "sampled", SAMPLES, 0, how)
-        else:  # without draws, which need an extra: outputs are monotonic in an error
-            numbers = {error: law.quantile(SHARES) for error, law in laws.items()}
-            axis = Axis(DRAW, np.arange(SHARES.size), numbers)
-            part = sweep.replace(axes={DRAW: axis})._result(replace(how, infeasible="include"))
-        quantiles = np.sort(part[each.of].values)
-        below = float(np.interp(each.level, quantiles, SHARES, left=0.0, right=1.0))
+        laws |= {name: plan.problem.distributions[name] for name in drawn}
+        part = with_draws(sweep, laws, [each.of])._result(Settings("numpy", "include", threads=1))
+        values = part[each.of].values
+        below = float(np.where(np.isnan(values), np.nan, values <= each.level).mean())
         about = {"units": "1", "long_name": f"probability that {each}"}
         by_name[f"{each.of}_chance"] = (), below if each.relation == "<=" else 1 - below, about
     return by_name

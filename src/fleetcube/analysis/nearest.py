@@ -33,7 +33,11 @@ _CLOSE, _ALIKE = 0.1, 1.02  # batches compared, times that are the same
 _NONE = "none tried within"
 _WORDS = {GPUS: "GPUs", BATCH: "sequences"}
 _MOST_LINES = 3  # points without an answer, each with a line
-_MEMORY, _SITE = "out_of_memory", "larger_than_site"
+_MEMORY = "out_of_memory"
+_TOO_LARGE = {  # reasons of the size alone
+    "larger_than_site": "more than the site powers, cools or has racks for",
+    "larger_than_contract": "more than the contract has",
+}
 _NOT_DIVIDED = {"gpus_not_divisible", "batch_not_divisible", "batch_smaller_than_data_parallel"}
 
 
@@ -64,7 +68,8 @@ def nearest(
     each = max(1, min(EACH, MOST // (8 * math.prod(map(len, tried.values())))))
     for name, value in ((name, value) for name, value in now.items() if name != fixed):
         unit = whole_unit(problem, name)
-        around, step = _around(value, unit, each)
+        is_too_large = name == GPUS and not _TOO_LARGE.keys().isdisjoint(why)
+        around, step = _around(value, unit, each, math.inf if is_too_large else _FAR)
         first = _first(sure, output, search, name, around)
         if first is None:
             continue
@@ -153,10 +158,10 @@ def _reasons(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> Any:
     return values[REASON]
 
 
-def _around(value: float, unit: int, each: int) -> tuple[Array, float]:
-    """Whole multiples of a unit within a factor of a value, nearest first, and the step of those
-    farther than `each` units."""
-    first, last = max(1, value / _FAR // unit), min(value * _FAR, values.MOST_EXACT - 1) // unit
+def _around(value: float, unit: int, each: int, below: float = _FAR) -> tuple[Array, float]:
+    """Whole multiples of a unit from a value over `below` up to _FAR times it, nearest first, and
+    the step of those farther than `each` units."""
+    first, last = max(1, value / below // unit), min(value * _FAR, values.MOST_EXACT - 1) // unit
     coarse = 2.0 ** math.ceil(math.log2(max(1, (last - first) / each)))
     near = value // unit + np.arange(-each, each + 1.0)
     far = coarse * np.arange(math.ceil(first / coarse), last // coarse + 1)
@@ -236,8 +241,8 @@ def _quicker(
 
 def _why(words: Mapping[str, int], now: Mapping[str, float], many: bool) -> str:
     subject, does = ("no layout", "s") if many else ("this layout does not", "")
-    if _SITE in words:
-        return "more than the site powers, cools or has racks for"
+    if too_large := [text for word, text in _TOO_LARGE.items() if word in words]:
+        return too_large[0]
     if _MEMORY in words:
         return f"{subject} fit{does} in memory"
     if words.keys() & _NOT_DIVIDED and BATCH in now:

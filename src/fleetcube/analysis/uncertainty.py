@@ -66,7 +66,7 @@ def uncertainty(
     for laws, members in by_laws:
         slopes: dict[str, dict[str, str]] = {}
         if method == "sampled":
-            moved = _drawn(sweep, laws, members, samples, seed)
+            moved = with_draws(sweep, laws, members, samples, seed)
         else:
             moved, slopes = _differentiated(sweep, laws, members)
         with stream.mapping(moved, settings) as (plan_of, map_):
@@ -114,7 +114,7 @@ def _joint(
     draws: dict[str, Any] = {}
     coords: dict[str, Any] = {}
     for laws, members in by_laws:
-        drawn = _drawn(sweep, every, members, samples, seed, varied=laws)
+        drawn = with_draws(sweep, every, members, samples, seed, varied=laws)
         cube = drawn._result(settings)
         for name in members:
             dims, values, about = cube[name].parts
@@ -183,12 +183,12 @@ def sobol_points(samples: int, dimensions: int, seed: int) -> Array:
     return np.asarray(sampler.random(samples)) + 0.5 ** (BITS + 1)
 
 
-def _drawn(
+def with_draws(
     sweep: Evaluation,
     laws: Mapping[str, Distribution],
     names: Sequence[str],
-    samples: Any,
-    seed: Any,
+    samples: Any = SAMPLES,
+    seed: Any = 0,
     varied: Collection[str] | None = None,
 ) -> Evaluation:
     """The sweep with an axis of draws of the uncertain inputs, or of those in `varied`."""
@@ -200,7 +200,8 @@ def _drawn(
             "such as 4096"
         )
     check_count("seed", seed, 0)
-    columns = sobol_points(samples, len(laws), seed).T
+    middles = (np.arange(samples) + 0.5) / samples  # the quantiles of one law need no draws
+    columns = sobol_points(samples, len(laws), seed).T if len(laws) > 1 else [middles]
     drawn = zip(laws, columns, strict=True)
     numbers = {
         name: laws[name].quantile(u) for name, u in drawn if varied is None or name in varied

@@ -114,21 +114,27 @@ def _two_values(
 ) -> tuple[tuple[Any, Any], tuple[str, str], tuple[str, ...]]:
     """One spec with each of two values of one or more names: the sweeps, their names, and the other
     selectors."""
+    from fleetcube.formats.read import read_spec
     from fleetcube.grid.spec.axes import make_axes
     from fleetcube.scenario.along_axes import values_along
     from fleetcube.scenario.patterns import LAYOUT
+    from fleetcube.tables.selectors import listed, pairs
 
-    pairs = [text for text in selectors if text.count(",") == 1 and not text.startswith(LAYOUT)]
-    if not pairs:
+    texts, notes = pairs(selectors), list[str]()
+    entries = read_spec(spec, texts)["axes"]
+    labels = {n: row.get("labels", ()) for n, row in entries.items() if isinstance(row, dict)}
+    lists = {name: listed(name, text, notes, labels.get(name, ())) for name, text in texts.items()}
+    both = {n: row for n, row in lists.items() if len(row) == 2 and not n.startswith(LAYOUT)}
+    if not both:
         raise InputError(
             "compare takes two specs, or one and two values of each name that differs: "
             "gpu=h100-sxm,b200-sxm"
         )
-    others = tuple(text for text in selectors if text not in pairs)
+    say_wrapped(*notes, err=True)
+    others = tuple(f"{name}={text}" for name, text in texts.items() if name not in both)
     sweeps = []
     for k in range(2):
-        rows = [text.partition("=") for text in pairs]
-        fixed = {name: f"{name}={both.split(',')[k]}" for name, _, both in rows}
+        fixed = {name: f"{name}={row[k]}" for name, row in both.items()}
         sweep = _changed(spec, [*others, *fixed.values()], usual, [*fixed.values()])
         axes = make_axes(sweep.graph, sweep.spec["axes"])
         cut = {n: axes.pop(n) for n in fixed if n in axes}

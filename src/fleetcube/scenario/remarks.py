@@ -23,6 +23,8 @@ _OF_GPUS_ALONE = (
 )
 _OVERLAP, _WAITING = "data_parallel_overlap", 0.1  # the share of a step from which it is named
 _PRICED = ("node", "gpu")
+_ROUND = 0.5  # of a round: the mean of rounded numbers from the rounded mean
+_TERM, _COMPLETION, _TIME = "contract_time", "completion_time", "job_time"
 _OVERSIZED = (
     "nodes_per_rack is 0: a node needs more than rack_power, and takes several racks alone; "
     "give the rack_power that it has"
@@ -45,7 +47,7 @@ def remarks(plan: Plan) -> tuple[str, ...]:
         if used & formulas and problem.most_together({name}) > 0
     ]
     lines += [*_added(plan, used), *_short_intervals(plan), *_waits(plan), *shared_prices(plan)]
-    lines += _beyond_contract(plan)
+    lines += [*_after_contract(plan), *_fewer_replicas(plan)]
     lines += [note for name, note in problem.notes.items() if name in used]
     if _REST in used and not {_REST, "node_power"} & problem.numbers:
         lines.append(_OF_GPUS_ALONE)
@@ -153,19 +155,35 @@ def _short_intervals(plan: Plan) -> Iterator[str]:
             yield f"{interval} {line.format(least)}"
 
 
-def _beyond_contract(plan: Plan) -> Iterator[str]:
-    """That a contract has fewer nodes than the largest job, which its price would leave unseen."""
-    sizes = ("n_gpus", "gpus_per_node", "contract_nodes")
+def _after_contract(plan: Plan) -> Iterator[str]:
+    """How long after the contract of its first nodes a job ends, at most."""
+    late, constants = 0.0, plan.problem.constants
     for case in plan.cases:
-        if case.leaves.keys() >= {*sizes}:
-            gpus, per_node, nodes = (float(np.max(case.leaves[name])) for name in sizes)
-            if gpus / per_node > nodes:
-                yield (
-                    f"contract_nodes: {gpus:,.0f} GPUs need {gpus / per_node:,.0f} nodes, and the "
-                    f"contract has {nodes:,.0f}: such a job never starts, and its job_cost is that "
-                    "of the contract alone"
-                )
-                return
+        ends = _COMPLETION if _COMPLETION in case.formulas else _TIME
+        if {_TERM, ends} <= {*case.leaves, *case.formulas, *constants} and plan.is_table(ends):
+            term = plan.table(case, _TERM) if _TERM in case.leaves else constants[_TERM]
+            after = plan.table(case, ends) - term
+            late = float(np.fmax.reduce(after, axis=None, initial=late, where=after < np.inf))
+    if late > 0:
+        yield (
+            f"{_TERM}: a job ends up to {late / 24 / HOUR:,.4g} d after the contract of its first "
+            "nodes: such a contract has to be extended"
+        )
+
+
+def _fewer_replicas(plan: Plan) -> Iterator[str]:
+    """How far the speed of a job that shrinks is from jobs played, which its rounds decide."""
+    off = 0.0
+    for name, rounds in _in_same_phase(plan.structure, "elastic_capacity", "num_microbatches"):
+        for case in (c for c in plan.cases if rounds in c.formulas.keys() | c.leaves):
+            formula = getattr(case.formulas.get(name), "__name__", "")
+            if formula == "shrinking_elastic_capacity" and plan.is_table(rounds):
+                off = max(off, 0.01, _ROUND / float(np.nanmin(plan.table(case, rounds))))
+    if off:
+        yield (
+            f"elastic_capacity: within {off:.2g} of jobs played: rounds of micro-batches are those "
+            "of the mean replicas; fleetcube simulate plays them"
+        )
 
 
 def _waits(plan: Plan) -> Iterator[str]:

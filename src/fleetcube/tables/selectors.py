@@ -1,5 +1,6 @@
 """Selectors axis=value: parts of a cube, and changes to a spec."""
 
+import csv
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -66,12 +67,16 @@ def _index(graph: Graph, name: str, points: Any, text: str, notes: list[str]) ->
         return _named(name, [label(point) for point in points], text)
     if ":" in text:
         return _between(graph, name, points, text)
-    picks = [_nearest(graph, name, points, part, notes) for part in _parts(name, text, notes)]
+    picks = [_nearest(graph, name, points, part, notes) for part in listed(name, text, notes)]
     return picks if len(picks) > 1 else picks[0]
 
 
-def _parts(name: str, text: str, notes: list[str]) -> list[str]:
-    """Values between commas; but "50,000 h" and "$1,200" are one number."""
+def listed(name: str, text: str, notes: list[str], labels: Collection[str] = ()) -> list[str]:
+    """Values between commas; but a label, "50,000 h", "$1,200" and what is in quotes are one."""
+    if text in labels:
+        return [text]
+    if '"' in text:
+        return next(csv.reader([text]))
     grouped = re.fullmatch(r"(\$?)[1-9]\d{0,2}(?:,\d{3})+(?![\d,])(?:\.\d+)?(.*)", text)
     if grouped and "," not in grouped[2]:
         if grouped[1] or grouped[2].strip():
@@ -83,12 +88,11 @@ def _parts(name: str, text: str, notes: list[str]) -> list[str]:
 
 
 def _named(name: str, labels: list[str], text: str) -> Any:
-    chosen = [text] if text in labels else text.split(",")
+    chosen = listed(name, text, [], labels)
     for point in chosen:
         if point not in labels:
-            raise InputError(
-                f"{name} = {point!r} is not on the axis; choose from {', '.join(labels)}"
-            )
+            choices = ", ".join(f'"{each}"' if "," in each else each for each in labels)
+            raise InputError(f"{name} = {point!r} is not on the axis; choose from {choices}")
     picks = [labels.index(point) for point in chosen]
     return picks if len(picks) > 1 else picks[0]
 
@@ -186,11 +190,11 @@ def narrow(
     values as given, an axis of several those of its labels; another input becomes a value of the
     scenario, or an axis. `without` leaves axes out.
     """
-    wanted = pairs(selectors)
+    wanted, notes = pairs(selectors), list[str]()
     scenario, each = _in_phases(spec, wanted)
     axes: Any = {name: axis for name, axis in spec["axes"].items() if name not in without}
     if record_files := wanted.pop(user_records.NAME, ""):
-        scenario[user_records.NAME] = record_files.split(",")
+        scenario[user_records.NAME] = listed(user_records.NAME, record_files, notes)
     # whoever types a selector names them
     scenario = dict(graphs.with_graph(scenario, wanted.pop(graphs.NAME, ())))
     graph = graphs.graph_of(scenario)
@@ -198,7 +202,6 @@ def narrow(
     current = make_axes(graph, axes)
     owners = {name: axis.name for axis in current.values() for name in axis.inputs}
     by_phase = phases.stated_names(scenario)
-    notes: list[str] = []
     for name, text in wanted.items():
         if name in without:
             raise InputError(
@@ -270,8 +273,7 @@ def _changed(graph: Graph, axis: Axis, text: str, notes: list[str]) -> Any:
 
 
 def _values(graph: Graph, name: str, text: str, notes: list[str]) -> list[Any]:
-    named = without_phase(name) in graph.roles.labels or values.is_option(graph, name)
-    parts = text.split(",") if named else _parts(name, text, notes)
+    parts = listed(name, text, notes)
     if name in IN_STEPS and any(policies.spelled(name, part) for part in parts):
         steps, policy = IN_STEPS[name]
         words = "".join(f" {option}={choice}" for option, choice in policy.items())

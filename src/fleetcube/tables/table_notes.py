@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from fleetcube.grid.plan.labels import DEFAULTS, PARTLY, REMARKS
 from fleetcube.grid.text import WIDTH
-from fleetcube.kernels.physics.roles import CUTS, EFFICIENCIES, ENDING, FAILURES, RULES, TIME
-from fleetcube.scenario.dates import ENDLESS
+from fleetcube.kernels.physics.roles import CUTS, DONE, EFFICIENCIES, ENDING, FAILURES, RULES, TIME
+from fleetcube.scenario.dates import ENDLESS, NAME
 
-from .tables import label
+from .tables import label, started
 
 if TYPE_CHECKING:
     import xarray
@@ -20,12 +20,18 @@ if TYPE_CHECKING:
 _SHORT = 86400.0  # seconds
 _MOST_POINTS = 1_000_000  # points
 _MEDIANS = "fleetcube_medians"
+_STARTS = (
+    f"ends on: {TIME} after {NAME}, on which the job has its nodes; {DONE} counts from the "
+    "first delivery"
+)
 
 
 def foot_lines(cube: "Result | xarray.Dataset", without: Collection[str] = ()) -> list[str]:
     """Remarks on a table of results, a line each."""
     uncounted = str(cube.attrs.get("fleetcube_uncounted", "")).splitlines()
-    return [*uncounted, *_lasting(cube), *_rare(cube), *remarks(cube.attrs, without)]
+    two_starts = TIME in cube and DONE in cube and started(cube)[0] is not None
+    lines = [*uncounted, *[_STARTS] * two_starts, *_lasting(cube), *_rare(cube)]
+    return [*lines, *remarks(cube.attrs, without)]
 
 
 def _lasting(cube: "Result | xarray.Dataset") -> list[str]:

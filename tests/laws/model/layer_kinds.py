@@ -560,6 +560,6 @@ def kinds_in_a_row() -> Pairs:
                     everywhere = formulas.mixed_layer_kinds_reason(**run, attending_layers=4)
                     yield everywhere, ours if attention == 4 else 26
                     for layout, memory in ((0, 1.0), (3, 1.0), (0, 9.0), (3, 9.0)):
-                        laid = formulas.arrangement_reason(layout, 0.0, ours, *[0.0] * 10)
+                        laid = formulas.arrangement_reason(layout, 0.0, ours, *[0.0] * 11)
                         grave = formulas.capacity_reason(laid, memory, 8.0)
                         yield grave, layout or int(ours) or (10 if memory > 8 else 0)

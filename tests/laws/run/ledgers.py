@@ -185,7 +185,7 @@ def _deliveries(contract: int, first: int, time: float) -> list[float]:
 
 
 @check(
-    "delivery_wait completion_time committed_cost take_or_pay_job_cost",
+    "delivery_wait completion_time committed_cost take_or_pay_job_cost limited_contract_reason",
     by="simulator",
     source="nodes delivered one by one to a job that waits for all of its own; a bill kept day by "
     "day, of node-days drawn from those paid at delivery, and then of more",
@@ -201,6 +201,7 @@ def contracts() -> Pairs:
         start = came[job - 1] if job <= contract else math.inf
         wait = formulas.delivery_wait(job, contract, first, time)
         yield wait, start
+        yield formulas.limited_contract_reason(job, contract), 0 if came[job - 1 : job] else 40
         yield formulas.completion_time(wait, days * 86400.0), start + days * 86400.0
         paid, left = 0.0, 0
         for _ in came:

@@ -20,7 +20,7 @@ from fleetcube.grid.spec.graphs import graph_of
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
-from fleetcube.kernels.physics.roles import CUTS, OF_SITE, SITE_REASON, STEPS
+from fleetcube.kernels.physics.roles import CUTS, OF_SITE, ROOM_REASONS, STEPS
 from fleetcube.scenario.along_axes import values_along
 from fleetcube.tables.tables import meanings, with_unit
 
@@ -71,8 +71,8 @@ def basis(
     scenario, answer = _at_last(spec, unknown, solved)
     is_physics = bool(graph_of(scenario).application)
     line = bound(scenario, unknown, target, between, answer)[0] if runs and is_physics else ""
-    sizes = {n: row.size for n, row in make_axes(graph_of(scenario), spec["axes"]).items()}
-    several = [n for n, size in sizes.items() if size > 1 and n != unknown and n in scenario]
+    sizes = dict(zip(map(str, solved.dims), solved.shape, strict=True))
+    several = [name for name, size in sizes.items() if size > 1 and name in scenario]
     line = at_place({name: scenario[name] for name in several}, line)
     if answer != answer:
         return [line], []
@@ -155,11 +155,12 @@ def bound(
 def _bound_gpus(
     scenario: Mapping[str, Any], batch: float, alone: float, unit: int
 ) -> tuple[str, float]:
-    """The same of GPUs, which their site or batch binds: by `unit` they leave the target."""
-    job = Evaluation(scenario, {}, [REASON, SITE_REASON])._result(Settings())
-    if job[SITE_REASON].item() > 0:
-        text = f"{alone:,.0f} GPUs would meet the target and are more than the site holds"
-        return f'{text}, which "allocated_gpus <= powered_gpus" fills', math.nan
+    """The same of GPUs, which site, contract or batch bind: by `unit` they leave the target."""
+    job = Evaluation(scenario, {}, [REASON, *ROOM_REASONS])._result(Settings())
+    for name, holds in ROOM_REASONS.items():
+        if job[name].item() > 0:
+            text = f"{alone:,.0f} GPUs would meet the target and are more than"
+            return f"{text} {holds}", math.nan
     reasons = job[REASON]
     (why,) = meanings(reasons.attrs, reasons.values.reshape(1))
     text = f"{alone:,.0f} GPUs would meet the target and cannot run ({why})"
