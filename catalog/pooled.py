@@ -136,6 +136,11 @@ class Posterior:
         self.digest = str(content["sha256"])
 
     @property
+    def inputs(self) -> frozenset[str]:
+        """What coefficients set."""
+        return frozenset(about["input"] for about in self.coefficients.values())
+
+    @property
     def job_spread(self) -> float:
         """Standard deviation of the logarithm of the factor that all steps of a job share."""
         return float(self._spreads[STEP, "job"])
@@ -185,6 +190,7 @@ class Posterior:
         """The attention kernel stated; else flash, whatever older software was measured with."""
         return cell.kernel or "flash"
 
+    @functools.lru_cache(256)  # noqa: B019
     def coefficients_of(self, cell: Cell) -> tuple[Array, Array]:
         """Coefficients before their links, and a root of their covariance."""
         return self.together([cell])[0]
@@ -277,6 +283,17 @@ class Posterior:
         further = 1 + self.widening * self.beyond_peaks(cell)
         inputs["error_factor"] = elementary.exp(width * self.factor(cell) * further)
         return inputs
+
+    def ends(self, cell: Cell) -> dict[str, tuple[float, float]]:
+        """The 90 % interval of each input that a cell's coefficients set."""
+        means, root = self.coefficients_of(cell)
+        reach = NORMAL * np.sqrt(np.einsum("ke,ke->k", root, root))
+        return {
+            each.input: tuple(
+                each.value(row[each.place])[0] for row in (means - reach, means + reach)
+            )
+            for each in self.settings(cell)
+        }
 
     def settings(self, cell: Cell) -> list[Setting]:
         """The settings at a cell: coefficients of its attention kernel with known scales."""

@@ -146,7 +146,7 @@ class Structure:
     outputs: tuple[str, ...]
     choices: Sequence[Choice]
     formulas: Sequence[Formulas]  # by case
-    fixed: Sequence[Point]  # by case, those without dimensions
+    fixed: Sequence[Point]  # by case, those with one value in it
     axes: tuple[str, ...]  # in memory order
     layout_dependent: Sequence[str]
     dims: Mapping[str, tuple[str, ...]]
@@ -198,7 +198,7 @@ class _Evaluated(NamedTuple):
     bits: Array
     rows: list[tuple[str, bytes]]
     tables: dict[Any, Array]
-    points: dict[int, dict[str, Any]]
+    points: dict[tuple[int, ...], dict[str, Any]]
 
 
 _latest: Memo[_Evaluated] = Memo(16)  # by structure, of the plan that was evaluated last
@@ -262,15 +262,11 @@ def _new_structure(
         return math.prod(sizes[name] for name in names)
 
     moving = depending(formulas, on=free)
-    fixed = {
-        id(row): Point({n: f for n, f in row.items() if not dims_of[n] and n not in moving})
-        for row in formulas
-    }
     return Structure(
         outputs,
         chosen,
         formulas,
-        [fixed[id(row)] for row in formulas],
+        _at_points(chosen, formulas, dims_of, moving),
         tuple(sizes),
         dependent,
         dims_of,
@@ -280,6 +276,24 @@ def _new_structure(
         moving,
         problem.graph,
     )
+
+
+def _at_points(
+    chosen: Sequence[Choice],
+    formulas: Sequence[Formulas],
+    dims: Mapping[str, tuple[str, ...]],
+    moving: frozenset[str],
+) -> list[Point]:
+    """By case, the formulas that have one value in it."""
+    points: dict[Any, Point] = {}
+    keys = []
+    for choice, row in zip(chosen, formulas, strict=True):
+        one = frozenset(dim for dim, run in choice.runs.items() if run.stop - run.start == 1)
+        keys.append((id(row), one))
+        if keys[-1] not in points:
+            names = (n for n in row if one.issuperset(dims[n]) and n not in moving)
+            points[keys[-1]] = Point({n: row[n] for n in names})
+    return [points[key] for key in keys]
 
 
 def _formulas_and_dims(

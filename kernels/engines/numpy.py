@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType, MappingProxyType
 from typing import Any
 
@@ -37,14 +37,16 @@ class Point:
     """Formulas at one point on NumPy scalars: the bits of `evaluate` in half its time or less."""
 
     def __init__(self, formulas: Mapping[str, Function]) -> None:
-        bind = _scalar().bind
         self.formulas = formulas
-        self._steps = [
-            (name, bind(f) if type(f) is FunctionType else _on_arrays(f), parameters(f))
-            for name, f in formulas.items()
-        ]
+
+    @functools.cached_property
+    def _steps(self) -> list[tuple[str, Function, tuple[str, ...]]]:
+        return [(name, _bound(f), parameters(f)) for name, f in self.formulas.items()]
+
+    @functools.cached_property
+    def operands(self) -> tuple[str, ...]:
         read = {name for _, _, names in self._steps for name in names}
-        self.operands = tuple(sorted(read - formulas.keys()))
+        return tuple(sorted(read - self.formulas.keys()))
 
     def __call__(
         self, operands: Iterable[np.float64], computed: Mapping[str, Any] = _NOTHING
@@ -56,6 +58,39 @@ class Point:
                 if name not in computed:
                     values[name] = np.float64(formula(*[values[n] for n in names]))
         return values
+
+    def alike(
+        self,
+        operand: Callable[[str], np.float64],
+        computed: Mapping[str, Any],
+        known: dict[Any, Any],
+    ) -> dict[str, Any]:
+        """The same, without operands, at one of many points of which most values are equal. `known`
+        keeps each value once: by its bits, and by the formula and operands, so kept, that gave it.
+        """
+
+        def kept(value: np.float64) -> np.float64:
+            return known.setdefault(value.tobytes(), value)  # type: ignore[no-any-return]
+
+        values = {name: kept(value) for name, value in computed.items()}
+        with np.errstate(all="ignore"):
+            for name, formula in self.formulas.items():
+                if name not in computed:
+                    names = parameters(formula)
+                    for each in names:
+                        if each not in values:
+                            values[each] = kept(operand(each))
+                    key = (formula, *[id(values[each]) for each in names])
+                    if key not in known:
+                        result = _bound(formula)(*[values[each] for each in names])
+                        known[key] = kept(np.float64(result))
+                    values[name] = known[key]
+        return {name: values[name] for name in self.formulas}
+
+
+def _bound(formula: Function) -> Function:
+    """A formula on scalars."""
+    return _scalar().bind(formula) if type(formula) is FunctionType else _on_arrays(formula)
 
 
 def _on_arrays(formula: Function) -> Function:

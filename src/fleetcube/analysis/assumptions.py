@@ -22,6 +22,8 @@ from fleetcube.grid.spec.problem import Problem
 from fleetcube.kernels.calculus.phased_formulas import without_phase
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.kernels.physics.roles import MEMORY
+from fleetcube.kernels.reasons import OUT_OF_MEMORY
 from fleetcube.scenario import auto, framework
 from fleetcube.scenario.along_axes import point
 from fleetcube.scenario.reading import stated_inputs
@@ -37,7 +39,7 @@ LEAST = 0.01  # relative change of an output without an interval that decides it
 SHARE = 0.1  # of an output's interval, likewise
 _ASKED = Settings("numpy", "mark", threads=1)
 _STOPPED = " (cannot run)"
-_STATED = "stated"
+_STATED, _INFERRED = "stated", "calibration auto"
 
 
 @dataclass(frozen=True)
@@ -105,15 +107,25 @@ def _assumed(
     least = {name: _least(answer, name) for name, value in before.items() if 0 < value < math.inf}
     used = dict(_used(sweep, layout))
     problem = sweep._problem
+    covered = _covered(sweep)
     rows = [
         row
         for name, (_, value) in used.items()
         for row in _others(name, value)
         if all(_is_open(problem, n) for n in {*row.changes} - {*used})
         and assumptions()[name].needs.get(row.changes[name], "") in {"", *problem.numbers}
+        and not (name in covered and covered[name][0] <= row.changes[name] <= covered[name][1])
+        and not framework.notes(problem.records, row.changes, ())
     ]
-    rows.sort(key=_chosen)  # those of the same formulas side by side, to be evaluated together
-    given = _given(sweep, [*least], {name: value for name, (_, value) in used.items()}, rows)
+    texts = [*map(_chosen, rows)]
+    turns = [texts[:k].count(text) if text else 0 for k, text in enumerate(texts)]
+    # rows of numbers side by side, evaluated at once; others of the same formulas apart, as a point
+    # alone is the fastest
+    rows = [rows[k] for k in sorted(range(len(rows)), key=lambda k: (turns[k], texts[k]))]
+    values_used = {name: value for name, (_, value) in used.items()}
+    can_run = running(answer)
+    runs = can_run is None or bool(can_run.values.all())
+    given = _given(sweep, [*least], values_used, rows, runs)
     ranked: list[Assumed] = []
     for name, (source, value) in used.items():
         others = {other.text: row for other, row in given if other.name == name}
@@ -130,6 +142,14 @@ def _assumed(
             about = (name, _shown(name, value), source, output, unit, shown, before[output])
             ranked.append(Assumed(*about, effects[output], bool(deciding)))
     return sorted(ranked, key=lambda each: -each.effect)
+
+
+def _covered(sweep: Evaluation) -> Mapping[str, tuple[float, float]]:
+    """The intervals of the coefficients that are inferred, which those of the outputs count."""
+    inferred = sweep._problem.inferred
+    cell = auto.posterior_cell(stated_inputs(sweep.spec["scenario"])) if inferred else None
+    ends = pooled.posterior().ends(cell) if cell else {}
+    return {name: ends[name] for name in ends.keys() & inferred}
 
 
 def of_ratio(a: Mapping[str, Any], b: Mapping[str, Any], of: str, least: float) -> list[str]:
@@ -284,10 +304,11 @@ def _used(sweep: Evaluation, layout: Collection[str]) -> Iterator[tuple[str, tup
             continue
         if all(_holds(_value(case, n), needed) for n, needed in row.where.items()):
             records = plan.problem.records
-            by = (each.label for each in records if name in framework.set_by(each))
+            by = [each.label for each in records if name in framework.set_by(each)]
+            by = [_INFERRED] if name in plan.problem.inferred else [*by, "default"]
             models = (each.label for each in records if each.label in row.reported)
             reports = (f"; {label} was trained in {row.reported[label]}" for label in models)
-            yield name, ((next(by, "default") if is_open else _STATED) + "".join(reports), value)
+            yield name, ((by[0] if is_open else _STATED) + "".join(reports), value)
 
 
 def _value(case: Case, name: str) -> Any:
@@ -302,11 +323,11 @@ def _holds(value: Any, needed: Any) -> bool:
 
 
 def _is_open(problem: Problem, name: str) -> bool:
-    """Whether nobody stated an input, inferred it (then the answer has its interval), or named a
-    record for it, as storage is named for its bandwidth."""
+    """Whether nobody stated an input, or named a record for it, as storage is named for its
+    bandwidth."""
     stated = {*map(without_phase, problem.stated), *map(without_phase, problem.phased)}
     by = {each.kind for each in problem.records if name in framework.set_by(each)}
-    return name not in {*stated, *problem.inferred} and by <= {"model", framework.KIND}
+    return name not in stated and (name in problem.inferred or by <= {"model", framework.KIND})
 
 
 def _others(name: str, value: Any) -> Iterator[_Other]:
@@ -327,21 +348,31 @@ def _read(name: str, value: Any) -> Any:
 
 
 def _given(
-    sweep: Evaluation, outputs: Sequence[str], used: Mapping[str, Any], rows: Sequence[_Other]
+    sweep: Evaluation,
+    outputs: Sequence[str],
+    used: Mapping[str, Any],
+    rows: Sequence[_Other],
+    runs: bool,
 ) -> list[tuple[_Other, dict[str, float]]]:
     """The outputs with each row's changes, all at once; without rows that are refused."""
     if not rows or not outputs:
         return []
     try:
-        changed = sweep.replace(axes={_CHOICE: _axis(sweep, used, rows)}, outputs=outputs)
+        judged = [REASON] if REASON in sweep._plan().outputs else []
+        axes = {_CHOICE: _axis(sweep, used, rows)}
+        changed = sweep.replace(axes=axes, outputs=list(dict.fromkeys([*outputs, *judged])))
         _, given, _ = changed._values(None, "float64", _ASKED)  # no attributes: they take as long
     except InputError:  # such as FP8 on a GPU without it
         half = len(rows) // 2
         parts = (rows[:half], rows[half:]) if half else ()
-        return [pair for part in parts for pair in _given(sweep, outputs, used, part)]
+        return [pair for part in parts for pair in _given(sweep, outputs, used, part, runs)]
     columns = [np.broadcast_to(given[name], len(rows)).tolist() for name in outputs]
     outcomes = [dict(zip(outputs, row, strict=True)) for row in zip(*columns, strict=True)]
     reasons = np.broadcast_to(given.get(REASON, np.zeros(1)), len(rows))
+    if runs:  # then only memory that is too small is worth naming where nothing can run
+        for row, reason in zip(outcomes, reasons, strict=True):
+            fits = (reason == 0, reason in (0, OUT_OF_MEMORY))
+            row |= {name: math.nan for name in row if not fits[name in MEMORY]}
     marked = [
         row._replace(text=row.text + _STOPPED * bool(reason))
         for row, reason in zip(rows, reasons, strict=True)
@@ -350,7 +381,11 @@ def _given(
 
 
 def _chosen(row: _Other) -> str:
-    return " ".join(f"{n}={row.changes[n]}" for n in row.changes if values.is_option(PHYSICS, n))
+    """What a row changes of the formulas: options, and inputs that imply one."""
+    implying = {name for each in PHYSICS.inputs.values() for name in each.implied_by}
+    changes = row.changes.items()
+    options = [f"{n}={value}" for n, value in changes if values.is_option(PHYSICS, n)]
+    return " ".join([*options, *(implying & row.changes.keys())])
 
 
 def _axis(sweep: Evaluation, used: Mapping[str, Any], rows: Sequence[_Other]) -> Axis:
@@ -364,6 +399,7 @@ def _axis(sweep: Evaluation, used: Mapping[str, Any], rows: Sequence[_Other]) ->
         if name not in names and {*inputs[name].implied_by} & {*names} and _is_open(problem, name)
     }
     left_open = dict.fromkeys((name for by in implied.values() for name in by), math.nan)
+    left_open |= dict.fromkeys(pooled.posterior().inputs & names.keys(), math.nan)  # inferred
     before = {n: used[n] if n in used else inputs[n].default for n in names} | left_open
     columns = {name: [row.changes.get(name, before[name]) for row in rows] for name in names}
     options = {n: tuple(row) for n, row in columns.items() if values.is_option(PHYSICS, n)}
