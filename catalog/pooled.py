@@ -136,11 +136,6 @@ class Posterior:
         self.digest = str(content["sha256"])
 
     @property
-    def inputs(self) -> frozenset[str]:
-        """What coefficients set."""
-        return frozenset(about["input"] for about in self.coefficients.values())
-
-    @property
     def job_spread(self) -> float:
         """Standard deviation of the logarithm of the factor that all steps of a job share."""
         return float(self._spreads[STEP, "job"])
@@ -284,17 +279,6 @@ class Posterior:
         inputs["error_factor"] = elementary.exp(width * self.factor(cell) * further)
         return inputs
 
-    def ends(self, cell: Cell) -> dict[str, tuple[float, float]]:
-        """The 90 % interval of each input that a cell's coefficients set."""
-        means, root = self.coefficients_of(cell)
-        reach = NORMAL * np.sqrt(np.einsum("ke,ke->k", root, root))
-        return {
-            each.input: tuple(
-                each.value(row[each.place])[0] for row in (means - reach, means + reach)
-            )
-            for each in self.settings(cell)
-        }
-
     def settings(self, cell: Cell) -> list[Setting]:
         """The settings at a cell: coefficients of its attention kernel with known scales."""
         kernel = self.kernel(cell)
@@ -413,6 +397,7 @@ class Posterior:
             return text
         return f"{text}; {label} runs on {', '.join(runs_on)}, not on {cell.vendor}"
 
+    @functools.lru_cache(256)  # noqa: B019
     def narrowest(self, cell: Cell) -> str:
         """The software of the narrowest interval, where that is half as wide at most; else empty.
         Of those of which steps of such layers are published."""

@@ -15,7 +15,6 @@ from .tiles import Region
 # The largest output has at least this many points for each point of a formula not worth compiling:
 # NumPy then takes little time compared with the outputs, and gives the same bits (decision 52)
 MINOR = 100
-MOST_ALIKE = 1 << 16  # values of points that are kept for others
 
 
 @dataclass(frozen=True)
@@ -102,9 +101,7 @@ class Grid:
         key, corner = (id(fixed), *(run.start for run in case.runs.values())), (0,) * len(self.axes)
         values = self._points.get(key, {})
         if case.runs and len(values) < len(fixed.formulas):
-            if len(self._known) > MOST_ALIKE:
-                self._known.clear()
-            values = fixed.alike(lambda name: case.leaves[name][corner], values, self._known)
+            values = fixed.alike(lambda name: case.leaves[name][corner], self._known)
         elif not case.runs and len(values) < len(fixed.operands) + len(fixed.formulas):
             values = fixed([case.leaves[name][corner] for name in fixed.operands], values)
         self._points[key] = values

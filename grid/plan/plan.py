@@ -132,7 +132,7 @@ class Plan(Grid):
             tables = latest.tables.copy().items()
             self._tables |= {key: table for key, table in tables if key[0] not in reached}
             for key, values in latest.points.copy().items():
-                self._points[key] = {n: v for n, v in values.items() if n not in reached}
+                self._points[key] = {n: values[n] for n in values.keys() - reached}
         last = _Evaluated([*single], bits, rows, self._tables, self._points)
         _latest.keep(self.structure, last)
 
@@ -285,15 +285,14 @@ def _at_points(
     moving: frozenset[str],
 ) -> list[Point]:
     """By case, the formulas that have one value in it."""
-    points: dict[Any, Point] = {}
-    keys = []
-    for choice, row in zip(chosen, formulas, strict=True):
-        one = frozenset(dim for dim, run in choice.runs.items() if run.stop - run.start == 1)
-        keys.append((id(row), one))
-        if keys[-1] not in points:
-            names = (n for n in row if one.issuperset(dims[n]) and n not in moving)
-            points[keys[-1]] = Point({n: row[n] for n in names})
-    return [points[key] for key in keys]
+    runs = (choice.runs.items() for choice in chosen)
+    one = [frozenset(dim for dim, run in row if run.stop - run.start == 1) for row in runs]
+    rows = {(id(row), cut): row for row, cut in zip(formulas, one, strict=True)}
+    points = {
+        (key, cut): Point({n: row[n] for n in row if cut.issuperset(dims[n]) and n not in moving})
+        for (key, cut), row in rows.items()
+    }
+    return [points[id(row), cut] for row, cut in zip(formulas, one, strict=True)]
 
 
 def _formulas_and_dims(

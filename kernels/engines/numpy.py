@@ -59,32 +59,24 @@ class Point:
                     values[name] = np.float64(formula(*[values[n] for n in names]))
         return values
 
-    def alike(
-        self,
-        operand: Callable[[str], np.float64],
-        computed: Mapping[str, Any],
-        known: dict[Any, Any],
-    ) -> dict[str, Any]:
+    def alike(self, operand: Callable[[str], np.float64], known: dict[Any, Any]) -> dict[str, Any]:
         """The same, without operands, at one of many points of which most values are equal. `known`
         keeps each value once: by its bits, and by the formula and operands, so kept, that gave it.
         """
 
-        def kept(value: np.float64) -> np.float64:
-            return known.setdefault(value.tobytes(), value)  # type: ignore[no-any-return]
+        def kept(value: np.float64) -> Any:
+            return known.setdefault(value.tobytes(), value)
 
-        values = {name: kept(value) for name, value in computed.items()}
+        values: dict[str, Any] = {}
         with np.errstate(all="ignore"):
             for name, formula in self.formulas.items():
-                if name not in computed:
-                    names = parameters(formula)
-                    for each in names:
-                        if each not in values:
-                            values[each] = kept(operand(each))
-                    key = (formula, *[id(values[each]) for each in names])
-                    if key not in known:
-                        result = _bound(formula)(*[values[each] for each in names])
-                        known[key] = kept(np.float64(result))
-                    values[name] = known[key]
+                names = parameters(formula)
+                values |= {each: kept(operand(each)) for each in names if each not in values}
+                read = [values[each] for each in names]
+                key = (formula, *map(id, read))
+                if key not in known:
+                    known[key] = kept(np.float64(_bound(formula)(*read)))
+                values[name] = known[key]
         return {name: values[name] for name in self.formulas}
 
 
