@@ -215,7 +215,8 @@ def test_a_schedule_is_named_where_there_are_stages_and_infers_what_it_hides() -
 
 def test_an_inferred_share_is_named_with_none_and_all_and_said_once() -> None:
     """A paired schedule's share of experts' traffic, and the share of gradients', by typing each."""
-    job = {**MIX, "pipeline_schedule": "dualpipe", "inter_node_bandwidth": "25 GB/s"}
+    job = {**MIX, "pipeline_schedule": "dualpipe", "software": "megatron-bridge"}
+    job |= {"inter_node_bandwidth": "40 GB/s"}
     rows = {each.name: each for each in assumed(job, ["job_time"])}
     row = rows["expert_parallel_overlap"]
     assert (row.source, row.decides) == ("calibration auto", True)
@@ -224,10 +225,12 @@ def test_an_inferred_share_is_named_with_none_and_all_and_said_once() -> None:
     assert "attention_kernel" not in rows, "chosen by auto, which no recipe of today would change"
     waits = {**JOB, "software": "fsdp", "zero_stage": 3, "inter_node_bandwidth": "6 GB/s"}
     waits |= {"tensor_parallel": 1, "pipeline_parallel": 1}
-    found = Sweep(waits, {}, ["job_time"]).prediction_interval().attrs
-    assert "  data_parallel_overlap " in found[ASSUMED]
-    assert "data_parallel_overlap is inferred" in found["fleetcube_remarks"]
-    assert not any("data_parallel_overlap is inferred" in each for each in remarks(found))
+    line = next(e for e in assumed(waits, ["step_time"]) if e.name == "data_parallel_overlap")
+    assert line.decides
+    attrs = Sweep(waits, {}, ["step_time"]).evaluate().attrs
+    for shown, count in (("", 1), (f"heading\n  {line}", 0)):
+        left = remarks({**attrs, ASSUMED: shown})
+        assert sum("data_parallel_overlap is inferred" in each for each in left) == count
     given = {**waits, "data_parallel_overlap": 0.4}
     assert "data_parallel_overlap" not in {each.name for each in assumed(given, ["job_time"])}
 
