@@ -214,7 +214,7 @@ def test_a_schedule_is_named_where_there_are_stages_and_infers_what_it_hides() -
 
 
 def test_an_inferred_share_is_named_with_none_and_all_and_said_once() -> None:
-    """A paired schedule's share of experts' traffic, and the share of gradients', by typing each."""
+    """A paired schedule's share of experts' traffic, and that of gradients, by typing each."""
     job = {**MIX, "pipeline_schedule": "dualpipe", "software": "megatron-bridge"}
     job |= {"inter_node_bandwidth": "40 GB/s"}
     rows = {each.name: each for each in assumed(job, ["job_time"])}
