@@ -185,6 +185,7 @@ class Posterior:
         """The attention kernel stated; else flash, whatever older software was measured with."""
         return cell.kernel or "flash"
 
+    @functools.lru_cache(256)  # noqa: B019
     def coefficients_of(self, cell: Cell) -> tuple[Array, Array]:
         """Coefficients before their links, and a root of their covariance."""
         return self.together([cell])[0]
@@ -396,6 +397,7 @@ class Posterior:
             return text
         return f"{text}; {label} runs on {', '.join(runs_on)}, not on {cell.vendor}"
 
+    @functools.lru_cache(256)  # noqa: B019
     def narrowest(self, cell: Cell) -> str:
         """The software of the narrowest interval, where that is half as wide at most; else empty.
         Of those of which steps of such layers are published."""

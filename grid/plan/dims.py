@@ -91,11 +91,11 @@ def depending(
     formulas: Iterable[Formulas], on: Iterable[str] = (), computed: Collection[str] = ()
 ) -> frozenset[str]:
     """Names that depend on `on`, or on names in `computed` that a formula computes."""
-    names = set(on)
+    names, formulas = set(on), [*formulas] if on or computed else []
+    start = {name for name, _ in distinct(formulas) if without_phase(name) in computed}
     for row in formulas:
         for name, formula in row.items():
-            reads = names.intersection(parameters(formula))
-            if reads or (computed and without_phase(name) in computed):
+            if name in start or not names.isdisjoint(parameters(formula)):
                 names.add(name)
     return frozenset(names)
 
@@ -120,8 +120,9 @@ def _made_differently(
     """Derivatives whose formulas an axis changes, other cutting axes fixed: no option shows it."""
     names: set[str] = set()
     first: dict[tuple[int, ...], dict[str, Function]] = {}
+    made = {name for name, _ in distinct(formulas) if not graph.get(without_phase(name))}
     for choice, row in zip(choices, formulas, strict=True):
-        if derived := {name for name in row if not graph.get(without_phase(name))}:
+        if derived := made & row.keys():
             others = tuple(run.start for name, run in choice.runs.items() if name != axis)
             first_formulas = first.setdefault(others, {})
             names |= {

@@ -42,7 +42,8 @@ class Grid:
 
     def __init__(self) -> None:
         self._tables: dict[tuple[str, tuple[tuple[str, int], ...]], Array] = {}
-        self._points: dict[int, dict[str, Any]] = {}
+        self._points: dict[tuple[int, ...], dict[str, Any]] = {}
+        self._known: dict[Any, Any] = {}  # of these points
 
     def size(self, name: str) -> int:
         """Points of the grid of a quantity's own dimensions."""
@@ -96,12 +97,14 @@ class Grid:
         return table
 
     def _fixed(self, case: Case, fixed: Point) -> dict[str, Any]:
-        """Values of a case's dimensionless quantities."""
-        values = self._points.get(id(fixed), {})
-        if len(values) < len(fixed.operands) + len(fixed.formulas):
-            corner = (0,) * len(self.axes)
-            operands = [case.leaves[name][corner] for name in fixed.operands]
-            values = self._points[id(fixed)] = fixed(operands, values)
+        """Values of a case's quantities that have one there."""
+        key, corner = (id(fixed), *(run.start for run in case.runs.values())), (0,) * len(self.axes)
+        values = self._points.get(key, {})
+        if case.runs and len(values) < len(fixed.formulas):
+            values = fixed.alike(lambda name: case.leaves[name][corner], self._known)
+        elif not case.runs and len(values) < len(fixed.operands) + len(fixed.formulas):
+            values = fixed([case.leaves[name][corner] for name in fixed.operands], values)
+        self._points[key] = values
         return values
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ...kernels.engines.cache_tiles import ROW
 from ...kernels.graph.formulas import parameters
 from ..spec.axis import Axis
-from .cases import Formulas
+from .cases import Formulas, distinct
 from .dims import Dims
 
 # Relative costs of reading a point along a row, of repeating one there, and of starting a row
@@ -47,8 +47,7 @@ def fastest_order(
     points = points_over(full)
     read = {
         frozenset(dims[parameter]): None
-        for row in formulas
-        for name, formula in row.items()
+        for name, formula in distinct(formulas)
         if dims[name] == full
         for parameter in parameters(formula)
         if 0 < len(dims[parameter]) < len(full)

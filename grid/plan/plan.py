@@ -132,7 +132,7 @@ class Plan(Grid):
             tables = latest.tables.copy().items()
             self._tables |= {key: table for key, table in tables if key[0] not in reached}
             for key, values in latest.points.copy().items():
-                self._points[key] = {n: v for n, v in values.items() if n not in reached}
+                self._points[key] = {n: values[n] for n in values.keys() - reached}
         last = _Evaluated([*single], bits, rows, self._tables, self._points)
         _latest.keep(self.structure, last)
 
@@ -146,7 +146,7 @@ class Structure:
     outputs: tuple[str, ...]
     choices: Sequence[Choice]
     formulas: Sequence[Formulas]  # by case
-    fixed: Sequence[Point]  # by case, those without dimensions
+    fixed: Sequence[Point]  # by case, those with one value in it
     axes: tuple[str, ...]  # in memory order
     layout_dependent: Sequence[str]
     dims: Mapping[str, tuple[str, ...]]
@@ -198,7 +198,7 @@ class _Evaluated(NamedTuple):
     bits: Array
     rows: list[tuple[str, bytes]]
     tables: dict[Any, Array]
-    points: dict[int, dict[str, Any]]
+    points: dict[tuple[int, ...], dict[str, Any]]
 
 
 _latest: Memo[_Evaluated] = Memo(16)  # by structure, of the plan that was evaluated last
@@ -262,15 +262,11 @@ def _new_structure(
         return math.prod(sizes[name] for name in names)
 
     moving = depending(formulas, on=free)
-    fixed = {
-        id(row): Point({n: f for n, f in row.items() if not dims_of[n] and n not in moving})
-        for row in formulas
-    }
     return Structure(
         outputs,
         chosen,
         formulas,
-        [fixed[id(row)] for row in formulas],
+        _at_points(chosen, formulas, dims_of, moving),
         tuple(sizes),
         dependent,
         dims_of,
@@ -280,6 +276,23 @@ def _new_structure(
         moving,
         problem.graph,
     )
+
+
+def _at_points(
+    chosen: Sequence[Choice],
+    formulas: Sequence[Formulas],
+    dims: Mapping[str, tuple[str, ...]],
+    moving: frozenset[str],
+) -> list[Point]:
+    """By case, the formulas that have one value in it."""
+    runs = (choice.runs.items() for choice in chosen)
+    one = [frozenset(dim for dim, run in row if run.stop - run.start == 1) for row in runs]
+    rows = {(id(row), cut): row for row, cut in zip(formulas, one, strict=True)}
+    points = {
+        (key, cut): Point({n: row[n] for n in row if cut.issuperset(dims[n]) and n not in moving})
+        for (key, cut), row in rows.items()
+    }
+    return [points[id(row), cut] for row, cut in zip(formulas, one, strict=True)]
 
 
 def _formulas_and_dims(

@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType, MappingProxyType
 from typing import Any
 
@@ -37,14 +37,16 @@ class Point:
     """Formulas at one point on NumPy scalars: the bits of `evaluate` in half its time or less."""
 
     def __init__(self, formulas: Mapping[str, Function]) -> None:
-        bind = _scalar().bind
         self.formulas = formulas
-        self._steps = [
-            (name, bind(f) if type(f) is FunctionType else _on_arrays(f), parameters(f))
-            for name, f in formulas.items()
-        ]
+
+    @functools.cached_property
+    def _steps(self) -> list[tuple[str, Function, tuple[str, ...]]]:
+        return [(name, _bound(f), parameters(f)) for name, f in self.formulas.items()]
+
+    @functools.cached_property
+    def operands(self) -> tuple[str, ...]:
         read = {name for _, _, names in self._steps for name in names}
-        self.operands = tuple(sorted(read - formulas.keys()))
+        return tuple(sorted(read - self.formulas.keys()))
 
     def __call__(
         self, operands: Iterable[np.float64], computed: Mapping[str, Any] = _NOTHING
@@ -56,6 +58,31 @@ class Point:
                 if name not in computed:
                     values[name] = np.float64(formula(*[values[n] for n in names]))
         return values
+
+    def alike(self, operand: Callable[[str], np.float64], known: dict[Any, Any]) -> dict[str, Any]:
+        """The same, without operands, at one of many points of which most values are equal. `known`
+        keeps each value once: by its bits, and by the formula and operands, so kept, that gave it.
+        """
+
+        def kept(value: np.float64) -> Any:
+            return known.setdefault(value.tobytes(), value)
+
+        values: dict[str, Any] = {}
+        with np.errstate(all="ignore"):
+            for name, formula in self.formulas.items():
+                names = parameters(formula)
+                values |= {each: kept(operand(each)) for each in names if each not in values}
+                read = [values[each] for each in names]
+                key = (formula, *map(id, read))
+                if key not in known:
+                    known[key] = kept(np.float64(_bound(formula)(*read)))
+                values[name] = known[key]
+        return {name: values[name] for name in self.formulas}
+
+
+def _bound(formula: Function) -> Function:
+    """A formula on scalars."""
+    return _scalar().bind(formula) if type(formula) is FunctionType else _on_arrays(formula)
 
 
 def _on_arrays(formula: Function) -> Function:

@@ -127,16 +127,17 @@ class Graph:
         """
         reached, order = set(given), dict[str, Function]()
         missing: dict[str, tuple[str, ...]] = {}
+        quantities = self.quantities
 
         def visit(name: str, path: tuple[str, ...]) -> None:
             if self.extensions and name in path:
                 raise UnknownNameError(f"{name!r} needs itself, via {' -> '.join(path)}")
-            if name not in self.quantities:
+            if name not in quantities:
                 if name not in self.inputs:
                     raise UnknownNameError(f"{name!r} is neither an input nor a quantity")
                 missing.setdefault(name, path)
                 return
-            formula = self.quantities[name].formula(options)
+            formula = quantities[name].formula(options)
             for parameter in parameters(formula):
                 if parameter not in reached:
                     visit(parameter, (*path, name))

@@ -15,6 +15,8 @@ from fleetcube.grid.errors import InputError
 from fleetcube.grid.run.evaluation import is_known
 from fleetcube.grid.spec import values
 from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.kernels.reasons import OUT_OF_MEMORY
+from fleetcube.tables.table_notes import remarks
 
 from ..draws import generator, scaled
 
@@ -34,6 +36,13 @@ STATED = {
     "sequence_length": (8192, None),
     "expert_load_imbalance": (1.5, None, None),
     "compute_model": ("mfu", None, None),
+    "pipeline_parallel": (1, 4, 8, None),
+    "context_parallel": (2, None, None),
+    "expert_parallel": (8, None),
+    "virtual_stages": (2, None, None),
+    "pipeline_schedule": ("dualpipev", "zb_v", None, None, None),
+    "data_parallel_overlap": (0.5, None, None),
+    "hybrid_sharding": (True, None, None, None),
 }
 OUTPUTS = ("job_time", "goodput", "memory_per_gpu", "step_time", "cluster_mtbf", "energy")
 
@@ -46,6 +55,18 @@ def drawn(seed: int) -> tuple[dict[str, Any], list[str]]:
         scenario |= {} if choice is None else {name: choice}
     outputs = draw.choice(OUTPUTS, size=draw.integers(1, 4), replace=False).tolist()
     return scenario, outputs
+
+
+def typed(name: str, text: str) -> dict[str, Any]:
+    """What a line says, as a user types it: "closed, spare_nodes 8" of node_pool."""
+    if "=" in text:
+        return dict([text.split("=")])
+    pairs = [part.partition(" ")[::2] for part in f"{name} {text}".split(", ")]
+    of_text = {"true": True, "false": False, "infinite": "inf"}
+    numbers = {name: str(each) for name, each in pairs}
+    rows = {n: PHYSICS.inputs[n].choices for n in numbers if values.is_option(PHYSICS, n)}
+    choices = {(n, str(choice).lower()): choice for n, row in rows.items() for choice in row}
+    return {n: choices.get((n, v), of_text.get(v, v)) for n, v in numbers.items()}
 
 
 def alone(scenario: dict[str, Any], changes: Any, output: str) -> float:
@@ -83,6 +104,9 @@ def check(scenario: dict[str, Any], outputs: list[str]) -> int:
                 moving,
             )
             compared += 1
+        for text, value in each.others.items():
+            change = typed(each.name, text.removesuffix(" (cannot run)"))
+            assert alone(scenario, change, each.output) == pytest.approx(value, rel=2e-3)
         largest = max((abs(math.log(v / before)) for v in each.others.values()), default=0.0)
         assert each.effect == pytest.approx(largest, abs=1e-12)
     return compared
@@ -166,6 +190,59 @@ def test_a_choice_that_has_no_place_is_not_named() -> None:
     ):
         found = {each.name for each in assumed(job, ["job_time", "memory_per_gpu"])}
         assert found & (of_stages | of_sequences) == named
+
+
+MIX = {**V3, "node": "dgx-h100", "expert_parallel": 64, "global_batch_size": 15360}
+MIX |= {"precision": "fp8_blockwise", "recompute": "mla_up_proj"}
+
+
+def test_a_schedule_is_named_where_there_are_stages_and_infers_what_it_hides() -> None:
+    """One that pairs passes hides experts' traffic, by a share that is inferred for it alone."""
+    row = next(e for e in assumed(MIX, ["job_time"]) if e.name == "pipeline_schedule")
+    assert row.decides
+    assert [*row.others] == ["dualpipe", "dualpipev", "zb_v"], "combined_1f1b needs several chunks"
+    for schedule, value in row.others.items():
+        found = alone(MIX, {"pipeline_schedule": schedule}, "job_time")
+        assert value == pytest.approx(found, rel=1e-12)
+    shared = {"pipeline_schedule": "dualpipe", "expert_parallel_overlap": 0.0}
+    assert row.others["dualpipe"] < 0.9 * alone(MIX, shared, "job_time")
+    one = {**MIX, "pipeline_parallel": 1}
+    stages = {"pipeline_schedule", "pipeline_sends", "rank_order"}
+    assert not stages & {each.name for each in assumed(one, ["job_time"])}
+    of_megatron = assumed({**MIX, "software": "megatron-lm"}, ["job_time"])
+    assert not any(each.others for each in of_megatron if each.name == "pipeline_schedule")
+
+
+def test_an_inferred_share_is_named_with_none_and_all_and_said_once() -> None:
+    """A paired schedule's share of experts' traffic, and that of gradients, by typing each."""
+    job = {**MIX, "pipeline_schedule": "dualpipe", "software": "megatron-bridge"}
+    job |= {"inter_node_bandwidth": "40 GB/s"}
+    rows = {each.name: each for each in assumed(job, ["job_time"])}
+    row = rows["expert_parallel_overlap"]
+    assert (row.source, row.decides) == ("calibration auto", True)
+    hidden = alone(job, {"expert_parallel_overlap": 1.0}, "job_time")
+    assert row.others == {"1": pytest.approx(hidden, rel=1e-12)}
+    assert "attention_kernel" not in rows, "chosen by auto, which no recipe of today would change"
+    waits = {**JOB, "software": "fsdp", "zero_stage": 3, "inter_node_bandwidth": "6 GB/s"}
+    waits |= {"tensor_parallel": 1, "pipeline_parallel": 1}
+    line = next(e for e in assumed(waits, ["step_time"]) if e.name == "data_parallel_overlap")
+    assert line.decides
+    attrs = Sweep(waits, {}, ["step_time"]).evaluate().attrs
+    for shown, count in (("", 1), (f"heading\n  {line}", 0)):
+        left = remarks({**attrs, ASSUMED: shown})
+        assert sum("data_parallel_overlap is inferred" in each for each in left) == count
+    given = {**waits, "data_parallel_overlap": 0.4}
+    assert "data_parallel_overlap" not in {each.name for each in assumed(given, ["job_time"])}
+
+
+def test_what_cannot_run_is_named_for_its_memory_alone() -> None:
+    for each in assumed({**JOB, "zero_stage": 1}, ["job_time", "memory_per_gpu"]):
+        stopped = [text for text in each.others if text.endswith(" (cannot run)")]
+        assert each.output == "memory_per_gpu" or not stopped
+        for text in stopped:
+            change = typed(each.name, text.removesuffix(" (cannot run)"))
+            reason = Sweep({**JOB, "zero_stage": 1, **change}, {}, ["job_time"]).evaluate()
+            assert reason["infeasible_reason"] == OUT_OF_MEMORY
 
 
 def test_what_moves_nothing_that_was_asked_is_silent() -> None:

@@ -1,5 +1,6 @@
 """Inputs that nobody stated and that decide an answer, with what other values would give."""
 
+import functools
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from fleetcube.grid.spec.problem import Problem
 from fleetcube.kernels.calculus.phased_formulas import without_phase
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.kernels.physics.roles import MEMORY
+from fleetcube.kernels.reasons import OUT_OF_MEMORY
 from fleetcube.scenario import auto, framework
 from fleetcube.scenario.along_axes import point
 from fleetcube.scenario.reading import stated_inputs
@@ -36,6 +39,7 @@ _CHOICE = "assumption"
 LEAST = 0.01  # relative change of an output without an interval that decides it
 SHARE = 0.1  # of an output's interval, likewise
 _ASKED = Settings("numpy", "mark", threads=1)
+_IMPLYING = {name for row in PHYSICS.inputs.values() for name in row.implied_by}
 _STOPPED = " (cannot run)"
 _STATED = "stated"
 
@@ -105,14 +109,19 @@ def _assumed(
     least = {name: _least(answer, name) for name, value in before.items() if 0 < value < math.inf}
     used = dict(_used(sweep, layout))
     problem = sweep._problem
+    closed = _closed(problem) - used.keys()
     rows = [
         row
         for name, (_, value) in used.items()
         for row in _others(name, value)
-        if all(_is_open(problem, n) for n in {*row.changes} - {*used})
+        if closed.isdisjoint(row.changes)
         and assumptions()[name].needs.get(row.changes[name], "") in {"", *problem.numbers}
+        and not framework.notes(problem.records, row.changes, ())
     ]
-    rows.sort(key=_chosen)  # those of the same formulas side by side, to be evaluated together
+    texts = [*map(_chosen, rows)]
+    turns = [texts[:k].count(text) if text else 0 for k, text in enumerate(texts)]
+    # rows of numbers side by side, to be evaluated together; each other a point alone, the fastest
+    rows = [rows[k] for k in sorted(range(len(rows)), key=lambda k: (turns[k], texts[k]))]
     given = _given(sweep, [*least], {name: value for name, (_, value) in used.items()}, rows)
     ranked: list[Assumed] = []
     for name, (source, value) in used.items():
@@ -275,19 +284,21 @@ def _used(sweep: Evaluation, layout: Collection[str]) -> Iterator[tuple[str, tup
     values: where the value comes from, and the value."""
     plan = sweep._plan()
     (case,) = plan.cases
+    closed = _closed(plan.problem)
     for name, row in assumptions().items():
         if name not in plan.structure.used or name in layout:
             continue
         value = _value(case, name)
-        is_open = _is_open(plan.problem, name)
+        is_open = name not in closed
         if value is None or not (is_open or value in row.among):
             continue
         if all(_holds(_value(case, n), needed) for n, needed in row.where.items()):
             records = plan.problem.records
-            by = (each.label for each in records if name in framework.set_by(each))
+            labels = [each.label for each in records if name in framework.set_by(each)]
+            by = "calibration auto" if name in plan.problem.inferred else [*labels, "default"][0]
             models = (each.label for each in records if each.label in row.reported)
             reports = (f"; {label} was trained in {row.reported[label]}" for label in models)
-            yield name, ((next(by, "default") if is_open else _STATED) + "".join(reports), value)
+            yield name, ((by if is_open else _STATED) + "".join(reports), value)
 
 
 def _value(case: Case, name: str) -> Any:
@@ -301,12 +312,13 @@ def _holds(value: Any, needed: Any) -> bool:
     return bool(value > needed if isinstance(needed, int | float) else value in needed)
 
 
-def _is_open(problem: Problem, name: str) -> bool:
-    """Whether nobody stated an input, inferred it (then the answer has its interval), or named a
-    record for it, as storage is named for its bandwidth."""
-    stated = {*map(without_phase, problem.stated), *map(without_phase, problem.phased)}
-    by = {each.kind for each in problem.records if name in framework.set_by(each)}
-    return name not in {*stated, *problem.inferred} and by <= {"model", framework.KIND}
+def _closed(problem: Problem) -> set[str]:
+    """Inputs that somebody stated, or named a record for, as storage is named for its bandwidth,
+    and those inferred, but for shares hidden: recipes have none or all, their intervals neither."""
+    left = {"model", framework.KIND}
+    named = set[str]().union(*(framework.set_by(r) for r in problem.records if r.kind not in left))
+    hidden = {name for name in problem.inferred if name.endswith("_overlap")}
+    return {*map(without_phase, {*problem.stated, *problem.phased})} | (named - hidden)
 
 
 def _others(name: str, value: Any) -> Iterator[_Other]:
@@ -321,6 +333,7 @@ def _others(name: str, value: Any) -> Iterator[_Other]:
         yield _Other(name, _shown(name, value * factor), {name: value * factor})
 
 
+@functools.lru_cache(1024, typed=True)
 def _read(name: str, value: Any) -> Any:
     read = values.option if values.is_option(PHYSICS, name) else values.number
     return read(PHYSICS, name, value)
@@ -329,11 +342,16 @@ def _read(name: str, value: Any) -> Any:
 def _given(
     sweep: Evaluation, outputs: Sequence[str], used: Mapping[str, Any], rows: Sequence[_Other]
 ) -> list[tuple[_Other, dict[str, float]]]:
-    """The outputs with each row's changes, all at once; without rows that are refused."""
+    """The outputs with each row's changes, all at once; without rows that are refused. Undefined
+    where a job that can run no longer can, but for memory, if that is why."""
     if not rows or not outputs:
         return []
+    plan = sweep._plan()
+    judged = REASON in plan.outputs
+    runs = judged and not plan.table(plan.cases[0], REASON).any()
+    asked = list(dict.fromkeys([*outputs, *[REASON][:judged]]))
     try:
-        changed = sweep.replace(axes={_CHOICE: _axis(sweep, used, rows)}, outputs=outputs)
+        changed = sweep.replace(axes={_CHOICE: _axis(sweep, used, rows)}, outputs=asked)
         _, given, _ = changed._values(None, "float64", _ASKED)  # no attributes: they take as long
     except InputError:  # such as FP8 on a GPU without it
         half = len(rows) // 2
@@ -342,6 +360,9 @@ def _given(
     columns = [np.broadcast_to(given[name], len(rows)).tolist() for name in outputs]
     outcomes = [dict(zip(outputs, row, strict=True)) for row in zip(*columns, strict=True)]
     reasons = np.broadcast_to(given.get(REASON, np.zeros(1)), len(rows))
+    for row, reason in zip(outcomes, reasons if runs else (), strict=runs):
+        shown = MEMORY if reason == OUT_OF_MEMORY else () if reason else outputs
+        row |= dict.fromkeys({*outputs} - {*shown}, math.nan)
     marked = [
         row._replace(text=row.text + _STOPPED * bool(reason))
         for row, reason in zip(rows, reasons, strict=True)
@@ -350,20 +371,25 @@ def _given(
 
 
 def _chosen(row: _Other) -> str:
-    return " ".join(f"{n}={row.changes[n]}" for n in row.changes if values.is_option(PHYSICS, n))
+    """What a row changes of the formulas: options, and inputs that imply one."""
+    changes = row.changes.items()
+    options = [f"{n}={value}" for n, value in changes if values.is_option(PHYSICS, n)]
+    return " ".join([*options, *sorted(_IMPLYING & row.changes.keys())])
 
 
 def _axis(sweep: Evaluation, used: Mapping[str, Any], rows: Sequence[_Other]) -> Axis:
     """An axis of a point for each row, at which its inputs differ from those used. What implies an
     option is left open at the points of other rows, and so is that option."""
-    inputs, problem = PHYSICS.inputs, sweep._problem
+    inputs, closed = PHYSICS.inputs, _closed(sweep._problem)
     names = dict.fromkeys(name for row in rows for name in row.changes)
     implied = {
         name: inputs[name].implied_by
         for name in inputs
-        if name not in names and {*inputs[name].implied_by} & {*names} and _is_open(problem, name)
+        if name not in names and {*inputs[name].implied_by} & {*names} and name not in closed
     }
     left_open = dict.fromkeys((name for by in implied.values() for name in by), math.nan)
+    coefficients = {about["input"] for about in pooled.posterior().coefficients.values()}
+    left_open |= dict.fromkeys(coefficients & names.keys(), math.nan)  # those inferred anew
     before = {n: used[n] if n in used else inputs[n].default for n in names} | left_open
     columns = {name: [row.changes.get(name, before[name]) for row in rows] for name in names}
     options = {n: tuple(row) for n, row in columns.items() if values.is_option(PHYSICS, n)}
@@ -372,6 +398,7 @@ def _axis(sweep: Evaluation, used: Mapping[str, Any], rows: Sequence[_Other]) ->
     return Axis(_CHOICE, np.arange(len(rows)), given, options)
 
 
+@functools.lru_cache(1024, typed=True)
 def _shown(name: str, value: Any) -> str:
     if not isinstance(value, float):
         return label(value)

@@ -90,8 +90,6 @@ def _with_auto(state: Merged) -> Merged:
     result = auto.infer(
         [*state.axes.values()], request.labels, state.constants, state.options, request.free
     )
-    if left := sorted(result.rows.keys() & state.open_along.keys()):
-        raise InputError(f"{left[0]} is found by calibration; give it in every phase")
     entries = {(_CALIBRATION, name): entry for name, entry in result.records.items()}
     state = state._replace(
         inferred=state.inferred | (result.rows.keys() - state.fixed),
@@ -99,7 +97,7 @@ def _with_auto(state: Merged) -> Merged:
         remarks=(*state.remarks, *result.remarks),
         per_decade=result.per_decade,
     )
-    return _with_rows(state, result.rows)
+    return _with_record(state, result.rows)
 
 
 def _with_label(state: Merged, kind: str) -> Merged:
@@ -377,14 +375,16 @@ def _imply(
     graph: Graph, axis: Axis, rows: Mapping[str, tuple[Any, ...]], elsewhere: Collection[str]
 ) -> dict[str, tuple[Any, ...]]:
     """Options along an axis; where labels leave one open, it is implied or the default."""
-    by_point = [
-        {*elsewhere, *(name for name, row in axis.numbers.items() if not np.isnan(row[k]))}
+    everywhere = {*elsewhere, *(axis.numbers.keys() - axis.unset.keys())}
+    names = [
+        frozenset(name for name, points in axis.unset.items() if not points[k])
         for k in range(axis.size)
     ]
+    chosen = {given: choose(graph, {}, everywhere | given) for given in {*names}}
     return {
         option: tuple(
-            choose(graph, {}, names)[option] if choice is None else choice
-            for choice, names in zip(row, by_point, strict=True)
+            chosen[given][option] if choice is None else choice
+            for choice, given in zip(row, names, strict=True)
         )
         for option, row in rows.items()
     }

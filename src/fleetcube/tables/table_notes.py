@@ -63,8 +63,10 @@ def _rare(cube: "Result | xarray.Dataset") -> list[str]:
 
 def remarks(attrs: Mapping[Any, Any], without: Collection[str] = ()) -> list[str]:
     """Remarks on a result's basis, a line each: calibration, medians of distributions, defaults.
-    Inputs in `without`, which were searched, are not defaults."""
+    Inputs in `without`, which were searched, are not defaults. An inferred one has one line."""
+    named = {line.split()[0] for line in str(attrs.get("fleetcube_assumed", "")).splitlines()}
     lines = str(attrs.get(REMARKS, "")).splitlines()
+    lines = [each for each in lines if "inferred" not in each or named.isdisjoint(each.split())]
     if _MEDIANS in attrs:
         lines.append(f"uncertain inputs at their medians: {', '.join(json.loads(attrs[_MEDIANS]))}")
     return [*lines, *_decided(attrs, without)]
