@@ -196,6 +196,8 @@ POSITIVE = frozenset(
 )
 # An input that is 0 or at least as large as another
 GROWING: Mapping[str, str] = {"drive_tier_survival": "memory_tier_survival"}
+# Counts that follow exactly from others, which formulas read as well
+EXACT = ("data_parallel", "num_microbatches", "tokens_per_step", "microbatch_tokens", "nodes")
 # Inputs that are shares of one whole: at most 1 in total
 SHARES = (frozenset({"in_process_share", "in_job_share", "requeue_share"}),)
 
