@@ -44,6 +44,20 @@ def run(*words: str) -> Result:
     return done
 
 
+def test_a_cube_and_its_files_name_what_nobody_stated_as_its_spec_does(
+    spec: str, tmp_path: Path
+) -> None:
+    cube, table, code = (str(tmp_path / name) for name in ("cube.zarr", "job.json", "job.c"))
+    run("run", spec, "-o", cube)
+    pool = "node_pool open (default): job_time "
+    asked = run("run", spec, "n_gpus=512").output.partition(pool)[2].partition(";")[0]
+    assert asked in run("slice", cube, "n_gpus=512").output.partition(pool)[2]
+    for words in (("slice", cube), ("run", spec)):
+        for path in (table, code):
+            run(*words, "-o", path, "--overwrite")
+            assert pool + asked in Path(path).read_text(encoding="utf-8"), words
+
+
 def test_every_verb_says_once_what_a_default_decided(spec: str, tmp_path: Path) -> None:
     cube = str(tmp_path / "cube.zarr")
     run("run", spec, "-o", cube)

@@ -12,6 +12,7 @@ from fleetcube.catalog import kind, pooled
 from fleetcube.catalog.assumptions import assumptions
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan.grid import Case
+from fleetcube.grid.plan.labels import ASSUMED as ASSUMED
 from fleetcube.grid.result import Result
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
@@ -29,7 +30,6 @@ from fleetcube.tables.tables import estimate, label, numbers, scale, with_unit
 
 from .interval import interval
 
-ASSUMED = "fleetcube_assumed"  # the attribute that holds the lines
 _NEVER = 1000.0  # times the answer, beyond which a number says nothing
 MOST = 5  # lines
 _CHOICE = "assumption"
