@@ -200,12 +200,16 @@ def lines(
     ranked = _assumed(sweep, answer, outputs, layout)
     named = (each for each in ranked if each.source != _STATED)
     chosen = [each for each in named if _is_first(each)]
-    chosen += [each for each in ranked if each.decides and each not in chosen][: MOST - len(chosen)]
+    others = [each for each in ranked if each.decides and each not in chosen]
+    room = MOST - sum(each.decides for each in chosen)
+    chosen += others[:room]
+    more = [f"  and {len(others) - room} more: {', '.join(each.name for each in others[room:])}"]
     names = [name for axis in swept.values() if axis.size > 1 for name in axis.inputs]
     place = [f"{name} {_shown(name, scenario[name])}" for name in names if name in scenario]
     where = f" at {', '.join(place)}" if place else ""
-    heading = f"assumed{where}, what moves the answer most first:"
+    heading = f"assumed{' in this layout' * bool(layout)}{where}, what moves the answer most first:"
     rows = [heading, *(f"  {each}" for each in ranked if each in chosen)] if chosen else []
+    rows += more * (len(others) > room)
     if any(auto.SOFTWARE in axis.inputs for axis in swept.values()):
         return rows  # each row has its software's layout
     planned = f"this layout{where}" if layout else ""
