@@ -205,6 +205,11 @@ TIME = "job_time"  # added to the start date: when a job ends
 ENDING = "job_end"  # whether its time counts that a job ends
 FAILURES = "expected_failures"  # a count; far below 1 it is a probability
 PRICES = ("gpu_hour_price", "node_price")  # of one kind of GPU or node
+# Costs of an owner beyond its nodes, 0 by default
+OWNING = (
+    *("fabric_price", "building_price", "yearly_staff_cost"),
+    *("maintenance_share", "interest_rate"),
+)
 CUTS = frozenset({"tensor_parallel", "pipeline_parallel"})  # how a model is cut over GPUs
 MONEY = "job_cost"  # measures the worth of levers, where a price is given
 

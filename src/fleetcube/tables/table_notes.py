@@ -5,6 +5,8 @@ import textwrap
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fleetcube.grid.plan.labels import DEFAULTS, PARTLY, REMARKS
 from fleetcube.grid.text import WIDTH
 from fleetcube.kernels.physics.roles import CUTS, EFFICIENCIES, ENDING, FAILURES, RULES, TIME
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
     from fleetcube.grid.result import Result
 
+_UTILIZATION = "mfu"
 _SHORT = 86400.0  # seconds
 _MOST_POINTS = 1_000_000  # points
 _MEDIANS = "fleetcube_medians"
@@ -25,7 +28,13 @@ _MEDIANS = "fleetcube_medians"
 def foot_lines(cube: "Result | xarray.Dataset", without: Collection[str] = ()) -> list[str]:
     """Remarks on a table of results, a line each."""
     uncounted = str(cube.attrs.get("fleetcube_uncounted", "")).splitlines()
-    return [*uncounted, *_lasting(cube), *_rare(cube), *remarks(cube.attrs, without)]
+    return [
+        *uncounted,
+        *_lasting(cube),
+        *_beyond_peak(cube),
+        *_rare(cube),
+        *remarks(cube.attrs, without),
+    ]
 
 
 def _lasting(cube: "Result | xarray.Dataset") -> list[str]:
@@ -45,6 +54,15 @@ def _lasting(cube: "Result | xarray.Dataset") -> list[str]:
         where = f" at {count:,} of {times.size:,} points" if times.size > 1 else ""
         lines += [f"{TIME} {text.format(where)}"] * (count > 0)
     return lines
+
+
+def _beyond_peak(cube: "Result | xarray.Dataset") -> list[str]:
+    """A remark if steps would be shorter than their operations take at peak."""
+    shares = cube.get(_UTILIZATION)
+    if shares is None or shares.chunks is not None or not np.any(shares.values > 1):
+        return []
+    line = "is up to {:.3g}, and no GPU exceeds its peak: check what is stated of the step, model "
+    return [f"{_UTILIZATION} {line.format(np.nanmax(shares.values))}and GPU"]
 
 
 def _rare(cube: "Result | xarray.Dataset") -> list[str]:
