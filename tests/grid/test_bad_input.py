@@ -23,6 +23,7 @@ TIMES = ("gpu_mttf", "restart_time", "drain_time")
 MILLIONS, THOUSANDS = ({"linspace": [1, 1e6], "num": n} for n in (2_000_000, 400_000))
 CASES: list[tuple[dict[str, Any], dict[str, Any], Any, str]] = [
     ({"n_gpu": 8}, {}, ["cluster_mtbf"], "did you mean 'n_gpus'?"),
+    ({"spare_nodes": "5%"}, {}, ["job_time"], "'5%' is a share, not a count; give a number"),
     # 8 replicas of 8 GPUs; 4 sequences of 8,192 tokens each; 8 nodes of 8 GPUs
     (LAYOUT | {"data_parallel": 16}, {}, ["job_time"], "make it 8; leave data_parallel out"),
     (LAYOUT, {"data_parallel": [8, 4]}, ["mfu"], "data_parallel = 4 contradicts n_gpus, tensor"),

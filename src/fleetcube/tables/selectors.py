@@ -229,6 +229,8 @@ def narrow(
         elif not values.is_known(graph, name):
             choices = [*axes, *values.known_names(graph)]
             raise InputError(f"{name!r} is not an input or an axis; {nearest(name, choices)}")
+        elif text.startswith("{"):
+            raise InputError(f"{name} = {text}: write distributions and ranges in the spec's file")
         else:
             if ":" in text and _is_known(graph, name) and not values.is_option(graph, name):
                 raise InputError(f"{name} = {text}: first:last is for an axis; list the values")
