@@ -19,7 +19,13 @@ INPUTS = declared(
         may_be_infinite=True,
     ),
     "operations",
-    real("straggler_slowdown", "1", 0.0, "extra compute time of the slowest rank", positive=False),
+    real(
+        "straggler_slowdown",
+        "1",
+        0.0,
+        "extra compute time of the slowest rank (0.1: a tenth more)",
+        positive=False,
+    ),
     option(
         "slow_nodes",
         False,
