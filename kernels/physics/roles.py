@@ -210,6 +210,7 @@ OWNING = (
     *("fabric_price", "building_price", "yearly_staff_cost"),
     *("maintenance_share", "interest_rate"),
 )
+UTILIZATION = "mfu"  # a share: above 1, steps are shorter than their operations take at peak
 CUTS = frozenset({"tensor_parallel", "pipeline_parallel"})  # how a model is cut over GPUs
 MONEY = "job_cost"  # measures the worth of levers, where a price is given
 

@@ -120,8 +120,8 @@ class Job:
     def with_likely(self, name: str) -> str:
         """A field that is not understood, with the one that it may be a misspelling of."""
         table = self.table
-        known = {*table.inputs, *table.model, *table.switches, *table.words} - {*self.read}
-        likely = difflib.get_close_matches(name, sorted(known), 1, 0.9)
+        choices = {*table.inputs, *table.model, *table.switches, *table.words} - {*self.read}
+        likely = difflib.get_close_matches(name, sorted(choices), 1, 0.9)
         return f"{name} ({likely[0]}?)" if likely else name
 
     def set(self, name: str, inputs: Mapping[str, Any]) -> None:

@@ -9,7 +9,15 @@ import numpy as np
 
 from fleetcube.grid.plan.labels import DEFAULTS, PARTLY, REMARKS
 from fleetcube.grid.text import WIDTH
-from fleetcube.kernels.physics.roles import CUTS, EFFICIENCIES, ENDING, FAILURES, RULES, TIME
+from fleetcube.kernels.physics.roles import (
+    CUTS,
+    EFFICIENCIES,
+    ENDING,
+    FAILURES,
+    RULES,
+    TIME,
+    UTILIZATION,
+)
 from fleetcube.scenario.dates import ENDLESS
 
 from .tables import label
@@ -19,7 +27,6 @@ if TYPE_CHECKING:
 
     from fleetcube.grid.result import Result
 
-_UTILIZATION = "mfu"
 _SHORT = 86400.0  # seconds
 _MOST_POINTS = 1_000_000  # points
 _MEDIANS = "fleetcube_medians"
@@ -58,11 +65,11 @@ def _lasting(cube: "Result | xarray.Dataset") -> list[str]:
 
 def _beyond_peak(cube: "Result | xarray.Dataset") -> list[str]:
     """A remark if steps would be shorter than their operations take at peak."""
-    shares = cube.get(_UTILIZATION)
+    shares = cube.get(UTILIZATION)
     if shares is None or shares.chunks is not None or not np.any(shares.values > 1):
         return []
     line = "is up to {:.3g}, and no GPU exceeds its peak: check what is stated of the step, model "
-    return [f"{_UTILIZATION} {line.format(np.nanmax(shares.values))}and GPU"]
+    return [f"{UTILIZATION} {line.format(np.nanmax(shares.values))}and GPU"]
 
 
 def _rare(cube: "Result | xarray.Dataset") -> list[str]:
