@@ -259,6 +259,8 @@ RULES: Mapping[str, str] = {"training_tokens": "20 a parameter"}
 DECIDING = ("training_tokens", "sequence_length", *RUN_STEPS, "checkpoint_write_bandwidth")
 # Times, and those that they should exceed, with the remark where one is a share of it, up to 1
 EXCEEDED = {
+    ("cluster_mtbf", "step_time"): "is down to {:.2g} steps: rates are of one GPU or other part; a "
+    "job's own is cluster_mtbf",
     ("checkpoint_interval", "step_time"): "is down to {:.3g} steps: a run writes after whole ones",
     ("checkpoint_interval", "minimum_checkpoint_interval"): "lasts a write: storage never pauses",
     ("layer_gpu_time", "layer_launch_time"): "is {:.2g} of layer_launch_time: bound by launches of "

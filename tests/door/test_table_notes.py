@@ -168,6 +168,9 @@ def test_steps_above_the_peak_and_copies_that_all_survive_are_named(spec: str) -
     # 6 x 70e9 x 1,024 x 4,096 operations take 256 GPUs of 989.4 TFLOP/s 7 s at least
     assert "and no GPU exceeds its peak" in told("-v", "mfu", "step_time=5 s,9 s")
     assert "exceeds" not in told("-v", "mfu", "step_time=9 s")
+    # 256 GPUs, each stopped every 3 h: one of them every 42 s
+    assert "rates are of one GPU or other part" in told("interruption_mttf=3h", "step_time=60 s")
+    assert "rates are" not in told("interruption_mttf=3h", "step_time=30 s")
     copies = "each failure is taken to leave a copy in a peer's memory"
     assert copies in told("checkpoint_mode=in_memory")
     assert copies not in told("checkpoint_mode=tiered", "memory_tier_survival=0.9")
