@@ -25,6 +25,7 @@ from .written import written
 if TYPE_CHECKING:
     import xarray
 
+ASSUMED = "fleetcube_assumed"  # attribute: what decides an answer and nobody stated, likewise
 REMARKS = "fleetcube_remarks"  # attribute: what a result stands on, a line each
 UNUSED = "fleetcube_unused"  # attribute: inputs that nothing depends on
 DEFAULTS = "fleetcube_defaults"  # attribute: inputs left to defaults

@@ -178,6 +178,8 @@ def number(graph: Graph, name: str, value: Any) -> float:
     """The value in the base unit, checked against the input's bounds."""
     value = without_unit(graph, name, value)
     if isinstance(value, str):
+        if value.rstrip().endswith("%") and row_of(graph, name).kind == "count":
+            raise InputError(f"{name} = {shown(value)} is a share, not a count; give a number")
         try:
             result = parse(value, unit_of(graph, name), name, _example(graph, name))
         except UnitError as error:

@@ -199,6 +199,8 @@ POSITIVE = frozenset(
 )
 # An input that is 0 or at least as large as another
 GROWING: Mapping[str, str] = {"drive_tier_survival": "memory_tier_survival"}
+# Counts that follow exactly from others, which formulas read as well
+EXACT = ("data_parallel", "num_microbatches", "tokens_per_step", "microbatch_tokens", "nodes")
 # Inputs that are shares of one whole: at most 1 in total
 SHARES = (frozenset({"in_process_share", "in_job_share", "requeue_share"}),)
 
@@ -207,6 +209,12 @@ DONE = "completion_time"  # counts from a contract's first delivery
 ENDING = "job_end"  # whether its time counts that a job ends
 FAILURES = "expected_failures"  # a count; far below 1 it is a probability
 PRICES = ("gpu_hour_price", "node_price")  # of one kind of GPU or node
+# Costs of an owner beyond its nodes, 0 by default
+OWNING = (
+    *("fabric_price", "building_price", "yearly_staff_cost"),
+    *("maintenance_share", "interest_rate"),
+)
+UTILIZATION = "mfu"  # a share: above 1, steps are shorter than their operations take at peak
 CUTS = frozenset({"tensor_parallel", "pipeline_parallel"})  # how a model is cut over GPUs
 MONEY = "job_cost"  # measures the worth of levers, where a price is given
 
@@ -255,6 +263,8 @@ RULES: Mapping[str, str] = {"training_tokens": "20 a parameter"}
 DECIDING = ("training_tokens", "sequence_length", *RUN_STEPS, "checkpoint_write_bandwidth")
 # Times, and those that they should exceed, with the remark where one is a share of it, up to 1
 EXCEEDED = {
+    ("cluster_mtbf", "step_time"): "is down to {:.2g} steps: rates are of one GPU or other part; a "
+    "job's own is cluster_mtbf",
     ("checkpoint_interval", "step_time"): "is down to {:.3g} steps: a run writes after whole ones",
     ("checkpoint_interval", "minimum_checkpoint_interval"): "lasts a write: storage never pauses",
     ("layer_gpu_time", "layer_launch_time"): "is {:.2g} of layer_launch_time: bound by launches of "

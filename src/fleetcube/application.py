@@ -24,7 +24,7 @@ AFFECTING = auto.COMPUTE.union(*WHOLES.values())
 _ROLES = ("failures", "learning", "model", "run")
 _SCENARIO = (
     *("auto", "framework", "hardware", "user_records", "patterns", "phases", "precedence"),
-    *("policies", "reading", "remarks"),
+    *("counts", "policies", "reading", "remarks"),
 )
 CODE = (
     *("kernels.physics.graph", "kernels.physics.roles"),

@@ -265,9 +265,23 @@ def test_the_lines_are_few_and_stand_beside_answers(tmp_path: Path) -> None:
     axes = {"n_gpus": [1024, 2048]}
     found = Sweep(JOB, axes, ["job_time"]).prediction_interval().attrs[ASSUMED].splitlines()
     assert found[0] == "assumed at n_gpus 2,048, what moves the answer most first:"
-    assert 3 <= len(found) <= MOST + 1
+    assert 3 <= len(found) <= MOST + 3  # a heading, one that decides nothing, and the others' names
     assert any(line.startswith("  node_pool open (default): job_time ") for line in found)
     assert any(line.startswith("  provision_time 5 min (default)") for line in found)
+
+
+def test_whatever_decides_is_named_and_what_decides_nothing_takes_no_place() -> None:
+    outputs = ["job_time", "memory_per_gpu"]
+    heading, *rows = lines(JOB, outputs, ["zero_stage"])
+    assert heading == "assumed in this layout, what moves the answer most first:"
+    others = next(row for row in rows if row.startswith("  and "))
+    count, _, names = others.removeprefix("  and ").partition(" more: ")
+    shown = [row.split()[0] for row in rows[: rows.index(others)]]
+    deciding = [each.name for each in assumed(JOB, outputs, ["zero_stage"]) if each.decides]
+    assert len(deciding) > MOST
+    assert len({*shown} & {*deciding}) == MOST
+    assert {*shown, *names.split(", ")} == {*deciding, "provision_time"}
+    assert int(count) == len(deciding) - MOST
 
 
 def test_a_closed_pool_names_what_decides_its_waits() -> None:

@@ -18,10 +18,24 @@ from .common import Patch, cases, refused, written
 
 GOOD: dict[str, Any] = dict(n_gpus=64, model="llama-3-8b", node="dgx-h100", fabric="roce-100g")
 
+LAYOUT = {"tensor_parallel": 8, "global_batch_size": 32, "sequence_length": 8192}
 TIMES = ("gpu_mttf", "restart_time", "drain_time")
 MILLIONS, THOUSANDS = ({"linspace": [1, 1e6], "num": n} for n in (2_000_000, 400_000))
 CASES: list[tuple[dict[str, Any], dict[str, Any], Any, str]] = [
     ({"n_gpu": 8}, {}, ["cluster_mtbf"], "did you mean 'n_gpus'?"),
+    ({"spare_nodes": "5%"}, {}, ["job_time"], "'5%' is a share, not a count; give a number"),
+    # 8 replicas of 8 GPUs; 4 sequences of 8,192 tokens each; 8 nodes of 8 GPUs
+    (LAYOUT | {"data_parallel": 16}, {}, ["job_time"], "make it 8; leave data_parallel out"),
+    (LAYOUT, {"data_parallel": [8, 4]}, ["mfu"], "data_parallel = 4 contradicts n_gpus, tensor"),
+    (LAYOUT | {"data_parallel": 8}, {"n_gpus": [64, 128]}, ["mfu"], "make it 16; leave"),
+    (LAYOUT | {"num_microbatches": 3}, {}, ["mfu"], "make it 4; leave num_microbatches out"),
+    (
+        LAYOUT | {"tokens_per_step": "4M"},
+        {},
+        ["mfu"],
+        "which make it 262,144; leave tokens_per_step",
+    ),
+    (LAYOUT | {"nodes": 4}, {}, ["job_time"], "n_gpus, gpus_per_node, which make it 8; leave"),
     ({"layer_pattern": "M-M*", "layers": 5}, {}, ["step_time"], "does not add up"),
     ({"layer_pattern": "M-X*"}, {}, ["step_time"], "has 'X'; write one letter for each layer"),
     ({"layer_pattern": ""}, {}, ["step_time"], "is empty; write one letter for each layer"),
@@ -120,6 +134,16 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], Any, str]] = [
 @pytest.mark.parametrize(("scenario", "axes", "outputs", "words"), CASES)
 def test_bad_input_is_one_clear_line(scenario: Any, axes: Any, outputs: Any, words: str) -> None:
     assert len(refused(re.escape(words), Sweep, {**GOOD, **scenario}, axes, outputs)) < 300
+
+
+def test_a_count_of_a_layout_may_be_given_where_it_agrees_or_nothing_else_gives_it() -> None:
+    agreeing = LAYOUT | {"data_parallel": 8, "num_microbatches": 4, "nodes": 8}
+    job = GOOD | LAYOUT
+    same = fleetcube.evaluate("step_time", **{**GOOD, **agreeing})
+    assert same == fleetcube.evaluate("step_time", **job)
+    assert fleetcube.evaluate("num_microbatches", global_batch_size=32, data_parallel=2) == 16
+    words = "data_parallel follows from n_gpus, which is sought; leave data_parallel out"
+    refused(words, Sweep(job | {"data_parallel": 8}).solve, "n_gpus", "job_time <= 9 d")
 
 
 def test_a_missing_input_is_named_with_the_way_to_it() -> None:

@@ -79,6 +79,13 @@ def test_a_script_is_read_as_a_shell_would() -> None:
     assert not job.open_inputs
 
 
+def test_a_misspelt_field_is_named_with_the_one_that_it_may_be() -> None:
+    job = megatron_lm.read(SCRIPT, "a.sh")
+    assert job.with_likely("sequence-paralel") == "sequence-paralel (sequence-parallel?)"
+    assert job.with_likely("frobnicate") == "frobnicate"
+    assert job.with_likely("num-layer") == "num-layer", "the right one is given, too"
+
+
 def test_its_parameters_are_those_published(tmp_path: Path) -> None:
     (tmp_path / "launch.sh").write_text(SCRIPT)
     with warnings.catch_warnings(record=True) as said:

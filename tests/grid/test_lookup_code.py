@@ -152,6 +152,20 @@ def test_the_head_states_axes_and_the_error(tmp_path: Path) -> None:
         assert most <= stated * 1.05 < 1.5 * most
 
 
+def test_the_head_states_the_job_and_the_points_that_cannot_run(tmp_path: Path) -> None:
+    axes = {"n_gpus": [64, 100, 128], "gpu_mttf": ["5_000 h", "50_000 h"]}  # 100: no whole nodes
+    job = {**SCENARIO, "precision": "fp8", "fabric": "infiniband-ndr"}
+    axes |= {"fabric": ["roce-400g", "infiniband-ndr"]}
+    cube = Sweep(job, axes, ["job_time"]).evaluate().sel(fabric="roce-400g")
+    export(cube, tmp_path / "a.c")
+    head = (tmp_path / "a.c").read_text(encoding="utf-8").partition("*/")[0]
+    assert "model llama-3-8b, node dgx-h100, fabric roce-400g, tensor_parallel 8, pre" in head
+    assert " * 2 of 6 points cannot run: their values are as computed\n" in head
+    left = Sweep(job, axes, ["job_time"]).evaluate(settings=Settings("numpy", "exclude"))
+    export(left.sel(fabric="roce-400g"), tmp_path / "b.c")
+    assert "cannot run" not in (tmp_path / "b.c").read_text(encoding="utf-8")
+
+
 @cases(
     "axes, outputs, told",
     (AXES, ["goodput", "job_time"], "holds one number, not goodput, job_time; name it: -v NAME"),

@@ -156,6 +156,7 @@ def test_labels_with_commas_stay_whole() -> None:
     "selectors, words",
     (["n_gpus=64", "n_gpus=96"], "n_gpus is given twice; write n_gpus=64,96"),
     (["pipeline_depth=1"], "is not an input or an axis"),
+    (['gpu_mttf={"lognormal": ["5 h", 2]}'], "write distributions and ranges in the spec's file"),
     (["micro_batch_size=1:8"], "first:last is for an axis; list the values"),
 )
 def test_what_is_no_change_is_refused(selectors: list[str], words: str) -> None:

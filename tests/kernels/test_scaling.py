@@ -33,7 +33,10 @@ def test_network_is_the_lowest_ceiling_where_it_binds() -> None:
 
 @pytest.mark.parametrize(
     "free",
-    [{"data_parallel": 1, "data_parallel_bandwidth": 1.0}, {"data_parallel_bandwidth": 1e30}],
+    [
+        {"n_gpus": 1, "data_parallel": 1, "data_parallel_bandwidth": 1.0},
+        {"data_parallel_bandwidth": 1e30},
+    ],
 )
 def test_a_free_network_leaves_the_roofline(free: dict[str, float]) -> None:
     got = fleetcube.evaluate(

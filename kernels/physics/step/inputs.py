@@ -19,7 +19,13 @@ INPUTS = declared(
         may_be_infinite=True,
     ),
     "operations",
-    real("straggler_slowdown", "1", 0.0, "extra compute time of the slowest rank", positive=False),
+    real(
+        "straggler_slowdown",
+        "1",
+        0.0,
+        "extra compute time of the slowest rank (0.1: a tenth more)",
+        positive=False,
+    ),
     option(
         "slow_nodes",
         False,
@@ -46,8 +52,8 @@ INPUTS = declared(
     ),
     real("slow_node_check_time", "s", 0.0, "stop of the job for a check", positive=False),
     real("slow_node_swap_time", "s", 0.0, "stop of the job to replace slow nodes", positive=False),
-    count("backup_workers", 0, "replicas more than needed; the slowest are not awaited", low=0),
     "software",
+    count("backup_workers", 0, "replicas more than needed; the slowest are not awaited", low=0),
     real(
         "communication_processor_share",
         "1",

@@ -13,6 +13,7 @@ from fleetcube.catalog import kind, pooled
 from fleetcube.catalog.assumptions import assumptions
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan.grid import Case
+from fleetcube.grid.plan.labels import ASSUMED as ASSUMED
 from fleetcube.grid.result import Result
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
@@ -32,7 +33,6 @@ from fleetcube.tables.tables import estimate, label, numbers, scale, with_unit
 
 from .interval import interval
 
-ASSUMED = "fleetcube_assumed"  # the attribute that holds the lines
 _NEVER = 1000.0  # times the answer, beyond which a number says nothing
 MOST = 5  # lines
 _CHOICE = "assumption"
@@ -209,12 +209,16 @@ def lines(
     ranked = _assumed(sweep, answer, outputs, layout)
     named = (each for each in ranked if each.source != _STATED)
     chosen = [each for each in named if _is_first(each)]
-    chosen += [each for each in ranked if each.decides and each not in chosen][: MOST - len(chosen)]
+    others = [each for each in ranked if each.decides and each not in chosen]
+    room = MOST - sum(each.decides for each in chosen)
+    chosen += others[:room]
+    more = [f"  and {len(others) - room} more: {', '.join(each.name for each in others[room:])}"]
     names = [name for axis in swept.values() if axis.size > 1 for name in axis.inputs]
     place = [f"{name} {_shown(name, scenario[name])}" for name in names if name in scenario]
     where = f" at {', '.join(place)}" if place else ""
-    heading = f"assumed{where}, what moves the answer most first:"
+    heading = f"assumed{' in this layout' * bool(layout)}{where}, what moves the answer most first:"
     rows = [heading, *(f"  {each}" for each in ranked if each in chosen)] if chosen else []
+    rows += more * (len(others) > room)
     if any(auto.SOFTWARE in axis.inputs for axis in swept.values()):
         return rows  # each row has its software's layout
     planned = f"this layout{where}" if layout else ""

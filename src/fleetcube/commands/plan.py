@@ -390,7 +390,7 @@ def _print_next(question: "Question", ranked: Any) -> None:
     dim, labels = "next layouts", ranked[WHOLE].values.tolist()
     others: dict[str, Any] = {n: (dim, ranked[n].values[1:], ranked[n].attrs) for n in shown}
     if chances := _chances(question, ranked):
-        others["better"] = dim, chances
+        others["chance better"] = dim, chances
     say("")
     print_table(*table(Result(others, {dim: labels[1:]})))
 
@@ -522,7 +522,7 @@ def _print_several(question: "Question", layouts: Any) -> None:
     nearest: str = layouts.attrs.get("fleetcube_nearest", "")
     say_wrapped(*assumed, *nearest.splitlines())
     if f"{goal}_low" in names and f"{goal}_low" in rows:
-        say("rows share model errors: differences between them are surer than the intervals")
+        say("rows share a part of the model's error: compare has the interval of a ratio")
 
 
 def _shown(question: "Question", rows: Any) -> list[str]:

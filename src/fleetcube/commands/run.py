@@ -174,7 +174,7 @@ def _run_to_table(
     every: bool,
 ) -> None:
     """Print values as a table if they are few, else as CSV, or write them to a file."""
-    from fleetcube.analysis.assumptions import ASSUMED, at_last, running
+    from fleetcube.analysis.assumptions import ASSUMED, at_last, noted, running
     from fleetcube.analysis.interval import is_predicted
     from fleetcube.analysis.targets import factors, near_memory, other_reasons
     from fleetcube.grid.run.stream import user_sizes
@@ -201,5 +201,6 @@ def _run_to_table(
         assumed = str(values.attrs.get(ASSUMED, "")).splitlines() or at_last(sweep, running(values))
         say_wrapped(*wrong_points(values, settings._mask), *assumed, err=True)
     else:
+        values.attrs.update(noted(at_last(sweep, running(values))))
         write_table(values, output, every)
     print_remarks(values, err=True)

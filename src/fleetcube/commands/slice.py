@@ -3,8 +3,8 @@
 import click
 
 from fleetcube.commands.shared import complete
-from fleetcube.commands.shared.changed import with_ends
-from fleetcube.commands.shared.say import say_each
+from fleetcube.commands.shared.changed import assumed_of, with_ends
+from fleetcube.commands.shared.say import say_each, say_wrapped
 from fleetcube.commands.shared.table import (
     every_column,
     print_foot,
@@ -44,6 +44,7 @@ def slice_cube(
           fabric=infiniband-ndr checkpoint_write_bandwidth=100GB/s \\
           gpu_mttf=50000h -v goodput -v job_time
     """
+    from fleetcube.analysis.assumptions import noted
     from fleetcube.grid.store.cube import stored_cube
     from fleetcube.tables.selectors import select
     from fleetcube.tables.tables import table, variables
@@ -56,7 +57,9 @@ def slice_cube(
         cut = with_ends(cut, variable, asked=bool(interval))
     cut = variables(cut, variable)
     if output is not None:
+        cut.attrs.update(noted(assumed_of(cut)))
         write_table(cut, output, every)
         return
     print_table(*table(cut))
+    say_wrapped(*assumed_of(cut), err=True)
     print_foot(cut)

@@ -1,6 +1,7 @@
 """Fields of a framework's file as inputs, by a table of its names, and back."""
 
 import contextlib
+import difflib
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -115,6 +116,13 @@ class Job:
         """The inputs that a field that was read sets, alone or with others."""
         words = re.findall(r"\w+", self.read.get(name, ""))
         return {word for word in words if values.is_known(PHYSICS, word)}
+
+    def with_likely(self, name: str) -> str:
+        """A field that is not understood, with the one that it may be a misspelling of."""
+        table = self.table
+        choices = {*table.inputs, *table.model, *table.switches, *table.words} - {*self.read}
+        likely = difflib.get_close_matches(name, sorted(choices), 1, 0.9)
+        return f"{name} ({likely[0]}?)" if likely else name
 
     def set(self, name: str, inputs: Mapping[str, Any]) -> None:
         """Take inputs from a field."""
@@ -435,6 +443,6 @@ def values_of(model: Any) -> Mapping[str, Any]:
 
 def listed(names: Iterable[str], most: int = 8) -> str:
     """Some names, and how many more there are."""
-    row = [name[:40] for name in names]
+    row = [name[:80] for name in names]
     more = f" and {len(row) - most} more" if len(row) > most else ""
     return f"{', '.join(row[:most])}{more}"

@@ -255,7 +255,7 @@ def summary(job: Job) -> str:
     parts = [f"{job.path}: {job.table.framework}, {len(job.read)} fields read"]
     parts += [f"{len(job.ignored)} change nothing"] if job.ignored else []
     parts += [f"known and not counted: {listed(job.uncounted)}"] if job.uncounted else []
-    parts += [f"not understood: {listed(job.unknown)}"] if job.unknown else []
+    parts += [f"not understood: {listed(map(job.with_likely, job.unknown))}"] if job.unknown else []
     return "; ".join([", ".join(parts[:2]), *parts[2:], *job.remarks])
 
 

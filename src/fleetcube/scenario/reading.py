@@ -14,6 +14,7 @@ from fleetcube.kernels.calculus.phased_formulas import in_phase
 from fleetcube.kernels.graph.formulas import Graph
 from fleetcube.kernels.physics.roles import ERRORS, GROWING, MEASURED, SHARES
 from fleetcube.scenario import auto, dates, framework, hardware, patterns, phases, user_records
+from fleetcube.scenario.counts import check_counts
 from fleetcube.scenario.policies import conversions
 from fleetcube.scenario.precedence import Merged, Request, merged, voided_totals
 from fleetcube.scenario.token_batches import in_sequences
@@ -70,6 +71,7 @@ def resolve(
         implied={"calibration": AUTO} if by_default else {},
     )
     _check(problem, explicit)
+    check_counts(problem, free)
     return problem
 
 

@@ -15,7 +15,15 @@ from fleetcube.grid.spec.problem import Problem
 from fleetcube.kernels.calculus.phased_formulas import without_phase
 from fleetcube.kernels.declare import HOUR
 from fleetcube.kernels.graph.bind import definitions
-from fleetcube.kernels.physics.roles import BESIDE_IT, DECIDED, EXCEEDED, FITTED, LEFT_OUT, PRICES
+from fleetcube.kernels.physics.roles import (
+    BESIDE_IT,
+    DECIDED,
+    EXCEEDED,
+    FITTED,
+    LEFT_OUT,
+    OWNING,
+    PRICES,
+)
 
 _REST, _NODES_PER_RACK = "node_overhead_power", "nodes_per_rack"
 _OF_GPUS_ALONE = (
@@ -25,6 +33,11 @@ _OVERLAP, _WAITING = "data_parallel_overlap", 0.1  # the share of a step from wh
 _PRICED = ("node", "gpu")
 _ROUND = 0.5  # of a round: the mean of rounded numbers from the rounded mean
 _TERM, _COMPLETION, _TIME = "contract_time", "completion_time", "job_time"
+_FROM_PEERS = "checkpoint_restore_time_checkpoint_mode_in_memory"
+_SURVIVED = (
+    "checkpoint_mode in_memory: each failure is taken to leave a copy in a peer's memory; for the "
+    "share that does, give memory_tier_survival with checkpoint_mode = tiered"
+)
 _OVERSIZED = (
     "nodes_per_rack is 0: a node needs more than rack_power, and takes several racks alone; "
     "give the rack_power that it has"
@@ -47,7 +60,8 @@ def remarks(plan: Plan) -> tuple[str, ...]:
         if used & formulas and problem.most_together({name}) > 0
     ]
     lines += [*_added(plan, used), *_short_intervals(plan), *_waits(plan), *shared_prices(plan)]
-    lines += [*_after_contract(plan), *_fewer_replicas(plan)]
+    lines += [*_after_contract(plan), *_fewer_replicas(plan), *_unpriced(plan)]
+    lines += [_SURVIVED] * (_FROM_PEERS in used)
     lines += [note for name, note in problem.notes.items() if name in used]
     if _REST in used and not {_REST, "node_power"} & problem.numbers:
         lines.append(_OF_GPUS_ALONE)
@@ -184,6 +198,15 @@ def _fewer_replicas(plan: Plan) -> Iterator[str]:
             f"elastic_capacity: within {off:.2g} of jobs played: rounds of micro-batches are those "
             "of the mean replicas; fleetcube simulate plays them"
         )
+
+
+def _unpriced(plan: Plan) -> Iterator[str]:
+    """The parts of what owning costs that nobody stated, and that are 0 so."""
+    used, numbers = plan.structure.used, plan.problem.numbers
+    by_ports = {"nic_price", "switch_port_price"} & numbers
+    left = [n for n in OWNING if n in used - numbers and not (n == "fabric_price" and by_ports)]
+    if left and "ownership_cost" in used and "node_price" in numbers:
+        yield f"owning is without what nobody stated: {', '.join(left)}; give them, or 0"
 
 
 def _waits(plan: Plan) -> Iterator[str]:

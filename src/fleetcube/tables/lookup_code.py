@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.plan.labels import DEFAULTS, REMARKS
+from fleetcube.grid.plan.labels import ASSUMED, DEFAULTS, REMARKS
 from fleetcube.grid.read.lookup import interp
 from fleetcube.grid.spec.axis import Array
 from fleetcube.kernels.declare import written
@@ -192,13 +192,35 @@ def _about(table: Any, lookup: _Table) -> list[str]:
     texts = [f"{n} {'differs' if value is None else written(value)}" for n, value in decided]
     default = [f"by default {', '.join(texts)}"] * bool(texts)
     unknown = f"; unknown in {inner.size - finite.size:,}" * (finite.size < inner.size)
+    job = [*_job(table), *_stopped(table, lookup), *str(table.attrs.get(ASSUMED, "")).splitlines()]
     return [
         f"{lookup.name} [{unit(lookup.name)}] by",
         *(f"{dim} [{unit(dim)}], {len(x)} from {x[0]:.6g} to {x[-1]:.6g}" for dim, x in axes),
         f"Error of the interpolation, estimated: at most {most:.2g}{end},",
         f"below {half:.2g}{end} in half of {inner.size:,} cells{unknown}",
-        *(re.sub(r"\*/|[^ -~]", " ", line) for line in [*remarks, *default]),
+        *(re.sub(r"\*/|[^ -~]", " ", line) for line in [*job, *remarks, *default]),
     ]
+
+
+def _job(table: Any) -> list[str]:
+    """What the scenario of a cube states, and where axes were cut: a line, if its spec is kept."""
+    spec = json.loads(table.attrs.get("fleetcube_spec", "{}"))
+    cut = {
+        n: table[n].item() for n in spec.get("axes", ()) if n in table.coords and not table[n].ndim
+    }
+    stated = {**spec.get("scenario", {}), **cut}
+    texts = (f"{name} {written(value)}" for name, value in stated.items())
+    return [f"of {', '.join(texts)}"] * bool(stated)
+
+
+def _stopped(table: Any, lookup: _Table) -> list[str]:
+    """How many of the table's values are of jobs that cannot run."""
+    if REASON not in table.coords:
+        return []
+    reasons = table[REASON].broadcast_like(table[lookup.name]).transpose(*lookup.dims).values
+    count = int(((reasons > 0) & np.isfinite(lookup.values)).sum())
+    line = f"{count:,} of {lookup.values.size:,} points cannot run: their values are as computed"
+    return [line] * (count > 0)
 
 
 def _numbers(values: Array, missing: str, form: str = ".17g") -> list[str]:

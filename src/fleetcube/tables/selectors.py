@@ -178,6 +178,8 @@ def point_of(graph: Graph, axes: Mapping[str, Axis]) -> str:
 
 # Changes to a spec
 
+_RANGE = "first:last is for an axis; list the values"
+_TABLE = "write distributions and ranges in the spec's file"
 _MANY = ("s", "B", "B/s", "FLOP/s", "USD/J", "kg/J")  # base units often replaced by others
 
 
@@ -234,7 +236,7 @@ def narrow(
             raise InputError(f"{name!r} is not an input or an axis; {nearest(name, choices)}")
         else:
             if ":" in text and _is_known(graph, name) and not values.is_option(graph, name):
-                raise InputError(f"{name} = {text}: first:last is for an axis; list the values")
+                raise InputError(f"{name} = {text}: {_TABLE if text[0] == '{' else _RANGE}")
             many = _values(graph, name, text, notes)
             if len(many) > 1:
                 scenario.pop(name, None)

@@ -5,9 +5,20 @@ import textwrap
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fleetcube.grid.plan.labels import DEFAULTS, PARTLY, REMARKS
 from fleetcube.grid.text import WIDTH
-from fleetcube.kernels.physics.roles import CUTS, DONE, EFFICIENCIES, ENDING, FAILURES, RULES, TIME
+from fleetcube.kernels.physics.roles import (
+    CUTS,
+    DONE,
+    EFFICIENCIES,
+    ENDING,
+    FAILURES,
+    RULES,
+    TIME,
+    UTILIZATION,
+)
 from fleetcube.scenario.dates import ENDLESS, NAME
 
 from .tables import label, started
@@ -30,8 +41,8 @@ def foot_lines(cube: "Result | xarray.Dataset", without: Collection[str] = ()) -
     """Remarks on a table of results, a line each."""
     uncounted = str(cube.attrs.get("fleetcube_uncounted", "")).splitlines()
     two_starts = TIME in cube and DONE in cube and started(cube)[0] is not None
-    lines = [*uncounted, *[_STARTS] * two_starts, *_lasting(cube), *_rare(cube)]
-    return [*lines, *remarks(cube.attrs, without)]
+    lines = [*uncounted, *[_STARTS] * two_starts, *_lasting(cube), *_beyond_peak(cube)]
+    return [*lines, *_rare(cube), *remarks(cube.attrs, without)]
 
 
 def _lasting(cube: "Result | xarray.Dataset") -> list[str]:
@@ -51,6 +62,15 @@ def _lasting(cube: "Result | xarray.Dataset") -> list[str]:
         where = f" at {count:,} of {times.size:,} points" if times.size > 1 else ""
         lines += [f"{TIME} {text.format(where)}"] * (count > 0)
     return lines
+
+
+def _beyond_peak(cube: "Result | xarray.Dataset") -> list[str]:
+    """A remark if steps would be shorter than their operations take at peak."""
+    shares = cube.get(UTILIZATION)
+    if shares is None or shares.chunks is not None or not np.any(shares.values > 1):
+        return []
+    line = "is up to {:.3g}, and no GPU exceeds its peak: check what is stated of the step, model "
+    return [f"{UTILIZATION} {line.format(np.nanmax(shares.values))}and GPU"]
 
 
 def _rare(cube: "Result | xarray.Dataset") -> list[str]:

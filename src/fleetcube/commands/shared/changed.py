@@ -140,3 +140,19 @@ def with_ends(cut: Any, variables: Sequence[str], *, asked: bool) -> Any:
             raise
         say(f"no intervals: {error}", err=True)
         return cut
+
+
+def assumed_of(cut: Any) -> list[str]:
+    """What nobody stated and decides a cut of a cube; nothing of one by another version."""
+    from fleetcube.analysis.assumptions import at_last, running
+    from fleetcube.analysis.reevaluate import sweep_of
+    from fleetcube.grid.plan.labels import own_version
+
+    if cut.attrs.get("fleetcube_version") != own_version():
+        return []
+    try:
+        sweep = sweep_of(cut)
+        shown = [name for name in sweep.spec["outputs"] if name in cut.data_vars]
+        return at_last(sweep.with_outputs(shown), running(cut)) if shown else []
+    except InputError:  # such as a cut at values between the cube's points
+        return []

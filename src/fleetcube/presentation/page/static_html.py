@@ -47,7 +47,7 @@ def parts(
     ends = {} if drawn or not numeric else _ends(rows[0], [names[k] for k in numeric])
     goal = names[data["goal"]]
     heading, *assumed = lines(rows[0], [goal, *(n for n in MEMORY[:1] if n in names)]) or [""]
-    short = ", ".join(line.partition(" (")[0].strip() for line in assumed)
+    short = ", ".join(line.partition(" (")[0].partition(":")[0].strip() for line in assumed)
     return {
         "heading": html.escape(f"A{heading[1:]}".rstrip(":")),
         "short": html.escape(_plainly(short)),
