@@ -20,7 +20,8 @@ _NUMBER = re.compile(
 )
 _SHORT = re.compile(r"\s*([kKMBT])(?![A-Za-z])")  # of plain numbers and money: 15T tokens, 2M USD
 _POWERS = {"k": 10**3, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
-_UNIT = re.compile(r"(?:1\s*/\s*)?[A-Za-zµμ]+(?:\s*[*/]\s*[A-Za-zµμ]+)*(?:\^0\.5)?")
+_PART = r"[A-Za-zµμ]+(?:\^[2-9])?"
+_UNIT = re.compile(rf"(?:1\s*/\s*)?{_PART}(?:\s*[*/]\s*{_PART})*(?:\^0\.5)?")
 # How to write a value of a unit, for messages; for any other unit: "5 UNIT"
 _HINTS = {
     "s": "30 s, 5 us, 50_000 h or 30 d",
@@ -65,7 +66,7 @@ _RENTS = {  # of prices to buy: what states a rent, and how
 }
 _SHARES = {"%": 0.01, "percent": 0.01}
 # Allowed in an attribute `units`: checked before pint, which would evaluate any expression
-_STATED = re.compile(r"(?:[A-Za-zµμ1/* ()]|\^0\.5)+")
+_STATED = re.compile(r"(?:[A-Za-zµμ1/* ()]|\^0\.5|\^[2-9])+")
 
 
 class UnitError(ValueError):
@@ -143,7 +144,7 @@ def unit_registry() -> Any:
 
 @functools.cache
 def _registry() -> Any:
-    return _new_registry()
+    return _new_registry(non_int_type=Fraction)  # so that 1 cm^3 is 1e-06 m^3
 
 
 def _new_registry(**how: Any) -> Any:
@@ -155,7 +156,7 @@ def _new_registry(**how: Any) -> Any:
 
 @functools.cache
 def _factor(unit: str, base: str) -> float:
-    return float(_registry().Quantity(1.0, unit).to(base).magnitude)
+    return float(_registry().Quantity(Fraction(1), unit).to(base).magnitude)
 
 
 def parse(text: str, base: str, name: str, example: str = "") -> float:

@@ -24,6 +24,7 @@ MOST_AXES = 63  # one dimension each; NumPy has 64, and a block of points takes 
 MOST_GIVEN = 1 << 24  # values of an axis given as an array
 LONGEST_KNOWN = 4096  # points of an axis up to which it is cached for other sweeps
 PHASE = "phase"  # an axis of the job's phases, which the scenario states
+_OF_ANSWERS = ("front", "input", "output", "quantile", "rank")  # dimensions that questions add
 _GENERATORS = ("values", "linspace", "geomspace", "arange")
 
 _axes_read: Memo[Axis] = Memo(128)  # about 32 kB for each input along them
@@ -68,6 +69,8 @@ def _content(name: str, spec: Any) -> bytes | None:
 
 
 def _read(graph: Graph, name: str, spec: Any) -> Axis:
+    if name in _OF_ANSWERS:
+        raise InputError(f"axis {name!r} has the name of a dimension of answers; choose another")
     if isinstance(spec, Mapping) and "design" in spec:
         return design_axis(graph, name, spec)
     if is_coupled(spec):

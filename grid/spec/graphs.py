@@ -10,11 +10,13 @@ from typing import Any
 from ...catalog.units import UnitError, parse
 from ...kernels.calculus.derivatives import derivative
 from ...kernels.calculus.phased_formulas import without_phase
+from ...kernels.declare import Input
 from ...kernels.graph import modules
 from ...kernels.graph.formulas import Graph
 from ...kernels.graph.modules import FormulaModule, GraphError, graph_from
 from ...kernels.physics.graph import PHYSICS
 from ..errors import InputError, check_texts
+from . import values
 
 NAME = "graph"
 ABOUT = "modules whose formulas this scenario uses; a file cannot have them imported, only you"
@@ -47,7 +49,7 @@ def graph_of(scenario: Mapping[str, Any]) -> Graph:
     """The graph of a scenario, whose modules are imported already. Raises InputError."""
     if not isinstance(scenario, Mapping) or NAME not in scenario:
         return PHYSICS
-    added_modules = _each(modules.loaded, check_texts(NAME, scenario[NAME]))
+    added_modules = _each(modules.loaded, check_texts(NAME, _names(scenario[NAME])))
     try:
         graph = graph_from(PHYSICS, added_modules)
     except GraphError as error:
@@ -87,6 +89,21 @@ def _check(graph: Graph) -> None:
                 unit == "flag" or parse(f"1 {unit}" if unit != "1" else "1", unit, name)
             except UnitError as error:
                 raise InputError(f"graph {module.name}: {where}: {error}") from None
+        for name, row in module.inputs.items():
+            _check_default(graph, name, row)
+
+
+def _check_default(graph: Graph, name: str, row: Input) -> None:
+    """Refuse the default of an input that a scenario could not give."""
+    try:
+        if row.kind == "option":
+            values.option(graph, name, row.default)
+        elif isinstance(row.default, str):
+            raise InputError(f"{name} = {row.default!r} is a text; write a number in {row.unit}")
+        elif row.default is not None:
+            values.number(graph, name, row.default)
+    except InputError as error:
+        raise InputError(f"graph {graph.name}: INPUTS: {error}") from None
 
 
 def remarks(graph: Graph) -> list[str]:

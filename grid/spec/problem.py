@@ -71,7 +71,8 @@ class Problem:
         rows: list[Any] = [self.constants[factor]] if factor in self.constants else []
         rows += [axis.numbers[factor] for axis in self._along() if factor in axis.numbers]
         rows += [row for name, (_, row) in self.tables.items() if without_phase(name) == factor]
-        rows = rows or [self.graph.inputs[factor].default]
+        if not rows and factor in self.graph.inputs:
+            rows.append(self.graph.inputs[factor].default)
         return any(bool(np.any(np.asarray(row) > 1)) for row in rows)
 
     def most_together(self, names: AbstractSet[str]) -> float:

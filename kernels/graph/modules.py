@@ -122,10 +122,8 @@ def _read(name: str, module: ModuleType) -> FormulaModule:
     inputs, roles = _declared(name, module)
     formulas = [each for home in _homes(module) for each in _formulas(home, marked=not inputs)]
     if not formulas:
-        raise GraphError(
-            f"the module {module.__name__!r} is no graph; declare INPUTS, or mark formulas by "
-            "@quantity"
-        )
+        action = "write some with def" if inputs else "declare INPUTS, or mark them by @quantity"
+        raise GraphError(f"the module {module.__name__!r} has no formulas; {action}")
     texts = [*map(repr, inputs.values()), *_role_texts(name, roles)]
     for formula in sorted(formulas, key=lambda each: each.__name__):
         texts += [formula.__name__, *_texts(name, formula)]
@@ -226,6 +224,8 @@ def graph_from(base: Graph, modules: tuple[FormulaModule, ...]) -> Graph:
             f"graph {graph.name}: {REASON} judges nothing; name what it judges in "
             "ROLES = Roles(layout=frozenset({'QUANTITY'}))"
         )
+    for each in alone:
+        _check_roles(graph, each)
     owner: dict[str, str] = {}
     for module in (*alone, *others):
         for name, quantity in module.quantities.items():
@@ -254,12 +254,18 @@ def _check(
     for name in parameters(formula):
         row = graph.inputs.get(name)
         if (row is None and name not in graph.quantities) or (row and row.kind == "option"):
-            rule = "is an option" if row else "is neither an input nor a quantity"
-            raise GraphError(f"{where} needs {name!r}, which {rule}; name numbers it needs")
+            rule = (
+                "is an option; write a formula for each choice, marked @alternative"
+                if row
+                else "is neither an input nor a quantity; name one, or begin a helper's name with _"
+            )
+            raise GraphError(f"{where} needs {name!r}, which {rule}")
     try:
         doc = read(formula)
     except ValueError as error:
         raise GraphError(f"{where}: {error}; add it") from None
+    if doc.unit == "flag" and not doc.flags:
+        raise GraphError(f"{where} is a flag without names; add Flags: 0 WORD, 1 WORD")
     if other is not None and doc.unit != other.unit:
         raise GraphError(f"{where} is in {doc.unit}, and {quantity} in {other.unit}; convert it")
     trace = Trace()
@@ -269,6 +275,21 @@ def _check(
         raise GraphError(
             f"{where} cannot be traced ({error}); use + - * /, and np and where of fleetcube.graph"
         ) from None
+
+
+def _check_roles(graph: Graph, module: FormulaModule) -> None:
+    """Refuse roles of names that the graph lacks, which would play none."""
+    for row in fields(module.roles):
+        if row.name in ("labels", "texts", "synonyms"):
+            continue
+        value = getattr(module.roles, row.name)
+        players = {value} if isinstance(value, str) else {*value}
+        possible = {*graph.quantities, *(() if row.name == "layout" else graph.inputs)}
+        if strangers := sorted(players - possible - {""}):
+            raise GraphError(
+                f"graph {module.name}: ROLES names {strangers[0]!r} in {row.name}, which is no "
+                f"quantity; name one of {', '.join(sorted(graph.quantities))[:60]}"
+            )
 
 
 def _check_choices(graph: Graph, module: FormulaModule, quantity: Quantity) -> None:

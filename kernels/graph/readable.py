@@ -55,7 +55,9 @@ def sources(function: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
         for name, attribute in sorted(attributes):
             if not _is_function(now.get(name), attribute):
-                raise ValueError(f"uses {name}.{attribute}; use functions and numbers of np alone")
+                usable = f"np's {', '.join((*LIGHT, *LOOPS))} and numbers"
+                action = "write where(...) alone" if attribute == "where" else f"use {usable}"
+                raise ValueError(f"uses {name}.{attribute}; {action}")
 
     visit(function)
     yield from (
@@ -94,7 +96,8 @@ def _is_function(library: Any, name: str) -> bool:
 def _parsed(function: Any) -> tuple[str, frozenset[str], frozenset[tuple[str, str]]]:
     """The source of a function, the names of its module that it reads, and attributes of these."""
     wrapped = {"__signature__", "__wrapped__"} & {*getattr(function, "__dict__", ())}
-    if not isinstance(function, types.FunctionType) or function.__closure__ or wrapped:
+    plain = isinstance(function, types.FunctionType) and function.__name__ != "<lambda>"
+    if not plain or function.__closure__ or wrapped:
         raise ValueError("is no plain function; write it with def, in its module")
     try:
         text, (lines, _) = inspect.getsource(function), inspect.findsource(function)

@@ -89,7 +89,7 @@ class Value:
         return self.trace.record("(-{})", (self,))
 
     def __bool__(self) -> bool:
-        raise TypeError("a formula must not branch on a value; use where")
+        raise TypeError("a formula must not branch on a value; use where, and & or | of conditions")
 
 
 def written(value: Any) -> str:

@@ -402,8 +402,10 @@ class Sweep(Evaluation):
         least job time, `fastest_time`, among whole replicas on whole nodes that keep to the
         conditions, and `sync_wall_gpus` the closed form there. Raises InputError where none does.
         """
+        from fleetcube.analysis.targets import check_trains
         from fleetcube.analysis.wall import wall
 
+        check_trains(self, "scaling_limit")
         with self._asked(settings) as asked:
             return wall(self.spec, between, batch_grows, where, day_price, asked, search)
 

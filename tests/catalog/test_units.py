@@ -89,6 +89,11 @@ GOOD = [
     ("$2.50/h", "USD/h", 2.5),
     ("2.5 USD/h", "USD/h", 2.5),
     ("$0.09/kWh", "USD/J", 0.09 / 3.6e6),
+    ("1 cm^3/s", "m^3/s", 1e-6),
+    ("3.6 m^3/h", "m^3/s", 1e-3),
+    ("1 g/cm^3", "kg/m^3", 1000.0),
+    ("0.4 kW/m^2/K", "W/m^2/K", 400.0),
+    ("2 L/min", "m^3/s", 2e-3 / 60),
 ]
 
 
@@ -126,6 +131,8 @@ BAD = [
     ("5 k h", "s", "has no known unit ('k h')"),
     ("1.2.3 s", "s", "has no known unit ('.3 s')"),
     ("5 s s", "s", "has no known unit ('s s')"),
+    ("5 m^99", "m^3", "has no known unit ('m^99')"),
+    ("5 m^3", "m^2", "is not in m^2"),
     ("5 __import__", "s", "has no known unit ('__import__')"),
     ("5 " + "s*" * 1000 + "s", "s", "has no known unit"),
 ]

@@ -109,6 +109,25 @@ def test_questions_have_answers() -> None:
     found = sweep.solve("supply_temperature", "performance >= 4", between=(296, 340))
     for outside, supply in zip((268.0, 283.0), found["supply_temperature"].values, strict=True):
         assert by_hand(outside, float(supply), 1.0)[1] == pytest.approx(4.0, rel=1e-9)
+    asked = pump(axes={"outside_temperature": [268.0, 283.0]}, outputs=["electric_power"])
+    found = asked.solve("supply_temperature", "electric_power = 2 kW", between=(290, 345))
+    for outside, supply, reason in zip(
+        (268.0, 283.0),
+        found["supply_temperature"].values,
+        found["infeasible_reason"].values,
+        strict=True,
+    ):
+        heat = 250.0 * (294.0 - outside) * (1.1 if outside < 280 else 1.0)
+        # 2 kW = heat (T - outside) / (0.45 T)
+        wanted = heat * outside / (heat - 900.0)
+        within = 290 <= wanted <= 345
+        assert within == np.isfinite(supply) == (reason == 0)
+        assert not within or float(supply) == pytest.approx(wanted, rel=1e-9)
+    point = {"outside_temperature": 268.0, "supply_temperature": 310.0, "heating_hours": 1000}
+    ranked = pump().rank_inputs("yearly_cost", at=point)
+    slopes = dict(zip(ranked["input"].values, ranked["elasticity"].values, strict=True))
+    assert slopes["electricity_price"] == pytest.approx(1.0)
+    assert slopes["supply_temperature"] == pytest.approx(268.0 / (310.0 - 268.0))
     best = pump().best("yearly_cost", where="performance <= 3")
     points = itertools.product(*(pump().evaluate()[name].values for name in AXES))
     made = [(by_hand(*point), point) for point in points]
@@ -161,6 +180,9 @@ def test_a_graph_has_its_own_names_alone() -> None:
     ):
         with pytest.raises(InputError, match=words):
             pump(scenario={**SCENARIO, **bad}, outputs=["heating_days", "yearly_cost"])
+    for question in (pump().scaling_limit, lambda: pump().best("yearly_cost", search="layout")):
+        with pytest.raises(InputError, match="is for training jobs, not for heat_pump; "):
+            question()
     with pytest.raises(InputError, match="outside_temperature is missing"):
         pump(axes={})
 
@@ -178,7 +200,7 @@ def test_two_graphs_live_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     other = types.ModuleType("lab_inputs")
     other.INPUTS = (real("mass", "kg", 1.0, "mass"),)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "lab_inputs", other)
-    with pytest.raises(InputError, match="'lab_inputs' is no graph"):
+    with pytest.raises(InputError, match="'lab_inputs' has no formulas; write some with def"):
         Sweep({}, {}, ["mass"], graph="lab_inputs")
 
 

@@ -128,6 +128,7 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], Any, str]] = [
     ({"gpu": "x" * 5000}, {}, ["job_time"], "is not in the catalog"),
     ({}, {"gpu_mttf": b"1 h"}, ["job_time"], "is not a list"),
     ({"checkpoint_policy": "fixed"}, {}, ["job_time"], "fixed_checkpoint_interval is missing"),
+    ({}, {"input": {"gpu_mttf": [1, 2]}}, ["job_time"], "the name of a dimension of answers"),
 ]
 
 

@@ -350,7 +350,17 @@ def formula(body: str, name: str = "mine", mark: str = "@quantity", needs: str =
     )
 
 
+def whole(row: str, roles: str = "") -> str:
+    """A graph of one input, `n`, and a quantity, `mine`."""
+    head = f"from fleetcube.graph import Roles, option, real\nINPUTS = ({row},)\n{roles}\n"
+    return head + formula("1.0", mark="", needs="")
+
+
 REFUSED = [
+    (whole("real('n', '1', '2', 'number')"), "INPUTS: n = '2' is a text; write a number in 1"),
+    (whole("real('n', '1', -2.0, 'number')"), "INPUTS: n = -2.0 must be greater than 0"),
+    (whole("option('n', 'c', ('a', 'b'), 'x')"), "INPUTS: n = 'c' is not one of a, b"),
+    (whole("real('n', '1', 2.0, 'number')", "ROLES = Roles(positive={'mime'})"), "names 'mime' in"),
     (formula("1.0 * n_gpus", name="bubble_ratio"), "is a name of fleetcube; rename it, or write"),
     (formula("1.0 * n_gpus", name="n_gpus"), "is a name of fleetcube"),
     (formula("1.0 * n_gpus", name="gpu"), "gpu is no name here"),
@@ -365,7 +375,10 @@ REFUSED = [
     (formula("n_gpus\n    import random"), "has 'import random'; write assignments"),
     (formula("n_gpus * __import__('random').random()"), "uses .random of a value"),
     (formula("n_gpus * np.random.random()"), "uses .random of a value; use functions of np alone"),
-    (formula("n_gpus * np.load('a.npy')"), "uses np.load; use functions and numbers of np alone"),
+    (
+        formula("n_gpus * np.load('a.npy')"),
+        r"uses np.load; use np's abs, .*, sqrt, exp, .* and numbers",
+    ),
     (formula("n_gpus * hash('a')"), "uses hash, which its module does not define"),
     (formula("n_gpus * len(type(n_gpus).__name__)"), "uses .__name__ of a value"),
     (formula("1.0 if n_gpus is None else 2.0"), "has 'Is'"),
@@ -412,7 +425,11 @@ REFUSED = [
         + formula("rate", mark="", needs="rate"),
         "rate is in '1/h', and h is not of SI, in which formulas compute; declare it in A, B",
     ),
-    ("x = 1", "is no graph; declare INPUTS, or mark formulas by @quantity"),
+    (formula("np.where(n_gpus > 1, 2.0, 1.0)"), r"uses np.where; write where\(...\) alone"),
+    (formula("where(1 < n_gpus < 3, 2.0, 1.0)"), "use where, and & or | of conditions"),
+    (formula("n_gpus", mark="own = quantity(lambda: 1.0)\n@quantity"), "<lambda> is no plain func"),
+    (formula("n_gpus").replace("[1] number", "[flag] code"), "is a flag without names; add Flags"),
+    ("x = 1", "has no formulas; declare INPUTS, or mark them by @quantity"),
     ("x = 1 / 0", "ZeroDivisionError: division by zero; mend it"),
 ]
 

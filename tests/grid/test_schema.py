@@ -36,7 +36,7 @@ UNSEEN = (
     *("twice", "set by the axes", "is missing", "unknown unit", "is not in ", "equal"),
     *("at most 5,000,000", "at most 300,000", "hold 6,000,000 values", "is an axis", "is empty"),
     *("'h100-sxm@3'", '"1e-8 s/B^0.5"', "is not finite"),
-    *("_survival = 0.6", "the label", "labels for", "64 axes are more than"),
+    *("_survival = 0.6", "the label", "labels for", "64 axes are more than", "of answers"),
     *(
         "all causes, and gpu_mttf",
         "and reliability",

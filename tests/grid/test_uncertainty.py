@@ -300,6 +300,8 @@ def test_draws_are_joint_over_outputs_and_points() -> None:
     assert drawn.step_time.sizes == {"n_gpus": 2, "draw": 1024}
     assert "quantile" not in drawn.dims
     assert drawn.n_gpus.values.tolist() == [256, 1024]
+    clash = Sweep(given, {"draw": {"n_gpus": [256, 1024]}}, names)
+    refused("the name of the dimension of draws", clash.uncertainty, method="draws", samples=4)
     plain = sweep.with_outputs(["step_time", "node_mttf"]).uncertainty(method="draws")
     assert plain.n_gpus.values.tolist() == [256, 1024]  # though the last output has no such axis
     # in each draw, a run of as many steps as time allows: outputs belong together

@@ -40,9 +40,15 @@ def name(check: Check) -> str:
     ids=map(name, CHECKS),
 )
 def test_law_agrees_with_its_check(check: Check) -> None:
-    assert check.largest_difference <= check.tolerance
-    said = SAID.get(name_of(check))
-    assert said == laws.difference(check), "run `python -m docs.make docs/laws.md`"
+    names, now = ", ".join(check.laws), laws.difference(check)
+    assert check.largest_difference <= check.tolerance, (
+        f"{names}: {now} off, at most {check.tolerance:g} allowed; mend the formula, or the check"
+    )
+    stated = SAID.get(name_of(check))
+    assert stated == now, (
+        f"{names}, or what they need, gives other numbers: {now} off, docs/laws.md has {stated}; "
+        "mend the formula, or if it is meant, run `python -m docs.make docs/laws.md`"
+    )
 
 
 @each("check", CHECKS, ids=name)

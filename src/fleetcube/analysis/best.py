@@ -21,7 +21,7 @@ from fleetcube.scenario import phases
 from .layouts import ALWAYS, best_layouts, by_phase
 from .nearest import NEAREST, nearest_of_grid, nearest_of_points, nearest_of_ranges
 from .optimize import NONE_RUNS, optimize
-from .targets import Kind, Names, judged, narrowed, with_headroom
+from .targets import Kind, Names, check_trains, judged, narrowed, with_headroom
 
 Search = Names | Mapping[str, Sequence[Any]]
 
@@ -67,6 +67,7 @@ def best(
         return answer
     if over:
         raise InputError("over is for axes; layouts are searched at each point: leave it out")
+    check_trains(sweep, "a search of layouts", "; give ranges, search={input: [first, last]}")
     if not phases.names(sweep.spec["scenario"]):
         answer = best_layouts(sweep, outputs, sense, search, where, also, k or 1, settings)
         if answer[REASON].any():

@@ -157,13 +157,20 @@ def whole_unit(problem: Problem, name: str) -> int:
     return math.lcm(*sizes)
 
 
+def check_trains(sweep: Evaluation, question: str, action: str = "; leave it out") -> None:
+    """Refuse a question that only training jobs have for a graph of others."""
+    if not sweep.graph.application:
+        raise InputError(f"{question} is for training jobs, not for {sweep.graph.name}{action}")
+
+
 def with_headroom(sweep: Kind, searched: Mapping[str, Any]) -> Kind:
     """The sweep with `memory_headroom` on, if the searched inputs decide whether a job fits in
     memory and the spec does not state it."""
     spec: Any = sweep.spec
     scenario = {name: value for name, value in spec["scenario"].items() if name not in searched}
     axes = {**spec["axes"], **searched}
-    if HEADROOM in {*scenario, *axes} or not is_known(scenario, axes, [NEAR]):
+    stated = HEADROOM in {*scenario, *axes} or HEADROOM not in sweep.graph.inputs
+    if stated or not is_known(scenario, axes, [NEAR]):
         return sweep
     plan = sweep.replace(scenario=scenario, axes=axes, outputs=[NEAR])._plan("numpy")
     decided = not searched.keys().isdisjoint(plan.out_dims[NEAR])

@@ -108,6 +108,8 @@ def _joint(
     settings: Settings,
 ) -> Result:
     """Outputs at each draw, all at the same draws of all that is uncertain."""
+    if "draw" in sweep._sizes:
+        raise InputError("axis 'draw' has the name of the dimension of draws; choose another")
     every: dict[str, Distribution] = {}
     for laws, _ in by_laws:
         every |= laws

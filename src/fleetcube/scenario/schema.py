@@ -31,7 +31,8 @@ Schema = dict[str, Any]
 DRAFT = "http://json-schema.org/draft-07/schema#"
 _NUMBER = r"[+-]?(inf(inite)?|([0-9][0-9_,]*(\.[0-9_]*)?|\.[0-9][0-9_]*)([eE][+-]?[0-9]+)?)"
 _DERIVED = rf"^({'|'.join(derivatives.KINDS)})_\w+_({'|'.join(derivatives.KINDS)})_\w+$"
-_UNIT = r"(1\s*/\s*)?[A-Za-z\u00b5\u03bc]+(\s*[*/]\s*[A-Za-z\u00b5\u03bc]+)*(\^0\.5)?"
+_PART = r"[A-Za-z\u00b5\u03bc]+(\^[2-9])?"
+_UNIT = rf"(1\s*/\s*)?{_PART}(\s*[*/]\s*{_PART})*(\^0\.5)?"
 
 
 @functools.cache
