@@ -168,6 +168,16 @@ def test_a_choice_that_has_no_place_is_not_named() -> None:
         assert found & (of_stages | of_sequences) == named
 
 
+def test_a_choice_that_a_software_has_not_is_not_named() -> None:
+    has = {**dict.fromkeys(("torchtitan", "torchtitan-eager", "fsdp"), True), "megatron-lm": False}
+    for software, named in {**has, "nemo": False, "maxtext": False}.items():
+        found = {each.name for each in assumed({**JOB, "software": software}, ["memory_per_gpu"])}
+        assert ("compile" in found) == named, software
+    assert "compile" in {each.name for each in assumed(JOB, ["memory_per_gpu"])}
+    for entry in assumptions().values():
+        assert {*entry.software} <= {*kind("software")}
+
+
 def test_what_moves_nothing_that_was_asked_is_silent() -> None:
     found = {each.name for each in assumed(JOB, ["step_time"])}
     assert not found & {"node_pool", "provision_time", "gpu_mttf", "training_tokens"}

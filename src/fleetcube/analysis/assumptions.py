@@ -275,8 +275,11 @@ def _used(sweep: Evaluation, layout: Collection[str]) -> Iterator[tuple[str, tup
     values: where the value comes from, and the value."""
     plan = sweep._plan()
     (case,) = plan.cases
+    frameworks = {each.label for each in plan.problem.records if each.kind == framework.KIND}
     for name, row in assumptions().items():
         if name not in plan.structure.used or name in layout:
+            continue
+        if row.software and not frameworks <= {*row.software}:
             continue
         value = _value(case, name)
         is_open = _is_open(plan.problem, name)
