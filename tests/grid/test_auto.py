@@ -357,6 +357,14 @@ def test_fused_products_are_faster_along_an_axis_too() -> None:
     assert apart[1] < 0.95 * apart[0]
 
 
+@cases("other", {"precision": "bf16"}, {"model": "llama-3-8b", "expert_parallel": 1})
+def test_fused_products_change_nothing_where_none_are(other: dict[str, Any]) -> None:
+    job = {**MIXTURE, **other}
+    kinds = ("separate", "fused")
+    separate, fused = (fleetcube.evaluate("step_time", **job, grouped_products=n) for n in kinds)
+    assert separate == fused
+
+
 def test_passes_in_turn_hide_no_traffic_of_experts() -> None:
     for schedule, hides in (("1f1b", False), ("combined_1f1b", True)):
         job = {**MIXTURE, "pipeline_schedule": schedule}

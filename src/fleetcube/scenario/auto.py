@@ -294,13 +294,15 @@ def posterior_cell(stated: Mapping[str, Any]) -> pooled.Cell:
     def value(name: str) -> Any:
         return next((sheet[name] for sheet in sheets if name in sheet), None)
 
-    precision = posterior.bits(str(stated.get("precision", INPUTS["precision"].default)))
+    number_format = str(stated.get("precision", INPUTS["precision"].default))
+    precision = posterior.bits(number_format)
     peak_16 = value(_PEAKS["16 bits"]) or value(_PRODUCTS)
     if not peak_16:
         raise InputError(
             f'calibration = "auto" needs a GPU and has none; give gpu, node or {_PEAKS["16 bits"]}'
         )
     experts = value("mixture_of_experts") or (value("experts") or 0) > 1
+    fuses = experts and number_format == "mxfp8"  # the kernels' only format
     linear = value("linear_attention")
     states = bool(value("linear_layers")) and linear is not False
     software = (
@@ -315,7 +317,7 @@ def posterior_cell(stated: Mapping[str, Any]) -> pooled.Cell:
         peak_16=float(peak_16),
         peak=float(value(_PEAKS[precision]) or peak_16),
         node_link=float(value("intra_node_bandwidth") or 0.0),
-        products="fused" if stated.get(_GROUPED) == "fused" else None,
+        products="fused" if fuses and stated.get(_GROUPED) == "fused" else None,
         hides_experts=not experts
         or str(label).startswith("tpu")
         or stated.get(_SCHEDULE) in PAIRED_SCHEDULES,
