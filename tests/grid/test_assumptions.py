@@ -178,6 +178,13 @@ def test_a_choice_that_a_software_has_not_is_not_named() -> None:
         assert {*entry.software} <= {*kind("software")}
 
 
+def test_formats_of_frozen_weights_are_named_with_adapters_alone() -> None:
+    outputs = ["memory_per_gpu", "step_time"]
+    for job, named in ((JOB, False), ({**JOB, "lora": True}, True)):
+        found = {each.name for each in assumed({**job, "precision": "fp8"}, outputs)}
+        assert ({"frozen_weights", "lora_matrices"} <= found) == named
+
+
 def test_what_moves_nothing_that_was_asked_is_silent() -> None:
     found = {each.name for each in assumed(JOB, ["step_time"])}
     assert not found & {"node_pool", "provision_time", "gpu_mttf", "training_tokens"}
