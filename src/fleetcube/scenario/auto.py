@@ -323,6 +323,7 @@ def posterior_cell(stated: Mapping[str, Any]) -> pooled.Cell:
         or stated.get(_SCHEDULE) in PAIRED_SCHEDULES,
         vendor=vendor(record("gpu", label)) if label else "",
         states=str(linear or INPUTS["linear_attention"].implied) if states else "",
+        new_format="" if number_format in posterior.content["precisions"] else number_format,
     )
 
 
@@ -539,7 +540,8 @@ def _with_gpu(kind: str, label: str) -> Mapping[str, Any]:
 
 def _label(cell: pooled.Cell) -> str:
     sheet = f"{cell.peak:g}, {cell.node_link:g}, {cell.products}, {cell.hides_experts}"
-    return f"{AUTO} ({cell.name}, {cell.kernel}, {sheet}{f', {cell.states}' * bool(cell.states)})"
+    kinds = "".join(f", {name}" for name in (cell.states, cell.new_format) if name)
+    return f"{AUTO} ({cell.name}, {cell.kernel}, {sheet}{kinds})"
 
 
 @functools.lru_cache(MOST)
