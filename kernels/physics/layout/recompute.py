@@ -174,8 +174,8 @@ def latent_alternate_attention_parameters(
     """h (r_kv + d_r + a d_v): keys down, and output; where queries are projected down,
     a (r_q (2 d - d_v) + r_kv (2 d - d_r)): queries and keys up
 
-    Source: torchtitan, torchtitan/models/deepseek_v3/model/model.py (Attention: wq, wkv_a, wkv_b,
-        wo in this order, or wq_a, wq_b, wkv_a, wkv_b, wo)
+    Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (models/deepseek_v3/model/model.py at
+        82a9530: wq, wkv_a, wkv_b, wo in this order, or wq_a, wq_b, wkv_a, wkv_b, wo)
     """
     down = kv_latent_size + rotary_key_size + attention_heads * value_head_size
     queries = query_latent_size * (2 * head_size - value_head_size)
@@ -213,8 +213,9 @@ def expert_alternate_ffn_parameters(
     """(dense x block / (2 or 3) + l_e ((k + E_shared / (2 or 3)) x expert + h E)) / l: router and
     grouped products are none that are kept
 
-    Source: torchtitan, torchtitan/distributed/activation_checkpoint.py
-        (force_recompute_mm_shapes_by_fqns; aten._grouped_mm is not in _get_default_save_ops)
+    Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511
+        (distributed/activation_checkpoint.py at b5bcd76: the router's shape is named
+        to run again, and grouped products are not among save_ops)
     """
     visited = (experts_per_token + shared_experts / ffn_matrices) * expert_parameters
     dense = dense_layers * ffn_parameters_per_layer / ffn_matrices

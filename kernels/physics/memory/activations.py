@@ -650,8 +650,8 @@ def latent_kept_projections_per_token(
     """e a (4 d - d_v - d_r) / t: queries, and keys and values as one product; where queries are
     projected down, e (r_q + r_kv + d_r): both latents, of which every tensor rank has its own
 
-    Source: torchtitan, torchtitan/models/deepseek_v3/model/model.py (Attention: wq, wkv_a, wkv_b,
-        wo in this order, or wq_a, wq_b, wkv_a, wkv_b, wo)
+    Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (models/deepseek_v3/model/model.py at
+        82a9530: wq, wkv_a, wkv_b, wo in this order, or wq_a, wq_b, wkv_a, wkv_b, wo)
     """
     heads = attention_heads * (4 * head_size - value_head_size - rotary_key_size)
     latents = query_latent_size + kv_latent_size + rotary_key_size
@@ -668,8 +668,11 @@ def expert_exchanged_copies_per_token(
     2 e / q copies of tokens in 16 bits; 0 on one rank of experts, which exchanges nothing
 
     Returns: [B] activations of one token in one layer
-    Source: torchtitan, torchtitan/distributed/activation_checkpoint.py (_get_default_save_ops:
-        all_to_all_single, dispatch and combine, to avoid re-communication)
+    Range: where scores multiply tokens before experts, as in Llama 4, a compiled backward pass
+        reads one of both: an upper bound
+    Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511
+        (distributed/activation_checkpoint.py at b5bcd76: save_ops has all_to_all_single, which
+        dispatches and combines)
     """
     copies = 2 * bytes_per_element / operand_bytes_per_element * expert_copies_per_token
     return where(expert_parallel > 1, copies, 0.0)
@@ -693,8 +696,8 @@ def latent_kept_wide_products(query_latent_size, residual_ranks, autograd_copies
     """1 where queries are projected down: attention's fifth product, its output, which the norm
     after it reads, unless a reduce-scatter keeps its sum
 
-    Source: torchtitan, torchtitan/models/deepseek_v3/model/model.py (Attention: wq_a, wq_b, wkv_a,
-        wkv_b, wo)
+    Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (models/deepseek_v3/model/model.py at
+        82a9530: wq_a, wq_b, wkv_a, wkv_b, wo)
     """
     read = (query_latent_size > 0) & (residual_ranks == 1)
     return where(read, 1.0, autograd_copies)
