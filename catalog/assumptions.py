@@ -17,7 +17,7 @@ class Assumption:
     value; `always`: named wherever it is read; `ahead`: before others where it decides; `among`: a
     stated one leaves the others open; `where`: options that it needs, each with the choices, and
     numbers to exceed; `needs`: inputs that values need, by value; `reported`: what the reports of
-    models say, by label."""
+    models say, by label; `software`: frameworks that have a choice, if not all."""
 
     source: str
     values: Sequence[tuple[str, Mapping[str, Any]]]
@@ -28,6 +28,7 @@ class Assumption:
     ahead: bool = False
     reported: Mapping[str, Any] = field(default_factory=dict)
     needs: Mapping[str, str] = field(default_factory=dict)
+    software: Sequence[str] = ()
 
 
 @functools.cache

@@ -44,7 +44,8 @@ class Cell:
     """Key of the posterior: software and GPU are "" where unknown, peaks in FLOP/s.
 
     `node_link` is the data sheet's bandwidth inside a node, 0 if unknown. `vendor` is the GPU's,
-    "" if unknown; `states` the kind of its layers with a state, "" without such.
+    "" if unknown; `states` the kind of its layers with a state, "" without such; `new_format` that
+    of the products where no step has it, "" elsewhere.
     """
 
     software: str
@@ -59,6 +60,7 @@ class Cell:
     hides_experts: bool = True  # their traffic, behind other passes
     vendor: str = ""
     states: str = ""
+    new_format: str = ""
 
     @property
     def name(self) -> str:
@@ -392,6 +394,8 @@ class Posterior:
         """What of a cell no step tells, and where its software does not run; empty if neither."""
         parts = {"vendor": f"a chip of {cell.vendor or 'its vendor'}", "states": cell.states}
         text = "".join(f"; no step of {parts[kind]} is fitted" for kind, _ in self.unmeasured(cell))
+        if cell.new_format:
+            text += f"; no step in {cell.new_format} is fitted, others of {cell.precision} are"
         label = label_of(cell.software)
         if not (runs_on := _other_chips(label, cell)):
             return text

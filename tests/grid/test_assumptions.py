@@ -245,6 +245,23 @@ def test_what_cannot_run_is_named_for_its_memory_alone() -> None:
             assert reason["infeasible_reason"] == OUT_OF_MEMORY
 
 
+def test_a_choice_that_a_software_has_not_is_not_named() -> None:
+    has = {**dict.fromkeys(("torchtitan", "torchtitan-eager", "fsdp"), True), "megatron-lm": False}
+    for software, named in {**has, "nemo": False, "maxtext": False}.items():
+        found = {each.name for each in assumed({**JOB, "software": software}, ["memory_per_gpu"])}
+        assert ("compile" in found) == named, software
+    assert "compile" in {each.name for each in assumed(JOB, ["memory_per_gpu"])}
+    for entry in assumptions().values():
+        assert {*entry.software} <= {*kind("software")}
+
+
+def test_formats_of_frozen_weights_are_named_with_adapters_alone() -> None:
+    outputs = ["memory_per_gpu", "step_time"]
+    for job, named in ((JOB, False), ({**JOB, "lora": True}, True)):
+        found = {each.name for each in assumed({**job, "precision": "fp8"}, outputs)}
+        assert ({"frozen_weights", "lora_matrices"} <= found) == named
+
+
 def test_what_moves_nothing_that_was_asked_is_silent() -> None:
     found = {each.name for each in assumed(JOB, ["step_time"])}
     assert not found & {"node_pool", "provision_time", "gpu_mttf", "training_tokens"}

@@ -357,6 +357,22 @@ def test_fused_products_are_faster_along_an_axis_too() -> None:
     assert apart[1] < 0.95 * apart[0]
 
 
+def test_a_format_that_no_step_has_is_named() -> None:
+    job = {**MIXTURE, "model": "llama-3-8b", "expert_parallel": 1}
+    for name, is_new in (("mxfp4", True), ("nvfp4", False), ("bf16", False)):
+        answer = Sweep({**job, "precision": name}, {}, ["step_time"]).evaluate()
+        text = f"no step in {name} is fitted, others of 4 bits are"
+        assert (text in answer.attrs["fleetcube_remarks"]) == is_new
+
+
+@cases("other", {"precision": "bf16"}, {"model": "llama-3-8b", "expert_parallel": 1})
+def test_fused_products_change_nothing_where_none_are(other: dict[str, Any]) -> None:
+    job = {**MIXTURE, **other}
+    kinds = ("separate", "fused")
+    separate, fused = (fleetcube.evaluate("step_time", **job, grouped_products=n) for n in kinds)
+    assert separate == fused
+
+
 def test_passes_in_turn_hide_no_traffic_of_experts() -> None:
     for schedule, hides in (("1f1b", False), ("combined_1f1b", True)):
         job = {**MIXTURE, "pipeline_schedule": schedule}

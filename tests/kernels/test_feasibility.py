@@ -241,8 +241,8 @@ def reason_code(scenario: dict[str, Any]) -> float:
         ({**SHARED, "recompute_shared_experts": 1}, "recomputed_while_overlapped"),
         ({**SHARED, "recompute_moe_act": 1}, "feasible"),
         ({"recompute": "alternate_products"}, "feasible"),
-        ({"recompute": "alternate_products", **MOE}, "recomputed_products_unknown"),
-        ({"recompute": "alternate_products", **LATENT}, "recomputed_products_unknown"),
+        ({"recompute": "alternate_products", **MOE}, "feasible"),
+        ({"recompute": "alternate_products", **LATENT}, "feasible"),
         (
             {"recompute": "alternate_products", "linear_layers": 16, "linear_heads": 32},
             "recomputed_products_unknown",

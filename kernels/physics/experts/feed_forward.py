@@ -399,20 +399,35 @@ row(
     precision=("bf16", "fp16", "fp8", "fp8_blockwise", "mxfp4", "nvfp4"),
 )
 row("expert_separate_ffn_width", "mxfp8_separate_ffn_width", precision="mxfp8")
-row("mxfp8_separate_ffn_width", "active_ffn_width", grouped_products="separate")
+row(
+    "mxfp8_separate_ffn_width",
+    "active_ffn_width",
+    summary="Width of a mixture's feed-forward blocks in MXFP8 that passes through memory.",
+    returns="[1] width",
+    grouped_products="separate",
+)
 
 
-@alternative("mxfp8_separate_ffn_width", grouped_products="fused")
-def fused_separate_ffn_width(
+row(
+    "mxfp8_separate_ffn_width",
+    "unrouted_ffn_width",
+    "grouped product, SwiGLU and cast to MXFP8 are one kernel, likewise backward",
+    source="TransformerEngine, transformer_engine/pytorch/ops/fused/forward_grouped_mlp.py",
+    grouped_products="fused",
+)
+row("unrouted_ffn_width", "active_ffn_width", mixture_of_experts=False)
+
+
+@alternative("unrouted_ffn_width", mixture_of_experts=True)
+def expert_unrouted_ffn_width(
     active_ffn_width, routed_visits_per_token, expert_ffn_hidden_size, expert_layers, layers
 ):
-    """Width of a mixture's feed-forward blocks in MXFP8 that passes through memory.
+    """Feed-forward width per token and layer without routed experts, mean over layers.
 
-    active width - l_e k f_e / l: routed experts' are part of the product before them
+    active width - l_e k f_e / l: dense blocks and shared experts
 
     Returns: [1] width
-    Source: TransformerEngine, transformer_engine/pytorch/ops/fused/forward_grouped_mlp.py (grouped
-        product, SwiGLU and cast to MXFP8 in one kernel, likewise backward)
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.1.2
     """
     routed = expert_layers * routed_visits_per_token * expert_ffn_hidden_size
     return active_ffn_width - routed / layers

@@ -137,21 +137,89 @@ def module_matrix_recompute_passes(
 
 @alternative("matrix_recompute_passes", recompute="alternate_products")
 def alternate_matrix_recompute_passes(
-    layers,
-    attention_parameters_per_layer,
-    ffn_parameters_per_layer,
-    ffn_matrices,
-    active_matrix_parameters,
+    layers, alternate_attention_parameters, alternate_ffn_parameters, active_matrix_parameters
 ):
-    """l (attention / 2 + feed-forward / (2 or 3)) / N_matrices: keys, output, and up
+    """l (attention's + feed-forward's every second product) / N_matrices
 
-    Range: dense layers with grouped attention, else 38 recomputed_products_unknown: of queries,
-        keys, values, output, gate, up and down every second product, in this order
     Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (parallelize_llama.py:
         _apply_ac_to_transformer_block)
     """
-    again = attention_parameters_per_layer / 2 + ffn_parameters_per_layer / ffn_matrices
+    again = alternate_attention_parameters + alternate_ffn_parameters
     return layers * again / active_matrix_parameters
+
+
+@alternative("alternate_attention_parameters", latent_attention=False)
+def alternate_attention_parameters(attention_parameters_per_layer):
+    """Weights per layer of attention's projections that run again, every second one.
+
+    attention / 2: keys and output, of queries, keys, values and output
+
+    Returns: [1] parameters
+    Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (parallelize_llama.py:
+        _apply_ac_to_transformer_block)
+    """
+    return attention_parameters_per_layer / 2
+
+
+@alternative("alternate_attention_parameters", latent_attention=True)
+def latent_alternate_attention_parameters(
+    hidden_size,
+    attention_heads,
+    head_size,
+    value_head_size,
+    query_latent_size,
+    kv_latent_size,
+    rotary_key_size,
+):
+    """h (r_kv + d_r + a d_v): keys down, and output; where queries are projected down,
+    a (r_q (2 d - d_v) + r_kv (2 d - d_r)): queries and keys up
+
+    Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (models/deepseek_v3/model/model.py at
+        82a9530: wq, wkv_a, wkv_b, wo in this order, or wq_a, wq_b, wkv_a, wkv_b, wo)
+    """
+    down = kv_latent_size + rotary_key_size + attention_heads * value_head_size
+    queries = query_latent_size * (2 * head_size - value_head_size)
+    up = queries + kv_latent_size * (2 * head_size - rotary_key_size)
+    return where(query_latent_size > 0, attention_heads * up, hidden_size * down)
+
+
+@alternative("alternate_ffn_parameters", mixture_of_experts=False)
+def alternate_ffn_parameters(ffn_parameters_per_layer, ffn_matrices):
+    """Weights per layer of feed-forward products that run again, per token and mean over layers.
+
+    feed-forward / (2 or 3): one of gate, up and down
+
+    Returns: [1] parameters
+    Range: op by op, behind queries that are projected down, also down's, which is not counted
+    Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (parallelize_llama.py:
+        _apply_ac_to_transformer_block)
+    """
+    return ffn_parameters_per_layer / ffn_matrices
+
+
+@alternative("alternate_ffn_parameters", mixture_of_experts=True)
+def expert_alternate_ffn_parameters(
+    dense_layers,
+    ffn_parameters_per_layer,
+    ffn_matrices,
+    expert_layers,
+    experts_per_token,
+    shared_experts,
+    expert_parameters,
+    hidden_size,
+    experts,
+    layers,
+):
+    """(dense x block / (2 or 3) + l_e ((k + E_shared / (2 or 3)) x expert + h E)) / l: router and
+    grouped products are none that are kept
+
+    Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511
+        (distributed/activation_checkpoint.py at b5bcd76: the router's shape is named
+        to run again, and grouped products are not among save_ops)
+    """
+    visited = (experts_per_token + shared_experts / ffn_matrices) * expert_parameters
+    dense = dense_layers * ffn_parameters_per_layer / ffn_matrices
+    return (dense + expert_layers * (visited + hidden_size * experts)) / layers
 
 
 @alternative("matrix_recompute_passes", recompute="products")

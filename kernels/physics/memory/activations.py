@@ -590,40 +590,119 @@ def alternate_activation_memory_per_layer(
     hidden_size,
     residual_ranks,
     ffn_matrices,
-    attention_inputs_per_token,
+    kept_projections_per_token,
     attention_output_per_token,
+    activation_input_bytes,
+    unrouted_ffn_width,
+    tensor_parallel,
+    exchanged_copies_per_token,
+    kept_wide_products,
+):
+    """T (e h ((1 or 3) / t_s + wide) + projections + output of attention + u f / t + copies):
+    input, sums of reduce-scatters, products as wide as the layer, and one of gate and up
+
+    Range: a wide product is whole, before its reduce-scatter; op by op, layers of routed experts
+        alone keep none
+    Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (parallelize_llama.py: _save_list)
+    """
+    wide = kept_wide_products * (ffn_matrices - 2)
+    shares = where(residual_ranks > 1, 3 / residual_ranks, 1.0) + wide
+    heads = kept_projections_per_token + attention_output_per_token
+    inside = activation_input_bytes * unrouted_ffn_width / tensor_parallel
+    sums = bytes_per_element * hidden_size * shares
+    return microbatch_tokens * (sums + heads + inside + exchanged_copies_per_token)
+
+
+@alternative("kept_projections_per_token", latent_attention=False)
+def kept_projections_per_token(
+    attention_inputs_per_token,
+    bytes_per_element,
     head_size,
     kv_heads,
     tensor_parallel,
-    activation_input_bytes,
-    active_ffn_width,
-    unread_product_copies,
+    attention_layers,
+    layers,
 ):
-    """T (e h ((1 or 3) / t_s + unread) + queries, values, output of attention + u f / t): input,
-    sums of reduce-scatters, output of down, and of gate
+    """Bytes per token and layer of every second one of attention's projections, mean over layers.
 
-    Range: other layers than dense ones with grouped attention are refused, 38
-        recomputed_products_unknown. Down's output is whole, before its reduce-scatter
+    queries and values: all that its kernel reads but keys, e d max(a_kv / t, 1)
+
+    Returns: [B] activations of one token in one layer
     Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (parallelize_llama.py: _save_list)
     """
-    unread = unread_product_copies * (ffn_matrices - 2)
-    shares = where(residual_ranks > 1, 3 / residual_ranks, 1.0) + unread
     keys = bytes_per_element * head_size * np.maximum(kv_heads / tensor_parallel, 1.0)
-    heads = attention_inputs_per_token - keys + attention_output_per_token
-    gate = activation_input_bytes * active_ffn_width / tensor_parallel
-    return microbatch_tokens * (bytes_per_element * hidden_size * shares + heads + gate)
+    return attention_inputs_per_token - keys * attention_layers / layers
+
+
+@alternative("kept_projections_per_token", latent_attention=True)
+def latent_kept_projections_per_token(
+    bytes_per_element,
+    attention_heads,
+    head_size,
+    value_head_size,
+    tensor_parallel,
+    query_latent_size,
+    kv_latent_size,
+    rotary_key_size,
+    attention_layers,
+    layers,
+):
+    """e a (4 d - d_v - d_r) / t: queries, and keys and values as one product; where queries are
+    projected down, e (r_q + r_kv + d_r): both latents, of which every tensor rank has its own
+
+    Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (models/deepseek_v3/model/model.py at
+        82a9530: wq, wkv_a, wkv_b, wo in this order, or wq_a, wq_b, wkv_a, wkv_b, wo)
+    """
+    heads = attention_heads * (4 * head_size - value_head_size - rotary_key_size)
+    latents = query_latent_size + kv_latent_size + rotary_key_size
+    width = where(query_latent_size > 0, latents, heads / tensor_parallel)
+    return bytes_per_element * width * attention_layers / layers
+
+
+@alternative("exchanged_copies_per_token", mixture_of_experts=True, off=0.0)
+def expert_exchanged_copies_per_token(
+    expert_copies_per_token, operand_bytes_per_element, bytes_per_element, expert_parallel
+):
+    """Bytes per token and layer of what all-to-alls of experts return, there and back; mean.
+
+    2 e / q copies of tokens in 16 bits; 0 on one rank of experts, which exchanges nothing
+
+    Returns: [B] activations of one token in one layer
+    Range: where scores multiply tokens before experts, as in Llama 4, a compiled backward pass
+        reads one of both: an upper bound
+    Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511
+        (distributed/activation_checkpoint.py at b5bcd76: save_ops has all_to_all_single, which
+        dispatches and combines)
+    """
+    copies = 2 * bytes_per_element / operand_bytes_per_element * expert_copies_per_token
+    return where(expert_parallel > 1, copies, 0.0)
 
 
 row(
-    "unread_product_copies",
+    "kept_wide_products",
     "autograd_copies",
     "op by op, down's, the seventh product of a layer with gates: a saved operation keeps its "
     "result, of which a compiled backward pass reads none",
-    summary="Outputs as wide as the layer that a policy keeps though no backward pass reads them.",
-    returns="[1] copies",
+    summary="Outputs as wide as the layer that a policy keeps besides sums of tensor ranks.",
+    returns="[1] outputs",
     source="Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (parallelize_llama.py at e846b69: "
     "_save_list); PyTorch, torch/utils/checkpoint.py (CheckpointPolicy.MUST_SAVE)",
+    latent_attention=False,
 )
+
+
+@alternative("kept_wide_products", latent_attention=True)
+def latent_kept_wide_products(query_latent_size, residual_ranks, autograd_copies):
+    """1 where queries are projected down: attention's fifth product, its output, which the norm
+    after it reads, unless a reduce-scatter keeps its sum
+
+    Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (models/deepseek_v3/model/model.py at
+        82a9530: wq_a, wq_b, wkv_a, wkv_b, wo)
+    """
+    read = (query_latent_size > 0) & (residual_ranks == 1)
+    return where(read, 1.0, autograd_copies)
+
+
 row(
     "product_recompute_reason",
     "shared_recompute_reason",
@@ -632,22 +711,18 @@ row(
 
 
 @alternative("product_recompute_reason", recompute="alternate_products")
-def alternate_product_recompute_reason(
-    latents_per_token, routed_ffn_activations_per_token, linear_layers, shared_recompute_reason
-):
+def alternate_product_recompute_reason(linear_layers, shared_recompute_reason):
     """Why modules or products cannot run again; 0 if they can.
 
-    every second product is known of dense layers with grouped attention alone; reason of shared
-    experts
+    every second product is not known of layers with a state; reason of shared experts
 
     Returns: [flag] reason
     Flags: REASONS
     Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (parallelize_llama.py: matrix products
         are counted in their order)
     """
-    others = latents_per_token + routed_ffn_activations_per_token + linear_layers
-    reason = where(others > 0, reasons.RECOMPUTED_PRODUCTS_UNKNOWN, shared_recompute_reason)
-    return where(others == others, reason, np.nan)
+    reason = where(linear_layers > 0, reasons.RECOMPUTED_PRODUCTS_UNKNOWN, shared_recompute_reason)
+    return where(linear_layers == linear_layers, reason, np.nan)
 
 
 @alternative("freed_mixer_activations_per_token", latent_attention=True, off=0.0)

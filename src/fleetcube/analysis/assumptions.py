@@ -289,8 +289,11 @@ def _used(sweep: Evaluation, layout: Collection[str]) -> Iterator[tuple[str, tup
     plan = sweep._plan()
     (case,) = plan.cases
     closed = _closed(plan.problem)
+    frameworks = {each.label for each in plan.problem.records if each.kind == framework.KIND}
     for name, row in assumptions().items():
         if name not in plan.structure.used or name in layout:
+            continue
+        if row.software and not frameworks <= {*row.software}:
             continue
         value = _value(case, name)
         is_open = name not in closed

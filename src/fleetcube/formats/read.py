@@ -21,7 +21,6 @@ from fleetcube.grid.spec.axes import make_axes
 from fleetcube.grid.spec.bounded import read_bytes
 from fleetcube.grid.spec.distributions import is_distribution
 from fleetcube.kernels.physics.graph import PHYSICS
-from fleetcube.kernels.physics.inputs import INPUTS
 from fleetcube.scenario import patterns, spec_file
 from fleetcube.scenario.along_axes import values_at
 
@@ -205,8 +204,8 @@ def spec_of(job: Job) -> dict[str, Any]:
         raise OpenError(f"{job.path!r} leaves {name} open: {why}; give {name}=...{more}")
     scenario = {name: value for name, value in scenario.items() if name not in job.given}
     for name, value in scenario.items():
-        unit = INPUTS[name].unit if name in INPUTS else "1"
-        if unit != "1" and isinstance(value, int | float):
+        is_number = isinstance(value, int | float) and not values.is_option(PHYSICS, name)
+        if is_number and (unit := values.unit_of(PHYSICS, name)) != "1":
             scenario[name] = f"{value!r} {unit}"
     return {"outputs": [*OUTPUTS], "scenario": scenario, "axes": {}}
 

@@ -277,13 +277,15 @@ def posterior_cell(stated: Mapping[str, Any]) -> pooled.Cell:
     def value(name: str) -> Any:
         return next((sheet[name] for sheet in sheets if name in sheet), None)
 
-    precision = posterior.bits(str(stated.get("precision", INPUTS["precision"].default)))
+    number_format = str(stated.get("precision", INPUTS["precision"].default))
+    precision = posterior.bits(number_format)
     peak_16 = value(_PEAKS["16 bits"]) or value(_PRODUCTS)
     if not peak_16:
         raise InputError(
             f'calibration = "auto" needs a GPU and has none; give gpu, node or {_PEAKS["16 bits"]}'
         )
     experts = value("mixture_of_experts") or (value("experts") or 0) > 1
+    fuses = experts and number_format == "mxfp8"  # the kernels' only format
     linear = value("linear_attention")
     states = bool(value("linear_layers")) and linear is not False
     software = (
@@ -298,12 +300,13 @@ def posterior_cell(stated: Mapping[str, Any]) -> pooled.Cell:
         peak_16=float(peak_16),
         peak=float(value(_PEAKS[precision]) or peak_16),
         node_link=float(value("intra_node_bandwidth") or 0.0),
-        products="fused" if stated.get(_GROUPED) == "fused" else None,
+        products="fused" if fuses and stated.get(_GROUPED) == "fused" else None,
         hides_experts=not experts
         or str(label).startswith("tpu")
         or stated.get(_SCHEDULE) in PAIRED_SCHEDULES,
         vendor=vendor(record("gpu", label)) if label else "",
         states=str(linear or INPUTS["linear_attention"].implied) if states else "",
+        new_format="" if number_format in posterior.content["precisions"] else number_format,
     )
 
 
@@ -520,7 +523,8 @@ def _with_gpu(kind: str, label: str) -> Mapping[str, Any]:
 
 def _label(cell: pooled.Cell) -> str:
     sheet = f"{cell.peak:g}, {cell.node_link:g}, {cell.products}, {cell.hides_experts}"
-    return f"{AUTO} ({cell.name}, {cell.kernel}, {sheet}{f', {cell.states}' * bool(cell.states)})"
+    kinds = "".join(f", {name}" for name in (cell.states, cell.new_format) if name)
+    return f"{AUTO} ({cell.name}, {cell.kernel}, {sheet}{kinds})"
 
 
 @functools.lru_cache(MOST)

@@ -72,7 +72,7 @@ def tensors_cast() -> Pairs:
 
 
 @check(
-    "fused_separate_ffn_width",
+    "expert_unrouted_ffn_width",
     by="derivation",
     source="TransformerEngine, pytorch/ops/fused/forward_grouped_mlp.py, backward_grouped_mlp.py: "
     "tensors between two grouped products, whose kernels write them in FP8",

@@ -331,6 +331,72 @@ def every_second_product() -> Pairs:
         yield got["attention_recompute_passes"], 0.0
 
 
+def mixture_op_by_op(job: dict[str, Any], fused: bool) -> Iterator[tuple[str, str, int, float]]:
+    """Ops of torchtitan's DeepSeek-V3 block with experts: kind, name, width, weights."""
+    h, a, k = job["hidden_size"], job["attention_heads"], job["experts_per_token"]
+    latent, rotary, value = job["kv_latent"], job["rotary_key_size"], job["value_head_size"]
+    key, rank = 2 * job["head_size"] - value, job["query_latent_size"]
+    if rank:
+        yield "mm", "wq_a", rank, h * rank
+    yield "mm", "q", a * key, (rank or h) * a * key
+    yield "mm", "wkv_a", latent + rotary, h * (latent + rotary)
+    yield "mm", "wkv_b", a * (key - rotary + value), latent * a * (key - rotary + value)
+    yield "sdpa", "attention", a * value, 0
+    yield "mm", "out", h, a * value * h
+    f, shared = job["expert_ffn_hidden_size"], job["shared_experts"]
+    yield "router", "router", job["experts"], h * job["experts"]
+    if job["expert_parallel"] > 1:
+        yield "all_to_all", "dispatch", k * h, 0
+    yield "grouped", "experts", k * h, 3 * k * h * f
+    if job["expert_parallel"] > 1:
+        yield "all_to_all", "combine", k * h, 0
+    for name, width in (("gate", shared * f), ("up", shared * f), ("down", h)):
+        yield "mm", name, width, h * shared * f
+
+
+@check(
+    "alternate_activation_memory_per_layer alternate_matrix_recompute_passes "
+    "latent_alternate_attention_parameters expert_alternate_ffn_parameters "
+    "latent_kept_projections_per_token kept_projections_per_token alternate_ffn_parameters "
+    "expert_exchanged_copies_per_token latent_kept_wide_products alternate_attention_parameters",
+    by="simulator",
+    source="ops of a DeepSeek-V3 block as torchtitan's activation_checkpoint.py (SelectiveAC) "
+    "counts them",
+    tolerance=1e-12,
+)
+def every_second_product_of_mixtures() -> Pairs:
+    """latent attention with and without queries projected down, shared experts, experts on one
+    rank and on four, compiled and eager"""
+    names = ["activation_memory_per_layer", "matrix_recompute_passes"]
+    names += ["layer_matrix_flops_per_token"]
+    cases = itertools.product((0, 48), (1, 4), (True, False))
+    for rank, ranks, fused in cases:
+        job: dict[str, Any] = {
+            "hidden_size": 64, "attention_heads": 4, "head_size": 20, "value_head_size": 16,
+            "query_latent_size": rank, "rotary_key_size": 8, "vocab_size": 100,
+            "experts": 8, "experts_per_token": 3, "expert_ffn_hidden_size": 40,
+            "shared_experts": 2, "expert_parallel": ranks,
+        }  # fmt: skip
+        run = job | {"latent_kv_elements": 32 + 8, "dense_layers": 0, "layers": LAYERS}
+        job["kv_latent"] = 32
+        run |= {"latent_attention": True, "gated_ffn": True, "ffn_hidden_size": 128, "n_gpus": 4}
+        run |= {"sequence_length": TOKENS, "micro_batch_size": 1, "precision": "bf16"}
+        ops = [*mixture_op_by_op(job, fused)]
+        run["latent_weights"] = sum(row[3] for row in ops[: 5 + (rank > 0)])
+        run |= {"recompute": "alternate_products", "attention_kernel": "flash", "compile": fused}
+        got = values(names, **run)
+        kept, again, seen = job["hidden_size"], 0.0, 0
+        for kind, name, width, weights in ops:
+            seen += kind == "mm"
+            if kind in ("sdpa", "all_to_all") or (kind == "mm" and seen % 2):
+                kept += width * (name != "down" or not fused)  # which a compiled pass reads not
+            elif name != "down":  # behind an odd number of products, not counted op by op
+                again += weights
+        yield got["activation_memory_per_layer"], 2 * TOKENS * kept
+        passes = got["matrix_recompute_passes"] * got["layer_matrix_flops_per_token"] / 3
+        yield passes, 2 * LAYERS * again
+
+
 @check(
     "product_layer_recompute_time product_layer_activation_memory",
     by="derivation",
