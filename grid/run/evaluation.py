@@ -1,7 +1,6 @@
 """A scenario, axes and outputs with their plans, and their values in memory."""
 
 import contextlib
-import functools
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,9 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from ...kernels import log
-from ...kernels.calculus.phased_formulas import without_phase
 from ...kernels.graph.formulas import Graph
-from ...kernels.graph.roles import REASON
 from ..errors import InputError
 from ..plan import memory, tiles
 from ..plan.engine import compiles
@@ -273,24 +270,6 @@ class Evaluation:
     def with_outputs(self, outputs: str | Sequence[str]) -> Self:
         """The same scenario and axes, for other outputs."""
         return self.replace(outputs=outputs)
-
-    @functools.cached_property
-    def _with_memory_margin(self) -> Self:
-        """With `near_memory_limit`, where `infeasible_reason` rests on a limit of memory."""
-        plan = self._plan()
-        roles = plan.graph.roles
-        limited = REASON in plan.outputs and any(
-            np.isfinite(leaf).any()
-            for case in plan.cases
-            for names in roles.limits.values()
-            for name, leaf in case.leaves.items()
-            if without_phase(name) == names[0]
-        )
-        return (
-            self.with_outputs([*self._outputs, roles.near])
-            if limited and roles.near not in self._outputs
-            else self
-        )
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name}: {size}" for name, size in self._sizes.items())

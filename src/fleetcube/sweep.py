@@ -10,12 +10,12 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from fleetcube.analysis.content import content
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.result import Result
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.run.stream import cluster_of, mapping
-from fleetcube.grid.spec.content import content
 from fleetcube.grid.spec.graphs import NAME as GRAPH
 from fleetcube.grid.spec.values import DType, check_dtype
 

@@ -21,7 +21,7 @@ from fleetcube.scenario import phases
 from .layouts import ALWAYS, best_layouts, by_phase
 from .nearest import NEAREST, nearest_of_grid, nearest_of_points, nearest_of_ranges
 from .optimize import NONE_RUNS, optimize
-from .targets import Kind, Names, judged, narrowed, with_headroom
+from .targets import Kind, Names, judged, narrowed, with_headroom, with_memory_margin
 
 Search = Names | Mapping[str, Sequence[Any]]
 
@@ -133,7 +133,7 @@ def _best_on_grid(
             )
     sign = sign_of(sense)
     if k is None and not conditions and not masks_by_reason and some is moved:
-        near = moved._with_memory_margin
+        near = with_memory_margin(moved)
         with stream.mapping(near, settings) as (plan, map_):
             winner = _winner(near, plan, outputs, str(sense), over, map_, settings)
         if not (sign * winner[outputs] == math.inf).any():  # no cell has only the worst there is

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fleetcube.grid.plan.labels import DEFAULTS, PARTLY, REMARKS
-from fleetcube.grid.text import WIDTH
 from fleetcube.kernels.physics.roles import CUTS, EFFICIENCIES, ENDING, FAILURES, RULES, TIME
 from fleetcube.scenario.dates import ENDLESS
+from fleetcube.text import WIDTH
 
 from .tables import label
 
