@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from fleetcube.grid.errors import InputError as InputError
     from fleetcube.grid.evaluate import evaluate as evaluate
     from fleetcube.grid.function import function as function
-    from fleetcube.grid.rows.evaluate_table import evaluate_table as evaluate_table
     from fleetcube.grid.run.settings import Settings as Settings
     from fleetcube.grid.store.cube import open_cube as open_cube
     from fleetcube.presentation.explain import explain as explain
+    from fleetcube.rows.evaluate_table import evaluate_table as evaluate_table
     from fleetcube.scenario.citations import citations as citations
     from fleetcube.schedules.schedule import simulate_schedule as simulate_schedule
     from fleetcube.sweep import Sweep as Sweep
@@ -34,7 +34,7 @@ _HOME = {
     "citations": "fleetcube.scenario.citations",
     "diagnose": "fleetcube.analysis.diagnose",
     "evaluate": "fleetcube.grid.evaluate",
-    "evaluate_table": "fleetcube.grid.rows.evaluate_table",
+    "evaluate_table": "fleetcube.rows.evaluate_table",
     "explain": "fleetcube.presentation.explain",
     "export": "fleetcube.formats.write",
     "function": "fleetcube.grid.function",

@@ -215,7 +215,7 @@ class Sweep(Evaluation):
         give the same bits. What `xarray.open_dataset("sweep.toml", engine="fleetcube")` gives for a
         file.
         """
-        from fleetcube.grid.read.virtual import virtual
+        from fleetcube.grid.run.virtual import virtual
 
         with self._asked(settings) as asked:
             return virtual(self, asked, dtype)

@@ -20,6 +20,7 @@ from fleetcube.analysis.account_tree import tied
 from fleetcube.analysis.interval import SHARE
 from fleetcube.analysis.layouts import SPELLED
 from fleetcube.analysis.levers import is_lever
+from fleetcube.analysis.pareto import sign_of
 from fleetcube.analysis.targets import Target
 from fleetcube.analysis.uncertainty import errors
 from fleetcube.catalog.files import expanded
@@ -28,7 +29,6 @@ from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan.cases import choices, leaves
 from fleetcube.grid.plan.labels import attributes, own_version, remarks
 from fleetcube.grid.plan.plan import Plan
-from fleetcube.grid.reduce.pareto import sign_of
 from fleetcube.grid.run.evaluation import Evaluation, is_known
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.spec.axes import make_axes
