@@ -4,7 +4,6 @@ import contextlib
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from os import PathLike
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -21,7 +20,7 @@ from ..plan.plan import Plan
 from ..progress import expected
 from ..result import Result
 from ..spec.application import application
-from ..spec.arguments import plain, scenario_and_axes, with_phase_tables
+from ..spec.arguments import plain, with_phase_tables
 from ..spec.axis import Array
 from ..spec.graphs import graph_of, with_graph
 from ..spec.problem import resolve
@@ -95,25 +94,6 @@ class Evaluation:
     def _for_outputs(self, outputs: str | Sequence[str] | None) -> Self:
         """This sweep; if it names no outputs, one of those that a question names."""
         return self if self._outputs or outputs is None else self.with_outputs(outputs)
-
-    @classmethod
-    def from_file(
-        cls, path: str | PathLike[str], settings: Settings = _DEFAULT, **inputs: Any
-    ) -> Self:
-        """Read a TOML spec with `outputs`, `[scenario]` and `[axes]`, a model's config.json, or a
-        framework's file; `inputs` are what it does not say, or other values. Paths of calibration
-        files and of models' config.json are relative to the spec's folder."""
-        spec = application(graph_of({})).read_spec(path, inputs)  # no file names another graph's
-        if inputs:
-            stated, swept = scenario_and_axes(inputs)
-            axes = {name: axis for name, axis in spec["axes"].items() if name not in stated}
-            scenario = {
-                name: entry for name, entry in spec["scenario"].items() if name not in swept
-            }
-            spec |= {"scenario": {**scenario, **stated}, "axes": {**axes, **swept}}
-        if not spec["outputs"]:
-            raise InputError(f'{str(path)!r} names no outputs; write outputs = ["job_time"]')
-        return cls(spec["scenario"], spec["axes"], spec["outputs"], settings=settings)
 
     @property
     def _sizes(self) -> dict[str, int]:
