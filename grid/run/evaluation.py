@@ -20,8 +20,9 @@ from ..plan.plan import Plan
 from ..progress import expected
 from ..result import Result
 from ..spec.application import application
-from ..spec.arguments import plain, with_phase_tables
+from ..spec.axes import with_phase_tables
 from ..spec.axis import Array
+from ..spec.entries import plain
 from ..spec.graphs import graph_of, with_graph
 from ..spec.problem import resolve
 from ..spec.values import DType, check_dtype, owned, without_unit

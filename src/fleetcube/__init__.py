@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from fleetcube.analysis.diagnose import diagnose as diagnose
     from fleetcube.analysis.simulate import simulate as simulate
     from fleetcube.formats.write import export as export
+    from fleetcube.functions.evaluate import evaluate as evaluate
+    from fleetcube.functions.function import function as function
     from fleetcube.grid.errors import InputError as InputError
-    from fleetcube.grid.evaluate import evaluate as evaluate
-    from fleetcube.grid.function import function as function
     from fleetcube.grid.run.settings import Settings as Settings
     from fleetcube.grid.store.cube import open_cube as open_cube
     from fleetcube.presentation.explain import explain as explain
@@ -33,11 +33,11 @@ _HOME = {
     "Sweep": "fleetcube.sweep",
     "citations": "fleetcube.scenario.citations",
     "diagnose": "fleetcube.analysis.diagnose",
-    "evaluate": "fleetcube.grid.evaluate",
+    "evaluate": "fleetcube.functions.evaluate",
     "evaluate_table": "fleetcube.rows.evaluate_table",
     "explain": "fleetcube.presentation.explain",
     "export": "fleetcube.formats.write",
-    "function": "fleetcube.grid.function",
+    "function": "fleetcube.functions.function",
     "interp": "fleetcube.tables.lookup",
     "open_cube": "fleetcube.grid.store.cube",
     "simulate": "fleetcube.analysis.simulate",

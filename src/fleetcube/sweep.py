@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from fleetcube.analysis.content import content
+from fleetcube.functions.arguments import scenario_and_axes
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.result import Result
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.run.stream import cluster_of, mapping
 from fleetcube.grid.spec.application import application
-from fleetcube.grid.spec.arguments import scenario_and_axes
 from fleetcube.grid.spec.graphs import NAME as GRAPH
 from fleetcube.grid.spec.graphs import graph_of
 from fleetcube.grid.spec.values import DType, check_dtype

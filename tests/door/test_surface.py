@@ -12,7 +12,7 @@ import click
 import fleetcube
 from fleetcube import accessor
 from fleetcube.cli import cli
-from fleetcube.grid.function import Function
+from fleetcube.functions.function import Function
 
 LIST = Path(__file__).parents[1] / "data" / "surface.txt"
 CLASSES = (

@@ -21,8 +21,7 @@ from fleetcube.grid.result import Result, along, in_memory
 from fleetcube.grid.run.evaluation import Evaluation, is_known
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.spec import values
-from fleetcube.grid.spec.arguments import with_phase_tables
-from fleetcube.grid.spec.axes import make_axes
+from fleetcube.grid.spec.axes import make_axes, with_phase_tables
 from fleetcube.grid.spec.axis import Array, Axis
 from fleetcube.grid.spec.graphs import graph_of
 from fleetcube.kernels.graph.roles import REASON

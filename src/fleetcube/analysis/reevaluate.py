@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fleetcube.functions.arguments import POINTS
 from fleetcube.grid.errors import InputError, nearest
 from fleetcube.grid.plan.labels import ERROR_OF, own_version
 from fleetcube.grid.plan.written import COORDINATE, result_scenario
@@ -12,7 +13,6 @@ from fleetcube.grid.result import Result, Variable
 from fleetcube.grid.run import stream
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
-from fleetcube.grid.spec.arguments import POINTS
 from fleetcube.grid.spec.axes import is_coupled, make_axis
 from fleetcube.grid.spec.axis import Array, Axis
 from fleetcube.grid.spec.graphs import graph_at, graph_of

@@ -8,7 +8,7 @@ from typing import Any
 
 from fleetcube.catalog.files import parse_toml
 from fleetcube.grid.errors import InputError, nearest
-from fleetcube.grid.spec.arguments import with_phase_tables
+from fleetcube.grid.spec.axes import with_phase_tables
 from fleetcube.scenario import dates, phases
 from fleetcube.scenario.user_records import add_user_records, located
 

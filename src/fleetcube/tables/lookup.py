@@ -13,8 +13,8 @@ from fleetcube.grid.errors import InputError, nearest, shown
 from fleetcube.grid.plan import memory
 from fleetcube.grid.plan.labels import ERROR_OF
 from fleetcube.grid.spec import values
-from fleetcube.grid.spec.arguments import in_base_unit
 from fleetcube.grid.spec.axis import Array
+from fleetcube.grid.spec.entries import in_base_unit
 from fleetcube.grid.spec.graphs import graph_at
 from fleetcube.kernels.declare import written
 from fleetcube.kernels.graph.formulas import Graph

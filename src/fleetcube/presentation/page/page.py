@@ -25,6 +25,7 @@ from fleetcube.analysis.targets import Target
 from fleetcube.analysis.uncertainty import errors
 from fleetcube.catalog.files import expanded
 from fleetcube.catalog.pooled import NORMAL
+from fleetcube.functions import javascript
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan.cases import choices, leaves
 from fleetcube.grid.plan.labels import attributes, own_version, remarks
@@ -36,7 +37,6 @@ from fleetcube.grid.spec.axis import Axis
 from fleetcube.grid.spec.graphs import graph_of
 from fleetcube.grid.store.places.durable import write_file
 from fleetcube.kernels.calculus.derivatives import derivative
-from fleetcube.kernels.engines import javascript
 from fleetcube.kernels.engines.program import fold
 from fleetcube.kernels.graph.formulas import Function, Graph, parameters
 from fleetcube.kernels.graph.roles import REASON
