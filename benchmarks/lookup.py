@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from fleetcube.grid.read.lookup import interp
 from fleetcube.grid.spec.axes import coupled_axis
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.sweep import Sweep
+from fleetcube.tables.lookup import interp
 
 from .measure import interleave, ratio, say
 from .tables import Row, Table

@@ -10,10 +10,10 @@ from typing import Any
 import fleetcube
 from docs import checks
 from docs._formulas import typeset
-from fleetcube.grid.plan.citations import cited
 from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.physics import inputs
 from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.scenario.citations import cited
 
 _CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 _SENTENCE = re.compile(r"(?<=\.) (?=(?:Returns|Raises) )")

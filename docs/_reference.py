@@ -26,8 +26,7 @@ from fleetcube.analysis.simulated_step import Pass
 from fleetcube.catalog import KINDS, kind
 from fleetcube.catalog.units import spelling
 from fleetcube.cli import cli
-from fleetcube.grid.function import Gradient
-from fleetcube.grid.plan.citations import cited, references
+from fleetcube.functions.function import Gradient
 from fleetcube.kernels import declare
 from fleetcube.kernels.alternatives import is_row, source_of
 from fleetcube.kernels.graph.docstrings import read
@@ -35,6 +34,7 @@ from fleetcube.kernels.graph.formulas import Quantity
 from fleetcube.kernels.physics import inputs
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.presentation.explain import bounds, default_of, feeds, topics
+from fleetcube.scenario.citations import cited, references
 
 HERE = Path(__file__).parents[1]
 FOLDER = Path(__file__).parent / "reference"
@@ -534,7 +534,7 @@ RETURNED = (
     (
         "What function returns",
         "A ``Function``, as ``fleetcube.function`` makes it, and that of its derivatives.",
-        ("fleetcube.grid.function.Function", "fleetcube.grid.function.Gradient"),
+        ("fleetcube.functions.function.Function", "fleetcube.functions.function.Gradient"),
     ),
     (
         "What simulate_schedule returns",

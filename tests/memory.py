@@ -7,7 +7,7 @@ import platform
 import sys
 from pathlib import Path
 
-from fleetcube.grid.function import _jitted
+from fleetcube.functions.function import _jitted
 from fleetcube.kernels.engines.jax import _in_place, _program
 
 STATM = Path("/proc/self/statm")

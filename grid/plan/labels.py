@@ -18,7 +18,6 @@ from ..spec import graphs
 from ..spec.application import application
 from ..spec.axis import Array, Axis
 from ..spec.values import choice_labels, is_whole
-from .citations import ATTRIBUTE, keys
 from .plan import Plan
 from .written import written
 
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     import xarray
 
 ASSUMED = "fleetcube_assumed"  # attribute: what decides an answer and nobody stated, likewise
+CITATIONS = "fleetcube_citations"  # attribute: keys of the works that a result rests on
 REMARKS = "fleetcube_remarks"  # attribute: what a result stands on, a line each
 UNUSED = "fleetcube_unused"  # attribute: inputs that nothing depends on
 DEFAULTS = "fleetcube_defaults"  # attribute: inputs left to defaults
@@ -173,7 +173,7 @@ def origin(
         "fleetcube_engine": plan.engine,
         "fleetcube_spec": json.dumps(written(plan, spec, stored_axes), default=plain),
         "fleetcube_catalog": f"[{', '.join(entry.json for entry in plan.problem.records)}]",
-        ATTRIBUTE: functools.partial(_citations, plan),
+        CITATIONS: functools.partial(_citations, plan),
         **({UNUSED: " ".join(unused)} if unused else {}),
         **({REMARKS: "\n".join(lines)} if lines else {}),
         **({DEFAULTS: json.dumps(defaults)} if defaults else {}),
@@ -190,10 +190,10 @@ def remarks(plan: Plan) -> tuple[str, ...]:
 
 
 def _citations(plan: Plan) -> str:
-    notes = plan.structure.notes
-    if ATTRIBUTE not in notes:
-        notes[ATTRIBUTE] = keys(f for case in plan.cases for f in case.formulas.values())
-    return str(notes[ATTRIBUTE])
+    notes, module = plan.structure.notes, application(plan.graph)
+    if CITATIONS not in notes:
+        notes[CITATIONS] = module.citation_keys(plan) if module else "fleetcube"
+    return str(notes[CITATIONS])
 
 
 @functools.cache

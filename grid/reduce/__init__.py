@@ -1,2 +1,1 @@
-"""Sweeps reduced to sums, winners, quantiles, fronts, crossings, without storing the grid. May be
-imported by `ask` and everything above; does not import `store` or `read`."""
+"""Sweeps reduced to sums, extremes and quantiles, not stored; does not import `store`."""

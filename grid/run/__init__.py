@@ -1,2 +1,2 @@
-"""Execution: threads, a Dask cluster, lazy arrays, and what other processes need for it. May be
-imported by `reduce`, `store`, `read` and everything above; imports `plan` and `spec`."""
+"""Execution: threads, a Dask cluster, lazy and virtual cubes, and what other processes need for
+them. May be imported by `reduce`, `store` and everything above; imports `plan` and `spec`."""

@@ -1,20 +1,16 @@
 """A scenario, axes and outputs with their plans, and their values in memory."""
 
 import contextlib
-import functools
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from os import PathLike
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from ...kernels import log
-from ...kernels.calculus.phased_formulas import without_phase
 from ...kernels.graph.formulas import Graph
-from ...kernels.graph.roles import REASON
 from ..errors import InputError
 from ..plan import memory, tiles
 from ..plan.engine import compiles
@@ -24,8 +20,9 @@ from ..plan.plan import Plan
 from ..progress import expected
 from ..result import Result
 from ..spec.application import application
-from ..spec.arguments import plain, scenario_and_axes, with_phase_tables
+from ..spec.axes import with_phase_tables
 from ..spec.axis import Array
+from ..spec.entries import plain
 from ..spec.graphs import graph_of, with_graph
 from ..spec.problem import resolve
 from ..spec.values import DType, check_dtype, owned, without_unit
@@ -98,25 +95,6 @@ class Evaluation:
     def _for_outputs(self, outputs: str | Sequence[str] | None) -> Self:
         """This sweep; if it names no outputs, one of those that a question names."""
         return self if self._outputs or outputs is None else self.with_outputs(outputs)
-
-    @classmethod
-    def from_file(
-        cls, path: str | PathLike[str], settings: Settings = _DEFAULT, **inputs: Any
-    ) -> Self:
-        """Read a TOML spec with `outputs`, `[scenario]` and `[axes]`, a model's config.json, or a
-        framework's file; `inputs` are what it does not say, or other values. Paths of calibration
-        files and of models' config.json are relative to the spec's folder."""
-        spec = application(graph_of({})).read_spec(path, inputs)  # no file names another graph's
-        if inputs:
-            stated, swept = scenario_and_axes(inputs)
-            axes = {name: axis for name, axis in spec["axes"].items() if name not in stated}
-            scenario = {
-                name: entry for name, entry in spec["scenario"].items() if name not in swept
-            }
-            spec |= {"scenario": {**scenario, **stated}, "axes": {**axes, **swept}}
-        if not spec["outputs"]:
-            raise InputError(f'{str(path)!r} names no outputs; write outputs = ["job_time"]')
-        return cls(spec["scenario"], spec["axes"], spec["outputs"], settings=settings)
 
     @property
     def _sizes(self) -> dict[str, int]:
@@ -273,24 +251,6 @@ class Evaluation:
     def with_outputs(self, outputs: str | Sequence[str]) -> Self:
         """The same scenario and axes, for other outputs."""
         return self.replace(outputs=outputs)
-
-    @functools.cached_property
-    def _with_memory_margin(self) -> Self:
-        """With `near_memory_limit`, where `infeasible_reason` rests on a limit of memory."""
-        plan = self._plan()
-        roles = plan.graph.roles
-        limited = REASON in plan.outputs and any(
-            np.isfinite(leaf).any()
-            for case in plan.cases
-            for names in roles.limits.values()
-            for name, leaf in case.leaves.items()
-            if without_phase(name) == names[0]
-        )
-        return (
-            self.with_outputs([*self._outputs, roles.near])
-            if limited and roles.near not in self._outputs
-            else self
-        )
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name}: {size}" for name, size in self._sizes.items())

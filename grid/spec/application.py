@@ -13,6 +13,7 @@
     check_inferred(count, names)          whether so many combinations of them may be
     unstated(problem, name)               where to find an input that is missing
     remarks(plan), defaults(plan, ...)    what a result stands on; inputs left to a default
+    citation_keys(plan)                   keys of the works that its formulas name
     AFFECTING                             inputs that affect others where they are given
     INTERVAL                              the input for an interval's width, which sizes decide
     CODE                                  names of its modules that determine values

@@ -102,6 +102,13 @@ def are_tables(value: Any) -> bool:
     return isinstance(value, Sequence) and any(isinstance(table, Mapping) for table in value)
 
 
+def with_phase_tables(scenario: Mapping[str, Any], tables: Any) -> dict[str, Any]:
+    """A scenario with separately given phases added. Raises InputError if it already has phases."""
+    if PHASE in scenario:
+        raise InputError("phases are given, and the scenario has some; give them once")
+    return {**scenario, PHASE: tables}
+
+
 def make_axes(graph: Graph, specs: Mapping[str, Any]) -> dict[str, Axis]:
     """Read the entries of `axes`; refuse them if they have too many values in total."""
     axes: dict[str, Axis] = {}

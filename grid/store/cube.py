@@ -255,16 +255,6 @@ def _how_to_continue(partial: Place, option: str) -> str:
     return f"{count} finished blocks are kept in {str(partial)!r}; `run {option}` continues it"
 
 
-def parse_chunks(text: str | None) -> dict[str, Any] | None:
-    """Read "axis=size,axis=size"."""
-    if text is None:
-        return None
-    pairs = [pair.partition("=") for pair in text.split(",")]
-    return {
-        axis: int(size) if size.isdecimal() and size.isascii() else size for axis, _, size in pairs
-    }
-
-
 def check_chunks(plan: Plan, chunks: Mapping[str, Any] | None) -> dict[str, int]:
     """Chunk sizes by axis, as requested. Raises InputError."""
     if not isinstance(chunks or {}, Mapping):

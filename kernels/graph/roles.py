@@ -12,11 +12,10 @@ REASON = "infeasible_reason"
 class Roles:
     """Names by role; a graph names those that it has.
 
-    `REASON` judges quantities that depend on `layout`; `near` is 1 where an error of the model
-    decides it, and `layout_reason` judges neighbours of a whole number. `limits` are quantities
-    with the input that bounds them and what they may not exceed. `steps` are inputs that are valid
-    at multiples of a step: its formula, and the quantity that counts the steps. `counts` are
-    quantities that are whole where given, with their least value, and `positive` those above 0.
+    `REASON` judges quantities that depend on `layout`, and `layout_reason` neighbours of a whole
+    number. `steps` are inputs that are valid at multiples of a step: its formula, and the quantity
+    that counts the steps. `counts` are quantities that are whole where given, with their least
+    value, and `positive` those above 0.
 
     Values of a job's phases combine by `sums`, `means` (with their weights), `largest`, `least` or
     `first`; `of_wholes` are computed from values of the whole job. `before` is an input, and the
@@ -26,10 +25,8 @@ class Roles:
     do to vary it. `synonyms` are other words for the choices of an option.
     """
 
-    near: str = ""
     layout_reason: str = ""
     layout: Collection[str] = frozenset()
-    limits: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     steps: Mapping[str, tuple[Callable[..., Any], str]] = field(default_factory=dict)
     counts: Mapping[str, float] = field(default_factory=dict)
     positive: Collection[str] = frozenset()

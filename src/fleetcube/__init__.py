@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from fleetcube.analysis.diagnose import diagnose as diagnose
     from fleetcube.analysis.simulate import simulate as simulate
     from fleetcube.formats.write import export as export
+    from fleetcube.functions.evaluate import evaluate as evaluate
+    from fleetcube.functions.function import function as function
     from fleetcube.grid.errors import InputError as InputError
-    from fleetcube.grid.evaluate import evaluate as evaluate
-    from fleetcube.grid.function import function as function
-    from fleetcube.grid.plan.citations import citations as citations
-    from fleetcube.grid.read.lookup import interp as interp
-    from fleetcube.grid.rows.evaluate_table import evaluate_table as evaluate_table
     from fleetcube.grid.run.settings import Settings as Settings
     from fleetcube.grid.store.cube import open_cube as open_cube
     from fleetcube.presentation.explain import explain as explain
+    from fleetcube.rows.evaluate_table import evaluate_table as evaluate_table
+    from fleetcube.scenario.citations import citations as citations
     from fleetcube.schedules.schedule import simulate_schedule as simulate_schedule
     from fleetcube.sweep import Sweep as Sweep
+    from fleetcube.tables.lookup import interp as interp
 
     __version__: str
 
@@ -31,14 +31,14 @@ _HOME = {
     "InputError": "fleetcube.grid.errors",
     "Settings": "fleetcube.grid.run.settings",
     "Sweep": "fleetcube.sweep",
-    "citations": "fleetcube.grid.plan.citations",
+    "citations": "fleetcube.scenario.citations",
     "diagnose": "fleetcube.analysis.diagnose",
-    "evaluate": "fleetcube.grid.evaluate",
-    "evaluate_table": "fleetcube.grid.rows.evaluate_table",
+    "evaluate": "fleetcube.functions.evaluate",
+    "evaluate_table": "fleetcube.rows.evaluate_table",
     "explain": "fleetcube.presentation.explain",
     "export": "fleetcube.formats.write",
-    "function": "fleetcube.grid.function",
-    "interp": "fleetcube.grid.read.lookup",
+    "function": "fleetcube.functions.function",
+    "interp": "fleetcube.tables.lookup",
     "open_cube": "fleetcube.grid.store.cube",
     "simulate": "fleetcube.analysis.simulate",
     "simulate_schedule": "fleetcube.schedules.schedule",

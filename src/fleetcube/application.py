@@ -11,6 +11,7 @@ from fleetcube.kernels.physics.roles import WHOLES
 from fleetcube.scenario import auto
 from fleetcube.scenario.auto import FACTOR as INTERVAL
 from fleetcube.scenario.auto import check_inferred, inferring_columns
+from fleetcube.scenario.citations import citation_keys
 from fleetcube.scenario.patterns import NAME as PATTERN
 from fleetcube.scenario.patterns import choice, spelled_axis, spelled_rows
 from fleetcube.scenario.reading import resolve, result_scenario

@@ -17,7 +17,7 @@ from fleetcube.commands.shared.errors import exit_status, one_line, refusal
 from fleetcube.commands.shared.listing import COMMANDS, Listed
 from fleetcube.commands.shared.progress import log_to_stderr
 from fleetcube.commands.shared.say import columns, say
-from fleetcube.grid.text import WIDTH
+from fleetcube.text import WIDTH
 
 
 @click.group(

@@ -8,15 +8,18 @@ import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
+from fleetcube.analysis.content import content
+from fleetcube.functions.arguments import scenario_and_axes
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.result import Result
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.run.stream import cluster_of, mapping
-from fleetcube.grid.spec.content import content
+from fleetcube.grid.spec.application import application
 from fleetcube.grid.spec.graphs import NAME as GRAPH
+from fleetcube.grid.spec.graphs import graph_of
 from fleetcube.grid.spec.values import DType, check_dtype
 
 if TYPE_CHECKING:
@@ -54,6 +57,26 @@ class Sweep(Evaluation):
     settings do not count. A pickle holds what was written, and what calibration files held, not
     what was computed, nor settings.
     """
+
+    @classmethod
+    def from_file(
+        cls, path: str | PathLike[str], settings: Settings | None = None, **inputs: Any
+    ) -> Self:
+        """Read a TOML spec with `outputs`, `[scenario]` and `[axes]`, a model's config.json, or a
+        framework's file; `inputs` are what it does not say, or other values. Paths of calibration
+        files and of models' config.json are relative to the spec's folder."""
+        spec = application(graph_of({})).read_spec(path, inputs)  # no file names another graph's
+        if inputs:
+            stated, swept = scenario_and_axes(inputs)
+            axes = {name: axis for name, axis in spec["axes"].items() if name not in stated}
+            scenario = {
+                name: entry for name, entry in spec["scenario"].items() if name not in swept
+            }
+            spec |= {"scenario": {**scenario, **stated}, "axes": {**axes, **swept}}
+        if not spec["outputs"]:
+            raise InputError(f'{str(path)!r} names no outputs; write outputs = ["job_time"]')
+        parts = spec["scenario"], spec["axes"], spec["outputs"]
+        return cls(*parts, settings=settings or Settings())
 
     def __eq__(self, other: object) -> bool:
         return self._content == other._content if isinstance(other, Sweep) else NotImplemented
@@ -214,7 +237,7 @@ class Sweep(Evaluation):
         give the same bits. What `xarray.open_dataset("sweep.toml", engine="fleetcube")` gives for a
         file.
         """
-        from fleetcube.grid.read.virtual import virtual
+        from fleetcube.grid.run.virtual import virtual
 
         with self._asked(settings) as asked:
             return virtual(self, asked, dtype)

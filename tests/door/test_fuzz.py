@@ -24,8 +24,8 @@ from fleetcube.catalog.units import UnitError, parse
 from fleetcube.formats import event_log
 from fleetcube.formats.routing import parse_routing
 from fleetcube.formats.training_log import LARGEST, parse_training_log
-from fleetcube.grid.spec.bounded import read_text
 from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.scenario.bounded import read_text
 from fleetcube.scenario.spec_file import read_spec
 from fleetcube.tables.selectors import narrow, select
 

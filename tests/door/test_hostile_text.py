@@ -10,8 +10,8 @@ import pytest
 
 from fleetcube import Settings, Sweep
 from fleetcube.calibration.steps import parse_table
-from fleetcube.grid.text import guarded, unguarded, visible
 from fleetcube.tables.tables import export
+from fleetcube.text import guarded, unguarded, visible
 
 from ..grid.test_tampered import seal_anew
 from . import command

@@ -15,7 +15,7 @@ import pytest
 
 import fleetcube
 from fleetcube.grid import errors
-from fleetcube.grid.plan import citations
+from fleetcube.scenario import citations
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

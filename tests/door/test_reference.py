@@ -14,13 +14,13 @@ from docs.checks import CHECKS
 from docs.symbols import elsewhere, symbols
 from fleetcube.catalog import KINDS, kind
 from fleetcube.cli import cli
-from fleetcube.grid.plan.citations import references
 from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.laws import checkpoint
 from fleetcube.kernels.physics import TOPICS
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
 from fleetcube.presentation.explain import topics
+from fleetcube.scenario.citations import references
 
 KERNELS = Path(__file__).parents[2] / "kernels"
 INVENTORIES = Path(__file__).parents[2] / "docs" / "inventories"

@@ -13,7 +13,7 @@ import click
 import fleetcube
 from fleetcube import accessor
 from fleetcube.cli import cli
-from fleetcube.grid.function import Function
+from fleetcube.functions.function import Function
 from fleetcube.kernels.physics.graph import PHYSICS
 
 LIST = Path(__file__).parents[1] / "data" / "surface.txt"

@@ -13,7 +13,7 @@ from fleetcube import InputError, Sweep
 from fleetcube.analysis.ratio import Ratio, between, side
 from fleetcube.calibration import calibration_file
 from fleetcube.calibration.update import Update
-from fleetcube.grid.spec.arguments import scenario_and_axes
+from fleetcube.functions.arguments import scenario_and_axes
 
 Patch = pytest.MonkeyPatch
 JUNK = st.recursive(  # anything that JSON may hold

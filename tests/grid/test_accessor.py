@@ -21,13 +21,13 @@ import xarray
 import fleetcube
 from fleetcube import InputError, Settings, Sweep
 from fleetcube.catalog import unit_registry
-from fleetcube.grid.read.elementwise import is_read_when_sliced
 from fleetcube.kernels.calculus.derivatives import derivative
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
 from fleetcube.presentation.pictures import kinds
 from fleetcube.presentation.pictures.picture import picture_options
 from fleetcube.presentation.pictures.plot import plot
+from fleetcube.tables.elementwise import is_read_when_sliced
 
 from ..table import each
 from .common import Patch, cases, on_h100, refused

@@ -21,10 +21,10 @@ import pytest
 
 from fleetcube import Sweep
 from fleetcube.analysis.account_tree import Account, account, carrying
+from fleetcube.analysis.spreadsheet import cell, value
 from fleetcube.formats.read import read_spec
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.spec.graphs import with_graph
-from fleetcube.kernels.engines.spreadsheet import cell, value
 from fleetcube.kernels.graph.trace import LIGHT, LOOPS
 from fleetcube.presentation import account_writers as writers
 

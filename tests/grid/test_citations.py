@@ -12,7 +12,7 @@ import xarray
 
 import fleetcube
 from fleetcube import Sweep, catalog, citations, evaluate, open_cube
-from fleetcube.grid.plan.citations import references
+from fleetcube.scenario.citations import references
 
 from .common import on_h100, refused
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetcube import Settings, Sweep
-from fleetcube.grid.reduce.pareto import _thin, unbeaten
+from fleetcube.analysis.pareto import _thin, unbeaten
 
 from .common import refused
 from .test_reduce import AXES, ON_JAX, OUTPUTS, SCENARIO, SLOW, both, questions

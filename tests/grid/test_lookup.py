@@ -159,7 +159,7 @@ def test_many_points_are_those_looked_up_one_by_one(monkeypatch: pytest.MonkeyPa
     table = cube(lambda n, m: 1 / (1 + n * m / 1e10))
     at = {"n_gpus": inside(N_GPUS, 50, 3), "gpu_mttf": inside(GPU_MTTF, 50, 4)}
     whole = interp(table, at)
-    monkeypatch.setattr("fleetcube.grid.read.lookup.PIECE", 7)
+    monkeypatch.setattr("fleetcube.tables.lookup.PIECE", 7)
     xarray.testing.assert_identical(interp(table, at), whole)
     for k in (0, 20, 49):  # which read less of the cube
         one = interp(table, {name: row[k] for name, row in at.items()})

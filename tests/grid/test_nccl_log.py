@@ -12,7 +12,7 @@ from fleetcube import InputError
 from fleetcube.calibration.fit import fit_collective
 from fleetcube.calibration.nccl import Log, Measured, factor, measured, parse_log
 from fleetcube.formats.training_log import LARGEST
-from fleetcube.grid.spec.bounded import read_text
+from fleetcube.scenario.bounded import read_text
 
 from ..draws import scaled
 from .common import cases, refused

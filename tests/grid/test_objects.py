@@ -17,9 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import xarray
 import zarr
-from zarr.storage import ObjectStore
 
 from fleetcube import Settings, Sweep, open_cube
 from fleetcube.grid.errors import InputError
@@ -30,13 +28,13 @@ from fleetcube.grid.store.places.address import place_of
 from fleetcube.grid.store.places.objects import Objects
 from fleetcube.grid.store.places.place import Folder
 from fleetcube.grid.store.verify import verify
-from fleetcube.grid.store.writer import Writer
 
 from ..door.command import fleetcube
 from .common import Patch, cases, refused
 from .proxy import KINDS, Faults, proxy
 from .stores import object_store, reached, served
 from .test_cube import assert_same
+from .test_places import SPEC, held, plain
 from .test_resume import (
     AXES,
     CHUNKS,
@@ -68,28 +66,9 @@ def sweep() -> Sweep:
     return Sweep(SCENARIO, AXES, OUTPUTS)
 
 
-def held(url: str) -> dict[str, bytes]:
-    place = Objects(url)
-    return {name: place.read(name) for name in place.sizes() or ()}
-
-
-def plain(url: str) -> "ObjectStore[Any]":
-    """What a reader that knows nothing of fleetcube opens."""
-    return ObjectStore(Objects(url).client, read_only=True)
-
-
 @pytest.fixture
 def stopped(url: str) -> str:
     return str(stopped_at(url))
-
-
-@pytest.mark.slow
-def test_a_cube_of_objects_has_a_folders_bytes(sweep: Sweep, url: str, tmp_path: Path) -> None:
-    assert sweep.to_zarr(url, chunks=CHUNKS) == url
-    assert held(url) == contents(Path(sweep.to_zarr(tmp_path / "a.zarr", chunks=CHUNKS)))
-    assert_same(sweep.evaluate(), open_cube(url))
-    assert_same(sweep.evaluate(), xarray.open_zarr(plain(url), consolidated=False))
-    assert verify(url).problems == []
 
 
 @pytest.mark.parametrize("outputs", [["mfu"], ["mfu", "goodput"]])
@@ -100,13 +79,6 @@ def test_cubes_in_memory_and_of_single_points(outputs: list[str]) -> None:
     point.to_zarr(url)
     assert_same(point.evaluate(), open_cube(url))
     assert verify(url).problems == []
-
-
-def test_dask_workers_can_read_a_cube(sweep: Sweep, url: str) -> None:
-    sweep.to_zarr(url, chunks=CHUNKS)
-    lazy = pickle.loads(pickle.dumps(open_cube(url, chunks={})))
-    assert float(lazy["job_time"].max()) == float(sweep.evaluate()["job_time"].max())
-    assert pickle.loads(pickle.dumps(Objects(url))) == Objects(url)
 
 
 @pytest.mark.slow
@@ -145,15 +117,6 @@ def serving(handler: type[http.server.BaseHTTPRequestHandler]) -> Iterator[str]:
         server.server_close()
 
 
-def test_no_reader_sees_an_unfinished_cube(stopped: str) -> None:
-    refused("its run has not finished", open_cube, stopped)
-    with pytest.raises(FileNotFoundError):
-        xarray.open_zarr(plain(stopped), consolidated=False)
-    with pytest.raises(FileNotFoundError):
-        zarr.open_array(plain(stopped), path="job_time", mode="r")
-    assert any(name.startswith("job_time/c/") for name in held(stopped))
-
-
 @pytest.mark.slow
 def test_no_reader_is_misled_by_what_is_missing(sweep: Sweep, url: str, monkeypatch: Patch) -> None:
     """After each write of a sealing, an array that opens has its values, and the root is last."""
@@ -174,45 +137,6 @@ def test_no_reader_is_misled_by_what_is_missing(sweep: Sweep, url: str, monkeypa
     sweep.to_zarr(url, settings=Settings(threads=1))
     assert seen[-1] == ROOT
     assert seen.index(SEAL) < min(k for k, n in enumerate(seen) if n.endswith("zarr.json"))
-
-
-@pytest.mark.parametrize("harm", [None, "flip", "remove", "journal"])
-def test_a_stopped_run_is_continued(sweep: Sweep, stopped: str, tmp_path: Path, harm: Any) -> None:
-    refused("--resume continues it, --overwrite starts over", sweep.to_zarr, stopped, chunks=CHUNKS)
-    with pytest.raises(InputError, match="cannot be continued, because this changed: dtype"):
-        sweep.to_zarr(stopped, chunks=CHUNKS, dtype="float32", resume=True)
-    place = Objects(stopped)
-    _harm(place, list(examine(place).blocks.values())[2].files[0][0], harm)
-    sweep.to_zarr(stopped, chunks=CHUNKS, resume=True)
-    assert held(stopped) == contents(Path(sweep.to_zarr(tmp_path / "a.zarr", chunks=CHUNKS)))
-
-
-def _harm(place: Objects, chunk: str, harm: str | None) -> None:
-    if harm == "remove":
-        place.delete(chunk)
-    elif harm == "flip":
-        data = bytearray(place.read(chunk))
-        data[len(data) // 2] ^= 1
-        place.write(chunk, bytes(data))
-    elif harm == "journal":
-        batch = max(place.sizes(PARTS) or ())
-        place.write(batch, place.read(batch)[:-7])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("harm", ["flip", "remove"])
-def test_a_damaged_chunk_is_mended(sweep: Sweep, url: str, harm: str, monkeypatch: Patch) -> None:
-    sweep.to_zarr(url, chunks=CHUNKS)
-    whole = held(url)
-    _harm(Objects(url), "job_time/c/0/1/2", harm)
-    assert [problem.split()[0] for problem in verify(url).problems] == ["job_time/c/0/1/2"]
-    if harm == "remove":
-        refused("7 of its 8 chunks are there", open_cube, url)
-    wrote = blocks_written(monkeypatch)
-    sweep.to_zarr(url, chunks=CHUNKS, resume=True)
-    assert (len(wrote), held(url)) == (1, whole)
-    monkeypatch.setattr(Writer, "run", lambda *_: pytest.fail("ran again"))
-    sweep.to_zarr(url, chunks=CHUNKS, resume=True)
 
 
 def test_only_cubes_are_overwritten_root_first(sweep: Sweep, url: str, monkeypatch: Patch) -> None:
@@ -308,19 +232,6 @@ def test_a_lock_that_goes_while_it_is_asked_for_is_taken(url: str, monkeypatch: 
             Objects(url).write("a", b"")
 
 
-SPEC = """
-outputs = ["job_time", "step_time", "cluster_mtbf"]
-[scenario]
-model = "llama-3-8b"
-node = "dgx-h100"
-tensor_parallel = 8
-[axes]
-n_gpus = { arange = [8, 648, 8] }
-gpu_mttf = { linspace = ["10_000 h", "100_000 h"], num = 30 }
-fabric = ["infiniband-ndr", "roce-100g"]
-"""
-
-
 @pytest.mark.slow
 def test_a_killed_run_gives_the_same_bytes(url: str, tmp_path: Path, monkeypatch: Patch) -> None:
     (tmp_path / "spec.toml").write_text(SPEC, encoding="utf-8")
@@ -350,19 +261,6 @@ def test_a_killed_run_gives_the_same_bytes(url: str, tmp_path: Path, monkeypatch
         sweep.to_zarr(url, chunks=sizes, resume=True)
     assert len(wrote) == len(examine(place).blocks) - done
     assert held(url) == contents(Path(sweep.to_zarr(tmp_path / "a.zarr", chunks=sizes)))
-
-
-@pytest.mark.slow
-def test_the_commands_take_urls(url: str, tmp_path: Path) -> None:
-    (tmp_path / "spec.toml").write_text(SPEC, encoding="utf-8")
-    done = fleetcube("run", "spec.toml", "-o", url, folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert f"wrote {url} (" in done.stdout
-    cuts = ("n_gpus=512", "gpu_mttf=10000h")
-    for words in (("show", url), ("slice", url, *cuts), ("verify", url)):
-        done = fleetcube(*words, folder=tmp_path)
-        assert done.returncode == 0, done.stderr
-    assert f"{url} is sound" in done.stdout
 
 
 @pytest.mark.parametrize("words", [("run", "spec.toml", "-o"), ("show",), ("verify",)])
@@ -425,6 +323,8 @@ def test_cubes_open_with_few_requests(sweep: Sweep, url: str, caplog: Any) -> No
 
 def test_a_place_is_as_one_wrote_it(tmp_path: Path) -> None:
     assert place_of(tmp_path) == Folder(tmp_path)
+    place = Objects("s3://bucket/a.zarr")
+    assert pickle.loads(pickle.dumps(place)) == place  # sent to workers
     assert str(place_of("s3://bucket/a.zarr/")) == "s3://bucket/a.zarr"
 
 

@@ -283,15 +283,6 @@ def test_units_are_in_the_fingerprint(tmp_path: Path, monkeypatch: Patch) -> Non
     assert told.startswith("units:")
 
 
-def test_a_second_writer_is_refused(sweep: Sweep, stopped: Path) -> None:
-    partial = stopped.with_name("a.zarr.partial")
-    with durable.one_writer(partial, LOCK):
-        for keywords in ({"resume": True}, {"overwrite": True}, {}):
-            told = f"is being written by process {os.getpid()} on "
-            refused(told, sweep.to_zarr, stopped, chunks=CHUNKS, **keywords)  # type: ignore[arg-type]
-    sweep.to_zarr(stopped, chunks=CHUNKS, resume=True)
-
-
 def test_a_full_disk_loses_nothing(sweep: Sweep, tmp_path: Path, monkeypatch: Patch) -> None:
     """Whichever sync tells of it: of the record, a chunk, metadata or a folder."""
     sync = os.fsync

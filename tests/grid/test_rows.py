@@ -12,9 +12,9 @@ import xarray
 
 import fleetcube
 from fleetcube import InputError, Settings
-from fleetcube.grid.rows import columns, groups
-from fleetcube.grid.rows import evaluate_table as module
 from fleetcube.grid.spec import values
+from fleetcube.rows import columns, groups
+from fleetcube.rows import evaluate_table as module
 
 from ..draws import generator, scaled
 from ..table import each

@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from fleetcube import Settings, Sweep
-from fleetcube.grid.reduce import boxes, fold, search, top, winners
+from fleetcube.analysis import top, winners
+from fleetcube.grid.reduce import boxes, fold, search
 
 from ..draws import scaled
 from .common import Patch, on_h100

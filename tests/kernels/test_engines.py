@@ -16,10 +16,11 @@ import pytest
 
 import fleetcube
 from fleetcube import Settings
+from fleetcube.functions import javascript, traceable
 from fleetcube.kernels import elementary, ops
 from fleetcube.kernels.calculus.built import Chain
-from fleetcube.kernels.engines import javascript, kernel_cache, scalar, traceable
 from fleetcube.kernels.engines import jax as jax_engine
+from fleetcube.kernels.engines import kernel_cache, scalar
 from fleetcube.kernels.engines import numba as numba_engine
 from fleetcube.kernels.engines import numpy as numpy_engine
 from fleetcube.kernels.engines.codegen import kernel_source

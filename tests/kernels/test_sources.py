@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from fleetcube import kernels
-from fleetcube.grid.plan.citations import SELF_EVIDENT, cited, references
 from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.scenario.citations import SELF_EVIDENT, cited, references
 
 from ..table import each
 

@@ -23,12 +23,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from fleetcube import kernels
-from fleetcube.grid.plan.citations import SELF_EVIDENT
 from fleetcube.kernels import laws, physics
 from fleetcube.kernels.alternatives import is_row
 from fleetcube.kernels.graph.docstrings import Doc, read
 from fleetcube.kernels.graph.formulas import parameters
 from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.scenario.citations import SELF_EVIDENT
 
 Function = Callable[..., Any]
 MODULES = [

@@ -18,7 +18,6 @@ from fleetcube.grid.spec.values import is_whole
 from fleetcube.kernels.calculus.derivatives import quantity, reaches, unit_of
 from fleetcube.kernels.calculus.phased_formulas import phase_of, without_phase
 from fleetcube.kernels.engines.numpy import evaluate
-from fleetcube.kernels.engines.spreadsheet import Expression, expression
 from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.graph.formulas import Function, parameters
 from fleetcube.kernels.graph.roles import REASON
@@ -29,6 +28,7 @@ from fleetcube.tables.tables import label
 from .gradient import derivative_of, reached
 from .interval import interval
 from .nearest import nearest
+from .spreadsheet import Expression, expression
 from .uncertainty import errors
 
 CARRIED = 0.95  # of a value, by the operands that are listed first

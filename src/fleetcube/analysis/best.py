@@ -7,9 +7,6 @@ from typing import Any
 
 from fleetcube.grid.errors import InputError, check_count, check_texts, shown
 from fleetcube.grid.plan.labels import coordinates, origin
-from fleetcube.grid.reduce.pareto import pareto, sign_of
-from fleetcube.grid.reduce.top import RANK, top
-from fleetcube.grid.reduce.winners import winners
 from fleetcube.grid.result import Result, in_memory
 from fleetcube.grid.run import stream
 from fleetcube.grid.run.evaluation import Evaluation, is_known
@@ -21,7 +18,10 @@ from fleetcube.scenario import phases
 from .layouts import ALWAYS, best_layouts, by_phase
 from .nearest import NEAREST, nearest_of_grid, nearest_of_points, nearest_of_ranges
 from .optimize import NONE_RUNS, optimize
-from .targets import Kind, Names, check_trains, judged, narrowed, with_headroom
+from .pareto import pareto, sign_of
+from .targets import Kind, Names, check_trains, judged, narrowed, with_headroom, with_memory_margin
+from .top import RANK, top
+from .winners import winners
 
 Search = Names | Mapping[str, Sequence[Any]]
 
@@ -134,7 +134,7 @@ def _best_on_grid(
             )
     sign = sign_of(sense)
     if k is None and not conditions and not masks_by_reason and some is moved:
-        near = moved._with_memory_margin
+        near = with_memory_margin(moved)
         with stream.mapping(near, settings) as (plan, map_):
             winner = _winner(near, plan, outputs, str(sense), over, map_, settings)
         if not (sign * winner[outputs] == math.inf).any():  # no cell has only the worst there is

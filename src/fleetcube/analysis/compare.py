@@ -19,7 +19,6 @@ from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.spec import graphs, values
 from fleetcube.grid.spec.axes import PHASE, make_axis
 from fleetcube.grid.spec.axis import Axis
-from fleetcube.grid.spec.content import content_of
 from fleetcube.kernels.graph.formulas import Graph
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.roles import SIZES
@@ -28,6 +27,7 @@ from fleetcube.scenario.auto import JOB_INPUTS
 from fleetcube.tables.tables import meanings
 
 from .assumptions import LEAST, SHARE, of_ratio
+from .content import content_of
 from .extrapolation import with_remarks
 from .layouts import DEGREES, LAYOUT, WHOLE, best_layouts, inputs_of, text
 from .ratio import Ratio, between, side

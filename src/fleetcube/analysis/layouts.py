@@ -17,14 +17,11 @@ from fleetcube.grid.errors import InputError, nearest, shown
 from fleetcube.grid.plan.labels import REMARKS, attributes, coordinates, origin
 from fleetcube.grid.plan.plan import Plan
 from fleetcube.grid.reduce.filtered import met
-from fleetcube.grid.reduce.pareto import sign_of
-from fleetcube.grid.reduce.top import RANK
 from fleetcube.grid.result import Result, along, in_memory
 from fleetcube.grid.run.evaluation import Evaluation, is_known
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.spec import values
-from fleetcube.grid.spec.arguments import with_phase_tables
-from fleetcube.grid.spec.axes import make_axes
+from fleetcube.grid.spec.axes import make_axes, with_phase_tables
 from fleetcube.grid.spec.axis import Array, Axis
 from fleetcube.grid.spec.graphs import graph_of
 from fleetcube.kernels.graph.roles import REASON
@@ -49,8 +46,10 @@ from fleetcube.tables.tables import label, meanings
 from .assumptions import lines, noted
 from .gradient import check_quantity, uncounted
 from .interval import chances, ends_of_chance, interval
+from .pareto import sign_of
 from .sensitivity import Kind, frozen
 from .targets import Target, conditions_of
+from .top import RANK
 
 Search = str | Sequence[str]
 MOST = 1 << 26  # layouts tried together

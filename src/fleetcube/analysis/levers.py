@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.reduce.pareto import sign_of
 from fleetcube.grid.result import Result
 from fleetcube.grid.run.evaluation import Evaluation, is_known
 from fleetcube.grid.run.settings import Settings
@@ -21,6 +20,7 @@ from fleetcube.tables.tables import meanings, numbers, scale
 
 from .gradient import is_held
 from .layouts import FELT, written_value
+from .pareto import sign_of
 from .sensitivity import BOUGHT, frozen, is_built, kind_of, rank_inputs
 from .targets import whole_unit
 

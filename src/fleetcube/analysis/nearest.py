@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.reduce.pareto import sign_of
 from fleetcube.grid.result import along
 from fleetcube.grid.run.evaluation import Evaluation, is_known
 from fleetcube.grid.run.settings import Settings
@@ -20,6 +19,7 @@ from fleetcube.scenario.along_axes import point
 from fleetcube.tables.tables import meanings
 
 from .layouts import ALWAYS, LAYOUT, WHOLE, best_layouts, candidates, freed, in_command
+from .pareto import sign_of
 from .sensitivity import frozen
 from .targets import whole_unit
 

@@ -29,8 +29,6 @@ from fleetcube.grid.plan.labels import (
 from fleetcube.grid.plan.plan import Plan
 from fleetcube.grid.plan.tiles import extent
 from fleetcube.grid.progress import expected
-from fleetcube.grid.reduce.pareto import sign_of
-from fleetcube.grid.reduce.winners import nothing
 from fleetcube.grid.result import Result, in_memory
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.spec import values
@@ -45,8 +43,10 @@ from fleetcube.tables.tables import label
 
 from .extrapolation import FACTOR, extrapolation_error, remarks, with_remarks
 from .gradient import check_quantity, uncounted
+from .pareto import sign_of
 from .solve.solve import check_free, without
 from .targets import Target, conditions_of, whole_unit
+from .winners import nothing
 
 SAMPLES, STARTS = 256, 3  # Sobol points, and number of the best from which SLSQP starts
 CANDIDATES = 4096  # whole numbers tried around an optimum

@@ -5,21 +5,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fleetcube.functions.arguments import POINTS
 from fleetcube.grid.errors import InputError, nearest
-from fleetcube.grid.plan.citations import records
 from fleetcube.grid.plan.labels import ERROR_OF, own_version
 from fleetcube.grid.plan.written import COORDINATE, result_scenario
 from fleetcube.grid.result import Result, Variable
 from fleetcube.grid.run import stream
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
-from fleetcube.grid.spec.arguments import POINTS
 from fleetcube.grid.spec.axes import is_coupled, make_axis
 from fleetcube.grid.spec.axis import Array, Axis
 from fleetcube.grid.spec.graphs import graph_at, graph_of
 from fleetcube.grid.spec.values import is_known, unit_of
 from fleetcube.grid.store.cube import spec_of
 from fleetcube.kernels.graph.formulas import Graph
+from fleetcube.scenario.citations import records
 from fleetcube.scenario.user_records import add_user_records
 from fleetcube.tables.arrays import in_units
 from fleetcube.tables.tables import label

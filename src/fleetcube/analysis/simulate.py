@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from fleetcube.functions.arguments import scenario_and_axes
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan import memory
 from fleetcube.grid.plan.grid import Case
@@ -16,7 +17,6 @@ from fleetcube.grid.progress import expected
 from fleetcube.grid.result import Result
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings, check_settings
-from fleetcube.grid.spec.arguments import scenario_and_axes
 from fleetcube.grid.spec.axis import Array
 from fleetcube.grid.spec.graphs import graph_of
 from fleetcube.grid.spec.problem import Problem, resolve

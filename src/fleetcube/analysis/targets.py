@@ -29,7 +29,7 @@ from fleetcube.kernels.calculus.derivatives import is_quantity
 from fleetcube.kernels.calculus.phased_formulas import without_phase
 from fleetcube.kernels.graph.formulas import Graph
 from fleetcube.kernels.graph.roles import REASON
-from fleetcube.kernels.physics.roles import ALSO_REASONS, FACTORS, HEADROOM, NEAR, UNITS
+from fleetcube.kernels.physics.roles import ALSO_REASONS, FACTORS, HEADROOM, LIMITS, NEAR, UNITS
 from fleetcube.scenario import dates
 
 Kind = TypeVar("Kind", bound=Evaluation)
@@ -177,10 +177,25 @@ def with_headroom(sweep: Kind, searched: Mapping[str, Any]) -> Kind:
     return sweep.replace(scenario={**spec["scenario"], HEADROOM: True}) if decided else sweep
 
 
+def with_memory_margin(sweep: Kind) -> Kind:
+    """The sweep with `near_memory_limit`, where `infeasible_reason` rests on a limit of memory."""
+    plan = sweep._plan()
+    bounds = {bound for bound, _ in LIMITS.values()} if NEAR in plan.graph.quantities else ()
+    limited = REASON in plan.outputs and any(
+        np.isfinite(leaf).any()
+        for case in plan.cases
+        for name, leaf in case.leaves.items()
+        if without_phase(name) in bounds
+    )
+    if not limited or NEAR in sweep._outputs:
+        return sweep
+    return sweep.with_outputs([*sweep._outputs, NEAR])
+
+
 def near_memory(sweep: Evaluation, most: float = math.inf) -> dict[str, Any]:
     """A coordinate that marks points near the memory limit; empty without a limit, or if it has
     more than `most` points."""
-    if sweep._with_memory_margin is sweep:
+    if with_memory_margin(sweep) is sweep:
         return {}
     near = sweep.with_outputs([NEAR])
     if near._plan("numpy").size(NEAR) > most:

@@ -11,10 +11,10 @@ from typing import Any
 from fleetcube.catalog import KINDS, record
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.spec import values
-from fleetcube.grid.text import unguarded
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
 from fleetcube.scenario import patterns
+from fleetcube.text import unguarded
 
 MOST_ROWS = 100_000
 MOST_COLUMNS = 1_000

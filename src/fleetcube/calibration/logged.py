@@ -8,8 +8,8 @@ from fleetcube.formats import training_log as logs
 from fleetcube.formats.training_log import TrainingLog
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.spec import values
-from fleetcube.grid.spec.bounded import read_text
 from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.scenario.bounded import read_text
 
 from .predict import evaluate
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from fleetcube.catalog import CatalogError
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.spec.bounded import read_bytes
+from fleetcube.scenario.bounded import read_bytes
 
 from . import measured_rows
 from .row import LeftOut, Row

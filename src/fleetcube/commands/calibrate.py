@@ -145,7 +145,7 @@ def _read(
     times, or the output of nccl-tests. Raises InputError."""
     from fleetcube.calibration import nccl, probe, steps
     from fleetcube.formats import routing, training_log
-    from fleetcube.grid.spec.bounded import decoded, read_bytes
+    from fleetcube.scenario.bounded import decoded, read_bytes
 
     content = read_bytes(path, training_log.LARGEST, "a log or a CSV", _LESS)
     is_archive = content[:4] == routing.ZIP

@@ -51,8 +51,8 @@ def reduce(
       fleetcube reduce examples/scaling-and-reliability.toml mean \\
           --of job_time --over n_gpus,gpu_mttf checkpoint_write_bandwidth=100GB/s
     """
+    from fleetcube.analysis.top import ordered
     from fleetcube.grid.reduce.fold import HOW
-    from fleetcube.grid.reduce.top import ordered
     from fleetcube.grid.run.settings import Settings
 
     words = [word for word in selectors if "=" not in word]

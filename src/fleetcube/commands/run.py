@@ -144,12 +144,12 @@ def _run_to_cube(
 ) -> None:
     """Write a cube, and describe it."""
     from fleetcube.analysis.targets import near_memory
-    from fleetcube.grid.store.cube import parse_chunks, size_of, stored_cube
+    from fleetcube.grid.store.cube import size_of, stored_cube
     from fleetcube.grid.store.places.address import place_of
 
     started = time.perf_counter()
     with progress("evaluating"):
-        path = sweep.to_zarr(output, chunks=parse_chunks(chunks), settings=settings, **options)
+        path = sweep.to_zarr(output, chunks=_parsed(chunks), settings=settings, **options)
     seconds = time.perf_counter() - started
     size = size_of(place_of(path))
     engine = sweep._plan(settings.engine, settings.infeasible == "exclude").engine
@@ -204,3 +204,13 @@ def _run_to_table(
         values.attrs.update(noted(at_last(sweep, running(values))))
         write_table(values, output, every)
     print_remarks(values, err=True)
+
+
+def _parsed(text: str | None) -> dict[str, Any] | None:
+    """Read "axis=size,axis=size"."""
+    if text is None:
+        return None
+    pairs = [pair.partition("=") for pair in text.split(",")]
+    return {
+        axis: int(size) if size.isdecimal() and size.isascii() else size for axis, _, size in pairs
+    }

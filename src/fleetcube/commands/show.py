@@ -17,8 +17,8 @@ def show(cube: str, bibtex: bool) -> None:
       fleetcube show cubes/scaling.zarr
       fleetcube show cubes/scaling.zarr --bibtex > scaling.bib
     """
-    from fleetcube.grid.plan.citations import citations
     from fleetcube.grid.store.cube import stored_cube
+    from fleetcube.scenario.citations import citations
 
     if bibtex:
         say(citations(stored_cube(cube)))

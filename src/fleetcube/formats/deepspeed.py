@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.spec.bounded import read_bytes
+from fleetcube.scenario.bounded import read_bytes
 
 from . import megatron_lm, shell
 from .field_table import NOTHING, Job, table, whole

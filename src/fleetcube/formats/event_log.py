@@ -15,8 +15,8 @@ from typing import Any
 
 from fleetcube.catalog.units import UnitError, parse
 from fleetcube.grid.errors import InputError, shown
-from fleetcube.grid.text import unguarded
 from fleetcube.kernels.physics.roles import LOST
+from fleetcube.text import unguarded
 
 MOST_ROWS = 200_000
 LONGEST = 2_000  # characters of a line, or of a name in it

@@ -18,11 +18,11 @@ from fleetcube.catalog.huggingface import COUNTS
 from fleetcube.grid.errors import InputError, OpenError, nearest
 from fleetcube.grid.spec import values
 from fleetcube.grid.spec.axes import make_axes
-from fleetcube.grid.spec.bounded import read_bytes
 from fleetcube.grid.spec.distributions import is_distribution
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.scenario import patterns, spec_file
 from fleetcube.scenario.along_axes import values_at
+from fleetcube.scenario.bounded import read_bytes
 
 from .field_table import NOTHING, REPLICA, Job, listed, values_of, whole
 

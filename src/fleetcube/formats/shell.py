@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.spec.bounded import read_bytes
+from fleetcube.scenario.bounded import read_bytes
 
 from .shell_conditions import Status
 from .shell_expand import MOST_LETTERS, TOO_MUCH, Value, text_of

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from fleetcube.analysis.account_tree import Account, Row, carrying
+from fleetcube.analysis.spreadsheet import cell, finite, number, value
 from fleetcube.grid.errors import InputError, imported
 from fleetcube.grid.store.places.durable import write_file
-from fleetcube.kernels.engines.spreadsheet import cell, finite, number, value
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.tables.tables import check_new, scale
 

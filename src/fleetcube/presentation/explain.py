@@ -17,7 +17,6 @@ from fleetcube.grid.spec.graphs import ABOUT as ABOUT_PLUGINS
 from fleetcube.grid.spec.graphs import NAME as PLUGINS
 from fleetcube.grid.spec.graphs import graph_of, with_graph
 from fleetcube.grid.spec.problem import choose
-from fleetcube.grid.text import WIDTH
 from fleetcube.kernels import physics
 from fleetcube.kernels.alternatives import is_row, is_twin
 from fleetcube.kernels.calculus.derivatives import derivative
@@ -29,6 +28,7 @@ from fleetcube.kernels.physics.inputs import BY_TOPIC, INPUTS, TOPIC_OF
 from fleetcube.kernels.physics.roles import OTHER_NAMES
 from fleetcube.scenario import dates, patterns, user_records
 from fleetcube.tables.tables import cannot_run, label, memory_use, scale
+from fleetcube.text import WIDTH
 
 MOST_MATCHES = 15  # names listed by a word search
 _PATTERNS = {

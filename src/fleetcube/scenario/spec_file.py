@@ -8,10 +8,11 @@ from typing import Any
 
 from fleetcube.catalog.files import parse_toml
 from fleetcube.grid.errors import InputError, nearest
-from fleetcube.grid.spec.arguments import with_phase_tables
-from fleetcube.grid.spec.bounded import read_bytes
+from fleetcube.grid.spec.axes import with_phase_tables
 from fleetcube.scenario import dates, phases
 from fleetcube.scenario.user_records import add_user_records, located
+
+from .bounded import read_bytes
 
 LARGEST = 1 << 24  # bytes of a spec
 _TABLES = re.compile(r"^ *(outputs *= *\[|\[ *(scenario|axes) *[\].]|\[\[ *phase *]])", re.M)

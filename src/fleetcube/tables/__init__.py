@@ -1,2 +1,1 @@
-"""Output for people: tables, files of tables, typed selectors of points, cubes in other units. May
-be imported by `ask`, `measured`, `plots` and everything above."""
+"""Output for people: tables, files of tables, typed selectors of points, cubes in other units."""

@@ -69,7 +69,7 @@ def _mapped(
     dims: Sequence[str] = (),
 ) -> "xarray.Variable":
     """A function of a variable and others, with the attributes of the first."""
-    from fleetcube.grid.read.elementwise import elementwise
+    from .elementwise import elementwise
 
     axes = [str(dim) for dim in variable.dims]
     result = elementwise(function, [variable.to_base_variable(), *others], dims or axes, dtype)
@@ -210,7 +210,7 @@ def count_reasons(cube: "xarray.Dataset") -> dict[str, int]:
 
 def _blockwise(array: "xarray.DataArray") -> "xarray.DataArray":
     """The array, in blocks if it is not in memory and may exceed it."""
-    from fleetcube.grid.read.elementwise import is_read_when_sliced
+    from .elementwise import is_read_when_sliced
 
     whole = array.chunks is None and is_read_when_sliced(array.variable)
     return array.chunk("auto") if whole else array

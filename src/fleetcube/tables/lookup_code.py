@@ -9,10 +9,11 @@ import numpy as np
 
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan.labels import ASSUMED, DEFAULTS, REMARKS
-from fleetcube.grid.read.lookup import interp
 from fleetcube.grid.spec.axis import Array
 from fleetcube.kernels.declare import written
 from fleetcube.kernels.graph.roles import REASON
+
+from .lookup import interp
 
 if TYPE_CHECKING:
     import xarray

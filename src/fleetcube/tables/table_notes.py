@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fleetcube.grid.plan.labels import DEFAULTS, PARTLY, REMARKS
-from fleetcube.grid.text import WIDTH
 from fleetcube.kernels.physics.roles import (
     CUTS,
     DONE,
@@ -20,6 +19,7 @@ from fleetcube.kernels.physics.roles import (
     UTILIZATION,
 )
 from fleetcube.scenario.dates import ENDLESS, NAME
+from fleetcube.text import WIDTH
 
 from .tables import label, started
 

@@ -22,12 +22,12 @@ from fleetcube.grid.spec import values
 from fleetcube.grid.spec.axes import PHASE
 from fleetcube.grid.spec.axis import Array
 from fleetcube.grid.spec.graphs import graph_at
-from fleetcube.grid.text import guarded, visible
 from fleetcube.kernels.declare import written
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.roles import IN_HOURS, MEMORY, NEAR, TIME
 from fleetcube.scenario import dates, phases
+from fleetcube.text import guarded, visible
 
 if TYPE_CHECKING:
     from datetime import date

@@ -97,37 +97,6 @@ def zero_states() -> Pairs:
                 yield (state + states) / 1e9, theirs
 
 
-@check(
-    "whole_layer_activation_memory selective_activation_memory_per_layer "
-    "standard_score_activations_per_token grouped_attention_inputs_per_token",
-    by="derivation",
-    source="the tensors of a GPT layer, listed one by one: Korthikanti et al. 2022, "
-    "arXiv:2205.05198, section 4.1",
-)
-def tensors_of_a_layer() -> Pairs:
-    """heads 1 to 96, 1 to 8 ranks, with and without sequence parallelism"""
-    for heads, ranks, apart in itertools.product((8, 96), (1, 2, 8), (False, True)):
-        tokens, length, width, ffn = 2 * 2048, 2048, heads * 128, 4 * heads * 128
-        shared = ranks if apart else 1
-        residual = 2 * (4 * width) / shared + 2 * width / shared  # 2 norms, 2 inputs; 2 masks
-        matrix = 2 * (3 * width + width + 2 * ffn) / ranks  # q, k, v; context; MLP inside
-        scores = (2 + 1 + 2) * heads * length / ranks  # softmax, mask, dropped
-        norm = formulas.mixer_norm_output_per_token(2, 0, 2, 1, 1, width, shared)
-        inputs = formulas.grouped_attention_inputs_per_token(2, 128, heads, heads, ranks, 1, 1)
-        output = formulas.attention_output_per_token(2, 128, heads, ranks, 1, 1)
-        mixer = formulas.mixer_activations_per_token(norm, inputs, output, 0, 0, 0, 1)
-        each = formulas.ffn_bytes_per_width(2, 2, 2, ranks)
-        dense = formulas.dense_ffn_activations_per_token(each, ffn)
-        norm = formulas.ffn_norm_output_per_token(2, 0, 0, 1, 1, width, shared)
-        parts = [formulas.norm_inputs_per_token(2, 1, 2, 1, width, shared), mixer]
-        parts.append(formulas.ffn_activations_per_token(norm, dense, 0, 0))
-        c = formulas.standard_score_activations_per_token(heads, length, ranks, 2, 1)
-        every = formulas.whole_layer_activation_memory(tokens, *parts, c)
-        yield every, tokens * (residual + matrix + scores)
-        some = formulas.selective_activation_memory_per_layer(every, tokens, c)
-        yield some, tokens * (residual + matrix)
-
-
 def cast(rows: int, columns: int, form: str) -> dict[str, int]:
     """Bytes of a tensor quantised for a product, by the side along which a scale is shared."""
     n = rows * columns

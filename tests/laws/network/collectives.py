@@ -204,17 +204,6 @@ def two_tree_all_reduce() -> Pairs:
     return flat("double_binary_tree")
 
 
-@check("reduce_scatter_time", by="simulator", source="the first half of the ring, hop by hop")
-def reduce_scatter() -> Pairs:
-    """1 to 31 ranks; each rank ends with its share of the sum"""
-    for n, (message, latency, bandwidth) in product((1, 2, 3, 8, 31), SIZES):
-        ranks = Ranks(n, n, latency, bandwidth)
-        for hop in range(n - 1):
-            ranks.round([(r, (r + 1) % n, [(r - hop) % n]) for r in range(n)], message / n, True)
-        assert all(len(ranks.parts[r][(r + 1) % n]) == n for r in range(n))
-        yield collectives.reduce_scatter_time(message, n, latency, bandwidth), max(ranks.clock)
-
-
 @check(
     "switch_all_reduce_time",
     by="simulator",

@@ -48,7 +48,7 @@ def print_remarks(values: "xarray.Dataset", err: bool = False) -> None:
 
 def _print_sources(attrs: dict[str, Any]) -> None:
     from fleetcube.catalog.entry import one_line
-    from fleetcube.grid.plan.citations import records
+    from fleetcube.scenario.citations import records
 
     version, engine = (attrs.get(f"fleetcube_{name}") for name in ("version", "engine"))
     say(one_line(f"fleetcube {version}, engine {engine}"))

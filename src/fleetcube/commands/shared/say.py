@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from fleetcube.grid.text import visible
+from fleetcube.text import visible
 
 
 def say(text: str = "", err: bool = False) -> None:

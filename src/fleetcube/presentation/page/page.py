@@ -20,15 +20,16 @@ from fleetcube.analysis.account_tree import tied
 from fleetcube.analysis.interval import SHARE
 from fleetcube.analysis.layouts import SPELLED
 from fleetcube.analysis.levers import is_lever
+from fleetcube.analysis.pareto import sign_of
 from fleetcube.analysis.targets import Target
 from fleetcube.analysis.uncertainty import errors
 from fleetcube.catalog.files import expanded
 from fleetcube.catalog.pooled import NORMAL
+from fleetcube.functions import javascript
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan.cases import choices, leaves
 from fleetcube.grid.plan.labels import attributes, own_version, remarks
 from fleetcube.grid.plan.plan import Plan
-from fleetcube.grid.reduce.pareto import sign_of
 from fleetcube.grid.run.evaluation import Evaluation, is_known
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.spec.axes import make_axes
@@ -36,7 +37,6 @@ from fleetcube.grid.spec.axis import Axis
 from fleetcube.grid.spec.graphs import graph_of
 from fleetcube.grid.store.places.durable import write_file
 from fleetcube.kernels.calculus.derivatives import derivative
-from fleetcube.kernels.engines import javascript
 from fleetcube.kernels.engines.program import fold
 from fleetcube.kernels.graph.formulas import Function, Graph, parameters
 from fleetcube.kernels.graph.roles import REASON

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fleetcube.analysis import layouts
+from fleetcube.analysis.pareto import sign_of
 from fleetcube.analysis.targets import conditions_of
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.reduce.pareto import sign_of
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.spec.axes import make_axes, make_axis

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fleetcube.analysis.pareto import SENSES, unbeaten
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.reduce.pareto import SENSES, unbeaten
 from fleetcube.kernels.physics.roles import LOSSES
 from fleetcube.tables.tables import scale
 from fleetcube.tables.theme import GREY, LINES

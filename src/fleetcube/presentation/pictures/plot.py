@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fleetcube.analysis.pareto import SENSES
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan.labels import END_OF
-from fleetcube.grid.reduce.pareto import SENSES
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.roles import CROSSING, ERRORS, RATIOS_OF_PARTS
 from fleetcube.tables.tables import scale

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fleetcube.analysis.pareto import SENSES
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.reduce.pareto import SENSES
 from fleetcube.tables.tables import finite, scale
 from fleetcube.tables.theme import GREY, LINES
 

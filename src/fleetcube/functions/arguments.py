@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.graph.formulas import Graph
-from ..errors import InputError
-from . import graphs
-from .application import application
-from .axes import PHASE, are_tables, coupled_axis
-from .distributions import is_distribution
-from .values import check_name, is_known, is_option, number, unit_of, without_unit
+from fleetcube.grid.errors import InputError
+from fleetcube.grid.spec import graphs
+from fleetcube.grid.spec.application import application
+from fleetcube.grid.spec.axes import PHASE, are_tables, coupled_axis
+from fleetcube.grid.spec.distributions import is_distribution
+from fleetcube.grid.spec.entries import in_base_unit
+from fleetcube.grid.spec.values import without_unit
+from fleetcube.kernels.graph.formulas import Graph
 
 if TYPE_CHECKING:
     import xarray
@@ -19,13 +20,6 @@ if TYPE_CHECKING:
     Unstack = Callable[[xarray.Dataset], xarray.Dataset]
 
 POINTS = "points_of_arrays"  # their one dimension while arrays of several are evaluated
-
-
-def with_phase_tables(scenario: Mapping[str, Any], tables: Any) -> dict[str, Any]:
-    """A scenario with separately given phases added. Raises InputError if it already has phases."""
-    if PHASE in scenario:
-        raise InputError("phases are given, and the scenario has some; give them once")
-    return {**scenario, PHASE: tables}
 
 
 def scenario_and_axes(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -77,23 +71,6 @@ def scenario_and_axes(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[s
     return {**graphs.with_graph(scenario, named)}, axes
 
 
-def plain(graph: Graph, name: str, entry: Any) -> Any:
-    """An entry of axes as lists and NumPy arrays, also if pandas, xarray or JAX holds it."""
-    if isinstance(entry, Mapping):
-        return {
-            key: plain(graph, key if is_known(graph, key) else name, part)
-            for key, part in entry.items()
-        }
-    if hasattr(entry, "dims") and hasattr(entry, "coords"):
-        if entry.ndim != 1:
-            raise InputError(f"axis {name!r} is not a DataArray of one dimension; give one")
-        return (in_base_unit(graph, name, entry) if is_known(graph, name) else entry).values
-    if not hasattr(entry, "__array__") or isinstance(entry, np.ndarray | np.generic):
-        return entry
-    stated = hasattr(getattr(entry, "dtype", None), "units")  # a column of pint-pandas
-    return without_unit(graph, name, entry.array.quantity) if stated else np.asarray(entry)
-
-
 def stacked(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], "Unstack"]:
     """DataArrays of several dimensions as one dimension, and what gives results theirs back."""
     arrays = {n: v for n, v in inputs.items() if hasattr(v, "dims") and hasattr(v, "ndim")}
@@ -141,18 +118,6 @@ def stacked(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], "Unstack"]:
         return xarray.Dataset(variables, {**whole.coords, **other_coords}, result.attrs)
 
     return {**inputs, **flat}, unstacked
-
-
-def in_base_unit(graph: Graph, name: str, value: Any) -> Any:
-    """A DataArray in the base unit, from the unit of its array or its attribute `units`."""
-    if name in graph.roles.labels or is_option(graph, check_name(graph, name)):
-        return value
-    if (data := without_unit(graph, name, value.data)) is not value.data:
-        return value.copy(data=data)
-    base, unit = unit_of(graph, check_name(graph, name)), value.attrs.get("units")
-    if unit is None or str(unit) == base:
-        return value
-    return value * number(graph, name, f"1 {unit}")
 
 
 def _moving(graph: Graph, dim: str, inputs: dict[str, Any], labels: Any) -> Any:

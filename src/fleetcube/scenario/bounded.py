@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from ...catalog.files import read_some
-from ..errors import InputError
+from fleetcube.catalog.files import read_some
+from fleetcube.grid.errors import InputError
 
 
 def read_bytes(path: str | Path, largest: int, give: str, less: str) -> bytes:

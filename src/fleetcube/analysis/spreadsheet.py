@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..elementary import numpy
-from ..graph.formulas import Function, parameters
-from ..graph.trace import LIGHT, LOOPS, Trace, Value, written
+from fleetcube.kernels.elementary import numpy
+from fleetcube.kernels.graph.formulas import Function, parameters
+from fleetcube.kernels.graph.trace import LIGHT, LOOPS, Trace, Value, written
 
 INFINITE = 1e100  # stands for infinity in cells, which hold none
 _READ = 240  # characters of a text that a person reads

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
 
-from .run.evaluation import Evaluation
-from .run.settings import Settings
-from .spec.arguments import scenario_and_axes, stacked
+from fleetcube.grid.run.evaluation import Evaluation
+from fleetcube.grid.run.settings import Settings
+
+from .arguments import scenario_and_axes, stacked
 
 if TYPE_CHECKING:
     import xarray

@@ -7,17 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.graph.roles import REASON
-from ..plan import tiles
-from ..plan.labels import coordinates, origin
-from ..plan.plan import Plan
-from ..result import Result
-from ..run import stream
-from ..run.points import values_at
-from ..spec.axis import Array
-from .filtered import Condition, FilteredRoom
+from fleetcube.grid.plan import tiles
+from fleetcube.grid.plan.labels import coordinates, origin
+from fleetcube.grid.plan.plan import Plan
+from fleetcube.grid.reduce.filtered import Condition, FilteredRoom
+from fleetcube.grid.reduce.search import NOWHERE, search
+from fleetcube.grid.result import Result
+from fleetcube.grid.run import stream
+from fleetcube.grid.run.points import values_at
+from fleetcube.grid.spec.axis import Array
+from fleetcube.kernels.graph.roles import REASON
+from fleetcube.kernels.physics.roles import NEAR
+
 from .pareto import Fronts, Points, front_columns, fronts, scanned, sign_of
-from .search import NOWHERE, search
 from .winners import Winners
 
 RANK = "rank"
@@ -69,7 +71,7 @@ def top(
     coords = {name: gridded(column) for name, column in labels.items() if name not in axes_kept}
     coords |= {**stays, RANK: (RANK, np.arange(1, shape[-1] + 1), about)}
     rows = {name: gridded(column) for name, column in variables.items()}
-    coords |= {n: rows.pop(n) for n in (REASON, plan.graph.roles.near) if n in rows}
+    coords |= {n: rows.pop(n) for n in (REASON, NEAR) if n in rows}
     return Result(rows, coords, attrs)
 
 

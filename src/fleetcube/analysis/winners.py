@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.engines import on_device as device
-from ...kernels.engines.job import store
-from ...kernels.graph.roles import REASON
-from ..plan import memory, tiles
-from ..plan.labels import attributes, coordinates, dtype_of, ordered
-from ..plan.plan import Plan
-from ..plan.tiles import Region, extent
-from ..run import stream
-from ..spec.axis import Array
-from .filtered import FilteredRoom
-from .search import NOWHERE, search
+from fleetcube.grid.plan import memory, tiles
+from fleetcube.grid.plan.labels import attributes, coordinates, dtype_of, ordered
+from fleetcube.grid.plan.plan import Plan
+from fleetcube.grid.plan.tiles import Region, extent
+from fleetcube.grid.reduce.filtered import FilteredRoom
+from fleetcube.grid.reduce.search import NOWHERE, search
+from fleetcube.grid.run import stream
+from fleetcube.grid.spec.axis import Array
+from fleetcube.kernels.engines import on_device as device
+from fleetcube.kernels.engines.job import store
+from fleetcube.kernels.graph.roles import REASON
 
 DEAR = 32  # points of a grid that cost as much as one separate winner
 MOST = 1 << 24  # points of a grid that is stored for its winners: 128 MiB
@@ -277,7 +277,7 @@ def _at_points(
     name: str, dims: tuple[str, ...], dims_kept: Sequence[str], plan: Plan, task: Task
 ) -> Array:
     """An output at a tile's points only."""
-    from ..run.points import values_at
+    from fleetcube.grid.run.points import values_at
 
     shape = extent(task[0], dims_kept, dims_kept)
     places = _places(dims, dims_kept, task)

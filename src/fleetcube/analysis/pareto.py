@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InputError, shown
-from ..plan import tiles
-from ..plan.labels import attributes, coordinates, origin
-from ..plan.plan import Plan
-from ..plan.tiles import Region, extent
-from ..result import Result
-from ..run import stream
-from ..spec.axis import Array
-from .filtered import Condition, FilteredRoom
+from fleetcube.grid.errors import InputError, shown
+from fleetcube.grid.plan import tiles
+from fleetcube.grid.plan.labels import attributes, coordinates, origin
+from fleetcube.grid.plan.plan import Plan
+from fleetcube.grid.plan.tiles import Region, extent
+from fleetcube.grid.reduce.filtered import Condition, FilteredRoom
+from fleetcube.grid.result import Result
+from fleetcube.grid.run import stream
+from fleetcube.grid.spec.axis import Array
 
 Points = tuple[Array, Array, Array]  # cells, ranks, and a row of values for each output
 

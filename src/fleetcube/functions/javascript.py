@@ -7,8 +7,8 @@ which differ from NumPy's in the last bits.
 import re
 from collections.abc import Mapping
 
-from ..graph.trace import LIGHT, LOOPS, written
-from .program import Program
+from fleetcube.kernels.engines.program import Program
+from fleetcube.kernels.graph.trace import LIGHT, LOOPS, written
 
 _NUMBER = re.compile(r"(?<!\w)\((\d[\d.e+-]*)\)")
 _LIBRARY = ", ".join((*LOOPS, *LIGHT)).replace("maximum", "max: maximum")

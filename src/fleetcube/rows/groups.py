@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InputError
-from ..plan.cases import MOST_CASES, defaults
-from ..spec.application import application
-from ..spec.axis import Array
-from ..spec.graphs import graph_of
-from ..spec.problem import choose, resolve
+from fleetcube.grid.errors import InputError
+from fleetcube.grid.plan.cases import MOST_CASES, defaults
+from fleetcube.grid.spec.application import application
+from fleetcube.grid.spec.axis import Array
+from fleetcube.grid.spec.graphs import graph_of
+from fleetcube.grid.spec.problem import choose, resolve
+
 from .frames import Frame
 
 

@@ -4,18 +4,19 @@ import functools
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
-from ... import kernels
-from ...catalog import is_path
-from ...kernels.graph.bind import dependencies
-from ...kernels.graph.docstrings import source
-from ...kernels.graph.formulas import Function
-from ..errors import InputError
+from fleetcube import kernels
+from fleetcube.catalog import is_path
+from fleetcube.grid.errors import InputError
+from fleetcube.grid.plan.labels import CITATIONS
+from fleetcube.grid.plan.plan import Plan
+from fleetcube.kernels.graph.bind import dependencies
+from fleetcube.kernels.graph.docstrings import source
+from fleetcube.kernels.graph.formulas import Function
 
-ATTRIBUTE = "fleetcube_citations"
 SELF_EVIDENT = ("by definition", "stated by the scenario")  # prefixes of lines without citations
 # Documents cited by name, without author and year
 _DOCUMENTS = {
@@ -121,9 +122,10 @@ def _rests_on(formula: Function) -> tuple[str, ...]:
     return tuple(key for line in lines for key in cited(line)[0])
 
 
-def keys(formulas: Iterable[Function]) -> str:
-    """Keys cited by some formulas, in the attribute's format: words in order."""
-    cited_keys = {key for formula in set(formulas) for key in _rests_on(formula)}
+def citation_keys(plan: Plan) -> str:
+    """Keys cited by a plan's formulas, in the attribute's format: words in order."""
+    formulas = {formula for case in plan.cases for formula in case.formulas.values()}
+    cited_keys = {key for formula in formulas for key in _rests_on(formula)}
     return " ".join(["fleetcube", *sorted(cited_keys)])
 
 
@@ -135,13 +137,13 @@ def citations(dataset: Any) -> str:
     opened cube, a cut of one, or any of them read back from a file. Raises InputError for others.
     """
     attrs = getattr(dataset, "attrs", None)
-    if not isinstance(attrs, Mapping) or ATTRIBUTE not in attrs:
+    if not isinstance(attrs, Mapping) or CITATIONS not in attrs:
         raise InputError(
             f"this {type(dataset).__name__} does not record what it was computed from; give a "
             "Dataset that fleetcube made: evaluate([...]), Sweep, open_cube"
         )
     entries = [_program_entry(str(attrs.get("fleetcube_version", "")))]
-    for key in dict.fromkeys(str(attrs[ATTRIBUTE]).split()[1:]):
+    for key in dict.fromkeys(str(attrs[CITATIONS]).split()[1:]):
         reference = references().get(key)
         missing = f"% {re.sub(_ODD, '_', key)}: no longer among the references"
         entries.append(reference["bibtex"] if reference else missing)

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from .axis import Array, Axis
-from .problem import Problem
+from fleetcube.grid.spec.axis import Array, Axis
+from fleetcube.grid.spec.problem import Problem
 
 
 def content(problem: Problem) -> Hashable:

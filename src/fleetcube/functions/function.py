@@ -10,27 +10,29 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union, cast, o
 
 import numpy as np
 
-from ..catalog.units import carried
-from ..kernels.calculus.derivatives import derivative, name_of, quantity, unit_of
-from ..kernels.calculus.phased_formulas import without_phase
-from ..kernels.engines import javascript, scalar
-from ..kernels.engines.jax import MOST_PROGRAMS
-from ..kernels.engines.job import threads_for
-from ..kernels.engines.program import Program, fold
-from ..kernels.graph.bind import definitions
-from ..kernels.graph.docstrings import read
-from ..kernels.graph.formulas import Function as Formula
-from ..kernels.graph.formulas import Graph, parameters
-from .errors import InputError, nearest, shown
-from .plan.cases import choices, formulas_of, leaves
-from .plan.dims import differentiated
-from .plan.engine import check_engine, compiles
-from .plan.execute import RUN
-from .plan.plan import check_outputs
-from .spec.axis import Axis
-from .spec.graphs import graph_of
-from .spec.problem import Problem, resolve
-from .spec.values import check_name, is_option, is_traced, row_of, without_unit
+from fleetcube.catalog.units import carried
+from fleetcube.grid.errors import InputError, nearest, shown
+from fleetcube.grid.plan.cases import choices, formulas_of, leaves
+from fleetcube.grid.plan.dims import differentiated
+from fleetcube.grid.plan.engine import check_engine, compiles
+from fleetcube.grid.plan.execute import RUN
+from fleetcube.grid.plan.plan import check_outputs
+from fleetcube.grid.spec.axis import Axis
+from fleetcube.grid.spec.graphs import graph_of
+from fleetcube.grid.spec.problem import Problem, resolve
+from fleetcube.grid.spec.values import check_name, is_option, is_traced, row_of, without_unit
+from fleetcube.kernels.calculus.derivatives import derivative, name_of, quantity, unit_of
+from fleetcube.kernels.calculus.phased_formulas import without_phase
+from fleetcube.kernels.engines import scalar
+from fleetcube.kernels.engines.jax import MOST_PROGRAMS
+from fleetcube.kernels.engines.job import threads_for
+from fleetcube.kernels.engines.program import Program, fold
+from fleetcube.kernels.graph.bind import definitions
+from fleetcube.kernels.graph.docstrings import read
+from fleetcube.kernels.graph.formulas import Function as Formula
+from fleetcube.kernels.graph.formulas import Graph, parameters
+
+from . import javascript
 
 if TYPE_CHECKING:
     import jax
@@ -241,7 +243,7 @@ class Function(Generic[Result]):
             # numba's C code asks first, and Python 3.13 prints any error but this one
             typeof_impl.register(Function)(_type_in_numba)
             raise AttributeError(f"no numba type: engine = {self.engine!r}")
-        from ..kernels.engines.embedded import type_of
+        from .embedded import type_of
 
         return type_of(self._program)
 
@@ -395,7 +397,7 @@ class Gradient(Function[dict[str, Any]]):
 @functools.lru_cache(MOST_PROGRAMS)
 def _jitted(function: Function[Any]) -> Any:
     """The JAX-compiled function, shared for as long as the function is in use."""
-    from ..kernels.engines.traceable import jitted
+    from .traceable import jitted
 
     return jitted(function._program)
 

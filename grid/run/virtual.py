@@ -9,12 +9,12 @@ from xarray.core import indexing
 
 from ..plan.labels import attributes, dtype_of, result, with_missing
 from ..plan.tiles import chunk_sizes
-from ..run.evaluation import Evaluation
-from ..run.points import values_at
-from ..run.recipe import Recipe
-from ..run.settings import Settings
 from ..spec.axis import Array
 from ..spec.values import check_dtype
+from .evaluation import Evaluation
+from .points import values_at
+from .recipe import Recipe
+from .settings import Settings
 
 
 class Output(BackendArray):

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ..calculus.derivatives import name_of
-from ..graph.trace import LIGHT, LOOPS
-from .jax import of_two
-from .program import Program
-from .scalar import source
+from fleetcube.kernels.calculus.derivatives import name_of
+from fleetcube.kernels.engines.jax import of_two
+from fleetcube.kernels.engines.program import Program
+from fleetcube.kernels.engines.scalar import source
+from fleetcube.kernels.graph.trace import LIGHT, LOOPS
 
 Values = dict[str, Any]
 

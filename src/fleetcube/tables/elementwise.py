@@ -9,7 +9,7 @@ import xarray
 from xarray.backends import BackendArray
 from xarray.core import indexing
 
-from ..plan import memory
+from fleetcube.grid.plan import memory
 
 
 def elementwise(

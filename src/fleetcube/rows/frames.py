@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.calculus.derivatives import quantity
-from ...kernels.graph.formulas import Graph
-from ..errors import InputError, shown
-from ..plan.labels import REMARKS
-from ..spec.axis import Array
-from ..spec.values import without_unit
+from fleetcube.grid.errors import InputError, shown
+from fleetcube.grid.plan.labels import REMARKS
+from fleetcube.grid.spec.axis import Array
+from fleetcube.grid.spec.values import without_unit
+from fleetcube.kernels.calculus.derivatives import quantity
+from fleetcube.kernels.graph.formulas import Graph
 
 
 class Frame:

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...catalog import CatalogError, record
-from ...catalog.units import UnitError, factor
-from ...kernels.graph.formulas import Graph
-from ..errors import InputError
-from ..spec import values
-from ..spec.application import application
-from ..spec.axis import Array
+from fleetcube.catalog import CatalogError, record
+from fleetcube.catalog.units import UnitError, factor
+from fleetcube.grid.errors import InputError
+from fleetcube.grid.spec import values
+from fleetcube.grid.spec.application import application
+from fleetcube.grid.spec.axis import Array
+from fleetcube.kernels.graph.formulas import Graph
+
 from .frames import Frame
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from numba.core import types
 from numba.core.registry import cpu_target
 from numba.extending import NativeValue, intrinsic, models, overload, register_model, unbox
 
-from . import scalar
-from .program import Program
+from fleetcube.kernels.engines import scalar
+from fleetcube.kernels.engines.program import Program
 
 
 class Embedded(types.Function):

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.declare import written
-from ...kernels.graph.formulas import Graph
-from ...kernels.graph.roles import REASON
-from ..datasets import load_accessor
-from ..errors import InputError, nearest, shown
-from ..plan import memory
-from ..plan.labels import ERROR_OF
-from ..spec import values
-from ..spec.arguments import in_base_unit
-from ..spec.axis import Array
-from ..spec.graphs import graph_at
+from fleetcube.grid.datasets import load_accessor
+from fleetcube.grid.errors import InputError, nearest, shown
+from fleetcube.grid.plan import memory
+from fleetcube.grid.plan.labels import ERROR_OF
+from fleetcube.grid.spec import values
+from fleetcube.grid.spec.axis import Array
+from fleetcube.grid.spec.entries import in_base_unit
+from fleetcube.grid.spec.graphs import graph_at
+from fleetcube.kernels.declare import written
+from fleetcube.kernels.graph.formulas import Graph
+from fleetcube.kernels.graph.roles import REASON
 
 if TYPE_CHECKING:
     import xarray

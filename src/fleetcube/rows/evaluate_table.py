@@ -6,21 +6,22 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
-from ...catalog import spelling
-from ...kernels.engines.cache_tiles import cuts
-from ...kernels.graph.formulas import Graph, parameters
-from ..errors import InputError, nearest, shown
-from ..plan import memory, tiles
-from ..plan.execute import evaluate_block
-from ..plan.labels import dtype_of
-from ..plan.plan import Plan, check_outputs
-from ..progress import expected
-from ..run.settings import Settings, check_settings
-from ..spec import values
-from ..spec.application import application
-from ..spec.axis import Array, Axis
-from ..spec.graphs import graph_of
-from ..spec.problem import Problem, resolve
+from fleetcube.catalog import spelling
+from fleetcube.grid.errors import InputError, nearest, shown
+from fleetcube.grid.plan import memory, tiles
+from fleetcube.grid.plan.execute import evaluate_block
+from fleetcube.grid.plan.labels import dtype_of
+from fleetcube.grid.plan.plan import Plan, check_outputs
+from fleetcube.grid.progress import expected
+from fleetcube.grid.run.settings import Settings, check_settings
+from fleetcube.grid.spec import values
+from fleetcube.grid.spec.application import application
+from fleetcube.grid.spec.axis import Array, Axis
+from fleetcube.grid.spec.graphs import graph_of
+from fleetcube.grid.spec.problem import Problem, resolve
+from fleetcube.kernels.engines.cache_tiles import cuts
+from fleetcube.kernels.graph.formulas import Graph, parameters
+
 from . import columns
 from .frames import Frame, frame_of
 from .groups import Cells, Class, classes

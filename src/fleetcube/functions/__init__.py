@@ -1,0 +1,1 @@
+"""Quantities in one call, and as functions for other programs: JAX, numba, JavaScript."""
