@@ -309,9 +309,11 @@ class Posterior:
         return math.hypot(NORMAL * math.sqrt(variance), STUDENT * noise)
 
     def factor(self, cell: Cell) -> float:
-        """Factor, 1 or more, on the width that covers 90 of 100 rows as far from measured ones."""
-        unseen = self.content["unseen"]
-        return max(1.0, *(float(unseen[name]["typical"]) for name in self.far(cell)))
+        """Factor, 1 or more, on the width that covers 90 of 100 rows as far from measured ones, of
+        all rows and of those with such layers."""
+        far, unseen = self.far(cell), self.content["unseen"]
+        of_layers = {f"{name}, {cell.layers}" for name in far} & unseen.keys()
+        return max(1.0, *(float(unseen[name]["typical"]) for name in (*far, *of_layers)))
 
     def far(self, cell: Cell) -> tuple[str, ...]:
         """How far a cell is from measured ones, as the hold-out tests that match its distance."""
@@ -323,7 +325,7 @@ class Posterior:
             near = self.generation(cell.gpu) in self._generations
             reasons.append("a GPU" if near else "a generation")
         if cell.software not in self.content["software"]:
-            reasons.append("one software" + ", experts" * (cell.layers == "experts"))
+            reasons.append("one software")
         pairs = {(name.split(", ")[0], name.split(", ")[2]) for name in self.cells}
         paired = (cell.software, cell.gpu) in pairs
         return (*reasons,) or (("a cell",) if paired else ("software on a GPU",))
