@@ -323,7 +323,7 @@ class Posterior:
         reasons = []
         if cell.gpu not in self.content["gpus"]:
             near = self.generation(cell.gpu) in self._generations
-            reasons.append("a GPU" if near else "a generation")
+            reasons += ["a GPU"] if near else ["a generation", "a GPU"]
         if cell.software not in self.content["software"]:
             reasons.append("one software")
         pairs = {(name.split(", ")[0], name.split(", ")[2]) for name in self.cells}
