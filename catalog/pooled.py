@@ -312,9 +312,11 @@ class Posterior:
         return math.hypot(NORMAL * math.sqrt(variance), STUDENT * noise)
 
     def factor(self, cell: Cell) -> float:
-        """Factor, 1 or more, on the width that covers 90 of 100 rows as far from measured ones."""
-        unseen = self.content["unseen"]
-        return max(1.0, *(float(unseen[name]["typical"]) for name in self.far(cell)))
+        """Factor, 1 or more, on the width that covers 90 of 100 rows as far from measured ones, of
+        all rows and of those with such layers."""
+        far, unseen = self.far(cell), self.content["unseen"]
+        of_layers = {f"{name}, {cell.layers}" for name in far} & unseen.keys()
+        return max(1.0, *(float(unseen[name]["typical"]) for name in (*far, *of_layers)))
 
     def far(self, cell: Cell) -> tuple[str, ...]:
         """How far a cell is from measured ones, as the hold-out tests that match its distance."""
@@ -324,9 +326,9 @@ class Posterior:
         reasons = []
         if cell.gpu not in self.content["gpus"]:
             near = self.generation(cell.gpu) in self._generations
-            reasons.append("a GPU" if near else "a generation")
+            reasons += ["a GPU"] if near else ["a generation", "a GPU"]
         if cell.software not in self.content["software"]:
-            reasons.append("one software" + ", experts" * (cell.layers == "experts"))
+            reasons.append("one software")
         pairs = {(name.split(", ")[0], name.split(", ")[2]) for name in self.cells}
         paired = (cell.software, cell.gpu) in pairs
         return (*reasons,) or (("a cell",) if paired else ("software on a GPU",))

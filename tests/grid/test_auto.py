@@ -550,6 +550,27 @@ def test_experts_of_unknown_software_count_its_spread_once_and_ask_for_it() -> N
     assert found.values(bridge)["error_factor"] < found.values(new)["error_factor"] ** 0.5
 
 
+def test_an_interval_takes_what_steps_with_such_layers_needed_when_left_out() -> None:
+    found = pooled.posterior()
+    needed = {name: about["typical"] for name, about in found.content["unseen"].items()}
+    peaks = (2.25e15, 4.5e15)
+    for gpu, software, left_out in (
+        ("b200", "bridge", "a job"),
+        ("b200", "nemo", "a cell"),
+        ("h200", "bridge", "software on a GPU"),
+        ("vr200", "bridge", "a generation"),
+        ("b200", "", "one software"),
+    ):
+        for layers in ("dense", "experts", "hybrid"):
+            cell = pooled.Cell(software, layers, gpu, "8 bits", "flash", *peaks)
+            far = found.far(cell)
+            if layers == "experts":
+                assert left_out in far
+            names = (*far, *(f"{name}, {layers}" for name in far))
+            assert found.factor(cell) == max(1.0, *(needed.get(name, 0.0) for name in names))
+    assert {f"{name}, experts" for name in (made.A_JOB, made.A_CELL, "a GPU")} <= needed.keys()
+
+
 @cases(
     "name, inside, beyond",
     ("sequence_length", 2048, 4_194_304),

@@ -173,3 +173,22 @@ def test_what_all_steps_of_a_job_share_is_told_from_noise() -> None:
     assert np.abs(factors - factors.mean() - (planted_in - middle)).max() < 0.04
     assert 0.06 < found.spreads[STEP, JOB] < 0.2
     assert max(found.noise.values()) < 0.04
+
+
+def test_experts_are_inside_as_often_as_dense_layers_although_they_are_fewer() -> None:
+    """Planted errors: those of experts three times as large as the deviations say."""
+    random = generator(61)
+    kinds = np.array(["dense"] * 900 + ["experts"] * 100 + ["hybrid"] * 10)
+    sizes = np.where(kinds == "experts", 3.0, 1.0)
+    one, rows = np.ones(len(kinds)), np.arange(len(kinds))
+    errors = sizes * random.standard_normal(len(kinds)) / made.NORMAL
+    found = made.Unseen(rows, rows % 10, errors, one, one, one)
+    auto = found.as_auto(kinds)
+    experts, dense = kinds == "experts", kinds == "dense"
+    assert np.mean(np.abs(errors[experts]) <= 1.3) < 0.6  # 90 % of all rows widen less than that
+    assert 0.85 < np.mean(auto.ratios[experts] <= 1) < 0.97
+    assert (auto.deviations[~experts] < 1.3).all()  # ten hybrids widen nothing by themselves
+    assert 0.9 < np.mean(auto.ratios[dense] <= 1) < 0.97
+    splits = made.with_layers({"a GPU": found}, kinds)
+    assert [*splits] == ["a GPU", "a GPU, experts"]
+    assert splits["a GPU, experts"].factor == pytest.approx(3, rel=0.25)
