@@ -59,24 +59,24 @@ class Point:
                     values[name] = np.float64(formula(*[values[n] for n in names]))
         return values
 
-    def alike(self, operand: Callable[[str], np.float64], known: dict[Any, Any]) -> dict[str, Any]:
-        """The same, without operands, at one of many points of which most values are equal. `known`
+    def alike(self, operand: Callable[[str], np.float64], cached: dict[Any, Any]) -> dict[str, Any]:
+        """The same, without operands, at one of many points of which most values are equal. `cached`
         keeps each value once: by its bits, and by the formula and operands, so kept, that gave it.
         """
 
-        def kept(value: np.float64) -> Any:
-            return known.setdefault(value.tobytes(), value)
+        def unique(value: np.float64) -> Any:
+            return cached.setdefault(value.tobytes(), value)
 
         values: dict[str, Any] = {}
         with np.errstate(all="ignore"):
             for name, formula in self.formulas.items():
                 names = parameters(formula)
-                values |= {each: kept(operand(each)) for each in names if each not in values}
+                values |= {each: unique(operand(each)) for each in names if each not in values}
                 read = [values[each] for each in names]
                 key = (formula, *map(id, read))
-                if key not in known:
-                    known[key] = kept(np.float64(_bound(formula)(*read)))
-                values[name] = known[key]
+                if key not in cached:
+                    cached[key] = unique(np.float64(_bound(formula)(*read)))
+                values[name] = cached[key]
         return {name: values[name] for name in self.formulas}
 
 
