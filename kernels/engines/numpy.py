@@ -60,23 +60,22 @@ class Point:
         return values
 
     def alike(self, operand: Callable[[str], np.float64], cached: dict[Any, Any]) -> dict[str, Any]:
-        """The same, without operands, at one of many points of which most values are equal. `cached`
-        keeps each value once: by its bits, and by the formula and operands, so kept, that gave it.
-        """
-
-        def unique(value: np.float64) -> Any:
-            return cached.setdefault(value.tobytes(), value)
-
+        """The same, without operands, at one of many points of which most values are equal: those
+        `cached` of others, by formula and bits of operands, are not evaluated again."""
         values: dict[str, Any] = {}
+        bits: dict[str, bytes] = {}
         with np.errstate(all="ignore"):
             for name, formula in self.formulas.items():
                 names = parameters(formula)
-                values |= {each: unique(operand(each)) for each in names if each not in values}
-                read = [values[each] for each in names]
-                key = (formula, *map(id, read))
+                for each in (each for each in names if each not in bits):
+                    values[each] = operand(each)
+                    bits[each] = values[each].tobytes()
+                key = (formula, *[bits[each] for each in names])
                 if key not in cached:
-                    cached[key] = unique(np.float64(_bound(formula)(*read)))
+                    operands = [values[each] for each in names]
+                    cached[key] = np.float64(_bound(formula)(*operands))
                 values[name] = cached[key]
+                bits[name] = values[name].tobytes()
         return {name: values[name] for name in self.formulas}
 
 
