@@ -120,9 +120,11 @@ def _made_differently(
     """Derivatives whose formulas an axis changes, other cutting axes fixed: no option shows it."""
     names: set[str] = set()
     first: dict[tuple[int, ...], dict[str, Function]] = {}
-    made = {name for name, _ in distinct(formulas) if not graph.get(without_phase(name))}
+    without_quantity = {
+        name for name, _ in distinct(formulas) if not graph.get(without_phase(name))
+    }
     for choice, row in zip(choices, formulas, strict=True):
-        if derived := made & row.keys():
+        if derived := without_quantity & row.keys():
             others = tuple(run.start for name, run in choice.runs.items() if name != axis)
             first_formulas = first.setdefault(others, {})
             names |= {

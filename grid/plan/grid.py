@@ -43,7 +43,7 @@ class Grid:
     def __init__(self) -> None:
         self._tables: dict[tuple[str, tuple[tuple[str, int], ...]], Array] = {}
         self._points: dict[tuple[int, ...], dict[str, Any]] = {}
-        self._known: dict[Any, Any] = {}  # of these points
+        self._cached: dict[Any, Any] = {}  # of these points
 
     def size(self, name: str) -> int:
         """Points of the grid of a quantity's own dimensions."""
@@ -101,7 +101,7 @@ class Grid:
         key, corner = (id(fixed), *(run.start for run in case.runs.values())), (0,) * len(self.axes)
         values = self._points.get(key, {})
         if case.runs and len(values) < len(fixed.formulas):
-            values = fixed.alike(lambda name: case.leaves[name][corner], self._known)
+            values = fixed.alike(lambda name: case.leaves[name][corner], self._cached)
         elif not case.runs and len(values) < len(fixed.operands) + len(fixed.formulas):
             values = fixed([case.leaves[name][corner] for name in fixed.operands], values)
         self._points[key] = values

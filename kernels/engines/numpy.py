@@ -59,24 +59,23 @@ class Point:
                     values[name] = np.float64(formula(*[values[n] for n in names]))
         return values
 
-    def alike(self, operand: Callable[[str], np.float64], known: dict[Any, Any]) -> dict[str, Any]:
-        """The same, without operands, at one of many points of which most values are equal. `known`
-        keeps each value once: by its bits, and by the formula and operands, so kept, that gave it.
-        """
-
-        def kept(value: np.float64) -> Any:
-            return known.setdefault(value.tobytes(), value)
-
+    def alike(self, operand: Callable[[str], np.float64], cached: dict[Any, Any]) -> dict[str, Any]:
+        """The same, without operands, at one of many points of which most values are equal: those
+        `cached` of others, by formula and bits of operands, are not evaluated again."""
         values: dict[str, Any] = {}
+        bits: dict[str, bytes] = {}
         with np.errstate(all="ignore"):
             for name, formula in self.formulas.items():
                 names = parameters(formula)
-                values |= {each: kept(operand(each)) for each in names if each not in values}
-                read = [values[each] for each in names]
-                key = (formula, *map(id, read))
-                if key not in known:
-                    known[key] = kept(np.float64(_bound(formula)(*read)))
-                values[name] = known[key]
+                for each in (each for each in names if each not in bits):
+                    values[each] = operand(each)
+                    bits[each] = values[each].tobytes()
+                key = (formula, *[bits[each] for each in names])
+                if key not in cached:
+                    operands = [values[each] for each in names]
+                    cached[key] = np.float64(_bound(formula)(*operands))
+                values[name] = cached[key]
+                bits[name] = values[name].tobytes()
         return {name: values[name] for name in self.formulas}
 
 
