@@ -28,6 +28,7 @@ PATH = files(__package__).joinpath("data", "pooled.json")
 # 95 % points: normal, Student's t with 4 degrees of freedom, the difference of two such
 NORMAL, STUDENT, STUDENTS = 1.645, 2.132, 3.107
 LEAST_WIDENING = 0.1  # of the interval's logarithm, for each decade outside the fitted sizes
+NARROWER = 0.6  # share of an interval's width at which another software is named
 EAGER = "-eager"  # ends the name of software whose operations are launched one by one
 _HOST = "layer_host_time"
 _KERNELS = {f"{name}_attention_efficiency": name for name in ("standard", "flash", "splash")}
@@ -405,8 +406,8 @@ class Posterior:
 
     @functools.lru_cache(256)  # noqa: B019
     def narrowest(self, cell: Cell) -> str:
-        """The software of the narrowest interval, where that is half as wide at most; else empty.
-        Of those of which steps of such layers are published."""
+        """The software of the narrowest interval, of those with published steps of such layers,
+        where that is at most NARROWER times as wide; else empty."""
         names = {name.split(", ")[0] for name in self.cells if f", {cell.layers}, " in name}
         labels = {label_of(name): name for name in names}
         cells = {
@@ -417,7 +418,7 @@ class Posterior:
         widths = {n: math.log(self.values(one)["error_factor"]) for n, one in cells.items()}
         best = min(widths, key=widths.__getitem__, default="")
         width = math.log(self.values(cell)["error_factor"])
-        return best if best and widths[best] <= 0.5 * width else ""
+        return best if best and widths[best] <= NARROWER * width else ""
 
     def ceilings(self, cell: Cell) -> dict[str, float]:
         """Peak shares that kernels alone reach on a cell's GPU."""

@@ -38,7 +38,7 @@ from fleetcube.grid.spec.problem import Problem, resolve
 from fleetcube.kernels.calculus.derivatives import name_of
 from fleetcube.kernels.graph.formulas import Graph, parameters
 from fleetcube.kernels.graph.roles import REASON
-from fleetcube.kernels.physics.roles import NEAR, RUN_STEPS, STEPS
+from fleetcube.kernels.physics.roles import LIMITS, NEAR, RUN_STEPS, STEPS
 from fleetcube.tables.tables import label
 
 from .extrapolation import FACTOR, extrapolation_error, remarks, with_remarks
@@ -223,10 +223,9 @@ class Search:
             raise InputError(f"{of} and its conditions do not depend on {unused}; leave it out")
         problem, self.extrapolation = extrapolation_error(problem, plan, names, rated)
         judged = settings._answers_run and REASON in plan.outputs
-        roles = problem.graph.roles
         self.limits = {
             name: most
-            for name, (_, most) in roles.limits.items()
+            for name, (_, most) in LIMITS.items()
             if judged and all(name in case.formulas for case in plan.cases)
         }
         rated = list(dict.fromkeys([*rated, *self.limits, *self.limits.values()]))
@@ -235,7 +234,7 @@ class Search:
         valid = {x: steps for x, (_, steps) in STEPS.items()} | dict(RUN_STEPS if judged else {})
         self.steps = {x: steps for x, steps in valid.items() if x in names and steps in computable}
         outputs = [*rated, *self.slopes.values(), *self.steps.values(), *also]
-        self.near = [roles.near] if self.limits and roles.near else []
+        self.near = [NEAR] if self.limits else []
         free = [*names, *([FACTOR] if self.extrapolation else [])]
         outputs += self.extrapolation.also(outputs) if self.extrapolation else []
         self.plan = Plan(problem, list(dict.fromkeys([*outputs, *self.near])), engine, free=free)

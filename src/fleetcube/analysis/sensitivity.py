@@ -27,7 +27,7 @@ from fleetcube.kernels.declare import CHANGERS
 from fleetcube.kernels.graph.formulas import Graph
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.inputs import BY_TOPIC
-from fleetcube.kernels.physics.roles import DECIDING, MONEY
+from fleetcube.kernels.physics.roles import DECIDING, MONEY, NEAR
 from fleetcube.tables.selectors import narrow, point_of
 from fleetcube.tables.tables import meanings
 
@@ -209,8 +209,8 @@ def rank_inputs(
     point, point_text = cut(sweep.with_outputs([of]), at or {})
     named = _elasticities(point._plan("numpy"), of, wrt)
     inputs = list(named)
-    near_limit = point.graph.roles.near if REASON in point._plan("numpy").outputs else ""
-    judged = [near_limit] if near_limit else []
+    is_judged = REASON in point._plan("numpy").outputs and NEAR in point.graph.quantities
+    judged = [NEAR] if is_judged else []
     priced = _priced(point, of)
     plan = point.with_outputs([of, *named.values(), *judged, *priced])._plan("numpy")
     (case,) = plan.cases

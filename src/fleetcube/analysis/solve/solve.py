@@ -38,7 +38,7 @@ from fleetcube.kernels.calculus.derivatives import derivative, name_of
 from fleetcube.kernels.engines.job import pool
 from fleetcube.kernels.graph.formulas import Graph
 from fleetcube.kernels.graph.roles import REASON
-from fleetcube.kernels.physics.roles import ALSO_REASONS, RUN_STEPS, STEPS
+from fleetcube.kernels.physics.roles import ALSO_REASONS, NEAR, RUN_STEPS, STEPS
 
 from .bracket import Bracket, Near, Solution, box, replaced, within
 from .running import Counts, bisected, nothing
@@ -224,8 +224,8 @@ class Solver:
         if self.steps and self.steps not in outputs:
             outputs.append(self.steps)
         laid_out = REASON in scan.outputs and set(scan.dims[REASON]) <= needed
-        near = [problem.graph.roles.near] if laid_out or REASON in also else []
-        near = [name for name in near if name and name not in outputs]
+        is_judged = (laid_out or REASON in also) and NEAR in problem.graph.quantities
+        near = [NEAR] if is_judged and NEAR not in outputs else []
         outputs += [name for name in also if name not in outputs]
         self.plan = Plan(problem, [*outputs, *near], engine, free=free)
         self.reasons = [REASON] * (laid_out and REASON in self.plan.outputs) + also
