@@ -83,10 +83,12 @@ def _rare(cube: "Result | xarray.Dataset") -> list[str]:
 
 def remarks(attrs: Mapping[Any, Any], without: Collection[str] = ()) -> list[str]:
     """Remarks on a result's basis, a line each: calibration, medians of distributions, defaults.
-    Inputs in `without`, which were searched, are not defaults. An inferred one has one line."""
+    Inputs in `without`, which were searched, are not defaults. Those with a line of their
+    own effect have no second one."""
     named = {line.split()[0] for line in str(attrs.get("fleetcube_assumed", "")).splitlines()}
     lines = str(attrs.get(REMARKS, "")).splitlines()
-    lines = [each for each in lines if "inferred" not in each or named.isdisjoint(each.split())]
+    left_open = {each for each in lines if "is inferred" in each or "is assumed" in each}
+    lines = [n for n in lines if n not in left_open or named.isdisjoint(n.split())]
     if _MEDIANS in attrs:
         lines.append(f"uncertain inputs at their medians: {', '.join(json.loads(attrs[_MEDIANS]))}")
     return [*lines, *_decided(attrs, without)]
