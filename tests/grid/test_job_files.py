@@ -114,8 +114,10 @@ def test_parts_that_torchtitan_compiles_and_scales_of_its_fp8(tmp_path: Path) ->
     text = TITAN.replace(
         "enable = true\n[metrics]", 'enable = true\ncomponents = ["loss"]\n[metrics]'
     )
-    said = job(text, "job.toml", tmp_path).scenario
+    read = job(text, "job.toml", tmp_path)
+    said = read.scenario
     assert (said["software"], said["logit_bytes"]) == ("torchtitan-eager", 4)
+    assert spec_of(read)["scenario"]["logit_bytes"] == "4 B"  # as no user left its unit out
     said = job(text.replace('"loss"', '"model"'), "job.toml", tmp_path).scenario
     assert (said["software"], said["logit_bytes"]) == ("torchtitan", 12)
     for recipe, scaling in (("rowwise", "row"), ("tensorwise", None)):
