@@ -15,7 +15,7 @@ from ...kernels.graph import modules
 from ...kernels.graph.formulas import Graph
 from ...kernels.graph.modules import FormulaModule, GraphError, graph_from
 from ...kernels.physics.graph import PHYSICS
-from ..errors import InputError, check_texts
+from ..errors import InputError, shown
 from . import values
 
 NAME = "graph"
@@ -25,31 +25,32 @@ ABOUT = "modules whose formulas this scenario uses; a file cannot have them impo
 def with_graph(scenario: Mapping[str, Any], graph: Any = ()) -> Mapping[str, Any]:
     """A scenario with the modules of a graph, which are imported, each with the hash of its code.
     Raises InputError, also for modules of the scenario that nobody imported."""
-    written = ",".join(check_texts(NAME, _names(graph))).split(",")
+    written = ",".join(_names(graph)).split(",")
     added = _each(modules.imported, filter(None, written))  # before the scenario's are sought
     pinned = dict.fromkeys(each.pinned for each in (*graph_of(scenario).extensions, *added))
     return {**scenario, NAME: list(pinned)} if pinned else scenario
 
 
-def _names(graph: Any) -> Any:
+def _names(graph: Any) -> list[str]:
     """The names of a graph's modules, given as texts, modules or a graph."""
     if isinstance(graph, Graph):
         return [each.pinned for each in graph.extensions]
-    if isinstance(graph, ModuleType):
-        return graph.__name__
-    listed = isinstance(graph, list | tuple)
-    return (
-        [_names(each) if isinstance(each, ModuleType) else each for each in graph]
-        if listed
-        else graph
-    )
+    parts = graph if isinstance(graph, list | tuple) else [] if graph is None else [graph]
+    names = [each.__name__ if isinstance(each, ModuleType) else each for each in parts]
+    for each in names:
+        if not isinstance(each, str):
+            raise InputError(
+                f"graph = {shown(each)} is no module and no name of one; write its formulas into "
+                "a file NAME.py, and give NAME"
+            )
+    return names
 
 
 def graph_of(scenario: Mapping[str, Any]) -> Graph:
     """The graph of a scenario, whose modules are imported already. Raises InputError."""
     if not isinstance(scenario, Mapping) or NAME not in scenario:
         return PHYSICS
-    added_modules = _each(modules.loaded, check_texts(NAME, _names(scenario[NAME])))
+    added_modules = _each(modules.loaded, _names(scenario[NAME]))
     try:
         graph = graph_from(PHYSICS, added_modules)
     except GraphError as error:

@@ -148,7 +148,7 @@ def test_questions_have_answers() -> None:
     table = fleetcube.evaluate_table(
         {"outside_temperature": [268.0, 283.0]},
         "performance",
-        scenario={**SCENARIO, "graph": heat_pump.__name__},
+        scenario={**SCENARIO, "graph": heat_pump},
     )
     np.testing.assert_allclose(
         table["performance"], [by_hand(t, 308.0, 1)[1] for t in (268.0, 283.0)]
@@ -183,6 +183,8 @@ def test_a_graph_has_its_own_names_alone() -> None:
     for question in (pump().scaling_limit, lambda: pump().best("yearly_cost", search="layout")):
         with pytest.raises(InputError, match="is for training jobs, not for heat_pump; "):
             question()
+    with pytest.raises(InputError, match="is no module and no name of one; write its formulas"):
+        Sweep({}, {}, ["performance"], graph=heat_pump.performance)
     with pytest.raises(InputError, match="outside_temperature is missing"):
         pump(axes={})
 
