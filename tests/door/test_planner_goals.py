@@ -101,7 +101,7 @@ def test_each_goal_of_the_page_ranks_its_axis(
     table = CliRunner().invoke(cli, [*words]).stdout.splitlines()
     assert [row.split()[0] for row in table[1:3]] == order
     answer = f"{axis.partition('=')[0]} {order[0].replace('4e+12', '4T')}"
-    assert any(line.startswith(f"assumed at {answer}, what moves") for line in table)
+    assert any(line.startswith(f"assumed in this layout at {answer}, what moves") for line in table)
 
 
 def test_one_price_of_several_nodes_is_named(job: str) -> None:
