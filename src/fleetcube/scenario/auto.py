@@ -425,6 +425,11 @@ def measured() -> Mapping[str, Sequence[float]]:
     return ranges
 
 
+def has_steps_on(fabric: str) -> bool:
+    """Whether published steps between nodes ran on a fabric."""
+    return fabric in _posterior().content["fabrics"]
+
+
 def _posterior() -> pooled.Posterior:
     try:
         return pooled.posterior()
