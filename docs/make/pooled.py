@@ -584,8 +584,9 @@ def posterior_text(
 ) -> str:
     """The posterior as a catalog file.
 
-    `unmeasured`: of a vendor and of a kind of layers with a state, the groups that are fitted, and
-    the deviation that leaving out such groups shows, `spreads` of the splits.
+    `fabrics`: those between nodes of fitted rows. `unmeasured`: of a vendor and of a kind of layers
+    with a state, the groups that are fitted, and the deviation that leaving out such groups shows,
+    `spreads` of the splits.
     `factor`: the widths of the posterior that covered 90 of 100 held-out rows. `slopes`: see
     moments_of. `cholesky` [effect][effect]: L of the effects' correlations L L'. `ceilings`: shares
     of peak that coefficients multiply.

@@ -218,7 +218,8 @@ def whole_units(
     rows: dict[str, Any] = {_LINK: ((), np.asarray(link))} if one else {}
     notes = {_LINK: "no fabric is given: the job fits in one node, rack or slice"} if one else {}
     if new and (chips > joined).any():
-        notes[_STARTUP] = f"calibration auto: no step on {', '.join(new)} is fitted"
+        named = f"calibration auto: no step on {', '.join(new)} is fitted"
+        notes[_STARTUP] = f"{named}; where that network decides, the interval may be too narrow"
     chips, joined = np.broadcast_arrays(chips, joined)
     partly = (chips % joined > 0) & (chips % 1 == 0)
     if partly.any() and {NODE, DOMAIN} & given:
