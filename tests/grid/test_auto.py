@@ -396,6 +396,22 @@ def test_new_fabrics_are_named_along_axes() -> None:
         assert (text in cube.attrs["fleetcube_remarks"]) == is_named
 
 
+@cases(
+    "sizes, fabrics, is_named",
+    ([8, 64], ["slingshot-11"] * 2, True),
+    ([64, 8], ["slingshot-11"] * 2, True),
+    ([8, 4], ["slingshot-11"] * 2, False),
+    ([8, 64], ["infiniband-ndr"] * 2, False),
+)
+def test_new_fabrics_are_named_in_tables(
+    sizes: list[int], fabrics: list[str], is_named: bool
+) -> None:
+    job = {name: JOB[name] for name in ("node", "software", "global_batch_size", "calibration")}
+    frame = pandas.DataFrame({"n_gpus": sizes, "fabric": fabrics, "model": ["llama-3-8b"] * 2})
+    table = fleetcube.evaluate_table(frame, TIMES, scenario=job | {"zero_stage": 3})
+    assert ("slingshot-11 is fitted" in table.attrs["fleetcube_remarks"]) == is_named
+
+
 def test_fabrics_are_those_of_steps_between_nodes() -> None:
     of, fitted = made.rows()
     rows = [row for row, is_fitted in zip(of, fitted, strict=True) if is_fitted]
