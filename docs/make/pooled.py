@@ -25,6 +25,7 @@ from fleetcube.catalog.pooled import NORMAL, STEP, STUDENT, seal
 from fleetcube.catalog.vendors import vendor as vendor_of
 from fleetcube.grid.spec import values
 from fleetcube.kernels.physics.graph import PHYSICS
+from fleetcube.scenario.hardware import DOMAIN, NODE
 
 from . import given as given_steps
 from .given import Fold, elsewhere, given, grouped, pairs_of, ratios, smallest
@@ -187,6 +188,13 @@ def job_anywhere(row: Row) -> str:
 def job(row: Row) -> str:
     """One model on one cluster."""
     return f"{table(row)}, {job_anywhere(row)}"
+
+
+def fabric(row: Row) -> str:
+    """The fabric between nodes; empty inside one node, rack or slice."""
+    node = record("node", row.inputs["node"]).values if "node" in row.inputs else {}
+    joined = (row.inputs.get(name, node.get(name, 0)) for name in (NODE, DOMAIN))
+    return str(row.inputs["fabric"]) if row.inputs["n_gpus"] > max(joined) else ""
 
 
 def run(row: Row) -> str:
@@ -576,8 +584,9 @@ def posterior_text(
 ) -> str:
     """The posterior as a catalog file.
 
-    `unmeasured`: of a vendor and of a kind of layers with a state, the groups that are fitted, and
-    the deviation that leaving out such groups shows, `spreads` of the splits.
+    `fabrics`: those between nodes of fitted rows. `unmeasured`: of a vendor and of a kind of layers
+    with a state, the groups that are fitted, and the deviation that leaving out such groups shows,
+    `spreads` of the splits.
     `factor`: the widths of the posterior that covered 90 of 100 held-out rows. `slopes`: see
     moments_of. `cholesky` [effect][effect]: L of the effects' correlations L L'. `ceilings`: shares
     of peak that coefficients multiply.
@@ -595,6 +604,7 @@ def posterior_text(
             name: [[short(float(x)) for x in line] for line in own] for name, own in moments.items()
         },
         "precisions": sorted({str(row.inputs["precision"]) for row in of}),
+        "fabrics": sorted({fabric(row) for row in of} - {""}),
         "gpus": dict(sorted(Counter(gpu(row) for row in of).items())),
         "software": dict(sorted(Counter(software(row) for row in of).items())),
         "unseen": {

@@ -365,6 +365,63 @@ def test_a_format_that_no_step_has_is_named() -> None:
         assert (text in answer.attrs["fleetcube_remarks"]) == is_new
 
 
+@cases(
+    "changed, new",
+    ({}, ""),
+    ({"fabric": "infiniband-xdr"}, ""),
+    ({"fabric": "slingshot-11"}, "slingshot-11"),
+    ({"fabric": "slingshot-11", "inter_node_bandwidth": "20 GB/s"}, "slingshot-11"),
+    ({"fabric": "alibaba-hpn@1"}, "alibaba-hpn"),
+    ({"fabric": "slingshot-11", "n_gpus": 8, "pipeline_parallel": 1}, ""),
+    ({"fabric": "slingshot-11", "gpus_per_domain": 1024, "n_gpus": 1024}, ""),
+    ({"fabric": "slingshot-11", "calibration": "megatron-h100-fp8"}, ""),
+    ({"fabric": None, "inter_node_bandwidth": "20 GB/s"}, ""),
+    ({"fabric": None, "node": "aws-p5", "gpu": None}, "efa-p5"),  # its own cards
+)
+def test_a_fabric_between_nodes_that_no_step_has_is_named(
+    changed: dict[str, Any], new: str
+) -> None:
+    remarks = answer(**changed).attrs["fleetcube_remarks"]
+    assert (f"no step on {new} is fitted" in remarks) if new else ("no step on" not in remarks)
+
+
+def test_new_fabrics_are_named_along_axes() -> None:
+    scenario = {name: value for name, value in JOB.items() if name not in ("fabric", "n_gpus")}
+    fabrics = ["slingshot-11", "infiniband-ndr", "omni-path-100"]
+    for sizes, is_named in (([4, 8], False), ([8, 1024], True)):
+        axes = {"fabric": fabrics, "n_gpus": sizes}
+        job = scenario | {"tensor_parallel": 1, "pipeline_parallel": 1, "zero_stage": 3}
+        cube = Sweep(job, axes, TIMES).evaluate(settings=Settings("numpy"))
+        text = "no step on omni-path-100, slingshot-11 is fitted"
+        assert (text in cube.attrs["fleetcube_remarks"]) == is_named
+
+
+@cases(
+    "sizes, fabrics, is_named",
+    ([8, 64], ["slingshot-11"] * 2, True),
+    ([64, 8], ["slingshot-11"] * 2, True),
+    ([8, 4], ["slingshot-11"] * 2, False),
+    ([8, 64], ["infiniband-ndr"] * 2, False),
+)
+def test_new_fabrics_are_named_in_tables(
+    sizes: list[int], fabrics: list[str], is_named: bool
+) -> None:
+    job = {name: JOB[name] for name in ("node", "software", "global_batch_size", "calibration")}
+    frame = pandas.DataFrame({"n_gpus": sizes, "fabric": fabrics, "model": ["llama-3-8b"] * 2})
+    table = fleetcube.evaluate_table(frame, TIMES, scenario=job | {"zero_stage": 3})
+    assert ("slingshot-11 is fitted" in table.attrs["fleetcube_remarks"]) == is_named
+
+
+def test_fabrics_are_those_of_steps_between_nodes() -> None:
+    of, fitted = made.rows()
+    rows = [row for row, is_fitted in zip(of, fitted, strict=True) if is_fitted]
+    found = pooled.posterior().content["fabrics"]
+    assert found == sorted({made.fabric(row) for row in rows} - {""})
+    # TPU v6e ran in single slices only, 512 chips of v5e in two slices of 256
+    assert not {"tpu-dcn-v6e", "megascale"} & {*found}
+    assert "tpu-dcn-v5e" in found
+
+
 @cases("other", {"precision": "bf16"}, {"model": "llama-3-8b", "expert_parallel": 1})
 def test_fused_products_change_nothing_where_none_are(other: dict[str, Any]) -> None:
     job = {**MIXTURE, **other}

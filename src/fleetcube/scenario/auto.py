@@ -164,14 +164,14 @@ def check_inferred(count: int, names: Collection[str]) -> None:
 
 def inferring_columns(numbers: Mapping[str, Array], sizes: bool) -> dict[str, tuple[Array, Array]]:
     """Columns that auto depends on, as codes (-1: none) and distinct values. With `sizes` also
-    those of its interval, where all sizes within the published range count as one."""
+    those of its interval, where all sizes within the published range count as the largest."""
     columns = {}
     posterior = _posterior()
     for name, column in numbers.items():
         if name in CELL_INPUTS or (sizes and name in posterior.content["ranges"]):
             if name not in CELL_INPUTS:
-                low = posterior.content["ranges"][name][0]
-                column = np.where(posterior.beyond(name, column) == 0, low, column)
+                inside = posterior.beyond(name, column) == 0
+                column = np.where(inside, column.max(initial=0, where=inside), column)
             distinct, codes = np.unique(column, return_inverse=True)
             columns[name] = np.where(np.isnan(column), -1, codes), distinct
     return columns
@@ -423,6 +423,11 @@ def measured() -> Mapping[str, Sequence[float]]:
     """[min, max] of each size over the published steps."""
     ranges: Mapping[str, Sequence[float]] = _posterior().content["ranges"]
     return ranges
+
+
+def has_steps_on(fabric: str) -> bool:
+    """Whether published steps between nodes ran on a fabric."""
+    return fabric in _posterior().content["fabrics"]
 
 
 def _posterior() -> pooled.Posterior:

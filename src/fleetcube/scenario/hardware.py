@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fleetcube.catalog import NONE, record
+from fleetcube.catalog import AUTO, NONE, record
 from fleetcube.catalog import kind as catalog_kind
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.spec.axis import Array, Axis
@@ -20,6 +20,7 @@ from fleetcube.scenario.along_axes import values_along
 CHIPS, NODE, DOMAIN = "n_gpus", "gpus_per_node", "gpus_per_domain"
 _X, _Y = "torus_x", "torus_y"
 _LINK, _INSIDE, NETWORK = "inter_node_bandwidth", "intra_node_bandwidth", "fabric"
+_STARTUP = "inter_node_latency"  # read wherever the link is
 COUNTED = frozenset({CHIPS, NODE, DOMAIN})
 _LARGEST_NODE = 16  # GPUs of a server
 _TRAY = "-tray"  # ending of records of racks by the tray
@@ -175,10 +176,27 @@ def node_networks(
     return with_networks, {}, {_LINK: "no fabric is given: each node has its own network cards"}
 
 
+def new_networks(axes: Sequence[Axis], labels: Mapping[str, str]) -> tuple[str, ...]:
+    """Fabrics between nodes of no published step that calibration "auto" rests on."""
+
+    def named(kind: str) -> set[str]:
+        along = (label for axis in axes for label in axis.records.get(kind, ()))
+        return {*along, *([labels[kind]] if kind in labels else [])}
+
+    if AUTO not in named("calibration"):
+        return ()
+    editions = (label.partition("@")[0] for label in sorted(named(NETWORK)))
+    return tuple(dict.fromkeys(name for name in editions if not auto.has_steps_on(name)))
+
+
 def whole_units(
-    axes: Sequence[Axis], constants: Mapping[str, float], free: Collection[str]
+    axes: Sequence[Axis],
+    constants: Mapping[str, float],
+    free: Collection[str],
+    new: Sequence[str] = (),
 ) -> Derived:
-    """The network of a job in one node, which needs none; a remark on partly used nodes."""
+    """The network of a job in one node, which needs none; remarks on partly used nodes, and on
+    `new` fabrics of one in several."""
     given = {*constants, *(name for axis in axes for name in axis.numbers)}
     varying = [axis for axis in axes if {*axis.numbers} & {CHIPS, NODE, DOMAIN}]
     if CHIPS in free or CHIPS not in given or math.prod(axis.size for axis in varying) > 16 * _MOST:
@@ -199,6 +217,9 @@ def whole_units(
     link = constants.get(_INSIDE, 1.0)
     rows: dict[str, Any] = {_LINK: ((), np.asarray(link))} if one else {}
     notes = {_LINK: "no fabric is given: the job fits in one node, rack or slice"} if one else {}
+    if new and (chips > joined).any():
+        named = f"calibration auto: no step on {', '.join(new)} is fitted"
+        notes[_STARTUP] = f"{named}; where that network decides, the interval may be too narrow"
     chips, joined = np.broadcast_arrays(chips, joined)
     partly = (chips % joined > 0) & (chips % 1 == 0)
     if partly.any() and {NODE, DOMAIN} & given:

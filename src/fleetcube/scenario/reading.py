@@ -45,7 +45,8 @@ def resolve(
     torus = hardware.in_slices(swept, labels, constants, explicit, free)
     notes |= voided_totals(request) | dict(torus.notes) | conversions(scenario) | batches
     resolved = merged(request, torus.rows)
-    counted = hardware.whole_units([*resolved.axes.values()], resolved.constants, free)
+    new = hardware.new_networks(swept, labels)
+    counted = hardware.whole_units([*resolved.axes.values()], resolved.constants, free, new)
     job = resolved.axes[phases.NAME] if added_up else None
     tables, phased = phases.split_by_phase(resolved.tables, job)
     _check_sought(job, free)
