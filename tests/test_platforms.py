@@ -119,9 +119,11 @@ assert sweep.prediction_interval()["expected_failures_high"].notnull().all()
 life = {"lognormal": ["9_000 h", 2]}
 unsure = fleetcube.Sweep({"n_gpus": 64, "gpu_mttf": life}, {}, ["cluster_mtbf"])
 unsure.uncertainty(method="first_order")
+unsure.uncertainty()  # one law is evaluated at its quantiles
+two_laws = fleetcube.Sweep({"n_gpus": 64, "gpu_mttf": life, "nic_mttf": life}, {}, ["cluster_mtbf"])
 span = {"checkpoint_interval": ["1 min", "10 h"]}
 for ask in (
-    lambda: unsure.uncertainty(samples=64),
+    lambda: two_laws.uncertainty(samples=64),
     lambda: sweep.best("job_time", search=span),
     lambda: sweep.global_sensitivity("job_time"),
     lambda: sweep.evaluate().fleetcube.plot(of="job_time"),

@@ -376,7 +376,7 @@ BETWEEN = [  # input, other inputs, value, valid numbers on both sides: None whe
     ("n_gpus", {}, 256, 128, 512),  # 15 or 17 replicas do not divide 1,024 sequences
     ("n_gpus", {"global_batch_size": 720}, 256, 240, None),  # 15 divides 720; 17 and 32 do not
     ("n_gpus", {}, 16, None, 32),
-    ("n_gpus", {}, 16384, 8192, None),
+    ("n_gpus", {"contract_nodes": 6000}, 16384, 8192, None),
     ("tensor_parallel", {}, 8, 4, 16),
     ("pipeline_parallel", {}, 1, None, 2),
     ("pipeline_parallel", {}, 2, 1, 4),

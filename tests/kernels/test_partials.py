@@ -179,7 +179,7 @@ def agree(engine: str, names: list[tuple[str, str]], tolerance: float) -> None:
 
 @pytest.mark.slow
 def test_partials_agree_on_jax() -> None:
-    agree("jax", some(16), 1e-11)  # a ramp between sizes that differ by 1e-5 loses digits
+    agree("jax", some(16), 1e-10)  # the last of a job's 7 million segments loses seven digits
 
 
 @pytest.mark.slow
