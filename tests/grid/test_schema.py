@@ -44,6 +44,9 @@ UNSEEN = (
         "two kinds of states",
         "and by an axis",
         "sweep them apart",
+        "contradicts n_gpus",
+        "make it ",
+        "is a share",
     ),
 )
 
