@@ -15,8 +15,9 @@ LAYOUT = 1
 
 
 def known_layout(place: Place, attributes: Mapping[str, Any]) -> int:
-    """The layout stated by a root; one newer than ours is refused. Raises InputError."""
-    layout = attributes.get(KEY)
+    """The layout stated by a root, ours where xarray copied a cube without it; one newer than ours
+    is refused. Raises InputError."""
+    layout = attributes.get(KEY, LAYOUT)
     if isinstance(layout, bool) or not isinstance(layout, int) or layout < 1:
         raise InputError(f"{str(place)!r} is damaged: {KEY} is not a whole number; write it again")
     if layout > LAYOUT:
