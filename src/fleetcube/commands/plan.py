@@ -390,7 +390,7 @@ def _print_next(question: "Question", ranked: Any) -> None:
     dim, labels = "next layouts", ranked[WHOLE].values.tolist()
     others: dict[str, Any] = {n: (dim, ranked[n].values[1:], ranked[n].attrs) for n in shown}
     if chances := _chances(question, ranked):
-        others["chance better"] = dim, chances
+        others["may beat it"] = dim, chances
     say("")
     print_table(*table(Result(others, {dim: labels[1:]})))
 
