@@ -24,9 +24,9 @@ from .written import written
 if TYPE_CHECKING:
     import xarray
 
-ASSUMED = "fleetcube_assumed"  # attribute: what decides an answer and nobody stated, likewise
 CITATIONS = "fleetcube_citations"  # attribute: keys of the works that a result rests on
 REMARKS = "fleetcube_remarks"  # attribute: what a result stands on, a line each
+ASSUMED = "fleetcube_assumed"  # attribute: what decides an answer and nobody stated, likewise
 UNUSED = "fleetcube_unused"  # attribute: inputs that nothing depends on
 DEFAULTS = "fleetcube_defaults"  # attribute: inputs left to defaults
 PARTLY = "fleetcube_defaults_partly"  # attribute: those left to defaults at some points only

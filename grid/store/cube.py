@@ -169,7 +169,7 @@ def _write(
             writer.run(partial, *prepared, threads, elsewhere, added)
             for replaced in partial.finish(place):
                 _discard(replaced, place, arrays, mode.force)
-            if place != partial:
+            if place != partial and place.path is not None:
                 place.delete(LOCK)  # at the end: without it a second writer could enter
     except ConnectionError as error:
         raise OSError(
@@ -209,8 +209,9 @@ def _discard(old: Place, whole: Place, arrays: Collection[str] = (), force: bool
     others put into it moves into that."""
     for replaced in old.replaced():
         _discard(replaced, old)
-    arrays, names = arrays or examine(old, f"{RECORD}/").arrays, {*(old.sizes() or ())}
-    old.remove((names if force else ours(names, arrays, whole=True)) - {SEAL, LOCK})
+    if old.path is not None:  # others drop theirs whole
+        arrays, names = arrays or examine(old, f"{RECORD}/").arrays, {*(old.sizes() or ())}
+        old.remove((names if force else ours(names, arrays, whole=True)) - {SEAL, LOCK})
     old.discard(whole)
 
 

@@ -162,33 +162,33 @@ def test_a_job_that_never_ends_is_said_to(spec: str) -> None:
 
 
 def test_steps_above_the_peak_and_copies_that_all_survive_are_named(spec: str) -> None:
-    def told(*words: str) -> str:
+    def shown(*words: str) -> str:
         return " ".join(run("run", spec, "n_gpus=256", "--no-interval", *words).stderr.split())
 
     # 6 x 70e9 x 1,024 x 4,096 operations take 256 GPUs of 989.4 TFLOP/s 7 s at least
-    assert "and no GPU exceeds its peak" in told("-v", "mfu", "step_time=5 s,9 s")
-    assert "exceeds" not in told("-v", "mfu", "step_time=9 s")
+    assert "and no GPU exceeds its peak" in shown("-v", "mfu", "step_time=5 s,9 s")
+    assert "exceeds" not in shown("-v", "mfu", "step_time=9 s")
     # 256 GPUs, each stopped every 3 h: one of them every 42 s
-    assert "rates are of one GPU or other part" in told("interruption_mttf=3h", "step_time=60 s")
-    assert "rates are" not in told("interruption_mttf=3h", "step_time=30 s")
+    assert "rates are of one GPU or other part" in shown("interruption_mttf=3h", "step_time=60 s")
+    assert "rates are" not in shown("interruption_mttf=3h", "step_time=30 s")
     copies = "each failure is taken to leave a copy in a peer's memory"
-    assert copies in told("checkpoint_mode=in_memory")
-    assert copies not in told("checkpoint_mode=tiered", "memory_tier_survival=0.9")
+    assert copies in shown("checkpoint_mode=in_memory")
+    assert copies not in shown("checkpoint_mode=tiered", "memory_tier_survival=0.9")
 
 
 def test_an_owner_is_told_which_costs_are_left_out(spec: str) -> None:
     owned = ("node_price=300_000 USD", "electricity_price=0.1 USD/kWh", "depreciation_time=4 yr")
 
-    def told(*words: str) -> str:
+    def shown(*words: str) -> str:
         done = run("run", spec, "n_gpus=256", "-v", "job_cost", *owned, *words)
         return " ".join(done.stderr.split())
 
     rest = ("interest_rate=0.08", "maintenance_share=0", "building_price=0 USD/W")
     words = "owning is without what nobody stated: fabric_price, building_price, yearly_staff_cost,"
-    assert f"{words} maintenance_share, interest_rate; give them, or 0" in told()
-    ports = told(*rest, "nic_price=1_000 USD")
+    assert f"{words} maintenance_share, interest_rate; give them, or 0" in shown()
+    ports = shown(*rest, "nic_price=1_000 USD")
     assert "nobody stated: yearly_staff_cost; give them" in ports
-    assert "owning" not in told(*rest, "fabric_price=4_000 USD", "yearly_staff_cost=1M USD")
+    assert "owning" not in shown(*rest, "fabric_price=4_000 USD", "yearly_staff_cost=1M USD")
 
 
 def test_a_default_of_one_label_or_phase_is_said_too(spec: str) -> None:

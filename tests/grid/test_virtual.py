@@ -183,7 +183,7 @@ def test_a_file_opens_without_evaluation_and_computes_what_is_sliced(
         part = cube.isel(gpu_mttf=slice(0, 9000, 3000), restart_time=[7], drop=False)
         part = part.sel(checkpoint_write_bandwidth=1e12, method="nearest")
         assert not evaluated
-        assert max(tables) <= 10_000  # what remarks compare, along one axis
+        assert set(tables) <= {1, 10_000}  # what remarks compare, along one axis
         values = part["job_time"].values
     assert 0 < sum(evaluated) <= 2 * values.size
     axes = {"gpu_mttf": part["gpu_mttf"].values}

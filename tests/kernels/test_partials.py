@@ -160,6 +160,10 @@ def some(every: int) -> list[tuple[str, str]]:
     return names if table.only else names[:: max(1, every // TIMES)]
 
 
+# Of engines that round otherwise: the last of a job's 7 million segments loses seven digits
+LOSES = {"ending_job_goodput": 1e-10}
+
+
 def agree(engine: str, names: list[tuple[str, str]], tolerance: float) -> None:
     """Compare an engine with NumPy, one job per module; tolerance of derivative and y / x."""
     for _, group in itertools.groupby(names, key=lambda name: SMOOTH[name[0]].__module__):
@@ -173,13 +177,14 @@ def agree(engine: str, names: list[tuple[str, str]], tolerance: float) -> None:
             with np.errstate(all="ignore"):
                 result = SMOOTH[name](*[values()[q] for q in parameters(SMOOTH[name])])
                 scale = np.abs(expected) + np.abs(result / values()[p])
-                off = ~(np.abs(found - expected) <= tolerance * scale)
+                most = max(tolerance, LOSES.get(name, 0.0)) if tolerance else 0.0
+                off = ~(np.abs(found - expected) <= most * scale)
             assert not (off & np.isfinite(scale)).any(), (name, p)
 
 
 @pytest.mark.slow
 def test_partials_agree_on_jax() -> None:
-    agree("jax", some(16), 1e-10)  # the last of a job's 7 million segments loses seven digits
+    agree("jax", some(16), 1e-11)  # a ramp between sizes that differ by 1e-5 loses digits
 
 
 @pytest.mark.slow

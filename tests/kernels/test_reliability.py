@@ -141,10 +141,9 @@ def test_peers_that_fail_together_are_remarked_where_they_hold_the_only_copies()
         "inter_node_bandwidth": 5e10,
         "correlated_failure_fraction": 0.1,
     }
-    for mode, said in (("in_memory", 1), ("async", 0), ("tiered", 0)):
+    for mode, said in (("in_memory", 2), ("async", 0), ("tiered", 0)):
         plan = Sweep({**given, "checkpoint_mode": mode}, {}, ["goodput"])._plan("numpy")
-        found = [line for line in remarks(plan) if line.startswith("correlated_failure")]
-        assert len(found) == said
+        assert len(remarks(plan)) == said
 
 
 def test_a_rate_of_gpus_alone_names_what_else_fails() -> None:

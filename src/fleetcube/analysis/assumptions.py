@@ -212,13 +212,13 @@ def lines(
     others = [each for each in ranked if each.decides and each not in chosen]
     room = MOST - sum(each.decides for each in chosen)
     chosen += others[:room]
-    more = [f"  and {len(others) - room} more: {', '.join(each.name for each in others[room:])}"]
     names = [name for axis in swept.values() if axis.size > 1 for name in axis.inputs]
     place = [f"{name} {_shown(name, scenario[name])}" for name in names if name in scenario]
     where = f" at {', '.join(place)}" if place else ""
     heading = f"assumed{' in this layout' * bool(layout)}{where}, what moves the answer most first:"
     rows = [heading, *(f"  {each}" for each in ranked if each in chosen)] if chosen else []
-    rows += more * (len(others) > room)
+    if left := [each.name for each in others[room:]]:
+        rows.append(f"  and {len(left)} more: {', '.join(left)}")
     if any(auto.SOFTWARE in axis.inputs for axis in swept.values()):
         return rows  # each row has its software's layout
     planned = f"this layout{where}" if layout else ""

@@ -195,13 +195,13 @@ def _run_to_table(
         values = sweep.prediction_interval(settings=settings, relative_to=relative_to)
     else:
         values = sweep.evaluate(settings=settings)
+    assumed = str(values.attrs.get(ASSUMED, "")).splitlines() or at_last(sweep, running(values))
     if output is None:
         void = [reason for reason in reasons if (values[reason] == 0).all()]
         print_table(*table(values.drop_vars(void).assign_coords(near_memory(sweep))))
-        assumed = str(values.attrs.get(ASSUMED, "")).splitlines() or at_last(sweep, running(values))
         say_wrapped(*wrong_points(values, settings._mask), *assumed, err=True)
     else:
-        values.attrs.update(noted(at_last(sweep, running(values))))
+        values.attrs.update(noted(assumed))
         write_table(values, output, every)
     print_remarks(values, err=True)
 

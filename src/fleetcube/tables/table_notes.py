@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fleetcube.grid.plan.labels import DEFAULTS, PARTLY, REMARKS
+from fleetcube.grid.plan.labels import ASSUMED, DEFAULTS, PARTLY, REMARKS
 from fleetcube.kernels.physics.roles import (
     CUTS,
     DONE,
@@ -69,8 +69,9 @@ def _beyond_peak(cube: "Result | xarray.Dataset") -> list[str]:
     shares = cube.get(UTILIZATION)
     if shares is None or shares.chunks is not None or not np.any(shares.values > 1):
         return []
-    line = "is up to {:.3g}, and no GPU exceeds its peak: check what is stated of the step, model "
-    return [f"{UTILIZATION} {line.format(np.nanmax(shares.values))}and GPU"]
+    most = np.nanmax(shares.values)
+    action = "check the step, model and GPU that are stated"
+    return [f"{UTILIZATION} is up to {most:.3g}, and no GPU exceeds its peak: {action}"]
 
 
 def _rare(cube: "Result | xarray.Dataset") -> list[str]:
@@ -85,7 +86,7 @@ def remarks(attrs: Mapping[Any, Any], without: Collection[str] = ()) -> list[str
     """Remarks on a result's basis, a line each: calibration, medians of distributions, defaults.
     Inputs in `without`, which were searched, are not defaults. Those with a line of their
     own effect have no second one."""
-    named = {line.split()[0] for line in str(attrs.get("fleetcube_assumed", "")).splitlines()}
+    named = {line.split()[0] for line in str(attrs.get(ASSUMED, "")).splitlines()}
     lines = str(attrs.get(REMARKS, "")).splitlines()
     left_open = {each for each in lines if "is inferred" in each or "is assumed" in each}
     lines = [n for n in lines if n not in left_open or named.isdisjoint(n.split())]
