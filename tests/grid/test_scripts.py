@@ -22,9 +22,9 @@ from ..draws import scaled
 BASH = shutil.which("bash")
 pytestmark = pytest.mark.skipif(not BASH, reason="bash is the judge")
 LAUNCHERS = ("torchrun", "deepspeed", "accelerate", "python", "python3")
+# In one write: launches in the background would mix their words
 STAND_IN = """#!/bin/sh
-printf '%s\\n' "$0" "$@" >> "$RECORD"
-printf '\\001\\n' >> "$RECORD"
+printf '%s\\n' "$0" "$@" "$(printf '\\001')" >> "$RECORD"
 """
 # Those that start the command in their last words
 STARTERS = {
