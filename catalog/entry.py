@@ -106,7 +106,7 @@ KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             *("tensor_parallel_overlap", "context_parallel_overlap"),
             *("expert_parallel_overlap", "offload_bandwidth", "nvme_bandwidth"),
             "host_memory_efficiency",
-            *("flops_efficiency", "gemm_efficiency", "gemm_half_size"),
+            *("flops_efficiency", "gemm_efficiency", "gemm_half_depth"),
             *("attention_efficiency", "memory_efficiency", "layer_overhead_time"),
             *("layer_host_time", "step_time_jitter"),
             *("straggler_slowdown", "serial_time_per_step", "error_factor"),

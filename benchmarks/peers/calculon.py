@@ -274,7 +274,7 @@ LAYER = (
 ROOFLINE = {
     "compute_model": "roofline",
     "gemm_efficiency": 1.0,
-    "gemm_half_size": 0.0,
+    "gemm_half_depth": 0.0,
     "attention_efficiency": 1.0,
     "memory_efficiency": 1.0,
 }

@@ -106,9 +106,9 @@ _ON_PEAK = {"peak_16": 0.5}  # deviation of the trend's factor
 COEFFICIENTS = (
     Coefficient("gemm_efficiency", "gemm_efficiency", 0.8, 0.7, of="gemm", trends=_ON_PEAK),
     Coefficient(
-        "gemm_half_size",
-        "gemm_half_size",
-        120.0,
+        "gemm_half_depth",
+        "gemm_half_depth",
+        200.0,
         1.0,
         trends={"peak": 0.5},
         levels=("layers", "precision", "generation", "software", "experts", "products"),

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from fleetcube.catalog import record
-from fleetcube.kernels.laws.layer import gemm_time
+from fleetcube.kernels.laws.layer import gemm_rate_share
 
 from .text import table
 
@@ -45,11 +45,16 @@ class Products:
             * (self.rows * self.depth + self.depth * self.columns + self.rows * self.columns)
         )
 
+    def by_law(self, largest: Any, half_depth: Any, launch: Any) -> Array:
+        """The law of steps, a batch as one product of more rows, and a launch."""
+        share = gemm_rate_share(self.batch * self.rows, self.columns, self.depth, largest, half_depth)
+        return self._at(share) + launch
+
     def by_sides(self, largest: Any, half_size: Any, launch: Any) -> Array:
-        """The law of steps: products of a batch in sequence, and a launch."""
-        of = (self.rows, self.columns, self.depth, 2, 2)
-        time = gemm_time(*of, self.peak, largest, half_size, self.memory)
-        return np.asarray(self.batch * time + launch)
+        """Each side loses half of the rate at one size."""
+        sides = (self.rows, self.columns, self.depth)
+        share = largest * np.prod([side / (side + half_size) for side in sides], axis=0)
+        return self._at(share) + launch
 
     def by_area(self, largest: Any, half_area: Any, launch: Any, half_depth: Any) -> Array:
         """The result's area fills the GPU, whatever its sides."""
@@ -93,8 +98,9 @@ class Products:
 
 
 LAWS: dict[str, tuple[str, list[float]]] = {
-    "the step's: half sizes of the sides": ("by_sides", [0.9, 150.0, 3e-6]),
+    "the step's: a half depth, and its half area": ("by_law", [0.9, 150.0, 3e-6]),
     "a half size of the result's area, and of the depth": ("by_area", [0.9, 5e5, 3e-6, 150.0]),
+    "half sizes of the sides": ("by_sides", [0.9, 150.0, 3e-6]),
     "waves of tiles of 128 x 128": ("by_waves", [0.9, 3e-6, 150.0]),
     "waves, the best of five tiles and three splits": ("by_choice", [0.9, 3e-6, 150.0]),
 }

@@ -19,5 +19,5 @@ def test_the_law_of_steps_fits_products_measured_alone() -> None:
     scenario = {"model": "llama-3-70b", "gpu": "h100-sxm", "software": "megatron-lm"}
     step = {"fabric": "infiniband-ndr", "n_gpus": 64, "tensor_parallel": 8, "global_batch_size": 64}
     plan = Sweep({**scenario, **step}, {}, ["step_time"])._plan("numpy")
-    posterior = plan.problem.constants["gemm_half_size"]
+    posterior = plan.problem.constants["gemm_half_depth"]
     assert 0.5 < posterior / half_size < 2.0  # fitted to whole steps, without single kernels

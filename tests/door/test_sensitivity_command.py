@@ -149,7 +149,7 @@ def test_what_a_plan_may_change_is_ranked_by_default(folder: Path) -> None:
 
     names, told = ranked()
     everything, whole = ranked("--kind", "all")
-    fixed = {"hidden_size", "layers", "gpus_per_node", "bytes_per_element", "gemm_half_size"}
+    fixed = {"hidden_size", "layers", "gpus_per_node", "bytes_per_element", "gemm_half_depth"}
     assert {"gpu_mttf", "n_gpus", "checkpoint_restore_time", "global_batch_size"} <= names
     assert "training_tokens" in names  # of the model's label
     assert not fixed & names

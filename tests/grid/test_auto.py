@@ -594,9 +594,9 @@ def test_experts_of_unknown_software_count_its_spread_once_and_ask_for_it() -> N
     found = pooled.posterior()
     new = pooled.Cell("", "experts", "h100", "8 bits", "flash", 989e12, 1979e12)
     spreads = {(name, level): value for name, level, value in found.content["spreads"]}
-    k = list(found.coefficients).index("gemm_half_size")
+    k = list(found.coefficients).index("gemm_half_depth")
     _, root = found.coefficients_of(new)
-    own = spreads["gemm_half_size", "experts"]
+    own = spreads["gemm_half_depth", "experts"]
     assert sum(root[k, len(root[0]) - len(root) :] ** 2) == pytest.approx(own**2)
     bridge = replace(new, software="bridge")
     for software in ("", "megatron"):

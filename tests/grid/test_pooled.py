@@ -46,7 +46,7 @@ def pooled_of(measured: list[Row]) -> Pooled:
 
 
 FITTED = (
-    *("gemm_efficiency", "gemm_half_size", "flash_attention_efficiency", "memory_efficiency"),
+    *("gemm_efficiency", "gemm_half_depth", "flash_attention_efficiency", "memory_efficiency"),
     *("layer_overhead_time", "intra_node_efficiency"),
 )
 

@@ -25,7 +25,7 @@ RUNS = [
 ]
 NAMES = ("n_gpus", "pipeline_parallel", "global_batch_size")
 COEFFICIENTS = (
-    *("gemm_efficiency", "gemm_half_size", "attention_efficiency", "memory_efficiency"),
+    *("gemm_efficiency", "gemm_half_depth", "attention_efficiency", "memory_efficiency"),
     *("layer_overhead_time", "intra_node_bandwidth", "network_efficiency"),
     *("layer_host_time", "step_time_jitter"),
     *("data_parallel_overlap", "expert_parallel_overlap"),
@@ -173,7 +173,7 @@ def test_six_rows_say_more_than_two_and_neither_moves_past_its_data_sheet() -> N
     for fit in (two, six):
         for name, (low, high) in fit.intervals.items():
             assert low < fit.values[name] < high
-            if name not in ("gemm_half_size", "layer_overhead_time", "intra_node_bandwidth"):
+            if name not in ("gemm_half_depth", "layer_overhead_time", "intra_node_bandwidth"):
                 assert high < 1, name
 
 

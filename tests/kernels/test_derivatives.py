@@ -198,7 +198,7 @@ EDGES: dict[str, dict[str, Any]] = {
     "all corrupt": {"corruption_probability": 0.999, "maintenance_fraction": 0.999},
     "correlated": {"correlated_failure_fraction": 1, "failure_domain_nodes": 1},
     "no root": {"all_reduce": "fitted", "sqrt_coefficient": 0},
-    "no losses": {"compute_model": "roofline", "gemm_half_size": 0},
+    "no losses": {"compute_model": "roofline", "gemm_half_depth": 0},
     "every expert": {"model": "mixtral-8x7b", "experts_per_token": 8},
     "no prompt": {"prompt_tokens": 0},
     "no optimizer": {"optimizer_bytes_per_parameter": 0, "offload": "nvme"},

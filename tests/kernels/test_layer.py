@@ -18,7 +18,7 @@ BASE: dict[str, Any] = {
     "pipeline_parallel": 2, "stage_split": False, "context_parallel": 1, "sequence_parallel": False,
     "recompute": False, "attention_kernel": "standard", "zero_stage": 1, "bytes_per_element": 2,
     "precision": "bf16", "peak_flops_bf16": 312e12, "hbm_bandwidth": 2e12,
-    "memory_efficiency": 0.85, "gemm_efficiency": 0.9, "gemm_half_size": 64.0,
+    "memory_efficiency": 0.85, "gemm_efficiency": 0.9, "gemm_half_depth": 64.0,
     "attention_efficiency": 0.4, "gradient_storage": "fp32", "optimizer_bytes_per_parameter": 12,
 }  # fmt: skip
 LLAMA = {"gated_ffn": True, "kv_heads": 8, "ffn_hidden_size": 14336, "vocab_size": 128256}
@@ -82,7 +82,7 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
     def product(m: float, n: float, k: float, peak: float = recipe, read: float = few) -> float:
         rate = peak * c["gemm_efficiency"]
         for side in (m, n, k):
-            rate *= side / (side + c["gemm_half_size"])
+            rate *= side / (side + c["gemm_half_depth"])
         operands = (m * k + k * n) * read
         return max(2 * m * n * k / rate, (operands + m * n * e) / bandwidth)
 
@@ -210,7 +210,7 @@ def test_a_share_of_peak_covers_the_optimizer() -> None:
 # Limits
 
 IDEAL = {
-    **BASE, "hbm_bandwidth": 1e40, "gemm_half_size": 0.0, "gemm_efficiency": 1.0,
+    **BASE, "hbm_bandwidth": 1e40, "gemm_half_depth": 0.0, "gemm_efficiency": 1.0,
     "attention_efficiency": 1.0,
 }  # fmt: skip
 RECOMPUTE = [False, "selective", "modules", "full"]
@@ -291,7 +291,7 @@ def test_a_product_of_one_row_takes_as_long_as_its_weights() -> None:
         ("memory_efficiency", [0.2, 0.5, 0.9]),
         ("gemm_efficiency", [0.2, 0.5, 0.9]),
         ("attention_efficiency", [0.2, 0.5, 0.9]),
-        ("gemm_half_size", [512.0, 128.0, 16.0, 0.0]),
+        ("gemm_half_depth", [512.0, 128.0, 16.0, 0.0]),
         ("n_gpus", [64, 128, 256]),
     ],
 )

@@ -1,7 +1,7 @@
 """Embedding, logits and multi-token prediction, at the ends of the model."""
 
 from ...alternatives import alternative, row
-from ...laws.layer import gemm_time
+from ...laws.layer import training_gemm_time
 
 row(
     "embedding_share",
@@ -107,7 +107,7 @@ def some_prediction_time(
     bytes_per_element,
     peak_flops,
     gemm_efficiency,
-    gemm_half_size,
+    gemm_half_depth,
     reached_hbm_bandwidth,
 ):
     """Time of multi-token prediction for one micro-batch, forward and backward.
@@ -118,7 +118,7 @@ def some_prediction_time(
     Range: communication of the module's layer is not counted
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.2
     """
-    projection = gemm_time(
+    projection = training_gemm_time(
         microbatch_tokens,
         hidden_size / tensor_parallel,
         2 * hidden_size,
@@ -126,7 +126,7 @@ def some_prediction_time(
         bytes_per_element,
         peak_flops,
         gemm_efficiency,
-        gemm_half_size,
+        gemm_half_depth,
         reached_hbm_bandwidth,
     )
     return prediction_layers * (layer_time + 3 * projection + logits_time)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ...alternatives import alternative, row
-from ...laws.layer import gemm_time
+from ...laws.layer import training_gemm_time
 from ...ops import where
 
 
@@ -18,7 +18,7 @@ def attention_projection_time(
     bytes_per_element,
     peak_flops,
     gemm_efficiency,
-    gemm_half_size,
+    gemm_half_depth,
     reached_hbm_bandwidth,
 ):
     """GEMM time of a layer's query, key, value and output projections.
@@ -36,11 +36,11 @@ def attention_projection_time(
         bytes_per_element,
         peak_flops,
         gemm_efficiency,
-        gemm_half_size,
+        gemm_half_depth,
         reached_hbm_bandwidth,
     )
-    entering = gemm_time(microbatch_tokens, inputs, hidden_size, *on_gpu)
-    leaving = gemm_time(microbatch_tokens, hidden_size, output, *on_gpu)
+    entering = training_gemm_time(microbatch_tokens, inputs, hidden_size, *on_gpu)
+    leaving = training_gemm_time(microbatch_tokens, hidden_size, output, *on_gpu)
     return entering + leaving
 
 
@@ -552,7 +552,7 @@ def logits_time(
     bytes_per_element,
     logits_peak_flops,
     gemm_efficiency,
-    gemm_half_size,
+    gemm_half_depth,
     reached_hbm_bandwidth,
 ):
     """Time of embedding, logits and loss for one micro-batch, forward and backward.
@@ -565,7 +565,7 @@ def logits_time(
         section 3 (embeddings sharded along the vocabulary)
     """
     shard = vocab_size / tensor_parallel
-    product = gemm_time(
+    product = training_gemm_time(
         microbatch_tokens,
         shard,
         hidden_size,
@@ -573,7 +573,7 @@ def logits_time(
         bytes_per_element,
         logits_peak_flops,
         gemm_efficiency,
-        gemm_half_size,
+        gemm_half_depth,
         reached_hbm_bandwidth,
     )
     moved = microbatch_tokens * (4 * hidden_size * bytes_per_element + 12 * shard)

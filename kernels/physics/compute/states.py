@@ -69,7 +69,7 @@ def linear_projection_time(
     bytes_per_element,
     peak_flops,
     gemm_efficiency,
-    gemm_half_size,
+    gemm_half_depth,
     reached_hbm_bandwidth,
 ):
     """GEMM time of the projections of a mixer with a state.
@@ -90,7 +90,7 @@ def linear_projection_time(
         bytes_per_element,
         peak_flops,
         gemm_efficiency,
-        gemm_half_size,
+        gemm_half_depth,
         reached_hbm_bandwidth,
     )
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ...alternatives import alternative, family, row
-from ...laws.layer import gemm_time
+from ...laws.layer import training_gemm_time
 from ...ops import where
 from ..model.layer_kinds import KINDS
 from .expert_traffic import expert_message
@@ -19,7 +19,7 @@ def dense_ffn_time(
     bytes_per_element,
     peak_flops,
     gemm_efficiency,
-    gemm_half_size,
+    gemm_half_depth,
     reached_hbm_bandwidth,
 ):
     """GEMM time of one dense feed-forward block.
@@ -36,11 +36,11 @@ def dense_ffn_time(
         bytes_per_element,
         peak_flops,
         gemm_efficiency,
-        gemm_half_size,
+        gemm_half_depth,
         reached_hbm_bandwidth,
     )
-    entering = gemm_time(microbatch_tokens, wide, hidden_size, *on_gpu)
-    leaving = gemm_time(microbatch_tokens, hidden_size, width, *on_gpu)
+    entering = training_gemm_time(microbatch_tokens, wide, hidden_size, *on_gpu)
+    leaving = training_gemm_time(microbatch_tokens, hidden_size, width, *on_gpu)
     return entering + leaving
 
 
@@ -114,7 +114,7 @@ def plain_expert_ffn_time(
     bytes_per_element,
     peak_flops,
     gemm_efficiency,
-    gemm_half_size,
+    gemm_half_depth,
     reached_hbm_bandwidth,
 ):
     """GEMM time of one routed expert on one GPU.
@@ -135,7 +135,7 @@ def plain_expert_ffn_time(
         bytes_per_element,
         peak_flops,
         gemm_efficiency,
-        gemm_half_size,
+        gemm_half_depth,
         reached_hbm_bandwidth,
     )
 
@@ -155,7 +155,7 @@ def latent_projection_time(
     bytes_per_element,
     peak_flops,
     gemm_efficiency,
-    gemm_half_size,
+    gemm_half_depth,
     reached_hbm_bandwidth,
 ):
     """GEMM time of projecting tokens down before routed experts and up after them.
@@ -170,11 +170,11 @@ def latent_projection_time(
         bytes_per_element,
         peak_flops,
         gemm_efficiency,
-        gemm_half_size,
+        gemm_half_depth,
         reached_hbm_bandwidth,
     )
-    down = gemm_time(microbatch_tokens, expert_input_width, hidden_size, *on_gpu)
-    up = gemm_time(microbatch_tokens, hidden_size, expert_input_width, *on_gpu)
+    down = training_gemm_time(microbatch_tokens, expert_input_width, hidden_size, *on_gpu)
+    up = training_gemm_time(microbatch_tokens, hidden_size, expert_input_width, *on_gpu)
     return where(expert_input_width < hidden_size, down + up, 0.0)
 
 
@@ -211,7 +211,7 @@ def shared_ffn_time(
     bytes_per_element,
     peak_flops,
     gemm_efficiency,
-    gemm_half_size,
+    gemm_half_depth,
     reached_hbm_bandwidth,
 ):
     """GEMM time of one layer's shared experts, which every token visits.
@@ -231,7 +231,7 @@ def shared_ffn_time(
         bytes_per_element,
         peak_flops,
         gemm_efficiency,
-        gemm_half_size,
+        gemm_half_depth,
         reached_hbm_bandwidth,
     )
     return shared_experts * one

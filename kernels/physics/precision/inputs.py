@@ -77,10 +77,11 @@ INPUTS = declared(
     "model",
     real("bytes_per_element", "B", 2, "size of an activation or weight"),
     real(
-        "gemm_half_size",
+        "gemm_half_depth",
         "1",
-        128.0,
-        "rows, columns or depth at which a matrix product loses half its rate (roofline)",
+        200.0,
+        "depth at which a matrix product loses half its rate, as of a result of 12.6 times its "
+        "square (roofline)",
         positive=False,
     ),
 )

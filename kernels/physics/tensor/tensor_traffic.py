@@ -158,20 +158,20 @@ def roofline_qkv_input_gradient_time(
     bytes_per_element,
     peak_flops,
     gemm_efficiency,
-    gemm_half_size,
+    gemm_half_depth,
     reached_hbm_bandwidth,
 ):
-    """GEMM(T, W_qkv / t, h): same time as the forward product, as in compute_time"""
+    """GEMM(T, h, W_qkv / t) alone, which sums over the weights' columns"""
     width = attention_parameters_per_layer / hidden_size - attention_heads * head_size
     return gemm_time(
         microbatch_tokens,
-        width / tensor_parallel,
         hidden_size,
+        width / tensor_parallel,
         operand_bytes_per_element,
         bytes_per_element,
         peak_flops,
         gemm_efficiency,
-        gemm_half_size,
+        gemm_half_depth,
         reached_hbm_bandwidth,
     )
 
@@ -208,19 +208,19 @@ def roofline_ffn_input_gradient_time(
     bytes_per_element,
     peak_flops,
     gemm_efficiency,
-    gemm_half_size,
+    gemm_half_depth,
     reached_hbm_bandwidth,
 ):
-    """GEMM(T, (1 or 2) f / t, h): same time as the forward product, as in compute_time"""
+    """GEMM(T, h, (1 or 2) f / t) alone, which sums over the weights' columns"""
     return gemm_time(
         microbatch_tokens,
-        (ffn_matrices - 1) * ffn_hidden_size / tensor_parallel,
         hidden_size,
+        (ffn_matrices - 1) * ffn_hidden_size / tensor_parallel,
         operand_bytes_per_element,
         bytes_per_element,
         peak_flops,
         gemm_efficiency,
-        gemm_half_size,
+        gemm_half_depth,
         reached_hbm_bandwidth,
     )
 

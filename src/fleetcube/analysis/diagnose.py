@@ -214,7 +214,7 @@ def _impossible(scenario: Mapping[str, Any], time: float, at_peak: float) -> str
     plan = Evaluation(scenario, {}, ["compute_time", *_TRAFFIC])._plan("numpy")
     options, numbers = plan.cases[0].options, frozen(plan)[1]
     cell = auto.posterior_cell(stated_inputs(scenario))
-    rows = [INPUTS[n] for n in (*SUSPECTS, "gemm_half_size") if n in plan.structure.used]
+    rows = [INPUTS[n] for n in (*SUSPECTS, "gemm_half_depth") if n in plan.structure.used]
     best = {row.name: row.high if row.high == 1 else row.low for row in rows if row.unit != "B/s"}
     rates = {f"{k}_efficiency": share for k, share in pooled.posterior().ceilings(cell).items()}
     rates |= {"flops_efficiency": max(rates.values()), "intra_node_bandwidth": cell.node_link}

@@ -17,7 +17,7 @@ from fleetcube.catalog import pooled
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.run.evaluation import Evaluation
 from fleetcube.grid.run.settings import Settings
-from fleetcube.kernels.laws.layer import gemm_time
+from fleetcube.kernels.laws.layer import gemm_rate_share, gemm_time
 from fleetcube.kernels.physics.inputs import INPUTS
 from fleetcube.scenario import auto
 from fleetcube.scenario.reading import stated_inputs
@@ -26,9 +26,9 @@ from .fabric import unmeasured
 from .update import Update, at_rates, network_of, of_coefficients, without_own_steps
 
 FORMAT = "fleetcube probe 1"
-# Of 143 products alone on an H100 (decision 51): a side of which half of the rate is lost. Ceilings
-# are the best of any shape, with sides of about 8,192 (stas00/ml-engineering, MAMF finder)
-_HALF, _LARGE = 110.0, 8192.0
+# Of 143 products alone on an H100 (decision 51): the depth at which half of the rate is lost.
+# Ceilings are the best of any shape, with sides of about 8,192 (stas00/ml-engineering, MAMF finder)
+_HALF, _LARGE = 198.0, 8192.0
 _COPIED = 0.9  # share of the data sheet's bandwidth that a sum of two arrays reaches; assumed
 _LONG, _MEMORY, _MESSAGES = 16384, 2**30, (2**26, 2**30)
 _MOST_ROWS, _FAR, _UNLIKE = 1000, 3.0, 1.05
@@ -269,7 +269,8 @@ def _timings(probe: Probe, scenario: Mapping[str, Any], cell: pooled.Cell) -> Se
     def product(row: Row) -> float:
         is_16 = row.get("precision") != "fp8"
         product_cell = replace(cell, precision="16 bits") if is_16 else cell
-        largest = posterior.ceilings(product_cell)["gemm"] * (1 + _HALF / _LARGE) ** 3
+        best = posterior.ceilings(product_cell)["gemm"]
+        largest = best / gemm_rate_share(_LARGE, _LARGE, _LARGE, 1.0, _HALF)
         size, peak = (1.0, cell.peak) if not is_16 else (2.0, cell.peak_16)
         m, n, k = (float(row[side]) for side in _SIDES)
         return float(gemm_time(m, n, k, size, 2.0, peak, largest, _HALF, memory))

@@ -405,7 +405,7 @@ def every_second_product_of_mixtures() -> Pairs:
 )
 def time_again() -> Pairs:
     """24 drawn layers on a GPU whose products take no time, on one whose memory takes none"""
-    perfect: dict[str, Any] = {"compute_model": "roofline", "gemm_half_size": 0.0}
+    perfect: dict[str, Any] = {"compute_model": "roofline", "gemm_half_depth": 0.0}
     perfect |= dict.fromkeys(("gemm_efficiency", "attention_efficiency", "memory_efficiency"), 1.0)
     fast = {"peak_flops": 1e40, "attention_peak_flops": 1e40, "hbm_bandwidth": 1e12}
     slow = {"peak_flops": 1e15, "attention_peak_flops": 1e15, "hbm_bandwidth": 1e40}

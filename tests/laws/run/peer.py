@@ -66,7 +66,7 @@ class Told(SimpleNamespace):
             "global_batch_size": self.micro_batch * self.micro_batches * self.replicas,
             "attention_kernel": "standard", "recompute": False, "zero_stage": 0,
             "all_reduce": "ring", "compute_model": "roofline", "gemm_efficiency": 1.0,
-            "gemm_half_size": 0.0, "attention_efficiency": 1.0, "peak_flops_bf16": PEAK,
+            "gemm_half_depth": 0.0, "attention_efficiency": 1.0, "peak_flops_bf16": PEAK,
             "hbm_bandwidth": 1e40, "intra_node_bandwidth": INSIDE, "inter_node_bandwidth": RAIL,
             "intra_node_latency": 0.0, "inter_node_latency": 0.0,
         }  # fmt: skip
