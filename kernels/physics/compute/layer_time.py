@@ -543,6 +543,29 @@ def layer_time(layer_gpu_time, layer_launch_time):
     return np.maximum(layer_gpu_time, layer_launch_time)
 
 
+row(
+    "launch_wait_time",
+    0.0,
+    "launches are in the share of peak",
+    source="Narayanan et al. 2021 (SC21), section 5.1",
+    compute_model="mfu",
+)
+
+
+@alternative("launch_wait_time", compute_model="roofline")
+def roofline_launch_wait_time(
+    layers, pipeline_parallel, num_microbatches, layer_time, layer_gpu_time
+):
+    """Time per step that a GPU waits for its host to launch kernels of layers.
+
+    l / p x m x (layer - GPU)
+
+    Returns: [s] wait of one step
+    Source: Bang et al. 2024 (vTrain), arXiv:2312.12391, its 960 steps on one node
+    """
+    return layers / pipeline_parallel * num_microbatches * (layer_time - layer_gpu_time)
+
+
 def logits_time(
     microbatch_tokens,
     hidden_size,

@@ -49,20 +49,25 @@ def exposed_tensor_parallel_time(
     hidden_logits_exchange_time,
     tensor_parallel_overlap,
     layer_compute_time,
+    launch_wait_time,
 ):
     """Exposed tensor-parallel traffic of one step.
 
     max(0, traffic - R - E - overlap x (layers - H)) + R - H + E - H_E, R repeated gathers, of which
-    H hidden, E exchanges of embedding and logits, of which H_E hidden
+    H hidden, E exchanges of embedding and logits, of which H_E hidden; less the time in which the
+    GPU waits for its host anyway, but not below 0
 
     Returns: [s] exposed traffic of one step
+    Range: waits are even over layers; other traffic hides in its share of the layers' time, of
+        which they are a part
     Source: by definition of exposed communication; Wang et al. 2023 (ASPLOS), section 2
     """
     window = tensor_parallel_overlap * np.maximum(0.0, layer_compute_time - hidden_regather_time)
     ends = embedding_exchange_time + logits_exchange_time
     first = np.maximum(0.0, tensor_parallel_time - (regather_time + ends) - window)
     repeated = regather_time - hidden_regather_time
-    return first + repeated + (ends - hidden_logits_exchange_time)
+    exposed = first + repeated + (ends - hidden_logits_exchange_time)
+    return np.maximum(0.0, exposed - launch_wait_time)
 
 
 def exposed_pipeline_parallel_time(

@@ -71,8 +71,7 @@ def one_site_communication_time(
     return layers + pipeline_parallel_time + data_parallel_time + offload_time
 
 
-@alternative("exposed_layer_communication_time", compute_model="mfu")
-def mfu_exposed_layer_communication_time(
+def exposed_layer_communication_time(
     exposed_tensor_parallel_time, exposed_context_parallel_time, exposed_expert_parallel_time
 ):
     """Exposed communication inside the layers, per step.
@@ -85,29 +84,6 @@ def mfu_exposed_layer_communication_time(
     return (
         exposed_tensor_parallel_time + exposed_context_parallel_time + exposed_expert_parallel_time
     )
-
-
-@alternative("exposed_layer_communication_time", compute_model="roofline")
-def roofline_exposed_layer_communication_time(
-    exposed_tensor_parallel_time,
-    exposed_context_parallel_time,
-    exposed_expert_parallel_time,
-    layer_time,
-    layer_gpu_time,
-    layers,
-    pipeline_parallel,
-    num_microbatches,
-):
-    """max(0, exposed tensor + context + expert - l / p x m x (layer - GPU)): a GPU that waits for
-    its host's launches has time for traffic, too
-
-    Range: the same for each layer; traffic of embedding and logits counts as theirs
-    Source: by definition of exposed communication; Bang et al. 2024 (vTrain), arXiv:2312.12391, its
-        960 steps on one node
-    """
-    on_gpu = exposed_tensor_parallel_time + exposed_context_parallel_time
-    idle = layers / pipeline_parallel * num_microbatches * (layer_time - layer_gpu_time)
-    return np.maximum(0.0, on_gpu + exposed_expert_parallel_time - idle)
 
 
 @alternative("exposed_communication_time", multi_site=False)
