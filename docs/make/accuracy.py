@@ -1,11 +1,13 @@
 """The generated part of docs/accuracy.md: errors by group, peers, and exclusions."""
 
+import csv
 import functools
 import math
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from fleetcube.calibration.measurements import read_records
 from fleetcube.calibration.validate import Accuracy, Validation, validate
@@ -16,6 +18,9 @@ from .training import CATALOG
 
 PAGE = DOCS / "accuracy.md"
 PICTURE = PAGE.with_suffix(".png")
+# Errors of steps under the fit before this one, which had half sizes of a product's sides
+BEFORE = Path(__file__).with_name("before.csv")
+_WORSE = 0.5  # points
 A100 = {  # groups, and the calibrations fitted to them
     "sc21_table1": "megatron-a100-fp16",
     "korthikanti_table5": "megatron-a100-fp16",
@@ -98,6 +103,7 @@ def own() -> Validation:
 def page() -> str:
     sources = dict.fromkeys((row.group, row.source) for row in read_records()[0])
     whole = between(PAGE, "measured", tables(own(), sources))
+    whole = between(whole, "worse", worse(own()))
     return between(whole, "products", products.text())
 
 
@@ -123,6 +129,24 @@ def tables(validation: Validation, sources: Iterable[tuple[str, str]]) -> str:
     listed = [f"- {group}: {source}" for group, source in sources if group in groups]
     parts += ["### Sources", "\n".join(listed), "### Left out", _left_out(validation)]
     return "\n\n".join(parts)
+
+
+def worse(validation: Validation) -> str:
+    """How many steps the last fit made better and worse, and each that is worse."""
+    with BEFORE.open(encoding="utf-8", newline="") as file:
+        before = {row["id"]: float(row["error_percent"]) for row in csv.DictReader(file)}
+    steps = [row for row in validation.rows if row.of == "step_time" and row.id in before]
+    pairs = {row.id: (before[row.id], 100 * (row.predicted / row.measured - 1)) for row in steps}
+    grown = {name: abs(now) - abs(then) for name, (then, now) in pairs.items()}
+    means = [sum(abs(pair[k]) for pair in pairs.values()) / len(pairs) for k in (0, 1)]
+    listed = sorted((name for name in pairs if grown[name] >= _WORSE), key=lambda n: -grown[n])
+    better = sum(points <= -_WORSE for points in grown.values())
+    rows = [(name, *(f"{error:+.1f} %" for error in pairs[name])) for name in listed]
+    return (
+        f"The {len(pairs)} steps compared before and after are {means[1]:.1f} % off for "
+        f"{means[0]:.1f}; {better} are better by at least {_WORSE} points, {len(listed)} worse:\n\n"
+        + table(("step", "error before", "error now"), rows, " rr")
+    )
 
 
 def memory_factor(validation: Validation) -> float:
