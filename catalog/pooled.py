@@ -296,6 +296,7 @@ class Posterior:
             if _KERNELS.get(name, kernel) == kernel and scales[about["of"]]
             if not (whole and name == _HOST)
             and (cell.hides_experts or about["input"] != "expert_parallel_overlap")
+            and (cell.layers != "dense" or about["input"] != "expert_launch_time")
         ]
 
     def noise(self, software: str = "") -> float:

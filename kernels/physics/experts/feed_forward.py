@@ -178,26 +178,52 @@ def latent_projection_time(
     return where(expert_input_width < hidden_size, down + up, 0.0)
 
 
-@alternative("routed_ffn_time", linear_attention=False)
-def routed_ffn_time(experts, expert_parallel, expert_ffn_time):
-    """GEMM time of one layer's routed experts on one GPU.
+@alternative("expert_start_time", grouped_products="separate")
+def separate_expert_start_time(expert_launch_time):
+    """Time to start the products of one routed expert, one after the other.
 
-    E / e x time of one expert
+    2 launches: one into the expert, one out of it
+
+    Returns: [s] time of one forward pass
+    Range: a library that takes all experts in one kernel starts once: expert_launch_time = 0
+    Source: TransformerEngine, transformer_engine/common/gemm/cublaslt_gemm.cu (a product at a time
+        in nvte_multi_tensor_gemm); its issue 2053: 13.5 us each by PyTorch on a Xeon; XLA,
+        xla/service/gpu/model/matmul_interpolator_data.h: 5 us alone on an H100
+    """
+    return 2 * expert_launch_time
+
+
+row(
+    "expert_start_time",
+    0.0,
+    "one kernel for all experts of a GPU",
+    source="TransformerEngine, transformer_engine/pytorch/ops/fused/forward_grouped_mlp.py",
+    grouped_products="fused",
+)
+
+
+@alternative("routed_ffn_time", linear_attention=False)
+def routed_ffn_time(experts, expert_parallel, expert_ffn_time, expert_start_time):
+    """Time of the products of one layer's routed experts on one GPU.
+
+    E / e x (time of one expert + its start)
 
     Returns: [s] time of one forward pass
     Source: Gale et al. 2023 (MegaBlocks), arXiv:2211.15841, section 3
     """
-    return experts / expert_parallel * expert_ffn_time
+    return experts / expert_parallel * (expert_ffn_time + expert_start_time)
 
 
 @alternative("routed_ffn_time", linear_attention=KINDS)
-def latent_routed_ffn_time(experts, expert_parallel, expert_ffn_time, latent_projection_time):
-    """E / e x time of one expert + time of the down and up projections
+def latent_routed_ffn_time(
+    experts, expert_parallel, expert_ffn_time, expert_start_time, latent_projection_time
+):
+    """E / e x (time of one expert + its start) + time of the down and up projections
 
     Source: Megatron-LM, --moe-latent-size (megatron/training/training.py, moe_layer_flops); Gale
         et al. 2023 (MegaBlocks), arXiv:2211.15841, section 3
     """
-    return experts / expert_parallel * expert_ffn_time + latent_projection_time
+    return experts / expert_parallel * (expert_ffn_time + expert_start_time) + latent_projection_time
 
 
 def shared_ffn_time(

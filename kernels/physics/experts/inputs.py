@@ -27,6 +27,14 @@ INPUTS = declared(
         "shared experts compute during the traffic of routed ones, and hide it",
     ),
     share("expert_parallel_overlap", "share of compute that hides expert traffic"),
+    real(
+        "expert_launch_time",
+        "s",
+        1e-5,
+        "start of one matrix product of a routed expert, where each is a kernel of its own "
+        "(grouped_products = separate; roofline; 0: one kernel for all)",
+        positive=False,
+    ),
     "model",
     real(
         "routing_nodes",
