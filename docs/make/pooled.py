@@ -122,8 +122,8 @@ WIDENED, FEWEST = ("experts", "hybrid"), 20
 # Logarithm of predicted over measured of published steps that are no rows: Qwen3-Next, whose layers
 # are gated delta networks (docs/frozen.md)
 _FROZEN_LAYERS = (math.log(2.745 / 5.8),)
-# Intervals between nodes on fabrics left out one by one: as they are they hold 84 % of the rows, 69 %
-# of those that the network decides; at this power of the factor 92 and 88 % (docs/calibrate.md)
+# Of fabrics left out one by one, 84 % of the rows between nodes are inside, 69 % of those that the
+# network decides; at this power of the factor 92 and 88 % (docs/calibrate.md)
 _FABRIC_EXPONENT = 1.3
 
 

@@ -212,6 +212,25 @@ def test_what_two_jobs_on_chips_of_one_vendor_share_cancels_in_their_ratio() -> 
     assert half("mi300x", "mi325x") < 0.4 < half("mi300x", "h200-sxm")
 
 
+def test_a_ratio_to_a_job_on_a_new_fabric_is_wider_unless_both_are_on_it() -> None:
+    job = {"model": "llama-3-8b", "tensor_parallel": 1, "pipeline_parallel": 1, "zero_stage": 1}
+
+    def half(a: dict[str, Any], b: dict[str, Any]) -> float:
+        sides = (ratio.side({**JOB, **job, "n_gpus": 64, **own}, ["step_time"]) for own in (a, b))
+        found = ratio.between(*sides)["step_time"]
+        return float(np.log(found.high / found.low)) / 2
+
+    one, two = {"fabric": "infiniband-ndr"}, {"fabric": "infiniband-xdr"}
+    new, newer = {"fabric": "slingshot-11"}, {"fabric": "omni-path-100"}
+    step = width(**job, n_gpus=64, **one)
+    spread = step * math.sqrt(1.3**2 - 1)  # with it, a step's own is 1.3 times as wide
+    assert half(one, new) == pytest.approx(math.hypot(half(one, two), spread), rel=0.02)
+    assert half(newer, new) == pytest.approx(math.hypot(half(one, two), spread, spread), rel=0.02)
+    longer, in_node = {"global_batch_size": 2048}, {"n_gpus": 8}
+    assert half(new, new | longer) == pytest.approx(half(one, one | longer), rel=0.02)
+    assert half(one | in_node, new | in_node) == pytest.approx(half(one | in_node, two | in_node))
+
+
 @cases(
     "changed, said",
     ({"precision": "fp8"}, f"from {ROWS} published megatron-lm steps on h100"),

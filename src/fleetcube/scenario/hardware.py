@@ -21,7 +21,7 @@ CHIPS, NODE, DOMAIN = "n_gpus", "gpus_per_node", "gpus_per_domain"
 _X, _Y = "torus_x", "torus_y"
 _LINK, _INSIDE, NETWORK = "inter_node_bandwidth", "intra_node_bandwidth", "fabric"
 _STARTUP = "inter_node_latency"  # read wherever the link is
-_CALIBRATION, _EXPONENT = "calibration", "fabric_error_exponent"
+_CALIBRATION, EXPONENT = "calibration", "fabric_error_exponent"
 COUNTED = frozenset({CHIPS, NODE, DOMAIN})
 _LARGEST_NODE = 16  # GPUs of a server
 _TRAY = "-tray"  # ending of records of racks by the tray
@@ -201,11 +201,11 @@ def new_networks(
     if not (powers > 1).any():
         return Derived()
     text = f"calibration auto: no step on {', '.join(sorted(new))} is fitted"
-    if {auto.FACTOR, _EXPONENT} & {*stated}:
+    if {auto.FACTOR, EXPONENT} & {*stated}:
         return Derived(notes={_STARTUP: text})
     wider = f"{text}: between nodes the interval is {powers.max():g} times as wide"
     over = auto.compressed([axis.name for axis in varying], powers)
-    return Derived({_EXPONENT: over}, {_STARTUP: wider})
+    return Derived({EXPONENT: over}, {_STARTUP: wider})
 
 
 def whole_units(
