@@ -132,7 +132,7 @@ _MEANT: Mapping[str, str] = {
     "n_ref": "reference_gpus",
     "o": "oversubscription data_parallel_overlap",
     "p": "*_tier_share in_process_share in_job_share node_swap_share requeue_share "
-    "pipeline_parallel slow_node_fraction",
+    "pipeline_parallel slow_node_fraction fabric_error_exponent",
     "q": "corruption_probability",
     "r": "lora_rank attention_backward_ratio interest_rate torus_ring_multiple",
     "s": "gradient_reductions serial_fraction sequence_length sites",

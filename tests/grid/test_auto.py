@@ -152,7 +152,8 @@ def test_an_interval_widens_with_what_is_not_known() -> None:
 
 def test_a_vendor_or_a_kind_of_layers_without_steps_widens_the_interval() -> None:
     found = pooled.posterior()
-    spreads = {kind: about["spread"] for kind, about in found.content["unmeasured"].items()}
+    about = found.content["unmeasured"]
+    spreads = {kind: about[kind]["spread"] for kind in ("vendor", "states")}
     assert 0.2 < spreads["vendor"] < 0.6
     known = width(gpu="rubin", peak_flops_bf16=2.4e15)  # of a vendor with steps
     assert known < 0.3
@@ -209,6 +210,25 @@ def test_what_two_jobs_on_chips_of_one_vendor_share_cancels_in_their_ratio() -> 
         return float(np.log(found.high / found.low)) / 2
 
     assert half("mi300x", "mi325x") < 0.4 < half("mi300x", "h200-sxm")
+
+
+def test_a_ratio_to_a_job_on_a_new_fabric_is_wider_unless_both_are_on_it() -> None:
+    job = {"model": "llama-3-8b", "tensor_parallel": 1, "pipeline_parallel": 1, "zero_stage": 1}
+
+    def half(a: dict[str, Any], b: dict[str, Any]) -> float:
+        sides = (ratio.side({**JOB, **job, "n_gpus": 64, **own}, ["step_time"]) for own in (a, b))
+        found = ratio.between(*sides)["step_time"]
+        return float(np.log(found.high / found.low)) / 2
+
+    one, two = {"fabric": "infiniband-ndr"}, {"fabric": "infiniband-xdr"}
+    new, newer = {"fabric": "slingshot-11"}, {"fabric": "omni-path-100"}
+    step = width(**job, n_gpus=64, **one)
+    spread = step * math.sqrt(1.3**2 - 1)  # with it, a step's own is 1.3 times as wide
+    assert half(one, new) == pytest.approx(math.hypot(half(one, two), spread), rel=0.02)
+    assert half(newer, new) == pytest.approx(math.hypot(half(one, two), spread, spread), rel=0.02)
+    longer, in_node = {"global_batch_size": 2048}, {"n_gpus": 8}
+    assert half(new, new | longer) == pytest.approx(half(one, one | longer), rel=0.02)
+    assert half(one | in_node, new | in_node) == pytest.approx(half(one | in_node, two | in_node))
 
 
 @cases(
@@ -381,8 +401,70 @@ def test_a_format_that_no_step_has_is_named() -> None:
 def test_a_fabric_between_nodes_that_no_step_has_is_named(
     changed: dict[str, Any], new: str
 ) -> None:
-    remarks = answer(**changed).attrs["fleetcube_remarks"]
-    assert (f"no step on {new} is fitted" in remarks) if new else ("no step on" not in remarks)
+    cube = answer(**changed)
+    text = f"calibration auto: no step on {new} is fitted: between nodes the interval is 1.3 times"
+    remarks = cube.attrs["fleetcube_remarks"].splitlines()
+    assert [each for each in remarks if "no step on" in each] == [f"{text} as wide"] * bool(new)
+    known = {"fabric": "infiniband-ndr"}  # 50 GB/s, of each of these nodes too
+    if changed.get("calibration") is None:
+        logs = np.log(cube.step_time_high / cube.step_time)
+        assert float(logs) == pytest.approx((1.3 if new else 1) * width(**{**changed, **known}))
+
+
+@cases(
+    "own",
+    {"error_factor": 1.2},
+    {"calibration": "megatron-h100-fp8"},
+    {"calibration": "none", "error_factor": 1.2},
+)
+def test_an_interval_that_auto_did_not_set_is_as_wide_on_any_fabric(own: dict[str, Any]) -> None:
+    fabrics = ("infiniband-ndr", "slingshot-11")
+    old, new = (width(**own, fabric=fabric, cuda_graphs=True) for fabric in fabrics)
+    assert new == pytest.approx(old, rel=1e-12)
+    remarks = answer(**own, fabric=fabrics[1]).attrs.get("fleetcube_remarks", "")
+    assert ("no step on slingshot-11 is fitted" in remarks) == ("calibration" not in own)
+    assert "times as wide" not in remarks
+
+
+def test_a_new_fabric_widens_at_its_own_points_between_nodes_alone() -> None:
+    axes = {"fabric": ["slingshot-11", "infiniband-ndr", "infiniband-xdr"], "n_gpus": [8, 16, 1024]}
+    job = {"model": "llama-3-8b", "tensor_parallel": 1, "pipeline_parallel": 1, "zero_stage": 3}
+    shared = {name: value for name, value in {**JOB, **job}.items() if name not in axes}
+    cube = Sweep(shared, axes, TIMES).evaluate(settings=Settings("numpy"))
+    logs = np.log(cube.step_time_high / cube.step_time)
+    assert (logs / logs.sel(fabric="infiniband-ndr")).values == pytest.approx(
+        np.array([[1, 1.3, 1.3], [1, 1, 1], [1, 1, 1]])
+    )
+    for fabric in axes["fabric"]:
+        for n_gpus in axes["n_gpus"]:
+            alone = answer(**job, fabric=fabric, n_gpus=n_gpus).step_time_high
+            assert cube.step_time_high.sel(fabric=fabric, n_gpus=n_gpus) == alone
+    rows = [(fabric, n) for fabric in axes["fabric"] for n in axes["n_gpus"]]
+    frame = pandas.DataFrame(rows, columns=["fabric", "n_gpus"])
+    table = fleetcube.evaluate_table(frame, TIMES, scenario=shared)
+    assert table.step_time_high.tolist() == cube.step_time_high.values.reshape(-1).tolist()
+
+
+def test_sizes_tried_between_nodes_of_a_new_fabric_have_its_interval() -> None:
+    job = large(fabric="slingshot-11", model="llama-3-8b", tensor_parallel=1, zero_stage=3)
+    for limit in ("step_time_high <= 200 s", "step_time_high <= 20 s"):
+        found = solve("n_gpus", limit, whole=True, settings=ROOTS, **job)
+        alone = Sweep({**job, "n_gpus": int(found.n_gpus)}, {}, TIMES).evaluate()
+        assert float(alone.step_time_high) == pytest.approx(float(found.step_time_high), rel=1e-12)
+        assert "no step on slingshot-11 is fitted" in found.attrs["fleetcube_remarks"]
+
+
+def test_layouts_chosen_on_a_new_fabric_have_its_interval() -> None:
+    job = {"model": "llama-3-8b", "global_batch_size": 128, "cuda_graphs": True}
+    job = {**job, "node": "dgx-h100", "software": "megatron-lm", "precision": "bf16"}
+    for n_gpus, wider in ((8, 1.0), (32, 1.3)):
+        chosen = []
+        for fabric in ("infiniband-ndr", "slingshot-11"):
+            sweep = Sweep({**job, "fabric": fabric, "n_gpus": n_gpus}, {}, TIMES)
+            chosen.append(sweep.best("step_time", search="tensor_parallel", also=TIMES[1:]))
+        logs = [float(np.log(each.step_time_high / each.step_time).squeeze()) for each in chosen]
+        assert logs[1] == pytest.approx(wider * logs[0])
+        assert ("times as wide" in chosen[1].attrs["fleetcube_remarks"]) == (wider > 1)
 
 
 def test_new_fabrics_are_named_along_axes() -> None:

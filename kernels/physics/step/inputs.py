@@ -100,6 +100,19 @@ INPUTS = declared(
         low=1.0,
     ),
     real(
+        "fabric_error_exponent",
+        "1",
+        1.0,
+        "power of error_factor for a job in several nodes; calibration auto raises it for a fabric "
+        "that no published step ran on",
+        low=1.0,
+    ),
+    switch(
+        "unmeasured_fabric",
+        "no published step ran on a fabric between nodes: the step's interval is wider",
+        "fabric_error_exponent",
+    ),
+    real(
         "step_time_error",
         "1",
         0.0,

@@ -252,8 +252,29 @@ def step_time(
 
 
 row(
-    "step_error_factor",
+    "fabric_error_factor",
     "error_factor",
+    summary="The error factor, with what nobody measured of the fabric between nodes.",
+    returns="[1] factor",
+    unmeasured_fabric=False,
+)
+
+
+@alternative("fabric_error_factor", unmeasured_fabric=True)
+def unmeasured_fabric_error_factor(error_factor, fabric_error_exponent, n_gpus, scale_up_gpus):
+    """f^p for jobs of more GPUs than reach each other without the fabric; f for others
+
+    Source: Vovk et al. 2005, Algorithmic Learning in a Random World, section 2.2: as fabrics left
+        out one by one needed
+    """
+    is_wider = (n_gpus > scale_up_gpus) & (fabric_error_exponent > 1)
+    wider = np.exp(fabric_error_exponent * np.log(error_factor))
+    return where(is_wider, wider, error_factor)
+
+
+row(
+    "step_error_factor",
+    "fabric_error_factor",
     summary="Factor by which predicted and measured step times differ at most, in 90 of 100.",
     returns="[1] factor",
     source="Vovk et al. 2005, Algorithmic Learning in a Random World, section 2.2",
@@ -262,7 +283,7 @@ row(
 
 
 @alternative("step_error_factor", compute_model="roofline")
-def roofline_step_error_factor(error_factor, layer_gpu_time, layer_launch_time):
+def roofline_step_error_factor(fabric_error_factor, layer_gpu_time, layer_launch_time):
     """1 + sqrt((f - 1)^2 + (h - 1)^2), h = max(GPU, 1.6 host) / max(GPU, host): hosts of one
     software differ by 1.6 either way, whatever else differs; 1 if f = 1: nothing is known
 
@@ -272,8 +293,8 @@ def roofline_step_error_factor(error_factor, layer_gpu_time, layer_launch_time):
     """
     now = np.maximum(layer_gpu_time, layer_launch_time)
     late = np.maximum(layer_gpu_time, 1.6 * layer_launch_time) / now - 1
-    both = 1 + np.sqrt((error_factor - 1) * (error_factor - 1) + late * late)
-    return where(late * (error_factor - 1) > 0, both, error_factor)
+    both = 1 + np.sqrt((fabric_error_factor - 1) * (fabric_error_factor - 1) + late * late)
+    return where(late * (fabric_error_factor - 1) > 0, both, fabric_error_factor)
 
 
 def step_time_ratio(step_time_factor, step_time_error, step_error_factor):

@@ -30,6 +30,7 @@ from fleetcube.kernels.physics.inputs import INPUTS
 from fleetcube.kernels.physics.roles import CABLING, ERRORS, OF_JOB, RATIOS_OF_PARTS
 from fleetcube.scenario import auto, phases
 from fleetcube.scenario.along_axes import values_along
+from fleetcube.scenario.hardware import EXPONENT
 from fleetcube.scenario.reading import stated_inputs
 from fleetcube.tables.selectors import point_of, position
 from fleetcube.tables.tables import BELOW
@@ -43,6 +44,7 @@ from .uncertainty import DRAW, asked_of
 # Stated, they say where in its interval the step is, or how wide that is
 _STATED = {_FACTOR, *ERRORS[_STEP]}
 _TELLING = auto.DECIDING | auto.COMPUTE | _STATED  # of jobs, and of what sets their coefficients
+_WIDER = "fabric_error_factor"
 _EQUAL = 1e-12  # relative difference that is rounding
 _MOST = math.log(100)  # of half an interval that says something
 _ERFC = np.vectorize(math.erfc, otypes=[float])
@@ -63,7 +65,8 @@ class Ratio:
 class Side:
     """Outputs of a scenario, and derivatives of their logarithms: by coefficients, [coefficient],
     and by the logarithm of the step's factor; over axes, where it has some. `job` is what the
-    factor belongs to; `is_measured` whether it is known. `step` is the time of one, `program` what
+    factor belongs to; `is_measured` whether it is known; `unmeasured` are groups that no step is
+    of, and the deviation that each adds to its logarithm. `step` is the time of one, `program` what
     runs it besides the job, and `place` tells programs along axes apart. `drawn` gives outputs at
     draws of the coefficients, [draw] first, the same for all sides of a cell; none of many points.
     """
@@ -72,6 +75,7 @@ class Side:
     cell: pooled.Cell
     job: Any
     is_measured: bool
+    unmeasured: Mapping[tuple[str, str], float]
     noise: float
     program: Mapping[str, Any]
     place: Array
@@ -104,7 +108,7 @@ def between(
     roots = [root for _, root in posterior.together([first.cell, second.cell])]
     if first.source != AUTO:
         roots = [_root(first.source)] * 2
-    groups = [posterior.unmeasured(each.cell) for each in (first, second)]
+    groups = [each.unmeasured for each in (first, second)]
     step_ratio = abs(np.log(second.step / first.step[region]))
     one_program = (first.place[region] == second.place) & (first.program == second.program)
     one_program &= first.job == second.job
@@ -301,6 +305,23 @@ def _drawn(
     return {name: _over({**draws, **axes}, values[name]) for name in names}
 
 
+def _unmeasured(
+    cell: pooled.Cell, scenario: Mapping[str, Any], power: float, axes: Mapping[str, Axis]
+) -> Mapping[tuple[str, str], float]:
+    """Groups that no fitted step is of, such a fabric between nodes among them, and deviations."""
+    posterior = pooled.posterior()
+    groups = posterior.unmeasured(cell)
+    given = {**scenario, auto.FACTOR: 2.0, EXPONENT: power}
+    if (
+        power == 1
+        or Evaluation(given, axes, [_WIDER])._result(Settings("numpy"))[_WIDER].max() == 2
+    ):
+        return groups
+    width = math.log(posterior.values(cell)[auto.FACTOR]) / pooled.NORMAL
+    fabric = str(scenario.get("fabric", scenario.get("node")))
+    return {**groups, ("fabric", fabric): width * math.sqrt(power * power - 1)}
+
+
 def _side(
     scenario: Mapping[str, Any], names: Sequence[str], axes: Mapping[str, Axis]
 ) -> Side | None:
@@ -348,6 +369,7 @@ def _side(
         cell,
         measured or (_job(inputs_stated), cell.name),
         bool(measured),
+        _unmeasured(cell, given, plan.problem.constants.get(EXPONENT, 1.0), axes),
         noise,
         {name: value for name, value in inputs_stated.items() if _is_of_program(name)},
         _places(axes),

@@ -425,9 +425,12 @@ def measured() -> Mapping[str, Sequence[float]]:
     return ranges
 
 
-def has_steps_on(fabric: str) -> bool:
-    """Whether published steps between nodes ran on a fabric."""
-    return fabric in _posterior().content["fabrics"]
+def fabric_exponent(label: str) -> float:
+    """Power of the error factor between nodes: above 1 for a fabric that no published step ran
+    on."""
+    fabric, content = label.partition("@")[0], _posterior().content
+    is_known = not fabric or fabric in content["fabrics"]
+    return 1.0 if is_known else float(content["unmeasured"]["fabric"]["exponent"])
 
 
 def _posterior() -> pooled.Posterior:

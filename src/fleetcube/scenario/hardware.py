@@ -3,7 +3,7 @@
 import bisect
 import functools
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,6 +21,7 @@ CHIPS, NODE, DOMAIN = "n_gpus", "gpus_per_node", "gpus_per_domain"
 _X, _Y = "torus_x", "torus_y"
 _LINK, _INSIDE, NETWORK = "inter_node_bandwidth", "intra_node_bandwidth", "fabric"
 _STARTUP = "inter_node_latency"  # read wherever the link is
+_CALIBRATION, EXPONENT = "calibration", "fabric_error_exponent"
 COUNTED = frozenset({CHIPS, NODE, DOMAIN})
 _LARGEST_NODE = 16  # GPUs of a server
 _TRAY = "-tray"  # ending of records of racks by the tray
@@ -155,7 +156,7 @@ def node_networks(
     axes: list[Axis], labels: Mapping[str, str], explicit: Collection[str]
 ) -> tuple[list[Axis], dict[str, str], dict[str, str]]:
     """Axes and labels of the nodes' own network cards if no fabric is stated, and a remark."""
-    fitted = record("calibration", labels.get("calibration", NONE)).values
+    fitted = record(_CALIBRATION, labels.get(_CALIBRATION, NONE)).values
     if {_LINK, NETWORK} & {*explicit, *labels, *fitted}:
         return axes, {}, {}
 
@@ -176,31 +177,49 @@ def node_networks(
     return with_networks, {}, {_LINK: "no fabric is given: each node has its own network cards"}
 
 
-def new_networks(axes: Sequence[Axis], labels: Mapping[str, str]) -> tuple[str, ...]:
-    """Fabrics between nodes of no published step that calibration "auto" rests on."""
+def new_networks(
+    axes: Sequence[Axis], labels: Mapping[str, str], stated: Collection[str]
+) -> Derived:
+    """How much wider the interval of calibration "auto" is between nodes whose fabric no published
+    step ran on, unless its width is `stated`, and a remark."""
+    varying = [axis for axis in axes if {_CALIBRATION, NETWORK} & {*axis.records}]
+    new: dict[str, None] = {}
 
-    def named(kind: str) -> set[str]:
-        along = (label for axis in axes for label in axis.records.get(kind, ()))
-        return {*along, *([labels[kind]] if kind in labels else [])}
+    def row(kind: str, of: Callable[[str], Any]) -> Array:
+        position = next((k for k, axis in enumerate(varying) if kind in axis.records), None)
+        if position is None:
+            return np.array(of(labels.get(kind, "")))
+        shape = [-1 if k == position else 1 for k in range(len(varying))]
+        return np.array([of(label) for label in varying[position].records[kind]]).reshape(shape)
 
-    if AUTO not in named("calibration"):
-        return ()
-    editions = (label.partition("@")[0] for label in sorted(named(NETWORK)))
-    return tuple(dict.fromkeys(name for name in editions if not auto.has_steps_on(name)))
+    def exponent(label: str) -> float:
+        if (power := auto.fabric_exponent(label)) > 1:
+            new[label.partition("@")[0]] = None
+        return power
+
+    powers = np.where(row(_CALIBRATION, AUTO.__eq__), row(NETWORK, exponent), 1.0)
+    if not (powers > 1).any():
+        return Derived()
+    text = f"calibration auto: no step on {', '.join(sorted(new))} is fitted"
+    if {auto.FACTOR, EXPONENT} & {*stated}:
+        return Derived(notes={_STARTUP: text})
+    wider = f"{text}: between nodes the interval is {powers.max():g} times as wide"
+    over = auto.compressed([axis.name for axis in varying], powers)
+    return Derived({EXPONENT: over}, {_STARTUP: wider})
 
 
 def whole_units(
     axes: Sequence[Axis],
     constants: Mapping[str, float],
     free: Collection[str],
-    new: Sequence[str] = (),
+    new: Mapping[str, str],
 ) -> Derived:
-    """The network of a job in one node, which needs none; remarks on partly used nodes, and on
-    `new` fabrics of one in several."""
+    """The network of a job in one node, which needs none; remarks on partly used nodes, and those
+    on `new` fabrics of one in several."""
     given = {*constants, *(name for axis in axes for name in axis.numbers)}
     varying = [axis for axis in axes if {*axis.numbers} & {CHIPS, NODE, DOMAIN}]
     if CHIPS in free or CHIPS not in given or math.prod(axis.size for axis in varying) > 16 * _MOST:
-        return Derived()
+        return Derived(notes=new)
 
     def row(name: str, otherwise: Any) -> Array:
         position = next((k for k, axis in enumerate(varying) if name in axis.numbers), None)
@@ -217,9 +236,7 @@ def whole_units(
     link = constants.get(_INSIDE, 1.0)
     rows: dict[str, Any] = {_LINK: ((), np.asarray(link))} if one else {}
     notes = {_LINK: "no fabric is given: the job fits in one node, rack or slice"} if one else {}
-    if new and (chips > joined).any():
-        named = f"calibration auto: no step on {', '.join(new)} is fitted"
-        notes[_STARTUP] = f"{named}; where that network decides, the interval may be too narrow"
+    notes |= new if (chips > joined).any() else {}
     chips, joined = np.broadcast_arrays(chips, joined)
     partly = (chips % joined > 0) & (chips % 1 == 0)
     if partly.any() and {NODE, DOMAIN} & given:

@@ -44,9 +44,9 @@ def resolve(
     request = Request(graph, tuple(swept), labels, constants, options, explicit, free)
     torus = hardware.in_slices(swept, labels, constants, explicit, free)
     notes |= voided_totals(request) | dict(torus.notes) | conversions(scenario) | batches
-    resolved = merged(request, torus.rows)
-    new = hardware.new_networks(swept, labels)
-    counted = hardware.whole_units([*resolved.axes.values()], resolved.constants, free, new)
+    new = hardware.new_networks(swept, labels, explicit)
+    resolved = merged(request, {**torus.rows, **new.rows})
+    counted = hardware.whole_units([*resolved.axes.values()], resolved.constants, free, new.notes)
     job = resolved.axes[phases.NAME] if added_up else None
     tables, phased = phases.split_by_phase(resolved.tables, job)
     _check_sought(job, free)

@@ -315,3 +315,21 @@ def stopped_steps() -> Pairs:
         rest = 1.2 * (alone + stopped - growing)
         yield evaluated("batch_independent_time", **later), rest
         yield evaluated("straggler_overhead", **later), share  # stops take as much longer
+
+
+@check(
+    "unmeasured_fabric_error_factor",
+    by="derivation",
+    source="5 and 95 % points of steps that miss more, of jobs whose ranks are dealt out to nodes",
+)
+def jobs_on_a_new_fabric() -> Pairs:
+    """1 to 1,024 GPUs on nodes of 8 and racks of 72; logarithms that miss 1 and 1.3 times as far"""
+    for gpus, size, more in product((1, 8, 9, 72, 144, 1024), (8, 72), (1.0, 1.3)):
+        nodes = {rank // size for rank in range(gpus)}
+        deviation = np.log(1.2) / stats.norm.ppf(0.95) * (more if len(nodes) > 1 else 1.0)
+        given = {"n_gpus": gpus, "error_factor": 1.2, "step_time": 4.0}
+        given |= {"gpus_per_domain": size} if size > 8 else {}
+        given |= {"fabric_error_exponent": more}
+        low, high = 4.0 * stats.lognorm.ppf((0.05, 0.95), s=deviation)
+        yield evaluated("step_time_low", **given), low
+        yield evaluated("step_time_high", **given), high
