@@ -36,7 +36,7 @@ from .text import ROOT
 
 Array = np.ndarray[Any, Any]
 CATALOG = ROOT / "catalog" / "data" / "calibration.toml"
-DATE = "2026-11-28"  # of the fits
+DATE = "2026-11-30"  # of the fits
 MANY = 20  # rows that suffice for a separate error factor
 FEWEST = 2  # rows that suffice for a separate calibration
 PARTS = 5  # parts held out in turn if all rows have one source; rows of a source that counts as one
