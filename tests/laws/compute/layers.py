@@ -12,26 +12,25 @@ Product = tuple[float, float, float]  # rows, columns, depth
 
 @dataclass
 class Gpu:
-    """A GPU that runs one operation at a time; products lose rate on each small side."""
+    """A GPU that runs one operation at a time; products start slowly: sums, and all of them."""
 
     peak: float = 989e12
     bandwidth: float = 3.35e12 * 0.8
-    half: float = 128.0
+    half_depth: float = 200.0
     clock: float = 0.0
     operations: float = 0.0
     seconds: dict[str, float] = field(default_factory=dict)
 
     def multiply(self, kind: str, product: Product, gradients: bool = False) -> None:
-        """A 16-bit matrix product, and those for the gradients of both operands."""
+        """A 16-bit matrix product and those for the gradients of both operands, or their mean."""
         rows, columns, depth = product
-        products = [product, (rows, depth, columns), (depth, columns, rows)]
-        for m, n, k in products if gradients else products[:1]:
-            reads = [m * k, k * n]
-            compute = 2 * m * n * k / (0.8 * self.peak)
-            for side in (m, n, k):
-                compute *= 1 + self.half / side
-            self.take(kind, max(compute, 2 * (sum(reads) + m * n) / self.bandwidth))
-            self.operations += 2 * m * n * k
+        passes = 3 if gradients else 1
+        for m, n, k in (product, (rows, depth, columns), (depth, columns, rows)):
+            elements = (m * n + 12.6 * self.half_depth**2) * (k + self.half_depth)
+            compute = 2 * elements / (0.8 * self.peak)
+            moved = 2 * (m * k + k * n + m * n)
+            self.take(kind, passes / 3 * max(compute, moved / self.bandwidth))
+        self.operations += passes * 2 * rows * columns * depth
 
     def move(self, kind: str, *counts: float, size: int = 2) -> None:
         self.take(kind, sum(counts) * size / self.bandwidth)
