@@ -18,7 +18,9 @@ def test_the_law_of_steps_fits_products_measured_alone() -> None:
     sides = np.abs(found["half sizes of the sides"][1]).mean()
     assert one_tile > sides > 1.9 * np.abs(errors).mean()
 
-    (_, area, _, depth), errors_of_four = found["a half size of the result's area, and of the depth"]
+    (_, area, _, depth), errors_of_four = found[
+        "a half size of the result's area, and of the depth"
+    ]
     assert area / depth**2 == pytest.approx(12.6, abs=0.05)  # the constant of the step's law
     assert np.abs(errors_of_four).mean() == pytest.approx(np.abs(errors).mean(), rel=0.01)
 

@@ -293,6 +293,27 @@ def test_a_square_product_takes_as_long_in_each_pass() -> None:
         assert three == pytest.approx(one, rel=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("rows", "half_depths", "most"),
+    [((64, 256), (150, 500), 0.27), ((1024, 8192), (150, 500), 0.13), ((1024, 8192), (200,), 0.05)],
+)
+def test_a_block_forward_is_near_the_mean_of_its_passes(
+    rows: tuple[int, ...], half_depths: tuple[int, ...], most: float
+) -> None:
+    # experts of 768 to 4,096 and dense blocks, 16 bits on an H100 and FP8 on a B200
+    widths = [(768, 2048), (768, 7168), (4096, 7168), (14336, 4096), (28672, 8192)]
+    gpus = [(2, 2, 989e12, 2.7e12), (1, 2, 4500e12, 6.4e12)]
+    apart = []
+    for row, (f, h), gpu, s in itertools.product(rows, widths, gpus, half_depths):
+        on_gpu = (*gpu[:3], 0.8, s, gpu[3])
+        forward, mean = (
+            sum(float(time(*sides, *on_gpu)) for sides in ((row, 2 * f, h), (row, h, f)))
+            for time in (laws.layer.gemm_time, laws.layer.training_gemm_time)
+        )
+        apart.append(abs(forward / mean - 1))
+    assert 0.7 * most < max(apart) <= most + 0.005
+
+
 def test_sums_over_few_rows_slow_the_gradient_of_weights() -> None:
     # 64 rows by 2^20 x 2^20: endless sums forward and for inputs; of 64, the half depth, for
     # weights; 12.6 x 64^2 results of 2^26 are lost in all

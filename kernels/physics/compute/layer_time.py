@@ -561,6 +561,9 @@ def roofline_launch_wait_time(
     l / p x m x (layer - GPU)
 
     Returns: [s] wait of one step
+    Range: as of layer_time for one micro-batch, or a host that waits for each; a step of eight is
+        3 % longer, with layers thrice as long as others; shorter by logits_time of each at most,
+        as the host launches on
     Source: Bang et al. 2024 (vTrain), arXiv:2312.12391, its 960 steps on one node
     """
     return layers / pipeline_parallel * num_microbatches * (layer_time - layer_gpu_time)

@@ -226,7 +226,7 @@ _DEEPGEMM = {
     tolerance=0.13,
 )
 def grouped_products() -> Pairs:
-    """rates at 256 to 4,096 tokens an expert over that at 8,192: two shapes, half depth 198 of XLA"""
+    """rates at 256 to 4,096 tokens an expert over that at 8,192: two shapes, half depth 198"""
 
     def rate(rows: int, columns: int, depth: int) -> float:
         on = (1 + 4 / 128, 2, 1979e12, 0.8, 198.0, 0.8 * 3.35e12)
