@@ -306,7 +306,8 @@ def traffic_between_launches() -> Pairs:
 @check(
     "roofline_launch_wait_time exposed_tensor_parallel_time layer_time",
     by="simulator",
-    source="the same from standstill: as many launches forward as back, layers of two kinds",
+    source="host and GPU on one clock from standstill: as many launches forward as back, layers of "
+    "two kinds",
     tolerance=0.03,
 )
 def unlike_layers_between_launches() -> Pairs:
@@ -322,8 +323,8 @@ def unlike_layers_between_launches() -> Pairs:
 @check(
     "roofline_launch_wait_time exposed_tensor_parallel_time layer_time",
     by="simulator",
-    source="the same where a host waits for its GPU after each micro-batch; logits as long as two "
-    "layers, during which it launches on",
+    source="host and GPU on one clock; the host waits for each micro-batch to end, and launches on "
+    "during logits as long as two layers",
     tolerance=1 / 6,
 )
 def launches_of_one_microbatch() -> Pairs:
