@@ -271,7 +271,7 @@ def kernels_of(job: dict[str, float], host: tuple[float, float], kinds: list[flo
     return found
 
 
-def step_of(job: dict[str, float], microbatches: int, *more: str) -> list[float]:
+def step_of(job: dict[str, float], microbatches: int, shared: bool, *more: str) -> list[float]:
     """A step of eight layers by the laws, and further quantities."""
     given = {"layers": 8, "hidden_size": 2048, "n_gpus": 8, "hbm_bandwidth": 3.35e12}
     given |= {"tensor_parallel": 8, "num_microbatches": microbatches}
@@ -279,12 +279,19 @@ def step_of(job: dict[str, float], microbatches: int, *more: str) -> list[float]
     given |= {"layer_host_time": job["host"], "logits_time": job["logits"], **ENDS}
     given |= {"tensor_parallel_time": 8 * microbatches * job["traffic"]}
     given |= {"tensor_parallel_overlap": job["overlap"]}
-    got = values(["compute_time", "exposed_tensor_parallel_time", *more], **given)
-    return [got["compute_time"] + got["exposed_tensor_parallel_time"], *map(got.get, more)]
+    given |= dict.fromkeys(("straggler_time", "bubble_time", "data_parallel_time"), 0.0)
+    kinds = ("context", "expert", "data", "pipeline", "tensor")
+    given |= {f"{kind}_{tier}_time": 0.0 for kind in kinds for tier in ("fabric", "node")}
+    given |= {"tensor_node_time": given["tensor_parallel_time"], "link_sharing": shared}
+    given |= {"awaited_pipeline_time": 0.0, "exposed_pipeline_parallel_time": 0.0}
+    given |= {"intra_node_bandwidth": 450e9}
+    parts = ["compute_time", "exposed_tensor_parallel_time", "contention_time"]
+    got = values([*parts, *more], **given)
+    return [sum(got[part] for part in parts), *map(got.get, more)]
 
 
 @check(
-    "roofline_launch_wait_time exposed_tensor_parallel_time",
+    "roofline_launch_wait_time exposed_tensor_parallel_time traffic_window",
     by="simulator",
     source="a host that launches kernels ahead; a GPU that runs them and tensor-parallel traffic "
     "in their order",
@@ -295,12 +302,14 @@ def traffic_between_launches() -> Pairs:
         (0.3, 1.0, 1.2, 4.0), (0, 0.1, 0.6, 2), (0, 0.5, 1)
     ):
         job = {"gpu": 1e-2, "host": host * 1e-2, "traffic": traffic * 1e-2, "overlap": overlap}
-        kernels = kernels_of(job | {"logits": 0.0}, (1 / 3, 2 / 3), [1.0] * 8)
+        job["logits"] = 0.0
+        kernels = kernels_of(job, (1 / 3, 2 / 3), [1.0] * 8)
         ends, waits = queued([kernels * 2] * 4)
-        step, idle = step_of(job | {"logits": 0.0}, 2, "launch_wait_time")
-        yield step, ends[3] - ends[2]  # long after the first launch
-        if not traffic:
-            yield idle, waits[3]
+        for shared in (False, True):  # one kind of traffic shares its links with no other
+            step, idle = step_of(job, 2, shared, "launch_wait_time")
+            yield step, ends[3] - ends[2]  # long after the first launch
+            if not traffic:
+                yield idle, waits[3]
 
 
 @check(
@@ -317,7 +326,7 @@ def unlike_layers_between_launches() -> Pairs:
             job = {"gpu": 1e-2, "host": host * 1e-2, "traffic": traffic * 1e-2, "overlap": 0.0}
             job["logits"] = 0.0
             ends, _ = queued([kernels_of(job, (1 / 2, 1 / 2), kinds) * 8])
-            yield step_of(job, 8)[0], ends[0]
+            yield step_of(job, 8, False)[0], ends[0]
 
 
 @check(
@@ -335,4 +344,4 @@ def launches_of_one_microbatch() -> Pairs:
         job = {"gpu": 1e-2, "host": host * 1e-2, "traffic": traffic * 1e-2, "overlap": 0.0}
         job["logits"] = logits * 1e-2
         ends, _ = queued([kernels_of(job, (1 / 2, 1 / 2), [1.0] * 8)])
-        yield step_of(job, 1)[0], ends[0]
+        yield step_of(job, 1, False)[0], ends[0]
