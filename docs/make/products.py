@@ -47,7 +47,9 @@ class Products:
 
     def by_law(self, largest: Any, half_depth: Any, launch: Any) -> Array:
         """The law of steps, a batch as one product of more rows, and a launch."""
-        share = gemm_rate_share(self.batch * self.rows, self.columns, self.depth, largest, half_depth)
+        share = gemm_rate_share(
+            self.batch * self.rows, self.columns, self.depth, largest, half_depth
+        )
         return self._at(share) + launch
 
     def by_sides(self, largest: Any, half_size: Any, launch: Any) -> Array:

@@ -43,11 +43,6 @@ def newton_schulz_flops(rows, columns) -> Any:
     return 5 * (2 * gemm_flops(m, m, n) + gemm_flops(m, m, m))
 
 
-# Half a result's area over the square of the half depth, of the law that fits XLA's table of 143
-# products on an H100 best: 493,000 and 198 (docs/make/products.py)
-_HALF_AREA = 12.6
-
-
 def gemm_rate_share(rows, columns, depth, largest, half_depth) -> Any:
     """Share of peak that a matrix product reaches, smooth in its size.
 
@@ -65,8 +60,10 @@ def gemm_rate_share(rows, columns, depth, largest, half_depth) -> Any:
         >>> round(gemm_rate_share(1260, 1000, 100, 0.8, 100), 6)
         0.363636
     """
+    # half area over the square of the half depth, of the law that fits XLA's table of 143 products
+    # on an H100 best: 493,000 and 198 (docs/make/products.py)
     area = rows * columns
-    filled = area / (area + _HALF_AREA * (half_depth * half_depth))
+    filled = area / (area + 12.6 * (half_depth * half_depth))
     return largest * filled * (depth / (depth + half_depth))
 
 
@@ -104,22 +101,39 @@ def gemm_time(
     return np.maximum(compute, moved / memory_bandwidth)
 
 
-def training_gemm_time(rows, columns, depth, *on_gpu) -> Any:
+def training_gemm_time(
+    rows,
+    columns,
+    depth,
+    operand_bytes,
+    result_bytes,
+    peak_flops,
+    largest,
+    half_depth,
+    memory_bandwidth,
+) -> Any:
     """Mean time of a matrix product and of the two that make its gradients.
 
     (GEMM(m, n, k) + GEMM(m, k, n) + GEMM(k, n, m)) / 3: the gradient of inputs sums over columns,
     that of weights over rows
 
     Parameters:
-        on_gpu: what gemm_time takes besides
+        operand_bytes [B]: size e of an element of the operands
+        result_bytes [B]: size r of an element of the result
+        peak_flops [FLOP/s]: peak of the GPU
+        largest [1]: share of peak that a large product reaches
+        half_depth [1]: depth at which half of that rate is lost
+        memory_bandwidth [B/s]: bandwidth that the memory reaches
     Returns: [s] time
-    Range: a pass alone differs: by up to a sixth with a hundred rows, of an expert; within 3 %
-        from a thousand
+    Range: one of the three alone takes 0.4 to 2.2 times as long, of narrow experts; both products
+        of a block forward, as where it runs again, differ by 27 % at most with 64 to 256 rows, by
+        13 % from a thousand, 5 % there with half depths up to 200
     Source: Narayanan et al. 2021 (SC21), appendix (the backward pass has two products for one)
     Example:
         >>> float(training_gemm_time(1024, 1024, 1024, 2, 2, 2.0**31, 1.0, 0.0, 1e15))
         1.0
     """
+    on_gpu = (operand_bytes, result_bytes, peak_flops, largest, half_depth, memory_bandwidth)
     forward = gemm_time(rows, columns, depth, *on_gpu)
     inputs = gemm_time(rows, depth, columns, *on_gpu)
     return (forward + inputs + gemm_time(depth, columns, rows, *on_gpu)) / 3

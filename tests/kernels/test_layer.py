@@ -79,12 +79,17 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
         recipe = c["peak_flops_fp8"]
         few = {"fp8": 1, "fp8_blockwise": (128 + 4) / 128, "mxfp8": (32 + 1) / 32}[c["precision"]]
 
-    def product(m: float, n: float, k: float, peak: float = recipe, read: float = few) -> float:
-        rate = peak * c["gemm_efficiency"]
-        for side in (m, n, k):
-            rate *= side / (side + c["gemm_half_depth"])
+    def alone(m: float, n: float, k: float, peak: float, read: float) -> float:
+        start = c["gemm_half_depth"]
+        elements = (m * n + 12.6 * start * start) * (k + start)
         operands = (m * k + k * n) * read
-        return max(2 * m * n * k / rate, (operands + m * n * e) / bandwidth)
+        compute = 2 * elements / (peak * c["gemm_efficiency"])
+        return max(compute, (operands + m * n * e) / bandwidth)
+
+    def product(m: float, n: float, k: float, peak: float = recipe, read: float = few) -> float:
+        """A pass of three: forward, and the gradients of inputs and of weights."""
+        every = (m, n, k), (m, k, n), (k, n, m)
+        return sum(alone(*sides, peak, read) for sides in every) / 3
 
     def feed_forward(rows: float, f: int) -> float:
         """Gate and up side by side, then down."""
@@ -267,11 +272,55 @@ def test_flash_attention_computes_half_of_the_scores(recompute: str, passes: flo
     assert times["standard"] - times["flash"] == pytest.approx(saved, rel=1e-9)
 
 
-def test_a_product_as_wide_as_the_half_size_runs_at_half_the_rate() -> None:
-    for sides, share in (((64, 1e15, 1e15), 1 / 2), ((64, 64, 1e15), 1 / 4), ((64, 64, 64), 1 / 8)):
+def test_a_product_as_deep_or_as_large_as_its_half_runs_at_half_the_rate() -> None:
+    for sides, share in (
+        ((1e15, 1e15, 64), 1 / 2),  # sums of 64
+        ((64, 806.4, 1e15), 1 / 2),  # 12.6 x 64^2 of them, in any shape
+        ((12.6, 4096, 1e15), 1 / 2),
+        ((64, 806.4, 64), 1 / 4),
+    ):
         got = laws.layer.gemm_rate_share(*sides, 0.9, 64)
         assert got == pytest.approx(0.9 * share, rel=1e-9)
     assert laws.layer.gemm_rate_share(1, 1, 1, 0.9, 0) == 0.9
+
+
+def test_a_square_product_takes_as_long_in_each_pass() -> None:
+    for sides in ((512, 512, 512), (4096, 4096, 4096)):
+        one, three = (
+            time(*sides, 2, 2, 989e12, 0.8, 200.0, 3.35e12)
+            for time in (laws.layer.gemm_time, laws.layer.training_gemm_time)
+        )
+        assert three == pytest.approx(one, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("rows", "half_depths", "most"),
+    [((64, 256), (150, 500), 0.27), ((1024, 8192), (150, 500), 0.13), ((1024, 8192), (200,), 0.05)],
+)
+def test_a_block_forward_is_near_the_mean_of_its_passes(
+    rows: tuple[int, ...], half_depths: tuple[int, ...], most: float
+) -> None:
+    # experts of 768 to 4,096 and dense blocks, 16 bits on an H100 and FP8 on a B200
+    widths = [(768, 2048), (768, 7168), (4096, 7168), (14336, 4096), (28672, 8192)]
+    gpus = [(2, 2, 989e12, 2.7e12), (1, 2, 4500e12, 6.4e12)]
+    apart = []
+    for row, (f, h), gpu, s in itertools.product(rows, widths, gpus, half_depths):
+        on_gpu = (*gpu[:3], 0.8, s, gpu[3])
+        forward, mean = (
+            sum(float(time(*sides, *on_gpu)) for sides in ((row, 2 * f, h), (row, h, f)))
+            for time in (laws.layer.gemm_time, laws.layer.training_gemm_time)
+        )
+        apart.append(abs(forward / mean - 1))
+    assert 0.7 * most < max(apart) <= most + 0.005
+
+
+def test_sums_over_few_rows_slow_the_gradient_of_weights() -> None:
+    # 64 rows by 2^20 x 2^20: endless sums forward and for inputs; of 64, the half depth, for
+    # weights; 12.6 x 64^2 results of 2^26 are lost in all
+    on_gpu = (2, 2, 989e12, 1.0, 64.0, 1e40)
+    ideal = 2 * 64 * 2**40 / 989e12
+    passes = laws.layer.training_gemm_time(64, 2**20, 2**20, *on_gpu) / ideal
+    assert passes == pytest.approx((1 + 1 + 2) / 3, rel=1e-3)
 
 
 def test_a_product_of_one_row_takes_as_long_as_its_weights() -> None:

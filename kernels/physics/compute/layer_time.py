@@ -26,7 +26,7 @@ def attention_projection_time(
     GEMM(T, W_qkv / t, h) + GEMM(T, h, W_o / t); W_o = a (h / a), W_qkv = attention weights / h
     - W_o
 
-    Returns: [s] time of one forward pass
+    Returns: [s] mean time of a pass, forward or for a gradient
     Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
     """
     output = attention_heads * head_size / tensor_parallel
@@ -219,11 +219,11 @@ def elementwise_time(
 
 @alternative("layer_matrix_time", linear_attention=False)
 def layer_matrix_time(attention_projection_time, ffn_time, elementwise_time):
-    """Time of a layer's forward pass without the attention products.
+    """Mean time of a layer's pass, of three, without the attention products.
 
     projections + feed-forward + norms, residuals and activations
 
-    Returns: [s] time of one forward pass
+    Returns: [s] mean time of a pass, forward or for a gradient
     Source: by definition
     """
     return attention_projection_time + ffn_time + elementwise_time
@@ -561,6 +561,9 @@ def roofline_launch_wait_time(
     l / p x m x (layer - GPU)
 
     Returns: [s] wait of one step
+    Range: as of layer_time for one micro-batch, or a host that waits for each; a step of eight is
+        3 % longer, with layers thrice as long as others; shorter by logits_time of each at most,
+        as the host launches on
     Source: Bang et al. 2024 (vTrain), arXiv:2312.12391, its 960 steps on one node
     """
     return layers / pipeline_parallel * num_microbatches * (layer_time - layer_gpu_time)

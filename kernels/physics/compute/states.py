@@ -76,7 +76,7 @@ def linear_projection_time(
 
     GEMM(T, W / t, h) + GEMM(T, h, H P / t); W = weights / h - H P
 
-    Returns: [s] time of one forward pass
+    Returns: [s] mean time of a pass, forward or for a gradient
     Source: Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, section 8.1 (tensor parallelism)
     """
     return attention_projection_time(
@@ -137,7 +137,7 @@ def mixed_layer_matrix_time(
     ffn_time,
     elementwise_time,
 ):
-    """Time of a layer's forward pass without the attention products, mean over layers.
+    """Mean time of a layer's pass, of three, without the attention products, mean over layers.
 
     (l_a x projections + l_s x (projections + state)) / l + feed-forward + norms, residuals and
     activations

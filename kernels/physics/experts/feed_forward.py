@@ -26,7 +26,7 @@ def dense_ffn_time(
 
     GEMM(T, (1 or 2) f / t, h) + GEMM(T, h, f / t)
 
-    Returns: [s] time of one forward pass
+    Returns: [s] mean time of a pass, forward or for a gradient
     Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3; Shazeer 2020 (gates)
     """
     width = ffn_hidden_size / tensor_parallel
@@ -122,7 +122,7 @@ def plain_expert_ffn_time(
     GEMM(T_e, (1 or 2) f_e / t_e, w) + GEMM(T_e, w, f_e / t_e), w its input width; with t_e < t, on
     t_e / t of the tokens
 
-    Returns: [s] time of one forward pass
+    Returns: [s] mean time of a pass, forward or for a gradient
     Source: Gale et al. 2023 (MegaBlocks), arXiv:2211.15841, section 3
     """
     return dense_ffn_time(
@@ -162,7 +162,7 @@ def latent_projection_time(
 
     GEMM(T, w, h) + GEMM(T, h, w) if w < h; else 0
 
-    Returns: [s] time of one forward pass
+    Returns: [s] mean time of a pass, forward or for a gradient
     Source: Megatron-LM, --moe-latent-size (megatron/training/training.py, moe_layer_flops)
     """
     on_gpu = (
@@ -208,7 +208,7 @@ def routed_ffn_time(experts, expert_parallel, expert_ffn_time, expert_start_time
 
     E / e x (time of one expert + its start)
 
-    Returns: [s] time of one forward pass
+    Returns: [s] mean time of a pass, forward or for a gradient
     Source: Gale et al. 2023 (MegaBlocks), arXiv:2211.15841, section 3
     """
     return experts / expert_parallel * (expert_ffn_time + expert_start_time)
@@ -244,7 +244,7 @@ def shared_ffn_time(
 
     E_shared x (GEMM(T, (1 or 2) f_e / t, h) + GEMM(T, h, f_e / t))
 
-    Returns: [s] time of one forward pass
+    Returns: [s] mean time of a pass, forward or for a gradient
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.1.2
     """
     one = dense_ffn_time(
@@ -371,7 +371,7 @@ def expert_model_ffn_time(
 
     (dense x block + l_e x (routed + shared)) / l
 
-    Returns: [s] time of one forward pass
+    Returns: [s] mean time of a pass, forward or for a gradient
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.1.2
     """
     experts = expert_layers * (routed_ffn_time + shared_ffn_time)

@@ -41,21 +41,24 @@ def traffic_window(
     gradient_window,
     weight_window,
     exposed_layer_communication_time,
+    launch_wait_time,
 ):
     """Compute time per step that can hide traffic of layers and of data parallelism.
 
-    the largest window of any kind of traffic, at most compute
+    the largest window of any kind of traffic, at most compute: tensor-parallel traffic's is a share
+    of the GPU's own time, and all of its waits for its host
 
     Returns: [s] time of one step
     Range: an upper bound if kinds of traffic hide behind different parts of compute
     Source: Wang et al. 2023 (ASPLOS), section 2
     """
-    tensor = tensor_parallel_overlap * np.maximum(0.0, layer_compute_time - regather_window)
+    busy = np.maximum(0.0, layer_compute_time - launch_wait_time - regather_window)
+    tensor = regather_window + tensor_parallel_overlap * busy + launch_wait_time
     layers = np.maximum(context_parallel_overlap, expert_overlap_share) * layer_compute_time
     share = compute_time / (compute_time + exposed_layer_communication_time)  # of data's window
     data = data_parallel_overlap * (gradient_window + weight_window)
     data = (data + (weight_gather_overlap - data_parallel_overlap) * weight_window) * share
-    window = np.maximum(np.maximum(regather_window + tensor, layers), data)
+    window = np.maximum(np.maximum(tensor, layers), data)
     return np.minimum(compute_time, window)
 
 
@@ -132,7 +135,7 @@ def held_processor_contention_time(
 
     Returns: [s] time of one step
     Range: traffic inside layers and of data parallelism; an upper bound for parts of compute that
-        are bound by memory
+        are bound by memory, and for traffic within launch_wait_time
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.5.1 (20 of 132 processors)
     """
     layers = tensor_parallel_time + context_parallel_time + expert_parallel_time

@@ -1,10 +1,12 @@
 """A micro-batch through its layers: every matrix product and array transfer on one clock."""
 
+import itertools
 import math
 from dataclasses import dataclass, field
 from functools import cache
+from typing import Any
 
-from ...evaluated import value, values
+from ...evaluated import ENDS, value, values
 from ..check import Pairs, check
 
 Product = tuple[float, float, float]  # rows, columns, depth
@@ -12,26 +14,25 @@ Product = tuple[float, float, float]  # rows, columns, depth
 
 @dataclass
 class Gpu:
-    """A GPU that runs one operation at a time; products lose rate on each small side."""
+    """A GPU that runs one operation at a time; products start slowly: sums, and all of them."""
 
     peak: float = 989e12
     bandwidth: float = 3.35e12 * 0.8
-    half: float = 128.0
+    half_depth: float = 200.0
     clock: float = 0.0
     operations: float = 0.0
     seconds: dict[str, float] = field(default_factory=dict)
 
     def multiply(self, kind: str, product: Product, gradients: bool = False) -> None:
-        """A 16-bit matrix product, and those for the gradients of both operands."""
+        """A 16-bit matrix product and those for the gradients of both operands, or their mean."""
         rows, columns, depth = product
-        products = [product, (rows, depth, columns), (depth, columns, rows)]
-        for m, n, k in products if gradients else products[:1]:
-            reads = [m * k, k * n]
-            compute = 2 * m * n * k / (0.8 * self.peak)
-            for side in (m, n, k):
-                compute *= 1 + self.half / side
-            self.take(kind, max(compute, 2 * (sum(reads) + m * n) / self.bandwidth))
-            self.operations += 2 * m * n * k
+        passes = 3 if gradients else 1
+        for m, n, k in (product, (rows, depth, columns), (depth, columns, rows)):
+            elements = (m * n + 12.6 * self.half_depth**2) * (k + self.half_depth)
+            compute = 2 * elements / (0.8 * self.peak)
+            moved = 2 * (m * k + k * n + m * n)
+            self.take(kind, passes / 3 * max(compute, moved / self.bandwidth))
+        self.operations += passes * 2 * rows * columns * depth
 
     def move(self, kind: str, *counts: float, size: int = 2) -> None:
         self.take(kind, sum(counts) * size / self.bandwidth)
@@ -232,3 +233,115 @@ def launches_ahead() -> Pairs:
         yield value("step_error_factor", **{**given, "error_factor": 1.0}), 1.0  # nothing known
         step, high = values(["step_time", "step_time_high"], **given).values()
         yield high / step, wider
+
+
+def queued(steps: list[list[tuple[float, float]]]) -> tuple[list[float], list[float]]:
+    """When each step of kernels (time on the GPU, to launch the next) ends, and its waits."""
+    clock = launched = 0.0
+    ends, waits = [], []
+    for kernels in steps:
+        waits.append(0.0)
+        for busy, launch in kernels:
+            waits[-1] += max(0.0, launched - clock)
+            clock = max(clock, launched) + busy
+            launched += launch
+        ends.append(clock)
+    return ends, waits
+
+
+def kernels_of(job: dict[str, float], host: tuple[float, float], kinds: list[float]) -> Any:
+    """Kernels of a micro-batch in the order of a stream: two exchanges in each pass of a layer.
+
+    `host` are shares of launches in both passes, `kinds` times of layers over their mean. Traffic
+    of a block runs beside a share of its kernels, and what is left after them.
+    """
+    found = []
+    number = 12  # kernels of a block
+    for share, launches, layers in ((1 / 3, host[0], kinds), (2 / 3, host[1], kinds[::-1])):
+        for kind in layers:
+            for _ in ("attention", "feed forward"):
+                left = job["traffic"] * (share if job["overlap"] else 1 / 2) / 2
+                for _ in range(number):
+                    busy = kind * job["gpu"] * share / 2 / number
+                    found.append((busy, job["host"] * launches / 2 / number))
+                    left -= job["overlap"] * busy
+                found.append((max(0.0, left), 0.0))
+        if share < 0.5:
+            found.append((job["logits"], 0.0))
+    return found
+
+
+def step_of(job: dict[str, float], microbatches: int, shared: bool, *more: str) -> list[float]:
+    """A step of eight layers by the laws, and further quantities."""
+    given = {"layers": 8, "hidden_size": 2048, "n_gpus": 8, "hbm_bandwidth": 3.35e12}
+    given |= {"tensor_parallel": 8, "num_microbatches": microbatches}
+    given |= {"compute_model": "roofline", "layer_gpu_time": job["gpu"], "regather_time": 0.0}
+    given |= {"layer_host_time": job["host"], "logits_time": job["logits"], **ENDS}
+    given |= {"tensor_parallel_time": 8 * microbatches * job["traffic"]}
+    given |= {"tensor_parallel_overlap": job["overlap"]}
+    given |= dict.fromkeys(("straggler_time", "bubble_time", "data_parallel_time"), 0.0)
+    kinds = ("context", "expert", "data", "pipeline", "tensor")
+    given |= {f"{kind}_{tier}_time": 0.0 for kind in kinds for tier in ("fabric", "node")}
+    given |= {"tensor_node_time": given["tensor_parallel_time"], "link_sharing": shared}
+    given |= {"awaited_pipeline_time": 0.0, "exposed_pipeline_parallel_time": 0.0}
+    given |= {"intra_node_bandwidth": 450e9}
+    parts = ["compute_time", "exposed_tensor_parallel_time", "contention_time"]
+    got = values([*parts, *more], **given)
+    return [sum(got[part] for part in parts), *map(got.get, more)]
+
+
+@check(
+    "roofline_launch_wait_time exposed_tensor_parallel_time traffic_window",
+    by="simulator",
+    source="a host that launches kernels ahead; a GPU that runs them and tensor-parallel traffic "
+    "in their order",
+)
+def traffic_between_launches() -> Pairs:
+    """a host of 0.3 to 4 times its GPU, traffic of none to twice the compute, overlaps of 0 to 1"""
+    for host, traffic, overlap in itertools.product(
+        (0.3, 1.0, 1.2, 4.0), (0, 0.1, 0.6, 2), (0, 0.5, 1)
+    ):
+        job = {"gpu": 1e-2, "host": host * 1e-2, "traffic": traffic * 1e-2, "overlap": overlap}
+        job["logits"] = 0.0
+        kernels = kernels_of(job, (1 / 3, 2 / 3), [1.0] * 8)
+        ends, waits = queued([kernels * 2] * 4)
+        for shared in (False, True):  # one kind of traffic shares its links with no other
+            step, idle = step_of(job, 2, shared, "launch_wait_time")
+            yield step, ends[3] - ends[2]  # long after the first launch
+            if not traffic:
+                yield idle, waits[3]
+
+
+@check(
+    "roofline_launch_wait_time exposed_tensor_parallel_time layer_time",
+    by="simulator",
+    source="host and GPU on one clock from standstill: as many launches forward as back, layers of "
+    "two kinds",
+    tolerance=0.03,
+)
+def unlike_layers_between_launches() -> Pairs:
+    """eight micro-batches, a host of 0.3 to 4 times its GPU, layers of which half take thrice"""
+    for kinds in ([1.0] * 8, [0.5] * 4 + [1.5] * 4, [1.5] * 4 + [0.5] * 4, [0.5, 1.5] * 4):
+        for host, traffic in itertools.product((0.3, 0.9, 1.1, 1.3, 1.5, 4.0), (0.1, 0.3, 0.6)):
+            job = {"gpu": 1e-2, "host": host * 1e-2, "traffic": traffic * 1e-2, "overlap": 0.0}
+            job["logits"] = 0.0
+            ends, _ = queued([kernels_of(job, (1 / 2, 1 / 2), kinds) * 8])
+            yield step_of(job, 8, False)[0], ends[0]
+
+
+@check(
+    "roofline_launch_wait_time exposed_tensor_parallel_time layer_time",
+    by="simulator",
+    source="host and GPU on one clock; the host waits for each micro-batch to end, and launches on "
+    "during logits as long as two layers",
+    tolerance=1 / 6,
+)
+def launches_of_one_microbatch() -> Pairs:
+    """one micro-batch, as many launches forward as back: like layers, with and without logits"""
+    for host, traffic, logits in itertools.product(
+        (0.3, 0.9, 1.1, 1.3, 1.5, 4), (0.1, 0.3, 0.6), (0, 2)
+    ):
+        job = {"gpu": 1e-2, "host": host * 1e-2, "traffic": traffic * 1e-2, "overlap": 0.0}
+        job["logits"] = logits * 1e-2
+        ends, _ = queued([kernels_of(job, (1 / 2, 1 / 2), [1.0] * 8)])
+        yield step_of(job, 1, False)[0], ends[0]

@@ -22,15 +22,19 @@ def products() -> Pairs:
         yield layer.gemm_flops(rows, columns, depth), done
 
 
-@check("gemm_rate_share", by="derivation", source="a start-up of s elements on each side (Hockney)")
+@check(
+    "gemm_rate_share",
+    by="derivation",
+    source="start-ups of s elements for each sum, and of 12.6 s^2 sums for all (Hockney)",
+)
 def rates() -> Pairs:
-    """sides of 16 to 8,192, half sizes of 0 to 256"""
+    """sides of 16 to 8,192, half depths of 0 to 500"""
+    starts = ((0.0, 0.0), (100.0, 126e3), (200.0, 504e3), (500.0, 3.15e6))
     for rows, columns, depth in product((16, 512, 8192), repeat=3):
-        for start in (0.0, 128.0, 256.0):
-            slower = 1.0
-            for side in (rows, columns, depth):
-                slower *= (start + side) / side  # time over that without start-up
-            yield layer.gemm_rate_share(rows, columns, depth, 0.8, start), 0.8 / slower
+        for start, sums in starts:
+            useful = float(rows * columns * depth)
+            slots = (sums + rows * columns) * (start + depth)  # of the time of an element
+            yield layer.gemm_rate_share(rows, columns, depth, 0.8, start), 0.8 * useful / slots
 
 
 @check("gemm_time", by="derivation", source="operations and bytes moved, the slower one")
@@ -40,6 +44,29 @@ def product_times() -> Pairs:
         moved = sum(2 * a * b for a, b in ((rows, depth), (depth, columns), (rows, columns)))
         times = [2.0 * rows * columns * depth / (0.8 * 989e12), moved / 3e12]
         yield layer.gemm_time(rows, columns, depth, 2, 2, 989e12, 0.8, 0.0, 3e12), max(times)
+
+
+@check(
+    "training_gemm_time",
+    by="derivation",
+    source="y = x w, and its gradients dy w^T and x^T dy: shapes and bytes of the arrays",
+)
+def passes_of_products() -> Pairs:
+    """sides of 64 to 8,192, half depths of 0 and 200, operands of 1 and 2 bytes: three products"""
+    cases = product(*[(64, 1000, 8192)] * 3, (0.0, 200.0), (1, 2))
+    for rows, columns, depth, start, size in cases:
+        x, w, dy = (
+            np.broadcast_to(0.0, shape)
+            for shape in ((rows, depth), (depth, columns), (rows, columns))
+        )
+        spent = []
+        for a, b in ((x, w), (dy, w.T), (x.T, dy)):
+            results = len(a) * len(b[0])
+            slots = (12.6 * start * start + results) * (start + len(b))
+            moved = (a.size + b.size) * size + results * 2
+            spent.append(max(2.0 * slots / (0.8 * 989e12), moved / 3e12))
+        on_gpu = (size, 2, 989e12, 0.8, start, 3e12)
+        yield layer.training_gemm_time(rows, columns, depth, *on_gpu), np.mean(spent)
 
 
 @check(

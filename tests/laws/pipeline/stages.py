@@ -309,8 +309,10 @@ def predicted_tokens() -> Pairs:
         if model == "roofline":
             m = 1024 / (64 / p)
             one, peak = computed(point, "logits_time", "peak_flops")
-            rate = 0.8 * (4096 / (4096 + 128)) ** 2 * (8192 / (8192 + 128)) * peak
-            product_time = 3 * 2 * 4096 * 4096 * 8192 / rate
+            product_time = 0.0
+            for results, sums in ((4096, 8192), (8192, 4096), (8192, 4096)):  # and its gradients
+                elements = (4096 * results + 12.6 * 200**2) * (sums + 200)
+                product_time += 2 * elements / (0.8 * peak)
             yield ours[0], deeper[0] + m * (one + product_time) / p
             layers = 32 / p * computed(point, "layer_time")[0]
             more = ours[0] * p / m - 32 * layers * p / 32  # of the ends; the embedding is first
