@@ -44,7 +44,7 @@ NOTHING = 1e-6  # of the start: smaller fitted values become 0
 # Relative standard deviations of the priors around _START
 PRIORS = {
     "gemm_efficiency": 0.5,
-    "gemm_half_depth": 2.0,
+    "gemm_half_depth": 1.0,
     "attention_efficiency": 1.0,
     "memory_efficiency": 0.5,
     "layer_overhead_time": 3.0,
@@ -58,7 +58,7 @@ FIT = tuple(PRIORS)
 _START: dict[str, Any] = {
     "compute_model": "roofline",
     "gemm_efficiency": 0.7,
-    "gemm_half_depth": 200.0,
+    "gemm_half_depth": 100.0,
     "memory_efficiency": 0.8,
     "layer_host_time": 3.4e-3,
     "network_efficiency": 0.8,

@@ -158,65 +158,59 @@ def nvfp4_cast_time(
     return microbatch_tokens * cast_width * moved / reached_hbm_bandwidth
 
 
-def gradient_sum_wait(
-    microbatch_tokens,
+@alternative("gradient_sum_time", mixture_of_experts=False)
+def dense_gradient_sum_time(
+    active_matrix_parameters,
+    layers,
+    tensor_parallel,
     gradient_storage_bytes,
-    operand_bytes_per_element,
-    peak_flops,
-    gemm_efficiency,
     reached_hbm_bandwidth,
+    layer_matrix_time,
+    elementwise_time,
 ):
-    """Time per weight by which adding to its gradient takes longer than the product that yields it.
+    """Time by which sums of a layer's gradients take longer than the products that yield them.
 
-    max(0, 2 g / BW - max(2 T / (share P), q / BW)): sums of g bytes are read and written
+    max(0, N_matrices / (l t) x 2 g / BW - products): sums of g bytes are read and written
 
     Returns: [s] time for one micro-batch
+    Range: a layer's matrices together, a lower bound where only some of them wait
     Source: Williams et al. 2009, CACM 52(4); Megatron-LM, gradient_accumulation_fusion
         (megatron/core/tensor_parallel/layers.py: the product adds to main_grad)
     """
-    product = 2 * microbatch_tokens / (gemm_efficiency * peak_flops)
-    counted = np.maximum(product, operand_bytes_per_element / reached_hbm_bandwidth)
-    return np.maximum(2 * gradient_storage_bytes / reached_hbm_bandwidth - counted, 0.0)
-
-
-@alternative("gradient_sum_time", mixture_of_experts=False)
-def dense_gradient_sum_time(active_matrix_parameters, layers, tensor_parallel, gradient_sum_wait):
-    """Time by which sums of gradients take longer than their products, in one layer.
-
-    N_matrices / (l t) x wait
-
-    Returns: [s] time for one micro-batch
-    Source: Williams et al. 2009, CACM 52(4)
-    """
-    return active_matrix_parameters / (layers * tensor_parallel) * gradient_sum_wait
+    weights = active_matrix_parameters / (layers * tensor_parallel)
+    summing = weights * 2 * gradient_storage_bytes / reached_hbm_bandwidth
+    return np.maximum(summing - (layer_matrix_time - elementwise_time), 0.0)
 
 
 @alternative("gradient_sum_time", mixture_of_experts=True)
 def expert_gradient_sum_time(
     active_matrix_parameters,
+    layers,
+    tensor_parallel,
+    gradient_storage_bytes,
+    reached_hbm_bandwidth,
+    layer_matrix_time,
+    elementwise_time,
+    routed_ffn_time,
     routed_gradient_sum_time,
     expert_layers,
     experts_per_token,
     expert_parameters,
-    layers,
-    tensor_parallel,
-    gradient_sum_wait,
 ):
-    """(N_matrices - l_e k x expert) / (l t) x wait + that of routed experts"""
+    """max(0, (N_matrices - l_e k x expert) / (l t) x 2 g / BW - products of these) + that of routed
+    experts"""
     routed = expert_layers * experts_per_token * expert_parameters
-    every = np.maximum(active_matrix_parameters - routed, 0.0)
-    return every / (layers * tensor_parallel) * gradient_sum_wait + routed_gradient_sum_time
+    weights = np.maximum(active_matrix_parameters - routed, 0.0) / (layers * tensor_parallel)
+    summing = weights * 2 * gradient_storage_bytes / reached_hbm_bandwidth
+    products = layer_matrix_time - elementwise_time - expert_layers / layers * routed_ffn_time
+    return np.maximum(summing - products, 0.0) + routed_gradient_sum_time
 
 
 def routed_gradient_sum_time(
-    tokens_per_expert,
     expert_tensor_parallel,
-    tensor_parallel,
     gradient_storage_bytes,
-    operand_bytes_per_element,
-    peak_flops,
-    gemm_efficiency,
     reached_hbm_bandwidth,
+    routed_ffn_time,
     expert_layers,
     layers,
     experts,
@@ -225,19 +219,12 @@ def routed_gradient_sum_time(
 ):
     """Time by which sums of routed experts' gradients take longer than their products, in a layer.
 
-    l_e / l E / e x expert / t_e x max(0, 2 g / BW - max(2 T_e / (share P), q / BW))
+    l_e / l max(0, E / e x expert / t_e x 2 g / BW - products)
 
     Returns: [s] time for one micro-batch
     Source: Williams et al. 2009, CACM 52(4); Gale et al. 2023 (MegaBlocks), arXiv:2211.15841,
         section 3 (tokens of each expert)
     """
-    wait = gradient_sum_wait(
-        tokens_per_expert * expert_tensor_parallel / tensor_parallel,
-        gradient_storage_bytes,
-        operand_bytes_per_element,
-        peak_flops,
-        gemm_efficiency,
-        reached_hbm_bandwidth,
-    )
-    local_parameters = experts / expert_parallel * expert_parameters / expert_tensor_parallel
-    return expert_layers / layers * local_parameters * wait
+    weights = experts / expert_parallel * expert_parameters / expert_tensor_parallel
+    summing = weights * 2 * gradient_storage_bytes / reached_hbm_bandwidth
+    return expert_layers / layers * np.maximum(summing - routed_ffn_time, 0.0)

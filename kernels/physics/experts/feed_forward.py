@@ -223,7 +223,9 @@ def latent_routed_ffn_time(
     Source: Megatron-LM, --moe-latent-size (megatron/training/training.py, moe_layer_flops); Gale
         et al. 2023 (MegaBlocks), arXiv:2211.15841, section 3
     """
-    return experts / expert_parallel * (expert_ffn_time + expert_start_time) + latent_projection_time
+    return (
+        experts / expert_parallel * (expert_ffn_time + expert_start_time) + latent_projection_time
+    )
 
 
 def shared_ffn_time(

@@ -107,31 +107,41 @@ def widths() -> Pairs:
 
 
 @check(
-    "gradient_sum_wait dense_gradient_sum_time expert_gradient_sum_time routed_gradient_sum_time",
+    "dense_gradient_sum_time expert_gradient_sum_time routed_gradient_sum_time expert_start_time",
     by="simulator",
-    source="each matrix's gradient added to: its product, or reading and writing the sum",
+    source="weights of each matrix added to, against its products' bytes and operations",
 )
 def gradients_added() -> Pairs:
     """dense and mixed layers of few and many tokens, three formats of sums, experts over 1 and 4"""
     stored = {False: 0, "bf16": 2, "fp32": 4}
+    flops, memory, start = 0.8 * 989e12, 0.8 * 3.35e12, 1e-5
+
+    def passes(rows: float, columns: int, depth: int) -> float:
+        """The mean of a product and those of its two gradients."""
+        area = rows * depth + depth * columns + rows * columns  # two operands and the result
+        return max(2 * rows * columns * depth / flops, 2 * area / memory)
+
     for shape, tokens, e in itertools.product((DENSE, MIXED), (64, 512, 8192), (1, 4)):
         given = {**shape, "n_gpus": 4, "sequence_length": tokens, "peak_flops": 989e12}
-        given |= {"hbm_bandwidth": 3.35e12} | ({"expert_parallel": e} if shape is MIXED else {})
+        given |= {"hbm_bandwidth": 3.35e12, "gemm_half_depth": 0, "expert_launch_time": start}
+        given |= {"expert_parallel": e} if shape is MIXED else {}
         for storage, size in stored.items():
-            late = 0.0
+            adding, working, late = 0.0, 0.0, 0.0
             for number in range(6):
-                own = [2048 * (16 + 2 * 8) * 128 + 16 * 128 * 2048]
-                own += [2048 * 16, 3 * 2048 * 1024] if shape is MIXED and number >= 2 else []
-                own += [] if shape is MIXED and number >= 2 else [3 * 2048 * 6144]
-                matrices = [(weights, tokens) for weights in own]
-                if shape is MIXED and number >= 2:
-                    matrices += [(3 * 2048 * 1024, tokens * e * 3 / 16)] * (16 // e)
-                for weights, rows in matrices:
-                    counted = max(
-                        2 * weights * rows / (0.8 * 989e12), weights * 2 / (0.8 * 3.35e12)
-                    )
-                    moved = 2 * weights * size / (0.8 * 3.35e12)
-                    late += max(moved - counted, 0.0)
+                mixed = shape is MIXED and number >= 2
+                width = 1024 if mixed else 6144
+                blocks = [(tokens, (16 + 2 * 8) * 128, 2048), (tokens, 2048, 16 * 128)]
+                blocks += [(tokens, 2 * width, 2048), (tokens, 2048, width)]
+                working += sum(passes(*one) for one in blocks)
+                adding += sum(columns * depth for _, columns, depth in blocks)
+                adding += 2048 * 16 if mixed else 0  # the router's
+                if mixed:
+                    rows = tokens * e * 3 / 16
+                    each = passes(rows, 2 * 1024, 2048) + passes(rows, 2048, 1024)
+                    routed = 16 // e * (each + 2 * start)
+                    sums = 16 // e * 3 * 2048 * 1024 * 2 * size / memory
+                    late += max(sums - routed, 0.0)
+            late += max(adding * 2 * size / memory - working, 0.0)
             yield 6 * value("gradient_sum_time", **given, gradient_storage=storage), late
 
 
