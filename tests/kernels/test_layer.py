@@ -24,7 +24,7 @@ BASE: dict[str, Any] = {
 LLAMA = {"gated_ffn": True, "kv_heads": 8, "ffn_hidden_size": 14336, "vocab_size": 128256}
 EXPERTS = {
     **LLAMA, "experts": 16, "experts_per_token": 3, "shared_experts": 2, "dense_layers": 4,
-    "expert_ffn_hidden_size": 1536, "expert_parallel": 4,
+    "expert_ffn_hidden_size": 1536, "expert_parallel": 4, "expert_launch_time": 4e-6,
 }  # fmt: skip
 AGAIN = {"recompute": "modules", "recompute_core_attn": 1}  # attention alone
 CASES: dict[str, dict[str, Any]] = {
@@ -103,26 +103,52 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
     split = tensor if c["sequence_parallel"] else 1
     stored = {"bf16": 2, "fp32": 4, "bf16_and_fp32": 2}[c["gradient_storage"]]
 
-    def added(weights: float, rows: float) -> float:
-        """What reading and writing a sum of gradients takes longer than the product itself."""
-        counted = max(2 * rows / (recipe * c["gemm_efficiency"]), few / bandwidth)
-        return max(0.0, weights / tensor * (2 * stored / bandwidth - counted))
+    def is_mixed(index: int) -> bool:
+        return "experts" in c and index >= c["dense_layers"]
+
+    def weights(index: int) -> tuple[float, float]:
+        """Weights of a layer on this GPU: those of all tokens, and of routed experts."""
+        own = h * (heads + 2 * c["kv_heads"]) * width + heads * width * h
+        factor = 3 if c["gated_ffn"] else 2
+        if not is_mixed(index):
+            return (own + factor * h * c["ffn_hidden_size"]) / tensor, 0.0
+        expert = factor * h * c["expert_ffn_hidden_size"]
+        own += c["experts"] * h + c["shared_experts"] * expert
+        return own / tensor, c["experts"] // c["expert_parallel"] * expert / tensor
+
+    def products(index: int) -> tuple[float, float]:
+        """Mean times of a pass through the same matrices."""
+        columns = (heads + 2 * c["kv_heads"]) * width / tensor
+        own = product(tokens, columns, h) + product(tokens, h, heads * width / tensor)
+        if not is_mixed(index):
+            return own + feed_forward(tokens, c["ffn_hidden_size"]), 0.0
+        f, group, routed = c["expert_ffn_hidden_size"], c["expert_parallel"], 0.0
+        visits = tokens * group * c["experts_per_token"]  # of all ranks, to all experts
+        for _ in range(c["experts"] // group):
+            routed += feed_forward(visits / c["experts"], f) + 2 * c["expert_launch_time"]
+        for _ in range(c["shared_experts"]):
+            own += feed_forward(tokens, f)
+        return own, routed
+
+    def late() -> float:
+        """What reading and writing the sums of all layers' gradients takes longer than products."""
+        moved = 2 * stored / bandwidth
+        of_all, behind = 0.0, 0.0
+        for index in range(c["layers"]):
+            (own, expert), (time, routed) = weights(index), products(index)
+            of_all += own * moved - time
+            behind += max(0.0, expert * moved - routed)
+        return max(0.0, of_all) + behind
 
     def beside(index: int) -> tuple[float, float]:
         """What a layer does beside its products: in both passes; for each of two or three."""
-        attention = h * (heads + 2 * c["kv_heads"]) * width + heads * width * h
         cast = 2 * h / split + (2 * heads + 2 * c["kv_heads"]) * width / tensor
         factor = 3 if c["gated_ffn"] else 2
-        if "experts" not in c or index < c["dense_layers"]:
-            late = added(attention + factor * h * c["ffn_hidden_size"], tokens)
+        if not is_mixed(index):
             cast += 2 * h / split + factor * c["ffn_hidden_size"] / tensor
             routing = 0.0
         else:
             f, group, k = c["expert_ffn_hidden_size"], c["expert_parallel"], c["experts_per_token"]
-            late = added(attention + c["experts"] * h, tokens)
-            late += added(c["shared_experts"] * factor * h * f, tokens)
-            visits = tokens * group * k / c["experts"]
-            late += c["experts"] // group * added(factor * h * f, visits)
             cast += 2 * k * h + (2 * h if c["shared_experts"] else 0)
             cast += factor * f / tensor * (k + c["shared_experts"])
             routing = tokens * (h * e + 8 * 4 * c["experts"])  # scores in FP32
@@ -130,23 +156,15 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
             there = (128 + 4) / 128 if c["precision"] == "fp8_blockwise" else e
             routing += tokens * h * way * (there + e)
         both = 0 if c["precision"] == "bf16" else e + 2 * (few if c["precision"] == "mxfp8" else 1)
-        return tokens * cast * both / bandwidth + late, routing / bandwidth
+        return tokens * cast * both / bandwidth, routing / bandwidth
 
     def layer(index: int) -> tuple[float, float]:
         """Forward time of a layer: matrices with element-wise traffic, and attention."""
-        columns = (heads + 2 * c["kv_heads"]) * width / tensor
-        time = product(tokens, columns, h) + product(tokens, h, heads * width / tensor)
-        if "experts" in c and index >= c["dense_layers"]:
-            f, group = c["expert_ffn_hidden_size"], c["expert_parallel"]
-            visits = tokens * group * c["experts_per_token"]  # of all ranks, to all experts
-            for _ in range(c["experts"] // group):
-                time += feed_forward(visits / c["experts"], f)
-            for _ in range(c["shared_experts"]):
-                time += feed_forward(tokens, f)
+        time = sum(products(index))
+        if is_mixed(index):
             for _ in range(c["experts_per_token"] + c["shared_experts"]):
-                time += activation(tokens, f)
+                time += activation(tokens, c["expert_ffn_hidden_size"])
         else:
-            time += feed_forward(tokens, c["ffn_hidden_size"])
             time += activation(tokens, c["ffn_hidden_size"])
         streamed = 0.0
         for _ in ("attention", "feed-forward"):
@@ -172,6 +190,7 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
     replicas = c["n_gpus"] // (tensor * c["pipeline_parallel"] * context)
     shard = c["vocab_size"] / tensor
     for _ in range(c["global_batch_size"] // (replicas * c["micro_batch_size"])):
+        step += late()
         for index in range(c["layers"]):
             matrices, attention = layer(index)
             own, routing = beside(index)
@@ -241,6 +260,7 @@ def test_both_models_count_the_same_operations(
 ) -> None:
     # on a perfect GPU the roofline of matrices equals operations over peak
     scenario = {**IDEAL, **shape, **precision, "recompute": recompute, "attention_kernel": kernel}
+    scenario["expert_launch_time"] = 0.0
     scenario |= AGAIN if recompute == "modules" else {}
     found, expected = (
         value("compute_time", **{**scenario, **model})
