@@ -107,7 +107,8 @@ def widths() -> Pairs:
 
 
 @check(
-    "dense_gradient_sum_time expert_gradient_sum_time routed_gradient_sum_time expert_start_time",
+    "dense_gradient_sum_time expert_gradient_sum_time routed_gradient_sum_time "
+    "separate_expert_start_time",
     by="simulator",
     source="weights of each matrix added to, against its products' bytes and operations",
 )

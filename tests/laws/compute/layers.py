@@ -47,6 +47,7 @@ MIXED = {
     "ffn_hidden_size": 6144, "gated_ffn": True, "vocab_size": 32000, "experts": 16,
     "experts_per_token": 3, "shared_experts": 1, "expert_ffn_hidden_size": 1024,
 }  # fmt: skip
+START = 1e-5  # of a product of an expert
 DENSE = {k: v for k, v in MIXED.items() if "expert" not in k and k != "dense_layers"}
 
 
@@ -87,7 +88,9 @@ def layer(experts: bool, t: int, e: int, apart: int, tokens: int, kernel: str) -
             for k in range(3):
                 chosen[(token * 3 + k) % 16] += 1
         blocks = [(tokens, 1024 / t)]  # the shared one
-        blocks += [(chosen[expert], 1024 / apart) for expert in range(0, 16, e)]
+        for expert in range(0, 16, e):
+            blocks.append((chosen[expert], 1024 / apart))
+            gpu.take("feed forward", 2 * START)
     for rows, width in blocks:
         for product in feed_forward(rows, h, width):
             gpu.multiply("feed forward", product)

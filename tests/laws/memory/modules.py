@@ -243,7 +243,7 @@ def work_of_modules() -> Pairs:
 def time_of_modules() -> Pairs:
     """100 drawn jobs on a GPU without a memory's limit, and on one without a peak"""
     perfect = {"compute_model": "roofline", "gemm_half_depth": 0.0, "gemm_efficiency": 1.0}
-    perfect |= {"attention_efficiency": 1.0, "memory_efficiency": 1.0}
+    perfect |= {"attention_efficiency": 1.0, "memory_efficiency": 1.0, "expert_launch_time": 0.0}
     for job, runs in drawn(100, 41):
         peaks = {"peak_flops": 1e15, "attention_peak_flops": 1e40, "hbm_bandwidth": 1e40}
         ours = values(["layer_recompute_time"], **job, **perfect, **peaks)["layer_recompute_time"]

@@ -10,7 +10,7 @@ from fleetcube.scenario.patterns import counts
 from ... import formulas
 from ...evaluated import ENDS, value, values
 from ..check import Pairs, check
-from ..compute.layers import Gpu, feed_forward, route
+from ..compute.layers import START, Gpu, feed_forward, route
 
 # Sizes of a mixer with a state: heads, their width, heads of keys, width of keys
 STATE = {"H": 8, "P": 64, "G": 4, "N": 32}
@@ -424,11 +424,14 @@ def block(letter: str) -> tuple[Gpu, float]:
         gpu.move("elementwise", *[TOKENS * FFN / T] * 3)
         saved += 2 * TOKENS * 3 * FFN / T
     else:
+        begun = gpu.clock
         gpu.multiply("ffn", (TOKENS, NARROW, h))
         gpu.multiply("ffn", (TOKENS, h, NARROW))
         for _ in range(EXPERTS):
             for product in feed_forward(TOKENS * VISITED / EXPERTS, NARROW, EXPERT_FFN / T):
+                gpu.take("ffn", START)
                 gpu.multiply("ffn", product)
+        products = gpu.clock - begun
         for _ in range(SHARED):
             for product in feed_forward(TOKENS, h, EXPERT_FFN / T):
                 gpu.multiply("ffn", product)
@@ -436,7 +439,6 @@ def block(letter: str) -> tuple[Gpu, float]:
         gpu.move("elementwise", *[TOKENS * visited] * 3)
         route(gpu, TOKENS, h, EXPERTS, VISITED, NARROW)
         weights = EXPERTS * 3 * NARROW * EXPERT_FFN / T  # whose gradients are read and written
-        products = 2 * weights * TOKENS * VISITED / EXPERTS / (0.8 * gpu.peak)
         gpu.seconds["sums"] = max(0.0, weights * 2 * 2 / gpu.bandwidth - products)
         saved += 2 * TOKENS * (VISITED * NARROW + 3 * visited)
     return gpu, saved
