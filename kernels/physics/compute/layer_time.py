@@ -479,6 +479,7 @@ def lora_layer_passes_time(layer_matrix_time, elementwise_time, adapter_time):
     """2 x matrices + norms, residuals and activations once more + 3 x adapters: frozen weights have
     no gradients
 
+    Range: a pass is the mean of three, one of them of these gradients
     Source: Hu et al. 2022 (LoRA), arXiv:2106.09685, section 4.2
     """
     return 2 * layer_matrix_time + elementwise_time + 3 * adapter_time
