@@ -353,7 +353,7 @@ def test_the_lines_are_of_the_last_point_that_can_run() -> None:
 def test_a_much_narrower_software_is_named_with_its_answer() -> None:
     """The same scenario with it gives the numbers of the line; a narrow one has none."""
     job = {**JOB, "model": "mixtral-8x7b", "pipeline_parallel": 1, "expert_parallel": 8}
-    job |= {"tensor_parallel": 1, "software": "megatron-lm"}
+    job |= {"tensor_parallel": 1, "software": "megatron-lm", "node": "dgx-b200", "n_gpus": 128}
 
     def answer(**more: Any) -> tuple[str, float, float]:
         found = Sweep({**job, **more}, {}, ["job_time"]).prediction_interval()

@@ -260,7 +260,7 @@ def test_a_ratio_is_known_better_than_either_side() -> None:
     """Against draws of coefficients, of the job's factor and of noise, as each side has them."""
     random = np.random.default_rng(12)
     posterior = pooled.posterior()
-    other = {**PLANNED, "pipeline_parallel": 8, "micro_batch_size": 2}
+    other = {**PLANNED, "pipeline_parallel": 8}
     cell = auto.posterior_cell(stated_inputs(PLANNED))
     means, root = posterior.coefficients_of(cell)
     draws = 400

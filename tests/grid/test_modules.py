@@ -79,7 +79,8 @@ def test_contradictions_are_refused() -> None:
 
 def test_what_is_best_can_be_given_back() -> None:
     tight = {name: JOB[name] for name in ("model", "node", "fabric", "n_gpus", "global_batch_size")}
-    sweep = Sweep({**tight, "hbm_capacity": "72 GB"}, {}, ["job_time"])
+    tight |= {"expert_parallel": 64, "hbm_capacity": "72 GB"}
+    sweep = Sweep(tight, {}, ["job_time"])
     best = sweep.best("job_time", 1, search="layout")
     open_ = [str(name) for name in best.attrs["fleetcube_open"].split()]
     layout = {name: best[name].item() for name in open_}
@@ -99,7 +100,7 @@ def test_words_are_read_in_tables_and_plans(tmp_path: Path) -> None:
     path = tmp_path / "a.toml"
     lines = [f"{name} = {JOB[name]!r}".replace("'", '"') for name in JOB if "parallel" not in name]
     path.write_text("\n".join(['outputs = ["job_time"]', "[scenario]", *lines]), "utf-8")
-    done = command("plan", str(path), "hbm_capacity=72 GB", "-k", "1")
+    done = command("plan", str(path), "hbm_capacity=72 GB", "expert_parallel=64", "-k", "1")
     assert done.returncode == 0, done.stderr
     assert re.search(r"recompute=\S*mla_up_proj", done.stdout)
     assert "what would improve job_time in this layout:" in done.stdout

@@ -120,7 +120,7 @@ def test_two_rows_move_little_and_a_new_group_is_uncertain() -> None:
     steps = {}
     for count in (0, 2, 24):
         train = ~other
-        train[np.flatnonzero(other)[[5, 17][:count] if count < 24 else slice(None)]] = True
+        train[np.flatnonzero(other)[[2, 9][:count] if count < 24 else slice(None)]] = True
         found = posterior(train)
         predicted = full.predict(found)
         pairs = zip(found.effects, found.means, strict=True)

@@ -53,14 +53,14 @@ def counting(home: type, name: str, seen: Counter[tuple[str, str]]) -> Callable[
 # record and the list of files, whose sizes tell that no metadata have attributes of others. An
 # append also reads the 14 chunks that it replaces: another program may have written them
 OPERATIONS: dict[str, tuple[Any, ...]] = {
-    "new": (None, lambda place: written(place, **NEW), 2, 4, 75),
-    "resume of nothing": (None, lambda place: written(place, **NEW, resume=True), 2, 4, 75),
-    "resume of a part": (begun, lambda place: written(place, **NEW, resume=True), 2, 4, 76),
-    "resume of a whole": (written, lambda place: written(place, **ONE, resume=True), 1, 2, 50),
-    "append": (written, lambda place: written(place, GROWN, **ONE, append=True), 2, 4, 150),
-    "overwrite": (written, lambda place: written(place, **NEW, overwrite=True), 2, 4, 78),
-    "verify": (written, lambda place: verify(place, samples=2), 1, 1, 60),
-    "open": (written, open_cube, 1, 1, 22),
+    "new": (None, lambda place: written(place, **NEW), 2, 4, 77),
+    "resume of nothing": (None, lambda place: written(place, **NEW, resume=True), 2, 4, 77),
+    "resume of a part": (begun, lambda place: written(place, **NEW, resume=True), 2, 4, 78),
+    "resume of a whole": (written, lambda place: written(place, **ONE, resume=True), 1, 2, 52),
+    "append": (written, lambda place: written(place, GROWN, **ONE, append=True), 2, 4, 154),
+    "overwrite": (written, lambda place: written(place, **NEW, overwrite=True), 2, 4, 80),
+    "verify": (written, lambda place: verify(place, samples=2), 1, 1, 62),
+    "open": (written, open_cube, 1, 1, 24),
 }
 
 

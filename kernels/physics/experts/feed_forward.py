@@ -178,13 +178,12 @@ def latent_projection_time(
     return where(expert_input_width < hidden_size, down + up, 0.0)
 
 
-@alternative("expert_start_time", grouped_products="separate")
 def separate_expert_start_time(expert_launch_time):
     """Time to start the products of one routed expert, one after the other.
 
     2 launches: one into the expert, one out of it
 
-    Returns: [s] time of one forward pass
+    Returns: [s] mean time of a pass, forward or for a gradient
     Range: a library that takes all experts in one kernel starts once: expert_launch_time = 0
     Source: TransformerEngine, transformer_engine/common/gemm/cublaslt_gemm.cu (a product at a time
         in nvte_multi_tensor_gemm); its issue 2053: 13.5 us each by PyTorch on a Xeon; XLA,
@@ -195,6 +194,23 @@ def separate_expert_start_time(expert_launch_time):
 
 row(
     "expert_start_time",
+    "separate_expert_start_time",
+    "kernels that fuse grouped products write MXFP8",
+    summary="Time to start the products of one routed expert.",
+    returns="[s] mean time of a pass, forward or for a gradient",
+    source="TransformerEngine, transformer_engine/pytorch/ops/fused/forward_grouped_mlp.py",
+    precision=("bf16", "fp16", "fp8", "fp8_blockwise", "mxfp4", "nvfp4"),
+)
+row("expert_start_time", "mxfp8_expert_start_time", precision="mxfp8")
+row(
+    "mxfp8_expert_start_time",
+    "separate_expert_start_time",
+    summary="Time to start the products of one routed expert in MXFP8.",
+    returns="[s] mean time of a pass",
+    grouped_products="separate",
+)
+row(
+    "mxfp8_expert_start_time",
     0.0,
     "one kernel for all experts of a GPU",
     source="TransformerEngine, transformer_engine/pytorch/ops/fused/forward_grouped_mlp.py",
