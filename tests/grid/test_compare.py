@@ -252,7 +252,7 @@ def test_traffic_between_sites_is_a_term() -> None:
 
 PLANNED = {
     **{"model": "llama-3-70b", "node": "dgx-h100", "fabric": "infiniband-ndr", "n_gpus": 1024},
-    **{"tensor_parallel": 8, "pipeline_parallel": 4, "software": "nemo"},
+    **{"tensor_parallel": 8, "pipeline_parallel": 4, "software": "megatron-bridge"},
 }
 
 
