@@ -252,7 +252,7 @@ def test_traffic_between_sites_is_a_term() -> None:
 
 PLANNED = {
     **{"model": "llama-3-70b", "node": "dgx-h100", "fabric": "infiniband-ndr", "n_gpus": 1024},
-    **{"tensor_parallel": 8, "pipeline_parallel": 4, "software": "megatron-bridge"},
+    **{"tensor_parallel": 8, "pipeline_parallel": 4, "software": "nemo"},
 }
 
 
@@ -260,28 +260,29 @@ def test_a_ratio_is_known_better_than_either_side() -> None:
     """Against draws of coefficients, of the job's factor and of noise, as each side has them."""
     random = np.random.default_rng(12)
     posterior = pooled.posterior()
-    other = {**PLANNED, "pipeline_parallel": 8}
-    cell = auto.posterior_cell(stated_inputs(PLANNED))
+    job = {**PLANNED, "software": "megatron-lm"}
+    other = {**job, "pipeline_parallel": 8}
+    cell = auto.posterior_cell(stated_inputs(job))
     means, root = posterior.coefficients_of(cell)
     draws = 400
     x = means[:, None] + root @ random.standard_normal((root.shape[1], draws))
     drawn = {one.input: one.value(x[one.place])[0].tolist() for one in posterior.settings(cell)}
     own = {"attention_kernel": posterior.kernel(cell), "compute_model": "roofline"}
     logs = []
-    for side in (PLANNED, other):
+    for side in (job, other):
         made = Sweep({**side, **own}, {"draw": drawn}, ["job_time"]).evaluate()
         noise = posterior.noise(cell.software) * random.standard_t(4, draws)
         logs.append(np.log(made.job_time.values) + noise)
     difference = logs[1] - logs[0]
-    found = ratios(PLANNED, other, ["job_time"])["job_time"]
+    found = ratios(job, other, ["job_time"])["job_time"]
     low, high = np.quantile(difference, [0.05, 0.95])
     half = math.log(found.high / found.low) / 2
     assert half == pytest.approx((high - low) / 2, rel=0.15)
     assert half < 0.9 * math.log(posterior.values(cell)["error_factor"])
-    middle = float(evaluate("job_time", **other) / evaluate("job_time", **PLANNED))
+    middle = float(evaluate("job_time", **other) / evaluate("job_time", **job))
     assert math.sqrt(found.low * found.high) == pytest.approx(middle, rel=1e-9)
     assert found.below == pytest.approx(np.mean(difference < 0), abs=0.06)
-    back = ratios(other, PLANNED, ["job_time"])["job_time"]
+    back = ratios(other, job, ["job_time"])["job_time"]
     assert (1 / back.high, 1 - back.below) == pytest.approx((found.low, found.below))
 
 
