@@ -27,7 +27,7 @@ from fleetcube.grid.spec.axis import Array, Axis
 from fleetcube.kernels.calculus.derivatives import name_of
 from fleetcube.kernels.calculus.phased_formulas import without_phase
 from fleetcube.kernels.physics.inputs import INPUTS
-from fleetcube.kernels.physics.roles import CABLING, ERRORS, OF_JOB, RATIOS_OF_PARTS
+from fleetcube.kernels.physics.roles import CABLING, ERRORS, FABRIC_FACTOR, OF_JOB, RATIOS_OF_PARTS
 from fleetcube.scenario import auto, phases
 from fleetcube.scenario.along_axes import values_along
 from fleetcube.scenario.hardware import EXPONENT
@@ -44,7 +44,6 @@ from .uncertainty import DRAW, asked_of
 # Stated, they say where in its interval the step is, or how wide that is
 _STATED = {_FACTOR, *ERRORS[_STEP]}
 _TELLING = auto.DECIDING | auto.COMPUTE | _STATED  # of jobs, and of what sets their coefficients
-_WIDER = "fabric_error_factor"
 _EQUAL = 1e-12  # relative difference that is rounding
 _MOST = math.log(100)  # of half an interval that says something
 _ERFC = np.vectorize(math.erfc, otypes=[float])
@@ -312,10 +311,10 @@ def _unmeasured(
     posterior = pooled.posterior()
     groups = posterior.unmeasured(cell)
     given = {**scenario, auto.FACTOR: 2.0, EXPONENT: power}
-    if (
-        power == 1
-        or Evaluation(given, axes, [_WIDER])._result(Settings("numpy"))[_WIDER].max() == 2
-    ):
+    if power == 1:
+        return groups
+    factors = Evaluation(given, axes, [FABRIC_FACTOR])._result(Settings("numpy"))[FABRIC_FACTOR]
+    if factors.max() == given[auto.FACTOR]:
         return groups
     width = math.log(posterior.values(cell)[auto.FACTOR]) / pooled.NORMAL
     fabric = str(scenario.get("fabric", scenario.get("node")))
