@@ -178,10 +178,13 @@ def node_networks(
 
 
 def new_networks(
-    axes: Sequence[Axis], labels: Mapping[str, str], stated: Collection[str]
+    axes: Sequence[Axis],
+    labels: Mapping[str, str],
+    stated: Collection[str],
+    options: Mapping[str, Any],
 ) -> Derived:
     """How much wider the interval of calibration "auto" is between nodes whose fabric no published
-    step ran on, unless its width is `stated`, and a remark."""
+    step ran on, unless its width is `stated` or an option leaves it, and a remark."""
     varying = [axis for axis in axes if {_CALIBRATION, NETWORK} & {*axis.records}]
     new: dict[str, None] = {}
 
@@ -201,7 +204,7 @@ def new_networks(
     if not (powers > 1).any():
         return Derived()
     text = f"calibration auto: no step on {', '.join(sorted(new))} is fitted"
-    if {auto.FACTOR, EXPONENT} & {*stated}:
+    if {auto.FACTOR, EXPONENT} & {*stated} or options.get("unmeasured_fabric") is False:
         return Derived(notes={_STARTUP: text})
     wider = f"{text}: between nodes the interval is {powers.max():g} times as wide"
     over = auto.compressed([axis.name for axis in varying], powers)
