@@ -322,8 +322,8 @@ def _unmeasured(
     given = {**scenario, auto.FACTOR: 2.0, EXPONENT: power}
     needs_it = Evaluation(given, axes, [_WIDER])._result(Settings("numpy"))[_WIDER] > 2
     width = math.log(posterior.values(cell)[auto.FACTOR]) / pooled.NORMAL
-    width = _over(axes, needs_it) * (width * math.sqrt(power * power - 1))
-    return {**groups, (NETWORK, fabric): width}
+    further = _over(axes, needs_it) * (width * math.sqrt(power * power - 1))
+    return {**groups, (NETWORK, fabric): further}
 
 
 def _side(
