@@ -30,7 +30,7 @@ from fleetcube.kernels.physics.inputs import INPUTS
 from fleetcube.kernels.physics.roles import CABLING, ERRORS, OF_JOB, RATIOS_OF_PARTS
 from fleetcube.scenario import auto, phases
 from fleetcube.scenario.along_axes import values_along
-from fleetcube.scenario.hardware import EXPONENT, NETWORK
+from fleetcube.scenario.hardware import EXPONENT, NETWORK, WIDER
 from fleetcube.scenario.reading import stated_inputs
 from fleetcube.tables.selectors import point_of, position
 from fleetcube.tables.tables import BELOW
@@ -44,7 +44,6 @@ from .uncertainty import DRAW, asked_of
 # Stated, they say where in its interval the step is, or how wide that is
 _STATED = {_FACTOR, *ERRORS[_STEP]}
 _TELLING = auto.DECIDING | auto.COMPUTE | _STATED  # of jobs, and of what sets their coefficients
-_WIDER = "fabric_error_factor"
 _EQUAL = 1e-12  # relative difference that is rounding
 _MOST = math.log(100)  # of half an interval that says something
 _ERFC = np.vectorize(math.erfc, otypes=[float])
@@ -320,7 +319,7 @@ def _unmeasured(
     if power == 1:
         return groups
     given = {**scenario, auto.FACTOR: 2.0, EXPONENT: power}
-    needs_it = Evaluation(given, axes, [_WIDER])._result(Settings("numpy"))[_WIDER] > 2
+    needs_it = Evaluation(given, axes, [WIDER])._result(Settings("numpy"))[WIDER] > 2
     width = math.log(posterior.values(cell)[auto.FACTOR]) / pooled.NORMAL
     further = _over(axes, needs_it) * (width * math.sqrt(power * power - 1))
     return {**groups, (NETWORK, fabric): further}

@@ -22,6 +22,7 @@ _X, _Y = "torus_x", "torus_y"
 _LINK, _INSIDE, NETWORK = "inter_node_bandwidth", "intra_node_bandwidth", "fabric"
 _STARTUP = "inter_node_latency"  # read wherever the link is
 _CALIBRATION, EXPONENT = "calibration", "fabric_error_exponent"
+WIDER = "fabric_error_factor"  # where a job needs such a fabric
 COUNTED = frozenset({CHIPS, NODE, DOMAIN})
 _LARGEST_NODE = 16  # GPUs of a server
 _TRAY = "-tray"  # ending of records of racks by the tray
