@@ -16,6 +16,7 @@ from typing import Any
 
 from ..kernels.declare import OFF, written
 from ..kernels.physics.inputs import INPUTS
+from .spelling import hint, near
 from .units import UnitError, parse
 
 # Quantities that a label may set: the graph is cut there
@@ -263,7 +264,9 @@ def of_table(
         if name in ABOUT or (name in _TABLES and kind_name in FROM_FILES):
             continue
         if name not in KINDS[kind_name]:
-            raise CatalogError(f"{where} has an unknown key {name!r}; known: {KINDS[kind_name]}")
+            known = KINDS[kind_name]
+            advice = hint(near(name, known), f"known: {', '.join(known)}")
+            raise CatalogError(f"{where} has an unknown key {name!r}; {advice}")
         spread = isinstance(value, dict) and unit(name) == "s"
         values[name] = _distribution(where, name, value) if spread else checked(where, name, value)
     errors = _standard_errors(where, table, values)

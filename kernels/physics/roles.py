@@ -77,7 +77,6 @@ ERRORS: Mapping[str, tuple[str, str]] = {
     "prefill_time": ("serving_time_error", "serving_error_factor"),
     "time_to_first_token": ("serving_time_error", "serving_error_factor"),
 }
-FABRIC_FACTOR = "fabric_error_factor"  # that of a step, with what nobody measured of its fabric
 # as LEFT_OUT of failures: prices that a cost is without
 LEFT_OUT: tuple[tuple[str, frozenset[str], str], ...] = (
     *_OF_FAILURES,

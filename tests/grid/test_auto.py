@@ -426,6 +426,45 @@ def test_an_interval_that_auto_did_not_set_is_as_wide_on_any_fabric(own: dict[st
     assert "times as wide" not in remarks
 
 
+def test_an_option_leaves_the_interval_as_wide_as_on_a_known_fabric() -> None:
+    known, new = {"fabric": "infiniband-ndr"}, {"fabric": "slingshot-11"}
+    left = {**new, "unmeasured_fabric": False}
+    assert width(**left) == pytest.approx(width(**known), rel=1e-12)
+    remarks = answer(**left).attrs["fleetcube_remarks"]
+    assert "no step on slingshot-11 is fitted" in remarks
+    assert "times as wide" not in remarks
+    assert width(**new, unmeasured_fabric=True) == width(**new)
+
+
+def test_ratios_along_sizes_count_a_new_fabric_between_nodes_alone() -> None:
+    job = {"model": "llama-3-8b", "tensor_parallel": 1, "pipeline_parallel": 1, "zero_stage": 1}
+    axes = {"fabric": ["infiniband-ndr", "slingshot-11"], "n_gpus": [8, 64]}
+    shared = {name: value for name, value in {**JOB, **job}.items() if name not in axes}
+
+    def side(fabric: str, n_gpus: int) -> Any:
+        return ratio.side({**shared, "fabric": fabric, "n_gpus": n_gpus}, ["step_time"])
+
+    inside, between = ("slingshot-11", 8), ("slingshot-11", 64)
+    for base, one, other in (
+        ("fabric=infiniband-ndr", ("infiniband-ndr", 8), inside),
+        ("n_gpus=8", inside, between),
+    ):
+        sweep = Sweep(shared, axes, ["step_time"])
+        found = sweep.prediction_interval(relative_to=base)
+        there = found.sel(fabric=other[0], n_gpus=other[1])
+        alone = ratio.between(side(*one), side(*other))["step_time"]
+        assert float(there.step_time_ratio_high) == pytest.approx(alone.high)
+
+
+def test_the_nodes_own_network_is_the_fabric_of_its_name() -> None:
+    job = {"model": "llama-3-8b", "tensor_parallel": 1, "pipeline_parallel": 1, "zero_stage": 1}
+    job = {**JOB, **job, "node": "aws-p5", "n_gpus": 64}
+    cards = {name: value for name, value in job.items() if name != "fabric"}
+    sides = [ratio.side(each, ["step_time"]) for each in (cards, {**job, "fabric": "efa-p5"})]
+    found = ratio.between(*sides)["step_time"]
+    assert (float(found.low), float(found.high)) == (1, 1)
+
+
 def test_a_new_fabric_widens_at_its_own_points_between_nodes_alone() -> None:
     axes = {"fabric": ["slingshot-11", "infiniband-ndr", "infiniband-xdr"], "n_gpus": [8, 16, 1024]}
     job = {"model": "llama-3-8b", "tensor_parallel": 1, "pipeline_parallel": 1, "zero_stage": 3}

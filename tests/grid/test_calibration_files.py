@@ -137,6 +137,10 @@ BAD = [
     (FILE.replace('"fitted"', '"best"'), "is not one of"),
     (FILE.replace('"40 GB/s"', '"inf GB/s"'), "is not finite"),
     (FILE.replace("flops_efficiency = 0.6\n", "gpu_mttf = 5\n"), "unknown key 'gpu_mttf'"),
+    (
+        FILE.replace("flops_efficiency", "gemm_half_size"),
+        "unknown key 'gemm_half_size'; did you mean 'gemm_half_depth'?",
+    ),
     (FILE.replace("[standard_errors]", "[standard_error]"), "unknown key 'standard_error'"),
     (FILE.replace("efficiency = 0.01", "efficiency = -0.01"), "is not 0 or more"),
     (FILE.replace('latency = "2 us"', "bandwidths = 2"), "'inter_node_bandwidths' is not one of"),

@@ -67,6 +67,14 @@ def test_traffic_alone_makes_a_step_impossible() -> None:
     assert found.impossible.startswith("data_parallel_time at the bandwidths stated")
 
 
+def test_kernels_without_starts_make_no_step_impossible() -> None:
+    """128 experts of a GPU in one kernel, launched by a graph: neither 256 starts nor a host."""
+    job = on_h100("qwen-3-30b-a3b", n_gpus=8, global_batch_size=64, sequence_length=512)
+    fused = {"expert_launch_time": 0, "cuda_graphs": True, "gemm_half_depth": 0}
+    step = fleetcube.evaluate(["step_time"], **job, **fused)["step_time"].item()
+    assert not _impossible(job, step, 0.01 * step)
+
+
 def test_drawn_steps_are_impossible_only_above_the_peak_or_its_kernels() -> None:
     draw = generator(58)
     for _ in range(scaled(8)):

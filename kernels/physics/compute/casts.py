@@ -222,6 +222,8 @@ def routed_gradient_sum_time(
     l_e / l max(0, E / e x expert / t_e x 2 g / BW - products)
 
     Returns: [s] time for one micro-batch
+    Range: a layer's experts together, with starts of their products and latent projections: a lower
+        bound where a sum waits for its own product
     Source: Williams et al. 2009, CACM 52(4); Gale et al. 2023 (MegaBlocks), arXiv:2211.15841,
         section 3 (tokens of each expert)
     """

@@ -185,7 +185,7 @@ def separate_expert_start_time(expert_launch_time):
 
     Returns: [s] mean time of a pass, forward or for a gradient
     Range: a library that takes all experts in one kernel starts once: expert_launch_time = 0;
-        the same where graphs replay them
+        where graphs replay them, a start is counted alike
     Source: TransformerEngine, transformer_engine/common/gemm/cublaslt_gemm.cu (a product at a time
         in nvte_multi_tensor_gemm); its issue 2053: 13.5 us each by PyTorch on a Xeon; XLA,
         xla/service/gpu/model/matmul_interpolator_data.h: 5 us alone on an H100

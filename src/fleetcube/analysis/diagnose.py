@@ -50,6 +50,7 @@ SUSPECTS = (
     *("intra_node_bandwidth", "inter_node_bandwidth", "tensor_parallel_overlap"),
     *("data_parallel_overlap", "expert_parallel_overlap", "serial_time_per_step"),
 )
+_FURTHER = ("gemm_half_depth", "expert_launch_time", "layer_host_time")  # fastest, not named
 _ALL = Settings("numpy", "include")
 # Assumed deviations: of inputs that auto did not infer, of added times, of a step without interval
 _ASSUMED, _ADDED, _PART = 0.5, 0.1, 0.2
@@ -214,7 +215,7 @@ def _impossible(scenario: Mapping[str, Any], time: float, at_peak: float) -> str
     plan = Evaluation(scenario, {}, ["compute_time", *_TRAFFIC])._plan("numpy")
     options, numbers = plan.cases[0].options, frozen(plan)[1]
     cell = auto.posterior_cell(stated_inputs(scenario))
-    rows = [INPUTS[n] for n in (*SUSPECTS, "gemm_half_depth") if n in plan.structure.used]
+    rows = [INPUTS[n] for n in (*SUSPECTS, *_FURTHER) if n in plan.structure.used]
     best = {row.name: row.high if row.high == 1 else row.low for row in rows if row.unit != "B/s"}
     rates = {f"{k}_efficiency": share for k, share in pooled.posterior().ceilings(cell).items()}
     rates |= {"flops_efficiency": max(rates.values()), "intra_node_bandwidth": cell.node_link}

@@ -27,10 +27,10 @@ from fleetcube.grid.spec.axis import Array, Axis
 from fleetcube.kernels.calculus.derivatives import name_of
 from fleetcube.kernels.calculus.phased_formulas import without_phase
 from fleetcube.kernels.physics.inputs import INPUTS
-from fleetcube.kernels.physics.roles import CABLING, ERRORS, FABRIC_FACTOR, OF_JOB, RATIOS_OF_PARTS
+from fleetcube.kernels.physics.roles import CABLING, ERRORS, OF_JOB, RATIOS_OF_PARTS
 from fleetcube.scenario import auto, phases
 from fleetcube.scenario.along_axes import values_along
-from fleetcube.scenario.hardware import EXPONENT
+from fleetcube.scenario.hardware import EXPONENT, NETWORK, WIDER
 from fleetcube.scenario.reading import stated_inputs
 from fleetcube.tables.selectors import point_of, position
 from fleetcube.tables.tables import BELOW
@@ -74,7 +74,7 @@ class Side:
     cell: pooled.Cell
     job: Any
     is_measured: bool
-    unmeasured: Mapping[tuple[str, str], float]
+    unmeasured: Mapping[tuple[str, str], Array]
     noise: float
     program: Mapping[str, Any]
     place: Array
@@ -107,7 +107,7 @@ def between(
     roots = [root for _, root in posterior.together([first.cell, second.cell])]
     if first.source != AUTO:
         roots = [_root(first.source)] * 2
-    groups = [each.unmeasured for each in (first, second)]
+    groups = {of: width[region] for of, width in first.unmeasured.items()}, second.unmeasured
     step_ratio = abs(np.log(second.step / first.step[region]))
     one_program = (first.place[region] == second.place) & (first.program == second.program)
     one_program &= first.job == second.job
@@ -305,20 +305,24 @@ def _drawn(
 
 
 def _unmeasured(
-    cell: pooled.Cell, scenario: Mapping[str, Any], power: float, axes: Mapping[str, Axis]
-) -> Mapping[tuple[str, str], float]:
-    """Groups that no fitted step is of, such a fabric between nodes among them, and deviations."""
+    cell: pooled.Cell,
+    scenario: Mapping[str, Any],
+    fabric: str,
+    power: float,
+    axes: Mapping[str, Axis],
+) -> Mapping[tuple[str, str], Array]:
+    """Groups that no fitted step is of, such a fabric among them where jobs need it, and deviations
+    over axes."""
     posterior = pooled.posterior()
-    groups = posterior.unmeasured(cell)
-    given = {**scenario, auto.FACTOR: 2.0, EXPONENT: power}
+    sizes = [axis.size for axis in axes.values()]
+    groups = {of: np.full(sizes, width) for of, width in posterior.unmeasured(cell).items()}
     if power == 1:
         return groups
-    factors = Evaluation(given, axes, [FABRIC_FACTOR])._result(Settings("numpy"))[FABRIC_FACTOR]
-    if factors.max() == given[auto.FACTOR]:
-        return groups
+    given = {**scenario, auto.FACTOR: 2.0, EXPONENT: power}
+    needs_it = Evaluation(given, axes, [WIDER])._result(Settings("numpy"))[WIDER] > 2
     width = math.log(posterior.values(cell)[auto.FACTOR]) / pooled.NORMAL
-    fabric = str(scenario.get("fabric", scenario.get("node")))
-    return {**groups, ("fabric", fabric): width * math.sqrt(power * power - 1)}
+    further = _over(axes, needs_it) * (width * math.sqrt(power * power - 1))
+    return {**groups, (NETWORK, fabric): further}
 
 
 def _side(
@@ -341,6 +345,8 @@ def _side(
     factor = measured[_FACTOR] if measured else 1.0
     given = {_FACTOR: factor, **scenario}
     plan = Evaluation(given, axes, names)._plan("numpy")
+    used = {one.kind: one.label for one in plan.problem.records}  # nodes' own network, too
+    network = {name: label for name, label in used.items() if name == NETWORK}
     felt = {name: reached(plan, [name]) for name in names}
     derivatives = {
         (name, wrt): name_of("d", name, wrt)
@@ -361,14 +367,15 @@ def _side(
         slopes[name] = np.zeros((count, *sizes))
         for wrt, place, link in links:
             slopes[name][place] = slope(name, wrt) * link
+    power = plan.problem.constants.get(EXPONENT, 1.0)
     drawn = functools.cache(functools.partial(_drawn, cell, given, axes, names))
     is_auto = label == AUTO and _DRAWS * math.prod(sizes) * len(names) <= _MOST_DRAWN
     return Side(
         label,
         cell,
-        measured or (_job(inputs_stated), cell.name),
+        measured or (_job({**network, **inputs_stated}), cell.name),
         bool(measured),
-        _unmeasured(cell, given, plan.problem.constants.get(EXPONENT, 1.0), axes),
+        _unmeasured(cell, given, network.get(NETWORK, ""), power, axes),
         noise,
         {name: value for name, value in inputs_stated.items() if _is_of_program(name)},
         _places(axes),

@@ -22,6 +22,7 @@ _X, _Y = "torus_x", "torus_y"
 _LINK, _INSIDE, NETWORK = "inter_node_bandwidth", "intra_node_bandwidth", "fabric"
 _STARTUP = "inter_node_latency"  # read wherever the link is
 _CALIBRATION, EXPONENT = "calibration", "fabric_error_exponent"
+WIDER = "fabric_error_factor"  # where a job needs such a fabric
 COUNTED = frozenset({CHIPS, NODE, DOMAIN})
 _LARGEST_NODE = 16  # GPUs of a server
 _TRAY = "-tray"  # ending of records of racks by the tray
@@ -178,10 +179,13 @@ def node_networks(
 
 
 def new_networks(
-    axes: Sequence[Axis], labels: Mapping[str, str], stated: Collection[str]
+    axes: Sequence[Axis],
+    labels: Mapping[str, str],
+    stated: Collection[str],
+    options: Mapping[str, Any],
 ) -> Derived:
     """How much wider the interval of calibration "auto" is between nodes whose fabric no published
-    step ran on, unless its width is `stated`, and a remark."""
+    step ran on, unless its width is `stated` or an option leaves it, and a remark."""
     varying = [axis for axis in axes if {_CALIBRATION, NETWORK} & {*axis.records}]
     new: dict[str, None] = {}
 
@@ -201,7 +205,7 @@ def new_networks(
     if not (powers > 1).any():
         return Derived()
     text = f"calibration auto: no step on {', '.join(sorted(new))} is fitted"
-    if {auto.FACTOR, EXPONENT} & {*stated}:
+    if {auto.FACTOR, EXPONENT} & {*stated} or options.get("unmeasured_fabric") is False:
         return Derived(notes={_STARTUP: text})
     wider = f"{text}: between nodes the interval is {powers.max():g} times as wide"
     over = auto.compressed([axis.name for axis in varying], powers)

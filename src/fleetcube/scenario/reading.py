@@ -44,7 +44,7 @@ def resolve(
     request = Request(graph, tuple(swept), labels, constants, options, explicit, free)
     torus = hardware.in_slices(swept, labels, constants, explicit, free)
     notes |= voided_totals(request) | dict(torus.notes) | conversions(scenario) | batches
-    new = hardware.new_networks(swept, labels, explicit)
+    new = hardware.new_networks(swept, labels, explicit, options)
     resolved = merged(request, {**torus.rows, **new.rows})
     counted = hardware.whole_units([*resolved.axes.values()], resolved.constants, free, new.notes)
     job = resolved.axes[phases.NAME] if added_up else None
