@@ -264,8 +264,8 @@ def of_table(
         if name in ABOUT or (name in _TABLES and kind_name in FROM_FILES):
             continue
         if name not in KINDS[kind_name]:
-            known = KINDS[kind_name]
-            advice = hint(near(name, known), f"known: {', '.join(known)}")
+            keys = KINDS[kind_name]
+            advice = hint(near(name, keys), f"known: {', '.join(keys)}")
             raise CatalogError(f"{where} has an unknown key {name!r}; {advice}")
         spread = isinstance(value, dict) and unit(name) == "s"
         values[name] = _distribution(where, name, value) if spread else checked(where, name, value)

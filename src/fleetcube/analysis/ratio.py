@@ -107,7 +107,7 @@ def between(
     roots = [root for _, root in posterior.together([first.cell, second.cell])]
     if first.source != AUTO:
         roots = [_root(first.source)] * 2
-    groups = {of: width[region] for of, width in first.unmeasured.items()}, second.unmeasured
+    groups = {group: width[region] for group, width in first.unmeasured.items()}, second.unmeasured
     step_ratio = abs(np.log(second.step / first.step[region]))
     one_program = (first.place[region] == second.place) & (first.program == second.program)
     one_program &= first.job == second.job
@@ -315,7 +315,7 @@ def _unmeasured(
     over axes."""
     posterior = pooled.posterior()
     sizes = [axis.size for axis in axes.values()]
-    groups = {of: np.full(sizes, width) for of, width in posterior.unmeasured(cell).items()}
+    groups = {group: np.full(sizes, width) for group, width in posterior.unmeasured(cell).items()}
     if power == 1:
         return groups
     given = {**scenario, auto.FACTOR: 2.0, EXPONENT: power}
