@@ -200,10 +200,16 @@ def expert_gradient_sum_time(
     """max(0, (N_matrices - l_e k x expert) / (l t) x 2 g / BW - products of these) + that of routed
     experts"""
     routed = expert_layers * experts_per_token * expert_parameters
-    weights = np.maximum(active_matrix_parameters - routed, 0.0) / (layers * tensor_parallel)
-    summing = weights * 2 * gradient_storage_bytes / reached_hbm_bandwidth
-    products = layer_matrix_time - elementwise_time - expert_layers / layers * routed_ffn_time
-    return np.maximum(summing - products, 0.0) + routed_gradient_sum_time
+    others = dense_gradient_sum_time(
+        np.maximum(active_matrix_parameters - routed, 0.0),
+        layers,
+        tensor_parallel,
+        gradient_storage_bytes,
+        reached_hbm_bandwidth,
+        layer_matrix_time - expert_layers / layers * routed_ffn_time,
+        elementwise_time,
+    )
+    return others + routed_gradient_sum_time
 
 
 def routed_gradient_sum_time(

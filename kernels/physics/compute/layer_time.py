@@ -479,7 +479,7 @@ def lora_layer_passes_time(layer_matrix_time, elementwise_time, adapter_time):
     """2 x matrices + norms, residuals and activations once more + 3 x adapters: frozen weights have
     no gradients
 
-    Range: a pass is the mean of three, one of them of these gradients
+    Range: each takes the mean of three passes, the gradient of frozen weights among them
     Source: Hu et al. 2022 (LoRA), arXiv:2106.09685, section 4.2
     """
     return 2 * layer_matrix_time + elementwise_time + 3 * adapter_time
@@ -562,9 +562,9 @@ def roofline_launch_wait_time(
     l / p x m x (layer - GPU)
 
     Returns: [s] wait of one step
-    Range: as of layer_time for one micro-batch, or a host that waits for each; a step of eight is
-        3 % longer, with layers thrice as long as others; shorter by logits_time of each at most,
-        as the host launches on
+    Range: of one micro-batch, or if the host waits for each, that of layer_time; of eight whose
+        layers differ threefold, a step takes 3 % longer; too long by logits_time of each at most,
+        during which the host launches on
     Source: Bang et al. 2024 (vTrain), arXiv:2312.12391, its 960 steps on one node
     """
     return layers / pipeline_parallel * num_microbatches * (layer_time - layer_gpu_time)

@@ -110,7 +110,8 @@ def widths() -> Pairs:
     "dense_gradient_sum_time expert_gradient_sum_time routed_gradient_sum_time "
     "separate_expert_start_time",
     by="simulator",
-    source="weights of each matrix added to, against its products' bytes and operations",
+    source="sums of each group of matrices read and written, against its products, each the longer "
+    "of operations and bytes",
 )
 def gradients_added() -> Pairs:
     """dense and mixed layers of few and many tokens, three formats of sums, experts over 1 and 4"""
