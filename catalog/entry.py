@@ -104,7 +104,7 @@ KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             *("compute_model", "attention_kernel", "all_reduce", "intra_node_latency"),
             *("intra_node_bandwidth", "inter_node_latency", "inter_node_bandwidth"),
             *("network_efficiency", "sqrt_coefficient", "data_parallel_overlap"),
-            *("tensor_parallel_overlap", "context_parallel_overlap"),
+            "tensor_parallel_overlap",
             *("expert_parallel_overlap", "offload_bandwidth", "nvme_bandwidth"),
             "host_memory_efficiency",
             *("flops_efficiency", "gemm_efficiency", "gemm_half_depth"),

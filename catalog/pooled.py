@@ -57,7 +57,6 @@ class Cell:
     peak_16: float
     peak: float
     node_link: float = 0.0
-    products: str | None = None  # those of experts, if fused
     hides_experts: bool = True  # their traffic, behind other passes
     vendor: str = ""
     states: str = ""
@@ -233,7 +232,6 @@ class Posterior:
             "gpu": cell.gpu,
             "software": cell.software,
             "experts": experts,
-            "products": cell.products,
             "cell": cell.name,
         }
         content = self.content

@@ -48,7 +48,7 @@ SPREADS = {
 JOB = "job"
 _JOB, _JOB_WEIGHT = 0.08, 8.0  # expected deviation of a job's factor, and its weight in jobs
 # For times and sizes, which depend on software: launches one by one or as a graph, fused or not
-CHOSEN = {"software": 0.75, "experts": 0.75, "products": 0.75}
+CHOSEN = {"software": 0.75, "experts": 0.75}
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ COEFFICIENTS = (
         200.0,
         1.0,
         trends={"peak": 0.5},
-        levels=("layers", "precision", "generation", "software", "experts", "products"),
+        levels=("layers", "precision", "generation", "software", "experts"),
     ),
     Coefficient(
         "standard_attention_efficiency",

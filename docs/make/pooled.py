@@ -171,11 +171,6 @@ def precision(row: Row) -> str:
     return _BITS.get(str(row.inputs["precision"]), "8 bits")
 
 
-def products(row: Row) -> str | None:
-    """Products of experts in one kernel with what is between them; else None."""
-    return "fused" if row.inputs.get("grouped_products") == "fused" else None
-
-
 def experts(row: Row) -> str | None:
     """The software for mixtures of experts, whose kernels differ more; else None."""
     return None if layers(row) == "dense" else f"{software(row)}, {layers(row)}"
@@ -259,7 +254,6 @@ LEVELS: Mapping[str, Callable[[Row], str | None]] = {
     "gpu": gpu,
     "software": software,
     "experts": experts,
-    "products": products,
     "table": table,
     "cell": cell,
     JOB: job,

@@ -58,11 +58,15 @@ def attention_score_flops(
     return 4 * microbatch_tokens * kernel_attention_span * width
 
 
+UNALIGNED_SHARE = 0.03  # of the matrix units' peak
+
+
 @alternative("attention_core_time", attention_kernel="standard")
 def standard_attention_core_time(
     attention_score_flops,
     kernel_attention_peak_flops,
     attention_efficiency,
+    head_size,
     microbatch_tokens,
     sequence_length,
     attention_heads,
@@ -72,12 +76,20 @@ def standard_attention_core_time(
 ):
     """Time of a layer's attention products and softmax, with scores in HBM.
 
-    4 T s a d / (t share P) + 4 e T s a / (t BW): written, read and written by softmax, read
+    4 T s a d / (t share P) + 4 e T s a / (t BW): written, read and written by softmax, read; heads
+    whose rows are no multiple of 16 bytes do not reach the matrix units: 3 % of P at most
 
-    Source: Dao et al. 2022 (FlashAttention), arXiv:2205.14135, algorithm 0
+    Range: 3 % on an A100 in 16 bits with cuBLAS of 2022 (225, 150 and 108 elements); not known of
+        other chips, and of later libraries; fused kernels fill heads up instead
+    Source: Dao et al. 2022 (FlashAttention), arXiv:2205.14135, algorithm 0; NVIDIA, Matrix
+        Multiplication Background, section 3 (multiples of 16 bytes); BigScience,
+        train/tr11-176B-ml/chronicles-prequel.md, 13,824 wide with 64, 96 and 128 heads
     """
     scores = microbatch_tokens * sequence_length * attention_heads / tensor_parallel
-    compute = attention_score_flops / (attention_efficiency * kernel_attention_peak_flops)
+    row = head_size * bytes_per_element / 16
+    slow = np.minimum(attention_efficiency, UNALIGNED_SHARE)
+    share = where(np.floor(row) < row, slow, attention_efficiency)
+    compute = attention_score_flops / (share * kernel_attention_peak_flops)
     return compute + 4 * bytes_per_element * scores / reached_hbm_bandwidth
 
 

@@ -1,6 +1,6 @@
 """Inputs of context parallelism."""
 
-from ...declare import declared, option, share
+from ...declare import declared, option
 
 INPUTS = declared(
     "software",
@@ -18,5 +18,4 @@ INPUTS = declared(
         "parts of a sequence that each holds: an early and a late one, one (a causal mask then "
         "gives the last of them most to do), or an early and a late one of each document",
     ),
-    share("context_parallel_overlap", "share of compute that hides context traffic"),
 )

@@ -82,7 +82,6 @@ INPUTS = declared(
         ),
         "data_parallel_overlap",
         "tensor_parallel_overlap",
-        "context_parallel_overlap",
         "expert_parallel_overlap",
         "weight_gather_overlap",
     ),

@@ -34,7 +34,7 @@ def traffic_window(
     layer_compute_time,
     regather_window,
     tensor_parallel_overlap,
-    context_parallel_overlap,
+    context_ring_window,
     expert_overlap_share,
     data_parallel_overlap,
     weight_gather_overlap,
@@ -54,7 +54,7 @@ def traffic_window(
     """
     busy = np.maximum(0.0, layer_compute_time - launch_wait_time - regather_window)
     tensor = regather_window + tensor_parallel_overlap * busy + launch_wait_time
-    layers = np.maximum(context_parallel_overlap, expert_overlap_share) * layer_compute_time
+    layers = np.maximum(context_ring_window, expert_overlap_share * layer_compute_time)
     share = compute_time / (compute_time + exposed_layer_communication_time)  # of data's window
     data = data_parallel_overlap * (gradient_window + weight_window)
     data = (data + (weight_gather_overlap - data_parallel_overlap) * weight_window) * share

@@ -302,7 +302,6 @@ def posterior_cell(stated: Mapping[str, Any]) -> pooled.Cell:
             f'calibration = "auto" needs a GPU and has none; give gpu, node or {_PEAKS["16 bits"]}'
         )
     experts = value("mixture_of_experts") or (value("experts") or 0) > 1
-    fuses = experts and number_format == "mxfp8"  # the kernels' only format
     linear = value("linear_attention")
     states = bool(value("linear_layers")) and linear is not False
     software = (
@@ -317,7 +316,6 @@ def posterior_cell(stated: Mapping[str, Any]) -> pooled.Cell:
         peak_16=float(peak_16),
         peak=float(value(_PEAKS[precision]) or peak_16),
         node_link=float(value("intra_node_bandwidth") or 0.0),
-        products="fused" if fuses and stated.get(_GROUPED) == "fused" else None,
         hides_experts=not experts
         or str(label).startswith("tpu")
         or stated.get(_SCHEDULE) in PAIRED_SCHEDULES,
@@ -547,7 +545,7 @@ def _with_gpu(kind: str, label: str) -> Mapping[str, Any]:
 
 
 def _label(cell: pooled.Cell) -> str:
-    sheet = f"{cell.peak:g}, {cell.node_link:g}, {cell.products}, {cell.hides_experts}"
+    sheet = f"{cell.peak:g}, {cell.node_link:g}, {cell.hides_experts}"
     kinds = "".join(f", {name}" for name in (cell.states, cell.new_format) if name)
     return f"{AUTO} ({cell.name}, {cell.kernel}, {sheet}{kinds})"
 
