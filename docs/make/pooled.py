@@ -73,7 +73,7 @@ _PRODUCTS = {
     "b200": (0.776, 0.763),
     "gb200": (0.729, 0.723),
     "b300": (0.786, 0.745),
-    "gb300": (0.729, 0.723),  # that of GB200
+    "gb300": (0.786, 0.745),  # that of B300, the same chip
     "gaudi-2": (0.969, 0.955),
     # at 16 bits, found by the same search: github.com/mag-/gpu_benchmark, README; at 8 assumed
     "mi300x": (0.580, 0.580),
