@@ -46,24 +46,24 @@ def newton_schulz_flops(rows, columns) -> Any:
 def gemm_rate_share(rows, columns, depth, largest, half_depth) -> Any:
     """Share of peak that a matrix product reaches, smooth in its size.
 
-    largest x m n / (m n + 12.6 s^2) x k / (k + s): sums of s elements, or a result of 12.6 s^2,
-    lose half of the rate
+    largest x m n / (m n + 2,500 s) x k / (k + s): sums of s elements, or a result of 2,500 s, lose
+    half of the rate
 
     Parameters:
         largest [1]: share that a large product reaches
         half_depth [1]: depth s at which half of the rate is lost
     Returns: [1] share of peak
     Source: Hockney & Jesshope 1988, Parallel Computers 2 (half-performance length), of the depth
-        and of the result that fills the GPU; 12.6: XLA,
+        and of the result that fills the GPU; 2,500: XLA,
         xla/service/gpu/model/matmul_interpolator_data.h
     Example:
-        >>> round(gemm_rate_share(1260, 1000, 100, 0.8, 100), 6)
-        0.363636
+        >>> round(gemm_rate_share(250, 1000, 100, 0.8, 100), 6)
+        0.2
     """
-    # half area over the square of the half depth, of the law that fits XLA's table of 143 products
-    # on an H100 best: 493,000 and 198 (docs/make/products.py)
+    # half area over half depth, of the law that fits XLA's table of 143 products on an H100 best:
+    # 493,000 and 198 (docs/make/products.py)
     area = rows * columns
-    filled = area / (area + 12.6 * (half_depth * half_depth))
+    filled = area / (area + 2500.0 * half_depth)
     return largest * filled * (depth / (depth + half_depth))
 
 

@@ -80,8 +80,8 @@ INPUTS = declared(
         "gemm_half_depth",
         "1",
         200.0,
-        "depth at which a matrix product loses half its rate, as of a result of 12.6 times its "
-        "square (roofline)",
+        "depth at which a matrix product loses half its rate, as of a result of 2,500 times that "
+        "(roofline)",
         positive=False,
     ),
 )
