@@ -125,9 +125,9 @@ def training_gemm_time(
         half_depth [1]: depth at which half of that rate is lost
         memory_bandwidth [B/s]: bandwidth that the memory reaches
     Returns: [s] time
-    Range: widths from 512, half depths up to 500: one of the three alone takes 0.2 to 2.5 times as
-        long; both products of a block forward, as where it runs again, differ by 38 % at most with
-        64 to 256 rows, by 18 % from a thousand, 5 % of dense blocks with half depths up to 200
+    Range: widths from 512, half depths up to 500: one of the three alone takes 0.2 to 2.3 times as
+        long; both products of a block forward, as where it runs again, differ by 49 % at most with
+        64 to 256 rows, by 21 % from a thousand, 6 % of dense blocks with half depths up to 200
     Source: Narayanan et al. 2021 (SC21), appendix (the backward pass has two products for one)
     Example:
         >>> float(training_gemm_time(1024, 1024, 1024, 2, 2, 2.0**31, 1.0, 0.0, 1e15))

@@ -81,7 +81,7 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
 
     def alone(m: float, n: float, k: float, peak: float, read: float) -> float:
         start = c["gemm_half_depth"]
-        elements = (m * n + 12.6 * start * start) * (k + start)
+        elements = (m * n + 2500 * start) * (k + start)
         operands = (m * k + k * n) * read
         compute = 2 * elements / (peak * c["gemm_efficiency"])
         return max(compute, (operands + m * n * e) / bandwidth)
@@ -295,9 +295,9 @@ def test_flash_attention_computes_half_of_the_scores(recompute: str, passes: flo
 def test_a_product_as_deep_or_as_large_as_its_half_runs_at_half_the_rate() -> None:
     for sides, share in (
         ((1e15, 1e15, 64), 1 / 2),  # sums of 64
-        ((64, 806.4, 1e15), 1 / 2),  # 12.6 x 64^2 of them, in any shape
-        ((12.6, 4096, 1e15), 1 / 2),
-        ((64, 806.4, 64), 1 / 4),
+        ((64, 2500, 1e15), 1 / 2),  # 2,500 x 64 of them, in any shape
+        ((39.0625, 4096, 1e15), 1 / 2),
+        ((64, 2500, 64), 1 / 4),
     ):
         got = laws.layer.gemm_rate_share(*sides, 0.9, 64)
         assert got == pytest.approx(0.9 * share, rel=1e-9)
@@ -315,7 +315,7 @@ def test_a_square_product_takes_as_long_in_each_pass() -> None:
 
 @pytest.mark.parametrize(
     ("rows", "half_depths", "most"),
-    [((64, 256), (150, 500), 0.27), ((1024, 8192), (150, 500), 0.13), ((1024, 8192), (200,), 0.05)],
+    [((64, 256), (150, 500), 0.31), ((1024, 8192), (150, 500), 0.11), ((1024, 8192), (200,), 0.05)],
 )
 def test_a_block_forward_is_near_the_mean_of_its_passes(
     rows: tuple[int, ...], half_depths: tuple[int, ...], most: float
@@ -336,11 +336,11 @@ def test_a_block_forward_is_near_the_mean_of_its_passes(
 
 def test_sums_over_few_rows_slow_the_gradient_of_weights() -> None:
     # 64 rows by 2^20 x 2^20: endless sums forward and for inputs; of 64, the half depth, for
-    # weights; 12.6 x 64^2 results of 2^26 are lost in all
+    # weights; 2,500 x 64 results of 2^26 are lost in all
     on_gpu = (2, 2, 989e12, 1.0, 64.0, 1e40)
     ideal = 2 * 64 * 2**40 / 989e12
     passes = laws.layer.training_gemm_time(64, 2**20, 2**20, *on_gpu) / ideal
-    assert passes == pytest.approx((1 + 1 + 2) / 3, rel=1e-3)
+    assert passes == pytest.approx((1 + 1 + 2) / 3, rel=2e-3)
 
 
 def test_a_product_of_one_row_takes_as_long_as_its_weights() -> None:

@@ -28,7 +28,7 @@ class Gpu:
         rows, columns, depth = product
         passes = 3 if gradients else 1
         for m, n, k in (product, (rows, depth, columns), (depth, columns, rows)):
-            elements = (m * n + 12.6 * self.half_depth**2) * (k + self.half_depth)
+            elements = (m * n + 2500 * self.half_depth) * (k + self.half_depth)
             compute = 2 * elements / (0.8 * self.peak)
             moved = 2 * (m * k + k * n + m * n)
             self.take(kind, passes / 3 * max(compute, moved / self.bandwidth))

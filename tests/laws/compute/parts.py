@@ -25,11 +25,11 @@ def products() -> Pairs:
 @check(
     "gemm_rate_share",
     by="derivation",
-    source="start-ups of s elements for each sum, and of 12.6 s^2 sums for all (Hockney)",
+    source="start-ups of s elements for each sum, and of 2,500 s sums for all (Hockney)",
 )
 def rates() -> Pairs:
     """sides of 16 to 8,192, half depths of 0 to 500"""
-    starts = ((0.0, 0.0), (100.0, 126e3), (200.0, 504e3), (500.0, 3.15e6))
+    starts = ((0.0, 0.0), (100.0, 250e3), (200.0, 500e3), (500.0, 1.25e6))
     for rows, columns, depth in product((16, 512, 8192), repeat=3):
         for start, sums in starts:
             useful = float(rows * columns * depth)
@@ -62,7 +62,7 @@ def passes_of_products() -> Pairs:
         spent = []
         for a, b in ((x, w), (dy, w.T), (x.T, dy)):
             results = len(a) * len(b[0])
-            slots = (12.6 * start * start + results) * (start + len(b))
+            slots = (2500 * start + results) * (start + len(b))
             moved = (a.size + b.size) * size + results * 2
             spent.append(max(2.0 * slots / (0.8 * 989e12), moved / 3e12))
         on_gpu = (size, 2, 989e12, 0.8, start, 3e12)

@@ -423,7 +423,7 @@ def passes_of_sequence_parallel_layers() -> Pairs:
             if model == "mfu":
                 return flops / (0.5 * 989e12)
             # the gradient of the input: tokens x hidden sums over the weights' columns
-            elements = (tokens * hidden + 12.6 * 200**2) * (columns + 200)
+            elements = (tokens * hidden + 2500 * 200) * (columns + 200)
             moved = 2 * (tokens * hidden + hidden * columns + tokens * columns)
             return max(2 * elements / (0.8 * 989e12), moved / (0.8 * 3.35e12))
 

@@ -311,7 +311,7 @@ def predicted_tokens() -> Pairs:
             one, peak = computed(point, "logits_time", "peak_flops")
             product_time = 0.0
             for results, sums in ((4096, 8192), (8192, 4096), (8192, 4096)):  # and its gradients
-                elements = (4096 * results + 12.6 * 200**2) * (sums + 200)
+                elements = (4096 * results + 2500 * 200) * (sums + 200)
                 product_time += 2 * elements / (0.8 * peak)
             yield ours[0], deeper[0] + m * (one + product_time) / p
             layers = 32 / p * computed(point, "layer_time")[0]
