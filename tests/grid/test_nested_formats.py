@@ -2,13 +2,14 @@
 
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from fleetcube import InputError, Sweep
+from fleetcube import InputError, Sweep, evaluate
 from fleetcube.catalog import record
 from fleetcube.formats.read import read_job, read_spec
 from fleetcube.formats.write import changed, export
@@ -190,6 +191,48 @@ def test_megatron_deepspeed_ends_at_its_tokens(tmp_path: Path) -> None:
     assert read_job(str(path)).scenario["training_tokens"] == 204800
 
 
+WHOLE = 4 * 2048 * 2048 * 2  # bytes between stages: sequences, tokens, width, FP16
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@cases(
+    "pipeline, parts, uncounted",
+    ({}, 4, []),
+    ({"pipe_partitioned": True}, 4, []),
+    ({"pipe_partitioned": False, "grad_partitioned": False}, 1, []),
+    ({"pipe_partitioned": False}, 1, ["pipeline.pipe_partitioned"]),
+    ({"pipe_partitioned": True, "grad_partitioned": False}, 1, ["pipeline.grad_partitioned"]),
+    ({"pipe_partitioned": False, "grad_partitioned": True}, 1, ["pipeline.pipe_partitioned"]),
+)
+def test_stages_of_deepspeed_send_a_part_per_tensor_rank(
+    pipeline: dict[str, bool], parts: int, uncounted: list[str], tmp_path: Path
+) -> None:
+    """deepspeed/runtime/pipe/engine.py, is_pipe_partitioned and is_grad_partitioned."""
+    config: dict[str, Any] = {"train_batch_size": 64, "fp16": {"enabled": True}}
+    if pipeline:
+        config["pipeline"] = pipeline
+    layout = "--pipeline-model-parallel-size 2 --tensor-model-parallel-size"
+    for tensor, sent in ((4, WHOLE / parts), (1, WHOLE)):
+        path = tmp_path / "ds.sh"
+        text = re.sub(r"\{.*\}\n", json.dumps(config) + "\n", MEGATRON_DEEPSPEED)
+        text = text.replace("--ds-sequence-parallel-size 2", f"{layout} {tensor}")
+        path.write_text(text, encoding="utf-8")
+        job = read_job(str(path))
+        assert ([*job.uncounted], job.unknown) == (uncounted, {})
+        scenario = read_spec(path)["scenario"]
+        assert float(evaluate("pipeline_message", **scenario)) == sent
+
+
+def test_deepspeed_sends_parts_by_its_record_too() -> None:
+    stated = {"tensor_parallel": 4, "pipeline_parallel": 2, "precision": "fp16"}
+    stated |= {"hidden_size": 2048, "sequence_length": 2048, "micro_batch_size": 4}
+    for software in ("deepspeed", "deepspeed-jean-zay"):
+        sent = evaluate("pipeline_message", **stated, software=software)
+        assert float(sent) == WHOLE / 4
+        sent = evaluate("pipeline_message", **stated, software=software, scatter_gather=False)
+        assert float(sent) == WHOLE
+
+
 def test_primus_runs_nothing_again_on_torchtitan_by_default(tmp_path: Path) -> None:
     path = tmp_path / "primus.yaml"
     path.write_text(
@@ -308,6 +351,8 @@ def drawn(chosen: random.Random, software: str) -> dict[str, Any]:
             made["optimizer_offload_overlap"] = 1  # a switch of Megatron-LM's
     if not bridge and chosen.random() < 0.3:
         made["data_parallel_shard"] = chosen.choice([2, 8])
+    if not bridge:
+        made["scatter_gather"] = chosen.choice([True, False])
     if not bridge:
         made["pipeline_parallel"] = 1 if model == "mixtral-8x7b" else stages
         alone = max(tensor, made["pipeline_parallel"]) == 1

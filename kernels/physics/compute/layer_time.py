@@ -58,7 +58,12 @@ def attention_score_flops(
     return 4 * microbatch_tokens * kernel_attention_span * width
 
 
-UNALIGNED_SHARE = 0.03  # of the matrix units' peak
+def _is_unaligned(width, bytes_per_element):
+    """Whether rows of a head are no multiple of 16 bytes; false between whole numbers, of which
+    changes of a tenth and slopes ask."""
+    whole = (np.floor(width) == width) & (np.floor(bytes_per_element) == bytes_per_element)
+    row = width * bytes_per_element / 16
+    return whole & (np.floor(row) < row)
 
 
 @alternative("attention_core_time", attention_kernel="standard")
@@ -67,6 +72,7 @@ def standard_attention_core_time(
     kernel_attention_peak_flops,
     attention_efficiency,
     head_size,
+    value_head_size,
     microbatch_tokens,
     sequence_length,
     attention_heads,
@@ -76,19 +82,21 @@ def standard_attention_core_time(
 ):
     """Time of a layer's attention products and softmax, with scores in HBM.
 
-    4 T s a d / (t share P) + 4 e T s a / (t BW): written, read and written by softmax, read; heads
-    whose rows are no multiple of 16 bytes do not reach the matrix units: 3 % of P at most
+    4 T s a d / (t share P) + 4 e T s a / (t BW): written, read and written by softmax, read; at
+    most 3.5 % of P for heads whose rows of keys or values are no multiple of 16 bytes
 
-    Range: 3 % on an A100 in 16 bits with cuBLAS of 2022 (225, 150 and 108 elements); not known of
-        other chips, and of later libraries; fused kernels fill heads up instead
+    Range: 3.5 % on an A100 in 16 bits with cuBLAS of 2022: 3.2 to 3.7 % of 108 elements, 2.7 to
+        4.2 % of 225; not known of other chips, of 32 bits, and of later libraries; fused kernels
+        fill heads up instead; heads of 128 elements ran at 7 % in three steps there, though the
+        same products were fast in others
     Source: Dao et al. 2022 (FlashAttention), arXiv:2205.14135, algorithm 0; NVIDIA, Matrix
-        Multiplication Background, section 3 (multiples of 16 bytes); BigScience,
+        Multiplication Background, section 2.2 (multiples of 16 bytes); BigScience,
         train/tr11-176B-ml/chronicles-prequel.md, 13,824 wide with 64, 96 and 128 heads
     """
     scores = microbatch_tokens * sequence_length * attention_heads / tensor_parallel
-    row = head_size * bytes_per_element / 16
-    slow = np.minimum(attention_efficiency, UNALIGNED_SHARE)
-    share = where(np.floor(row) < row, slow, attention_efficiency)
+    unaligned = _is_unaligned(value_head_size, bytes_per_element)
+    unaligned = unaligned | _is_unaligned(2 * head_size - value_head_size, bytes_per_element)
+    share = where(unaligned, np.minimum(attention_efficiency, 0.035), attention_efficiency)
     compute = attention_score_flops / (share * kernel_attention_peak_flops)
     return compute + 4 * bytes_per_element * scores / reached_hbm_bandwidth
 

@@ -23,8 +23,13 @@ _JSON = {
     *("train_batch_size", "train_micro_batch_size_per_gpu", "zero_optimization.stage"),
     *("zero_optimization.offload_optimizer.device", "zero_optimization.mics_shard_size"),
     *("bf16.enabled", "fp16.enabled", "data_types.grad_accum_dtype", "communication_data_type"),
+    *("pipeline.pipe_partitioned", "pipeline.grad_partitioned"),
 }
-_ONLY = ("offloaded-optimizer", "sharding-group", "gradient-sums", "gradient-wire")  # in the JSON
+_PARTS = ("pipe-partitioned", "grad-partitioned")  # what stages send; true if missing
+_ONLY = (  # in the JSON
+    *("offloaded-optimizer", "sharding-group", "gradient-sums", "gradient-wire"),
+    *_PARTS,
+)
 _SPELLED = {"num-query-groups": "num-key-value-heads"}
 _NOT_HERE = (
     *("use-megatron-fsdp", "data-parallel-sharding-strategy", "group-query-attention"),
@@ -71,6 +76,7 @@ def job_from(fields: Mapping[str, Any], path: str, given: Mapping[str, Any]) -> 
 def _completed(job: Job) -> Job:
     _batch(job)
     _otherwise(job)
+    _between_stages(job)
     return job
 
 
@@ -86,6 +92,9 @@ def _as_megatron(fields: dict[str, Any]) -> None:
 
 def _json(text: str, path: str) -> dict[str, Any]:
     values = flat(parsed(_PLACE.sub(r': "<\1>"', text), path, "json"))
+    for name in ("pipeline.pipe_partitioned", "pipeline.grad_partitioned"):
+        if values.get(name) is False:  # of a switch that is on where it is missing
+            values[name] = "false"
     return {name: _AUTO if value == "auto" else value for name, value in values.items()}
 
 
@@ -134,6 +143,14 @@ def _otherwise(job: Job) -> None:
     job.add_inputs({"gradient_storage": "fp32" if sums == "fp32" else "bf16"})
 
 
+def _between_stages(job: Job) -> None:
+    """Activations and gradients of which only one is sent in parts: fleetcube has one switch."""
+    if {job.fields.get(name, True) for name in _PARTS} == {True, False}:
+        job.add_inputs({"scatter_gather": False})
+        name = max(_PARTS, key=lambda part: job.fields.get(part) is False)
+        job.uncounted[job.source.get(name, name)] = "which of both directions is sent whole"
+
+
 def to_fields(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a scenario: those of the JSON, and the arguments of Megatron-DeepSpeed."""
     _check(scenario, shape)
@@ -150,7 +167,7 @@ def to_fields(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str
         fields["expert-interval"] = round(layers / max(1, layers - dense))
     if fields.get("fp16"):
         fields["gradient-sums"] = "fp16"
-    return fields
+    return fields | {name: False for name in _PARTS if fields.get(name) == "false"}
 
 
 def _check(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> None:
