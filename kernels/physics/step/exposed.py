@@ -4,7 +4,6 @@ import numpy as np
 
 from ...alternatives import alternative, row
 from ...ops import where
-from ..context.context_ways import TO_HEADS
 from .step import straggler_time
 
 
@@ -92,32 +91,102 @@ def exposed_pipeline_parallel_time(
     return np.maximum(awaited_pipeline_time, left)
 
 
-def context_ring_window(attention_time, head_sharing_ranks, context_parallel):
-    """Attention of one step that hides the ring: each block but the last has a send behind it.
+row(
+    "context_ring_window",
+    0.0,
+    "no ring",
+    source="Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3",
+    context_parallel_type=("all_gather", "a2a"),
+)
 
-    (1 - u / c) x attention, u ranks that share out heads instead
+
+@alternative("context_ring_window", context_parallel_type=("p2p", "a2a+p2p"))
+def passing_context_ring_window(
+    attention_time,
+    attention_backward_time_ratio,
+    attention_recompute_passes,
+    head_sharing_ranks,
+    context_parallel,
+):
+    """Attention of one step behind which keys and values, or their gradients, can pass.
+
+    (1 - u / c (1 + q) / (1 + q + r)) x attention: all but the last block of c / u of each of 1 + q
+    forward passes, a backward pass taking r as long; 0 of one block
 
     Returns: [s] time of one step
+    Range: blocks of equal work
     Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3; TransformerEngine,
-        transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py (sends on a
-        stream of their own)
+        transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py
     """
-    return (1 - head_sharing_ranks / context_parallel) * attention_time
+    forward = 1 + attention_recompute_passes
+    last = forward / (forward + attention_backward_time_ratio) * head_sharing_ranks
+    window = (1 - last / context_parallel) * attention_time
+    return where(context_parallel > head_sharing_ranks, window, 0.0)
 
 
-@alternative("exposed_context_parallel_time", context_parallel_type="p2p")
-def exposed_context_parallel_time(context_parallel_time, context_ring_window):
+row(
+    "later_block_ratio",
+    1.0,
+    "each has an early and a late part",
+    source="Brandon et al. 2023 (striped attention), arXiv:2311.09431, section 2.3",
+    context_balance=("zigzag", "documents"),
+)
+
+
+@alternative("later_block_ratio", context_balance="contiguous")
+def unbalanced_later_block_ratio(full_layer_span, sequence_length):
+    """Attention of the slowest rank in a block of a ring, but its diagonal one, over the mean.
+
+    1 + 2 keys / s: it attends to all keys there, and to half of them in its diagonal block
+
+    Returns: [1] ratio of times
+    Source: Brandon et al. 2023 (striped attention), arXiv:2311.09431, section 2.3 (a ring under a
+        causal mask waits for its last rank)
+    """
+    return 1 + 2 * full_layer_span / sequence_length
+
+
+def exposed_context_parallel_time(
+    context_parallel_time,
+    context_collective_time,
+    attention_time,
+    attention_backward_time_ratio,
+    attention_recompute_passes,
+    later_block_ratio,
+    head_sharing_ranks,
+    context_parallel,
+):
     """Exposed context-parallel traffic of one step.
 
-    max(0, traffic - attention of the blocks that it passes behind)
+    collectives + (1 + q) ([S - A]+ + (n - 2) [S - k A]+) + [S - r A]+ + [S - k r A]+ + (n - 2)
+    [2 S - k r A]+: a ring of n = c / u ranks passes keys and values on, S, during each block of
+    attention but the last of each of 1 + q forward passes, A the block of a rank's queries with its
+    keys and k A another; backward keys and values during all but the last, gradients during all but
+    the first, r as long. What is gathered or exchanged is there before attention starts
 
     Returns: [s] exposed traffic of one step
-    Range: dedicated links; sharing of links is in contention_time. A lower bound, by 6 % of the
-        traffic at most (13 % with attention in FP8), where forward passes wait and backward passes,
-        with more attention for each byte, do not
-    Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3 (overlap with blocks)
+    Range: dedicated links; sharing of links is in contention_time. A lower bound, at most by the
+        traffic of a ring, if attention is not even over its blocks or layers: document_mask with
+        parts as long as documents, unless context_balance = "documents", and layers with windows
+        (TransformerEngine's ring takes none); and of what states pass on, which attention does not
+        hide. With attention in FP8, TransformerEngine sends the gradients at the end, all to all
+    Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3 (overlap with blocks);
+        TransformerEngine, transformer_engine/pytorch/attention/dot_product_attention/
+        context_parallel.py, by playing it out; Fang & Zhao 2024 (USP), arXiv:2405.07719, section
+        3.3; Grattafiori et al. 2024, arXiv:2407.21783, section 3.3.2
     """
-    return np.maximum(0.0, context_parallel_time - context_ring_window)
+    ranks = context_parallel / head_sharing_ranks
+    forward = 1 + attention_recompute_passes
+    sends = context_parallel_time - context_collective_time
+    sends = sends / ((forward + 2) * np.maximum(ranks - 1, 1.0))
+    block = attention_time / ((forward + attention_backward_time_ratio) * ranks)
+    back = attention_backward_time_ratio * block
+    between = np.maximum(ranks - 2, 0.0)
+    first = np.maximum(0.0, sends - block)
+    ahead = first + between * np.maximum(0.0, sends - later_block_ratio * block)
+    ends = np.maximum(0.0, sends - back) + np.maximum(0.0, sends - later_block_ratio * back)
+    both = between * np.maximum(0.0, 2 * sends - later_block_ratio * back)
+    return context_collective_time + (forward * ahead + (ends + both))
 
 
 @alternative("exposed_expert_parallel_time", mixture_of_experts=True, off=0.0)
@@ -362,21 +431,6 @@ def dual_unpaired_expert_time(
     longer = 2 * before * np.maximum(0.0, back - exposed - forward)
     waits = exposed + (alone + crossing + longer) / (stage_chunks * num_microbatches)
     return waits / (1 + bubble_ratio) - exposed
-
-
-@alternative("exposed_context_parallel_time", context_parallel_type=("all_gather", *TO_HEADS))
-def collective_exposed_context_parallel_time(
-    context_collective_time, context_parallel_time, context_ring_window
-):
-    """collectives + max(0, ring - attention of its blocks): attention starts after its collectives
-    and can hide only the ring
-
-    Range: dedicated links; sharing of links is in contention_time
-    Source: Fang & Zhao 2024 (USP), arXiv:2405.07719, section 3.3; Grattafiori et al. 2024,
-        arXiv:2407.21783, section 3.3.2
-    """
-    ring = context_parallel_time - context_collective_time
-    return context_collective_time + np.maximum(0.0, ring - context_ring_window)
 
 
 @alternative("straggler_time", context_balance="contiguous")
