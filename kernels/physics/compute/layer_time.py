@@ -58,9 +58,6 @@ def attention_score_flops(
     return 4 * microbatch_tokens * kernel_attention_span * width
 
 
-UNALIGNED_SHARE = 0.03  # of the matrix units' peak
-
-
 @alternative("attention_core_time", attention_kernel="standard")
 def standard_attention_core_time(
     attention_score_flops,
@@ -87,7 +84,7 @@ def standard_attention_core_time(
     """
     scores = microbatch_tokens * sequence_length * attention_heads / tensor_parallel
     row = head_size * bytes_per_element / 16
-    slow = np.minimum(attention_efficiency, UNALIGNED_SHARE)
+    slow = np.minimum(attention_efficiency, 0.03)
     share = where(np.floor(row) < row, slow, attention_efficiency)
     compute = attention_score_flops / (share * kernel_attention_peak_flops)
     return compute + 4 * bytes_per_element * scores / reached_hbm_bandwidth
