@@ -105,23 +105,26 @@ def passing_context_ring_window(
     attention_time,
     attention_backward_time_ratio,
     attention_recompute_passes,
+    later_block_ratio,
     head_sharing_ranks,
     context_parallel,
 ):
-    """Attention of one step behind which keys and values, or their gradients, can pass.
+    """Attention of one step, of the slowest rank, behind which a ring can pass what it exchanges.
 
-    (1 - u / c (1 + q) / (1 + q + r)) x attention: all but the last block of c / u of each of 1 + q
-    forward passes, a backward pass taking r as long; 0 of one block
+    ((1 + q) (1 + (n - 2) k) + r (1 + (n - 1) k)) / ((1 + q + r) n) x attention, of n = c / u
+    blocks, of which all but the first take k; all but the last of each of 1 + q forward passes, all
+    of a backward pass, r as long; 0 of one block
 
     Returns: [s] time of one step
-    Range: blocks of equal work
     Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3; TransformerEngine,
         transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py
     """
+    ranks, ratio = context_parallel / head_sharing_ranks, attention_backward_time_ratio
     forward = 1 + attention_recompute_passes
-    last = forward / (forward + attention_backward_time_ratio) * head_sharing_ranks
-    window = (1 - last / context_parallel) * attention_time
-    return where(context_parallel > head_sharing_ranks, window, 0.0)
+    block = attention_time / ((forward + ratio) * ranks)
+    blocks = forward * (1 + (ranks - 2) * later_block_ratio)
+    blocks = blocks + ratio * (1 + (ranks - 1) * later_block_ratio)
+    return where(ranks > 1, block * blocks, 0.0)
 
 
 row(

@@ -65,7 +65,7 @@ def rings_under_a_mask() -> Pairs:
 
 
 def ring_time(blocks: Any, send: float, backward: bool = False) -> tuple[float, float]:
-    """Seconds until the last rank is done, and those of its blocks during which something passes.
+    """Seconds until the last rank is done, and the longest blocks during which something passes.
 
     blocks[step][rank] take seconds. An exchange starts when both of its ranks have begun the step,
     and a rank begins the next one when its block is done and all has come and gone. Forward, keys
@@ -76,7 +76,7 @@ def ring_time(blocks: Any, send: float, backward: bool = False) -> tuple[float, 
         messages = (step < steps - 1) + (backward and step > 0)
         done = began + block
         if steps > 1 and messages:
-            covered += np.mean(block)
+            covered += max(block)
             arrived = np.maximum(began, np.roll(began, 1)) + messages * send
             done = np.maximum(done, np.maximum(arrived, np.roll(arrived, -1)))
         began = done
@@ -127,8 +127,7 @@ def rings_behind_attention() -> Pairs:
             parts = parts_of(ranks, balance)
             total, covered = layer_time(parts, send, attention, ratio, passes)
             yield sum(got[name] for name in names), through * total
-            if balance == "zigzag":
-                yield got["context_ring_window"], through * covered
+            yield got["context_ring_window"], through * covered
 
 
 def layouts() -> Iterator[tuple[int, int, int, int]]:
