@@ -161,22 +161,24 @@ def exposed_context_parallel_time(
 ):
     """Exposed context-parallel traffic of one step.
 
-    collectives + (1 + q) ([S - A]+ + (n - 2) [S - k A]+) + [S - r A]+ + [S - k r A]+ + (n - 2)
-    [2 S - k r A]+: a ring of n = c / u ranks passes keys and values on, S, during each block of
-    attention but the last of each of 1 + q forward passes, A the block of a rank's queries with its
-    keys and k A another; backward keys and values during all but the last, gradients during all but
-    the first, r as long. What is gathered or exchanged is there before attention starts
+    collectives, which end before attention starts, + (1 + q) ([S - A]+ + (n - 2) [S - k A]+) +
+    [S - r A]+ + [S - k r A]+ + (n - 2) [2 S - k r A]+: n = c / u ranks pass keys and values on, S,
+    during each of n blocks of attention but the last, in 1 + q forward passes and a backward pass,
+    and backward gradients, S, during each but the first; blocks take A, a rank's tokens among
+    themselves, or k A, r as long backward
 
     Returns: [s] exposed traffic of one step
     Range: dedicated links; sharing of links is in contention_time. A lower bound, at most by the
-        traffic of a ring, if attention is not even over its blocks or layers: document_mask with
-        parts as long as documents, unless context_balance = "documents", and layers with windows
-        (TransformerEngine's ring takes none); and of what states pass on, which attention does not
-        hide. With attention in FP8, TransformerEngine sends the gradients at the end, all to all
+        ring's traffic, where attention is uneven: over blocks with a document_mask, if documents
+        are not much longer than a rank's part, unless context_balance = "documents"; over layers
+        with windows, which TransformerEngine's ring does not take, and with states, whose traffic
+        attention does not hide. TransformerEngine sends gradients of attention in FP8 at the end,
+        all to all
     Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3 (overlap with blocks);
-        TransformerEngine, transformer_engine/pytorch/attention/dot_product_attention/
-        context_parallel.py, by playing it out; Fang & Zhao 2024 (USP), arXiv:2405.07719, section
-        3.3; Grattafiori et al. 2024, arXiv:2407.21783, section 3.3.2
+        TransformerEngine, by playing out
+        transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py; Fang & Zhao
+        2024 (USP), arXiv:2405.07719, section 3.3; Grattafiori et al. 2024, arXiv:2407.21783,
+        section 3.3.2
     """
     ranks = context_parallel / head_sharing_ranks
     forward = 1 + attention_recompute_passes
