@@ -233,9 +233,21 @@ def test_derivatives_at_edges_are_finite_and_a_side(edge: str) -> None:
 
 
 def test_what_is_not_sent_is_not_hidden() -> None:
-    # max(0, 0 - 0 x) is a kink along the overlap: one stage of context has nothing to hide
-    found = Sweep(JOB, {}, ["job_time"]).derivatives("job_time", "context_parallel_overlap")
+    # max(0, 0 - 0 x) is a kink along the overlap: one rank of tensors has nothing to hide
+    alone = {**JOB, "tensor_parallel": 1}
+    found = Sweep(alone, {}, ["job_time"]).derivatives("job_time", "tensor_parallel_overlap")
     assert float(found[0]) == 0
+
+
+@pytest.mark.parametrize("way", OPTIONS["context_parallel_type"])
+def test_a_ring_with_one_rank_has_no_slope(way: str) -> None:
+    # its sends are divided by c - 1
+    alone = {**JOB, "context_parallel_type": way}
+    names = ["exposed_context_parallel_time", "context_ring_window"]
+    inputs = ["inter_node_bandwidth", "sequence_length", "context_parallel"]
+    found = Sweep(alone, {}, names).derivatives(names, inputs)
+    assert (found.sel(input=inputs[:2]).values == 0).all()
+    assert np.isfinite(found.values).all()  # to two ranks, which exchange
 
 
 def test_an_optimum_at_no_cost_has_no_slope() -> None:

@@ -19,7 +19,7 @@ BASE: dict[str, Any] = {
     "pipeline_parallel": 4, "stage_split": False,  # whole layers: tests/laws/pipeline/stages.py
     "context_parallel": 1, "virtual_stages": 1, "training_tokens": 1e12, "flops_efficiency": 0.5,
     "straggler_slowdown": 0.02, "bytes_per_element": 2, "gradient_bytes_per_element": 4,
-    "tensor_parallel_overlap": 0.1, "context_parallel_overlap": 0.0, "data_parallel_overlap": 0.4,
+    "tensor_parallel_overlap": 0.1, "data_parallel_overlap": 0.4,
     "kv_heads": 8, "vocab_size": 32000, "non_matmul_parameters": 0, "attention_kernel": "flash",
     "expert_parallel_overlap": 0.0, "serial_time_per_step": 0.0, "optimizer_time": 0.0,
     "step_time_jitter": 0.0, "slowest_rank_deviation": 0.0, "mixture_of_experts": False,
@@ -54,7 +54,8 @@ CASES: dict[str, dict[str, Any]] = {
     "sequence parallel": {"sequence_parallel": True, "virtual_stages": 5},
     "context parallel": {"context_parallel": 2},
     "context groups over nodes": {"context_parallel": 4, "recompute": "full"},
-    "context hidden": {"context_parallel": 2, "context_parallel_overlap": 0.01},
+    "context awaited forward": {"context_parallel": 4, "inter_node_bandwidth": 140e9},
+    "context awaited with gradients": {"context_parallel": 4, "inter_node_bandwidth": 100e9},
     "serial work": {"serial_time_per_step": 0.3, "optimizer_time": 0.05},
     "jitter": {"step_time_jitter": 0.02, "slowest_rank_deviation": 3.1},
     "buckets": {"bucket_bytes": 25e6},
@@ -225,7 +226,7 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
             for _ in passes:  # to the experts and back
                 expert_time += 2 * max(near, far)
 
-    context_time = 0.0
+    context_time = context_waits = 0.0
     if context > 1:  # keys and values of grouped heads go round; their gradients too
         hop = link(context, tensor)
         together = sum(rank * tensor < c["gpus_per_node"] for rank in range(context))
@@ -237,6 +238,14 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
             for _ in rounds:
                 for _ in range(context - 1):
                     context_time += hop[0] + keys_and_values / hop[1]
+            # block by block: what passes behind each, keys and values, then their gradients
+            send, block = hop[0] + keys_and_values / hop[1], 2 * product / rate / context
+            block /= microbatches * (c["layers"] // stages)
+            for step in range(context):
+                more, before = step < context - 1, step > 0
+                context_waits += (1 + repeated) * max(0.0, more * send - block)
+                back = (2.5 if flash else 2.0) * block
+                context_waits += max(0.0, (more + before) * send - back)
 
     copies = replicas * context
     gradient_bytes = c["gradient_bytes_per_element"] / c["gradient_compression"]
@@ -272,7 +281,7 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
     window_of_tensors = c["tensor_parallel_overlap"] * (in_layer - hidden_regather)
     exposed_tensor = max(0.0, first - window_of_tensors) + exposed_regather + ends + late
     in_layers = exposed_tensor
-    in_layers += max(0.0, context_time - c["context_parallel_overlap"] * (in_layer + in_layers))
+    in_layers += context_waits
     in_layers += max(0.0, expert_time - c["expert_parallel_overlap"] * (in_layer + in_layers))
     forward_pass = forward / rate * (1 + in_layers / compute)  # waits are spread over all passes
     behind = compute + in_layers - forward_pass  # backward and what is computed again

@@ -4,7 +4,6 @@ import numpy as np
 
 from ...alternatives import alternative, row
 from ...ops import where
-from ..context.context_ways import TO_HEADS
 from .step import straggler_time
 
 
@@ -92,32 +91,107 @@ def exposed_pipeline_parallel_time(
     return np.maximum(awaited_pipeline_time, left)
 
 
-def context_ring_window(attention_time, head_sharing_ranks, context_parallel):
-    """Attention of one step that hides the ring: each block but the last has a send behind it.
+row(
+    "context_ring_window",
+    0.0,
+    "no ring",
+    source="Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3",
+    context_parallel_type=("all_gather", "a2a"),
+)
 
-    (1 - u / c) x attention, u ranks that share out heads instead
+
+@alternative("context_ring_window", context_parallel_type=("p2p", "a2a+p2p"))
+def passing_context_ring_window(
+    attention_time,
+    attention_backward_time_ratio,
+    attention_recompute_passes,
+    later_block_ratio,
+    head_sharing_ranks,
+    context_parallel,
+):
+    """Attention of one step, of the slowest rank, behind which a ring can pass what it exchanges.
+
+    ((1 + q) (1 + (n - 2) k) + r (1 + (n - 1) k)) / ((1 + q + r) n) x attention, of n = c / u
+    blocks, of which all but the first take k; all but the last of each of 1 + q forward passes, all
+    of a backward pass, r as long; 0 of one block
 
     Returns: [s] time of one step
     Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3; TransformerEngine,
-        transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py (sends on a
-        stream of their own)
+        transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py
     """
-    return (1 - head_sharing_ranks / context_parallel) * attention_time
+    ranks, ratio = context_parallel / head_sharing_ranks, attention_backward_time_ratio
+    forward = 1 + attention_recompute_passes
+    block = attention_time / ((forward + ratio) * ranks)
+    blocks = forward * (1 + (ranks - 2) * later_block_ratio)
+    blocks = blocks + ratio * (1 + (ranks - 1) * later_block_ratio)
+    return where(ranks > 1, block * blocks, 0.0)
 
 
-@alternative("exposed_context_parallel_time", context_parallel_type="p2p")
-def exposed_context_parallel_time(context_parallel_time, context_ring_window):
+row(
+    "later_block_ratio",
+    1.0,
+    "each has an early and a late part",
+    source="Brandon et al. 2023 (striped attention), arXiv:2311.09431, section 2.3",
+    context_balance=("zigzag", "documents"),
+)
+
+
+@alternative("later_block_ratio", context_balance="contiguous")
+def unbalanced_later_block_ratio(full_layer_span, sequence_length):
+    """Attention of the slowest rank in a block of a ring, but its diagonal one, over the mean.
+
+    1 + 2 keys / s: it attends to all keys there, and to half of them in its diagonal block
+
+    Returns: [1] ratio of times
+    Source: Brandon et al. 2023 (striped attention), arXiv:2311.09431, section 2.3 (a ring under a
+        causal mask waits for its last rank)
+    """
+    return 1 + 2 * full_layer_span / sequence_length
+
+
+def exposed_context_parallel_time(
+    context_parallel_time,
+    context_collective_time,
+    attention_time,
+    attention_backward_time_ratio,
+    attention_recompute_passes,
+    later_block_ratio,
+    head_sharing_ranks,
+    context_parallel,
+):
     """Exposed context-parallel traffic of one step.
 
-    max(0, traffic - attention of the blocks that it passes behind)
+    collectives, which end before attention starts, + (1 + q) ([S - A]+ + (n - 2) [S - k A]+) +
+    [S - r A]+ + [S - k r A]+ + (n - 2) [2 S - k r A]+: n = c / u ranks pass keys and values on, S,
+    during each of n blocks of attention but the last, in 1 + q forward passes and a backward pass,
+    and backward gradients, S, during each but the first; blocks take A, a rank's tokens among
+    themselves, or k A, r as long backward
 
     Returns: [s] exposed traffic of one step
-    Range: dedicated links; sharing of links is in contention_time. A lower bound, by 6 % of the
-        traffic at most (13 % with attention in FP8), where forward passes wait and backward passes,
-        with more attention for each byte, do not
-    Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3 (overlap with blocks)
+    Range: dedicated links; sharing of links is in contention_time. A lower bound, at most by the
+        ring's traffic, where attention is uneven: over blocks with a document_mask, if documents
+        are not much longer than a rank's part, unless context_balance = "documents"; over layers
+        with windows, which TransformerEngine's ring does not take, and with states, whose traffic
+        attention does not hide. TransformerEngine sends gradients of attention in FP8 at the end,
+        all to all
+    Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3 (overlap with blocks);
+        TransformerEngine, by playing out
+        transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py; Fang & Zhao
+        2024 (USP), arXiv:2405.07719, section 3.3; Grattafiori et al. 2024, arXiv:2407.21783,
+        section 3.3.2
     """
-    return np.maximum(0.0, context_parallel_time - context_ring_window)
+    ranks = context_parallel / head_sharing_ranks
+    forward = 1 + attention_recompute_passes
+    sends = context_parallel_time - context_collective_time
+    sends = sends / ((forward + 2) * np.maximum(ranks - 1, 1.0))
+    block = attention_time / ((forward + attention_backward_time_ratio) * ranks)
+    back = attention_backward_time_ratio * block
+    between = np.maximum(ranks - 2, 0.0)
+    first = np.maximum(0.0, sends - block)
+    ahead = first + between * np.maximum(0.0, sends - later_block_ratio * block)
+    ends = np.maximum(0.0, sends - back) + np.maximum(0.0, sends - later_block_ratio * back)
+    both = between * np.maximum(0.0, 2 * sends - later_block_ratio * back)
+    return context_collective_time + (forward * ahead + (ends + both))
 
 
 @alternative("exposed_expert_parallel_time", mixture_of_experts=True, off=0.0)
@@ -362,21 +436,6 @@ def dual_unpaired_expert_time(
     longer = 2 * before * np.maximum(0.0, back - exposed - forward)
     waits = exposed + (alone + crossing + longer) / (stage_chunks * num_microbatches)
     return waits / (1 + bubble_ratio) - exposed
-
-
-@alternative("exposed_context_parallel_time", context_parallel_type=("all_gather", *TO_HEADS))
-def collective_exposed_context_parallel_time(
-    context_collective_time, context_parallel_time, context_ring_window
-):
-    """collectives + max(0, ring - attention of its blocks): attention starts after its collectives
-    and can hide only the ring
-
-    Range: dedicated links; sharing of links is in contention_time
-    Source: Fang & Zhao 2024 (USP), arXiv:2405.07719, section 3.3; Grattafiori et al. 2024,
-        arXiv:2407.21783, section 3.3.2
-    """
-    ring = context_parallel_time - context_collective_time
-    return context_collective_time + np.maximum(0.0, ring - context_ring_window)
 
 
 @alternative("straggler_time", context_balance="contiguous")

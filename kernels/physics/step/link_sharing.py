@@ -45,8 +45,9 @@ def traffic_window(
 ):
     """Compute time per step that can hide traffic of layers and of data parallelism.
 
-    the largest window of any kind of traffic, at most compute: tensor-parallel traffic's is a share
-    of the GPU's own time, and all of its waits for its host
+    the largest window of any kind of traffic: a ring's of the slowest rank, another's at most all
+    compute; tensor-parallel traffic's is a share of the GPU's own time, and all of its waits for
+    its host
 
     Returns: [s] time of one step
     Range: an upper bound if kinds of traffic hide behind different parts of compute
@@ -54,12 +55,12 @@ def traffic_window(
     """
     busy = np.maximum(0.0, layer_compute_time - launch_wait_time - regather_window)
     tensor = regather_window + tensor_parallel_overlap * busy + launch_wait_time
-    layers = np.maximum(context_ring_window, expert_overlap_share * layer_compute_time)
+    experts = expert_overlap_share * layer_compute_time
     share = compute_time / (compute_time + exposed_layer_communication_time)  # of data's window
     data = data_parallel_overlap * (gradient_window + weight_window)
     data = (data + (weight_gather_overlap - data_parallel_overlap) * weight_window) * share
-    window = np.maximum(np.maximum(tensor, layers), data)
-    return np.minimum(compute_time, window)
+    window = np.minimum(compute_time, np.maximum(np.maximum(tensor, experts), data))
+    return np.maximum(window, context_ring_window)
 
 
 @alternative("contention_time", link_sharing=True, off=0.0)

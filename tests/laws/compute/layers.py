@@ -286,6 +286,7 @@ def step_of(job: dict[str, float], microbatches: int, shared: bool, *more: str) 
     kinds = ("context", "expert", "data", "pipeline", "tensor")
     given |= {f"{kind}_{tier}_time": 0.0 for kind in kinds for tier in ("fabric", "node")}
     given |= {"tensor_node_time": given["tensor_parallel_time"], "link_sharing": shared}
+    given |= {"exposed_context_parallel_time": 0.0, "context_ring_window": 0.0}
     given |= {"awaited_pipeline_time": 0.0, "exposed_pipeline_parallel_time": 0.0}
     given |= {"intra_node_bandwidth": 450e9}
     parts = ["compute_time", "exposed_tensor_parallel_time", "contention_time"]

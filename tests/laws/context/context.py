@@ -38,13 +38,8 @@ def pairs_of(queries: Any, keys: Any) -> int:
 def rings_under_a_mask() -> Pairs:
     """1, 2, 4 and 8 ranks, sequences cut in a row and in zigzag; times of roofline and MFU"""
     for ranks in (1, 2, 4, 8):
-        tokens, size = np.arange(64), 32 // ranks
-        halves = tokens.reshape(2 * ranks, size)
-        cuts = {
-            "contiguous": [tokens[2 * size * r : 2 * size * (r + 1)] for r in range(ranks)],
-            "zigzag": [np.concatenate([halves[r], halves[-1 - r]]) for r in range(ranks)],
-        }
-        for balance, parts in cuts.items():
+        for balance in ("contiguous", "zigzag"):
+            parts = parts_of(ranks, balance)
             work = np.array(
                 [
                     [pairs_of(parts[r], parts[(r - step) % ranks]) for r in range(ranks)]
@@ -67,6 +62,72 @@ def rings_under_a_mask() -> Pairs:
                 flops = 2 * 2 * TOKENS * TOKENS / 2 * HEADS * SIZE  # forward, one layer
                 flops *= (1 + 2.5 + 1) * LAYERS * BATCHES * replicas
                 yield got["attention_time"], flops / (0.5 if model == "roofline" else 0.45) / 16e15
+
+
+def ring_time(blocks: Any, send: float, backward: bool = False) -> tuple[float, float]:
+    """Seconds until the last rank is done, and the longest blocks during which something passes.
+
+    blocks[step][rank] take seconds. An exchange starts when both of its ranks have begun the step,
+    and a rank begins the next one when its block is done and all has come and gone. Forward, keys
+    and values pass during all steps but the last; backward also gradients, from the second on.
+    """
+    steps, began, covered = len(blocks), np.zeros(len(blocks)), 0.0
+    for step, block in enumerate(blocks):
+        messages = (step < steps - 1) + (backward and step > 0)
+        done = began + block
+        if steps > 1 and messages:
+            covered += max(block)
+            arrived = np.maximum(began, np.roll(began, 1)) + messages * send
+            done = np.maximum(done, np.maximum(arrived, np.roll(arrived, -1)))
+        began = done
+    return float(began.max()), covered
+
+
+def layer_time(parts: Any, send: float, attention: float, ratio: float, passes: float) -> Any:
+    """Seconds of a layer's passes round a ring of ranks with these parts of a sequence, and of
+    blocks that something passes behind; `attention` is a forward pass of the mean rank."""
+    ranks = len(parts)
+    pairs = np.array([[pairs_of(queries, keys) for keys in parts] for queries in parts])
+    seconds = attention * ranks / pairs.sum() * pairs
+    rank = np.arange(ranks)
+    there = [seconds[rank, (rank - step) % ranks] for step in range(ranks)]
+    back = [ratio * seconds[rank, (rank + 1 + step) % ranks][::-1] for step in range(ranks)]
+    forward, backward = ring_time(there, send), ring_time(back, send, backward=True)
+    return [passes * once + last for once, last in zip(forward, backward, strict=True)]
+
+
+def parts_of(ranks: int, balance: str) -> list[Any]:
+    tokens, size = np.arange(64), 32 // ranks
+    halves = tokens.reshape(2 * ranks, size)
+    if balance == "contiguous":
+        return [tokens[2 * size * r : 2 * size * (r + 1)] for r in range(ranks)]
+    return [np.concatenate([halves[r], halves[-1 - r]]) for r in range(ranks)]
+
+
+@check(
+    "exposed_context_parallel_time passing_context_ring_window unbalanced_later_block_ratio",
+    by="simulator",
+    source="a ring of ranks event by event, as TransformerEngine's "
+    "attention/dot_product_attention/context_parallel.py: blocks of a causal mask, token by token, "
+    "each with the exchanges issued before it",
+)
+def rings_behind_attention() -> Pairs:
+    """1 to 8 ranks, in a row and in zigzag, sends of 0.1 to 20 blocks, backward 2 to 4 forward"""
+    cases = product((1, 2, 4, 8), ("zigzag", "contiguous"), (2.0, 2.5, 4.0), (False, "full"))
+    for ranks, balance, ratio, recompute in cases:
+        for blocks in (0.1, 0.6, 0.95, 1.05, 1.2, 1.7, 2.1, 2.6, 4.2, 20.0):
+            passes, through = (2 if recompute else 1), LAYERS / 2 * BATCHES
+            send, attention = 1e-3 * blocks, 1e-3 * ranks  # of one layer and micro-batch
+            run = {**MODEL, **LINKS, "n_gpus": 16, "context_parallel": ranks}
+            run |= {"context_balance": balance, "recompute": recompute, "context_send_time": send}
+            run |= {"attention_time": through * attention * (passes + ratio)}
+            run |= {"attention_backward_time_ratio": ratio}
+            names = ["attention_time", "straggler_time", "exposed_context_parallel_time"]
+            got = values([*names, "context_ring_window"], **run)
+            parts = parts_of(ranks, balance)
+            total, covered = layer_time(parts, send, attention, ratio, passes)
+            yield sum(got[name] for name in names), through * total
+            yield got["context_ring_window"], through * covered
 
 
 def layouts() -> Iterator[tuple[int, int, int, int]]:
@@ -105,7 +166,7 @@ def heads_handed_out(ranks: int, tensor: int, near: int, group: int) -> tuple[Wi
     "attention_head_message head_exchange_time head_context_collective_time kept_context_passes "
     "repeated_context_passes head_context_parallel_time switched_head_ring_send_time "
     "head_ring_message head_ring_exchanges head_context_fabric_time head_context_node_time "
-    "collective_exposed_context_parallel_time",
+    "exposed_context_parallel_time",
     by="simulator",
     source="every message of every rank, in its node and out of it; rings step at the slowest link",
 )
@@ -126,13 +187,16 @@ def heads_and_rings() -> Pairs:
             through = LAYERS / 2 * BATCHES
             run = {**MODEL, **LINKS, "gpus_per_node": node, "recompute": recompute}
             run |= {"context_parallel": ranks, "tensor_parallel": tensor, "n_gpus": 64}
-            run |= {"context_parallel_type": kind, "context_parallel_overlap": 0.25}
-            run |= {"layer_compute_time": 4e-3, "exposed_tensor_parallel_time": 1e-3}
+            run |= {"context_parallel_type": kind, "attention_backward_time_ratio": 2.5}
+            run |= {"attention_time": through * 6e-5 * (passes + 1.5)}
             names = ["context_parallel_time", "exposed_context_parallel_time"]
             got = values([*names, "context_fabric_time", "context_node_time"], **run)
             first, ring = through * passes * (busy + waited), through * hops * hop
             yield got["context_parallel_time"], first + ring
-            yield got["exposed_context_parallel_time"], first + max(0.0, ring - 0.25 * 5e-3)
+            parts = parts_of(ranks // group, "zigzag")
+            played, _ = layer_time(parts, hop, 6e-5, 2.5, passes - 1)
+            waits = through * (played - 6e-5 * (passes + 1.5))
+            yield got["exposed_context_parallel_time"], first + waits
             out = passes * wires.across.max() + (hops * block if near < ranks else 0)
             yield got["context_fabric_time"], through * out / LINKS["inter_node_bandwidth"]
             here = passes * wires.inside.max() + (hops * block if near > group else 0)
@@ -169,11 +233,16 @@ def gathered_keys() -> Pairs:
         run |= {"context_parallel": ranks, "tensor_parallel": tensor, "n_gpus": 64}
         run |= {"layer_state_memory": 1e6, "layer_activation_memory": 2e6}
         got = values(
-            ["context_parallel_time", "context_fabric_time", "context_node_time", "working_memory"],
+            [
+                *("context_parallel_time", "exposed_context_parallel_time", "context_ring_window"),
+                *("context_fabric_time", "context_node_time", "working_memory"),
+            ],
             **run,
             context_parallel_type="all_gather",
         )
         yield got["context_parallel_time"], through * hop
+        yield got["exposed_context_parallel_time"], through * hop
+        yield got["context_ring_window"], 0.0
         yield got["context_fabric_time"], through * crossing
         here = inner if near > 1 else 0.0
         yield got["context_node_time"], through * here

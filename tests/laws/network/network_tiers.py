@@ -328,6 +328,7 @@ def a_site_at_work() -> Pairs:
         run: dict[str, Any] = {"sites": 2, "inner_steps": every, "site_overlap": overlap}
         run |= {"site_bandwidth": link, "compute_time": 2.0, "training_tokens": 4096 * 1024 * 1e3}
         run |= {"data_parallel_time": 0.25, "exposed_data_parallel_time": 0.0}
+        run |= {"exposed_context_parallel_time": 0.0}
         names = "exposed_site_parallel_time site_exchange_time training_steps communication_time "
         names += "exposed_communication_time exposed_layer_communication_time tensor_parallel_time "
         names += "exposed_pipeline_parallel_time pipeline_parallel_time"

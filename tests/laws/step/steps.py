@@ -135,8 +135,8 @@ def saved_inputs() -> Pairs:
 
 
 @check(
-    "layer_compute_time exposed_tensor_parallel_time exposed_context_parallel_time "
-    "routed_exposed_expert_parallel_time traffic_window",
+    "layer_compute_time exposed_tensor_parallel_time routed_exposed_expert_parallel_time "
+    "traffic_window",
     by="simulator",
     source="a step's products played one by one: traffic of a layer runs beside its products, and "
     "none beside the product of the vocabulary after the last layer",
@@ -151,7 +151,7 @@ def traffic_beside_layers() -> Pairs:
         point |= {"mixture_of_experts": True, "experts": 2, "experts_per_token": 1}
         compute = value("compute_time", **point)
         head = 4 * 6 * tokens * hidden * words / 0.5e12 / stages  # of the mean stage
-        for kind in ("tensor", "context", "expert"):
+        for kind in ("tensor", "expert"):
             none = {f"{other}_parallel_time": 0.0 for other in ("tensor", "context", "expert")}
             run = {**point, **none, f"{kind}_parallel_time": compute}
             run |= {f"{kind}_parallel_overlap": overlap, "regather_time": 0.0}
