@@ -158,6 +158,7 @@ SAID: dict[str, dict[str, Any]] = {
         global_batch_size=64,
         precision="fp16",
         gradient_storage="bf16",
+        attention_kernel="standard",
     ),
 }
 # Layers x (attention + feed-forward) + two embeddings; or Narayanan et al. 2021, equation 2
@@ -189,6 +190,65 @@ def test_megatron_deepspeed_ends_at_its_tokens(tmp_path: Path) -> None:
     more = "--num-layers 24 --train-samples 300 --train-tokens 204800"
     path.write_text(MEGATRON_DEEPSPEED.replace("--num-layers 24", more))
     assert read_job(str(path)).scenario["training_tokens"] == 204800
+
+
+@cases(
+    "flag, kernel",
+    ("", "standard"),
+    *((f"--use-flash-attn{kind}", None) for kind in ("", "-v1", "-v2", "-triton", "-builder")),
+)
+def test_megatron_deepspeed_fuses_attention_where_asked(
+    flag: str, kernel: str | None, tmp_path: Path
+) -> None:
+    """megatron/model/transformer.py, ParallelAttention: else CoreAttention; a JSON alone is of any
+    trainer."""
+    path = tmp_path / "ds.sh"
+    path.write_text(MEGATRON_DEEPSPEED.replace("--swiglu", f"--swiglu {flag}"))
+    assert read_job(str(path)).scenario.get("attention_kernel") == kernel
+    assert read_job(str(path), {"attention_kernel": "flash"}).scenario.get("attention_kernel") in (
+        None,
+        "flash",
+    )
+    path = tmp_path / "ds.json"
+    path.write_text(json.dumps(ZERO))
+    job = read_job(str(path), {"model": "llama-3-8b"})
+    assert "attention_kernel" not in job.scenario
+
+
+def test_fused_attention_is_written_for_megatron_deepspeed() -> None:
+    stated = {"model": "llama-3-8b", "n_gpus": 8, "global_batch_size": 8}
+    assert "--use-flash-attn-v2" in export(stated, "deepspeed")
+    assert "flash" not in export({**stated, "attention_kernel": "standard"}, "deepspeed")
+
+
+def test_a_json_that_differs_from_its_script_is_named(tmp_path: Path) -> None:
+    """The JSON's batch of 64 is the engine's; the script's counts samples alone."""
+    path = tmp_path / "ds.sh"
+    for batch, remarks in (
+        (64, []),
+        (128, ["global-batch-size 128 of the script, for train_batch_size 64 of its JSON"]),
+    ):
+        more = f"--swiglu --global-batch-size {batch}"
+        path.write_text(MEGATRON_DEEPSPEED.replace("--swiglu", more))
+        job = read_job(str(path))
+        assert job.scenario["global_batch_size"] == 64
+        assert job.remarks == remarks
+
+
+def test_a_padded_vocabulary_is_not_asked_for(tmp_path: Path) -> None:
+    """BigScience's fork pads the tokenizer's 250,680 words to those that BLOOM's weights have."""
+    path = tmp_path / "ds.sh"
+    path.write_text(
+        MEGATRON_DEEPSPEED.replace(
+            "--vocab-size 50000",
+            "--pad-vocab-size-to 250880 --tokenizer-type PretrainedFromHF",
+        )
+    )
+    job = read_job(str(path))
+    assert (job.open_inputs, job.unknown) == ({}, {})
+    width, layers = 2048, 24 * (2 * 2048**2 + 2 * 2048 * 512 + 3 * 2048 * 5440)
+    found = Sweep({**read_spec(path)["scenario"]}, {}, ["parameters"]).evaluate()["parameters"]
+    assert float(found) == pytest.approx(layers + 2 * 250880 * width, rel=1e-3)
 
 
 WHOLE = 4 * 2048 * 2048 * 2  # bytes between stages: sequences, tokens, width, FP16

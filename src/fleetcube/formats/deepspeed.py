@@ -11,7 +11,7 @@ from fleetcube.grid.errors import InputError
 from fleetcube.scenario.bounded import read_bytes
 
 from . import megatron_lm, shell
-from .field_table import NOTHING, Job, table, whole
+from .field_table import NOTHING, Job, is_open, table, whole
 from .megatron_aliases import dotted, renamed_job
 from .trees import LARGEST, flat, parsed
 
@@ -37,6 +37,7 @@ _NOT_HERE = (
     *("moe-grouped-gemm", "moe-layer-freq", "moe-ffn-hidden-size"),
     "pipeline-model-parallel-layout",
 )
+_FUSED = "use-flash-attn"  # and -v1, -v2, -triton, -builder
 _KINDS = ("tensor", "pipeline", "context")
 _FILE = "ds_config.json"
 _ROUNDS = "gradient-accumulation-steps"
@@ -60,9 +61,9 @@ def read(text: str, path: str, given: Mapping[str, Any] = NOTHING) -> Job:
         values = _json(text, path)
     else:
         fields, left = megatron_lm.arguments(text, path)
-        _as_megatron(fields)
         values, remarks = _named(text, fields, path)
-        remarks += left
+        remarks += left + _stated_twice(fields, values)
+        _as_megatron(fields)
     job = _completed(renamed_job({**fields, **values}, path, format_table(), given))
     job.remarks += remarks
     return job
@@ -76,6 +77,7 @@ def job_from(fields: Mapping[str, Any], path: str, given: Mapping[str, Any]) -> 
 def _completed(job: Job) -> Job:
     _batch(job)
     _otherwise(job)
+    _attention(job)
     _between_stages(job)
     return job
 
@@ -88,6 +90,17 @@ def _as_megatron(fields: dict[str, Any]) -> None:
     else:
         fields.setdefault("expert-interval", 2)
         fields.setdefault("topk", 1)
+
+
+def _stated_twice(fields: Mapping[str, Any], values: Mapping[str, Any]) -> list[str]:
+    """Arguments of a script that its JSON states otherwise."""
+    names = format_table().names
+    return [
+        f"{name} {fields[name]} of the script, for {key} {value} of its JSON"
+        for key, value in values.items()
+        if isinstance(name := names.get(key), str) and name in fields
+        if not (is_open(value) or is_open(fields[name]) or str(fields[name]) == str(value))
+    ]
 
 
 def _json(text: str, path: str) -> dict[str, Any]:
@@ -143,6 +156,13 @@ def _otherwise(job: Job) -> None:
     job.add_inputs({"gradient_storage": "fp32" if sums == "fp32" else "bf16"})
 
 
+def _attention(job: Job) -> None:
+    """Unfused where a script does not ask for more (ParallelAttention, megatron/model)."""
+    is_script = "num-layers" in job.fields  # of a JSON alone, the trainer decides
+    if is_script and not any(name.startswith(_FUSED) for name in job.fields):
+        job.add_inputs({"attention_kernel": "standard"})
+
+
 def _between_stages(job: Job) -> None:
     """Activations and gradients of which only one is sent in parts: fleetcube has one switch."""
     if {job.fields.get(name, True) for name in _PARTS} == {True, False}:
@@ -167,6 +187,8 @@ def to_fields(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str
         fields["expert-interval"] = round(layers / max(1, layers - dense))
     if fields.get("fp16"):
         fields["gradient-sums"] = "fp16"
+    if fields.pop("attention-backend", None) is None:
+        fields[f"{_FUSED}-v2"] = True
     return fields | {name: False for name in _PARTS if fields.get(name) == "false"}
 
 

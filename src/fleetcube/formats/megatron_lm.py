@@ -296,7 +296,7 @@ def _vocabulary(job: Job) -> None:
     matches = [size for row, size in sizes for kind in kinds if re.match(row, kind[:200])]
     if matches:
         job.config["vocab_size"] = matches[0]
-    else:
+    elif "padded_vocab_size" not in job.config:
         job.ask("the tokenizer is not in the file", "vocab_size")
 
 
