@@ -270,6 +270,10 @@ EXCEEDED = {
     ("layer_gpu_time", "layer_launch_time"): "is {:.2g} of layer_launch_time: bound by launches of "
     "the host; cuda_graphs or fewer and larger micro-batches help",
 }
+# A formula of kernels that are slow where rows of a head are no multiple of so many bytes, and the
+# widths of keys and values, whose mean is the first, of values, and of an element
+UNALIGNED = ("standard_attention_core_time", 16)
+HEAD_WIDTHS = ("head_size", "value_head_size", "bytes_per_element")
 EFFICIENCIES = ("flops_efficiency", "gemm_efficiency", "attention_efficiency", "memory_efficiency")
 
 # Other words for quantities: a name, or words to search for

@@ -20,9 +20,11 @@ from fleetcube.kernels.physics.roles import (
     DECIDED,
     EXCEEDED,
     FITTED,
+    HEAD_WIDTHS,
     LEFT_OUT,
     OWNING,
     PRICES,
+    UNALIGNED,
 )
 
 _REST, _NODES_PER_RACK = "node_overhead_power", "nodes_per_rack"
@@ -32,6 +34,11 @@ _OF_GPUS_ALONE = (
 _OVERLAP, _WAITING = "data_parallel_overlap", 0.1  # the share of a step from which it is named
 _PRICED = ("node", "gpu")
 _ROUND = 0.5  # of a round: the mean of rounded numbers from the rounded mean
+_WIDTHS = 3  # named in a line
+_SLOW_HEADS = (
+    "no multiple of {} bytes: attention_kernel standard is several times as slow with them (known "
+    "of A100); choose other attention_heads, or flash, which fills them up"
+)
 _TERM, _COMPLETION, _TIME = "contract_time", "completion_time", "job_time"
 _FROM_PEERS = "checkpoint_restore_time_checkpoint_mode_in_memory"
 _SURVIVED = (
@@ -60,6 +67,7 @@ def remarks(plan: Plan) -> tuple[str, ...]:
         if used & formulas and problem.most_together({name}) > 0
     ]
     lines += [*_added(plan, used), *_short_intervals(plan), *_waits(plan), *shared_prices(plan)]
+    lines += _unaligned_heads(plan, used)
     lines += [*_after_contract(plan), *_fewer_replicas(plan), *_unpriced(plan)]
     lines += [_SURVIVED] * (_FROM_PEERS in used)
     lines += [note for name, note in problem.notes.items() if name in used]
@@ -167,6 +175,22 @@ def _short_intervals(plan: Plan) -> Iterator[str]:
                     least = float(np.fmin.reduce(share, axis=None, initial=least))
         if least <= 1:
             yield f"{interval} {line.format(least)}"
+
+
+def _unaligned_heads(plan: Plan, used: AbstractSet[str]) -> list[str]:
+    """Heads for which unfused attention is slow: nothing else in an answer shows why it is."""
+    formula, row_bytes = UNALIGNED
+    widths: set[float] = set()
+    for case in plan.cases if formula in used else ():
+        if {*HEAD_WIDTHS} <= {*case.leaves, *case.formulas} and all(
+            map(plan.is_table, HEAD_WIDTHS)
+        ):
+            mean, value, size = np.broadcast_arrays(*(plan.table(case, n) for n in HEAD_WIDTHS))
+            for width in (value, 2 * mean - value):
+                whole = np.floor(width) == width  # parts of an element are refused elsewhere
+                widths.update(width[whole & (width * size % row_bytes > 0)].tolist())
+    heads = ", ".join(f"{width:g}" for width in sorted(widths)[:_WIDTHS])
+    return [f"heads of {heads} elements are {_SLOW_HEADS.format(row_bytes)}"] if widths else []
 
 
 def _after_contract(plan: Plan) -> Iterator[str]:
