@@ -154,7 +154,7 @@ COEFFICIENTS = (
         levels=("layers", "precision", "generation", "software", "experts"),
     ),
     # 3.4 to 3.5 ms in vTrain's table of one node, 3.25 ms of GPT-2 XL on an H100; few fitted steps
-    # wait for their host, and these for another reason (decision 74)
+    # wait for their host, and these for another reason (decision 80)
     Coefficient("layer_host_time", "layer_host_time", 3.4e-3, 0.1, levels=()),
     # 5 us of a product alone on an H100, 13.5 us launched by PyTorch on a Xeon
     Coefficient("expert_launch_time", "expert_launch_time", 1e-5, 0.5, levels=("experts",)),

@@ -13,7 +13,7 @@ from fleetcube import Settings
 
 from ..evaluated import value
 
-KINDS = ("tensor", "context", "expert", "data")
+KINDS = ("context", "tensor", "expert", "data")  # each hides behind waits for those before it
 SHARED = ("tensor", "expert", "data")  # have a share that is hidden; attention hides rings
 SIZES = st.sampled_from((1, 2, 4, 8, 16))
 OVERLAPS = st.sampled_from((0.0, 0.3, 1.0))
@@ -93,6 +93,29 @@ def test_more_overlap_or_bandwidth_is_never_slower(job: dict[str, Any], kind: st
             # Later kinds of traffic hide behind waits at the ends of a model, too, which are short
             room = sum(slower[name] for name in ENDS)
             assert faster["step_time"] <= slower["step_time"] * (1 + 1e-12) + room
+
+
+@pytest.mark.parametrize("balance", ["zigzag", "contiguous"])
+@pytest.mark.parametrize(
+    ("compute_model", "name"), [("mfu", "flops_efficiency"), ("roofline", "attention_efficiency")]
+)
+def test_faster_compute_is_never_slower_behind_a_ring(
+    balance: str, compute_model: str, name: str
+) -> None:
+    # attention that hides a ring is in the share of compute that hides traffic of tensor ranks, too
+    job = {
+        "model": "llama-3-70b", "node": "dgx-h100", "fabric": "infiniband-ndr", "n_gpus": 512,
+        "sequence_length": 131072, "global_batch_size": 512, "sequence_parallel": True,
+        "context_balance": balance, "compute_model": compute_model, "stage_split": False,
+    }  # fmt: skip
+    axes = {
+        "tensor_parallel": [8, 16], "context_parallel": [4, 16],
+        "tensor_parallel_overlap": [0.5, 1],
+        "inter_node_bandwidth": [5e9, 25e9, 50e9], name: [0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9],
+    }  # fmt: skip
+    steps = fleetcube.Sweep(job, axes, ["step_time"]).evaluate(settings=Settings("numpy"))
+    times = steps["step_time"].transpose(..., name).values
+    assert (times[..., 1:] <= times[..., :-1] * (1 + 1e-12)).all()
 
 
 @pytest.mark.parametrize("zero_stage", [0, 1, 2, 3])

@@ -57,28 +57,16 @@ def context_send_time(
     return point_to_point_time(context_message, latency, bandwidth)
 
 
-@alternative("context_exchanges_per_layer", recompute=(False, "selective", "alternate_products"))
-def kept_context_exchanges_per_layer(context_parallel):
+def context_exchanges_per_layer(context_parallel, attention_recompute_passes):
     """Ring exchanges per layer and micro-batch: once round forward, twice as much backward.
 
-    3 (c - 1)
+    (3 + passes) (c - 1), forward passes of attention that are repeated
 
     Returns: [1] exchanges
     Range: an upper bound in layers with an `attention_window`: ranks further apart than a window
         need none of each other's keys and values
     Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3 (backward also passes the
         gradients of keys and values)
-    """
-    return 3 * (context_parallel - 1)
-
-
-@alternative("context_exchanges_per_layer", recompute=("modules", "products", "full"))
-def repeated_context_exchanges_per_layer(context_parallel, attention_recompute_passes):
-    """(3 + passes) (c - 1): forward, repeated forward, and twice as much backward
-
-    Range: an upper bound in layers with an `attention_window`: ranks further apart than a window
-        need none of each other's keys and values
-    Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3, with forward repeated
     """
     return (3 + attention_recompute_passes) * (context_parallel - 1)
 

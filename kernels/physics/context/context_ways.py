@@ -90,24 +90,13 @@ def head_sharing_ranks_per_node(context_ranks_per_node, head_sharing_ranks):
     return np.minimum(context_ranks_per_node, head_sharing_ranks)
 
 
-@alternative("context_passes", recompute=(False, "selective", "alternate_products"))
-def kept_context_passes():
-    """Passes through attention per layer and micro-batch: forward and backward.
+def context_passes(attention_recompute_passes):
+    """Passes through attention per layer and micro-batch: forward, those repeated, and backward.
 
-    2
+    2 + repeated
 
     Returns: [1] passes
     Source: Jacobs et al. 2023 (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.2
-    """
-    return 2.0
-
-
-@alternative("context_passes", recompute=("modules", "products", "full"))
-def repeated_context_passes(attention_recompute_passes):
-    """2 + repeated: forward, repeated forward, and backward
-
-    Source: Jacobs et al. 2023 (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.2, with forward
-        repeated
     """
     return 2 + attention_recompute_passes
 

@@ -167,7 +167,7 @@ def _between_stages(job: Job) -> None:
     """Activations and gradients of which only one is sent in parts: fleetcube has one switch."""
     if {job.fields.get(name, True) for name in _PARTS} == {True, False}:
         job.add_inputs({"scatter_gather": False})
-        name = max(_PARTS, key=lambda part: job.fields.get(part) is False)
+        name = next(part for part in _PARTS if job.fields.get(part) is False)
         job.uncounted[job.source.get(name, name)] = "which of both directions is sent whole"
 
 

@@ -113,13 +113,15 @@ def parts_of(ranks: int, balance: str) -> list[Any]:
 )
 def rings_behind_attention() -> Pairs:
     """1 to 8 ranks, in a row and in zigzag, sends of 0.1 to 20 blocks, backward 2 to 4 forward"""
-    cases = product((1, 2, 4, 8), ("zigzag", "contiguous"), (2.0, 2.5, 4.0), (False, "full"))
+    repeated = (False, "full", "selective")  # scores, of a kernel that keeps them
+    cases = product((1, 2, 4, 8), ("zigzag", "contiguous"), (2.0, 2.5, 4.0), repeated)
     for ranks, balance, ratio, recompute in cases:
         for blocks in (0.1, 0.6, 0.95, 1.05, 1.2, 1.7, 2.1, 2.6, 4.2, 20.0):
             passes, through = (2 if recompute else 1), LAYERS / 2 * BATCHES
             send, attention = 1e-3 * blocks, 1e-3 * ranks  # of one layer and micro-batch
             run = {**MODEL, **LINKS, "n_gpus": 16, "context_parallel": ranks}
             run |= {"context_balance": balance, "recompute": recompute, "context_send_time": send}
+            run |= {"attention_kernel": "standard" if recompute == "selective" else "flash"}
             run |= {"attention_time": through * attention * (passes + ratio)}
             run |= {"attention_backward_time_ratio": ratio}
             names = ["attention_time", "straggler_time", "exposed_context_parallel_time"]
@@ -163,8 +165,8 @@ def heads_handed_out(ranks: int, tensor: int, near: int, group: int) -> tuple[Wi
 
 
 @check(
-    "attention_head_message head_exchange_time head_context_collective_time kept_context_passes "
-    "repeated_context_passes head_context_parallel_time switched_head_ring_send_time "
+    "attention_head_message head_exchange_time head_context_collective_time context_passes "
+    "head_context_parallel_time switched_head_ring_send_time "
     "head_ring_message head_ring_exchanges head_context_fabric_time head_context_node_time "
     "exposed_context_parallel_time",
     by="simulator",

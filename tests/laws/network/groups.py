@@ -39,8 +39,7 @@ def ring_attention(ranks: int, repeated: bool) -> int:
 
 
 @check(
-    "context_message context_send_time context_parallel_time kept_context_exchanges_per_layer "
-    "repeated_context_exchanges_per_layer",
+    "context_message context_send_time context_parallel_time context_exchanges_per_layer",
     by="simulator",
     source="ring attention: keys, values and gradients followed from rank to rank",
 )

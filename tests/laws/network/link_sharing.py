@@ -26,27 +26,27 @@ def _share_a_link(compute: float, kinds: list[tuple[float, float]]) -> float:
     return max(0.0, clock + left - compute)
 
 
-def _played_step(compute: float, kinds: dict[str, tuple[str, float, float]]) -> float:
+def _played_step(compute: float, kinds: list[tuple[str, float, float]]) -> float:
     """Compute and waits, for kinds (tier, seconds, overlap) in the order in which layers need them.
 
-    A kind on another tier than the one before hides behind the step up to then; a ring of context
-    behind its share of compute, attention, alone.
+    A kind on another tier than the one before hides behind the step up to then, a ring of context,
+    which comes first, behind attention.
     """
-    tiers = {tier for tier, _, _ in kinds.values()}
+    tiers = {tier for tier, _, _ in kinds}
     if len(tiers) == 1:
-        return compute + _share_a_link(compute, [(t, o * compute) for _, t, o in kinds.values()])
+        return compute + _share_a_link(compute, [(t, o * compute) for _, t, o in kinds])
     step = compute
-    for kind, (_, seconds, overlap) in kinds.items():
-        window = overlap * (compute if kind == "context" else step)
-        step += _share_a_link(step, [(seconds, window)])
+    for _, seconds, overlap in kinds:
+        step += _share_a_link(step, [(seconds, overlap * step)])
     return step
 
 
-KINDS = ("tensor", "context", "expert", "data")
+KINDS = ("context", "tensor", "expert", "data")
 
 
 @check(
-    "shared_contention_time traffic_window routed_exposed_expert_parallel_time",
+    "shared_contention_time traffic_window exposed_tensor_parallel_time "
+    "routed_exposed_expert_parallel_time",
     by="simulator",
     source="a link that carries one byte at a time, kinds of traffic coming as windows open",
 )
@@ -67,7 +67,7 @@ def kinds_that_share_a_link() -> Pairs:
         if four:
             kinds = {kind: (tier, busy, same) for kind, (tier, busy, _) in kinds.items()}
         cases.append((compute, kinds))
-        played.append(_played_step(compute, kinds))
+        played.append(_played_step(compute, list(kinds.values())))
     yield _steps(cases), np.array(played)
 
 
