@@ -67,7 +67,6 @@ def test_every_measured_cell_has_the_coefficients_of_the_fit() -> None:
             row.inputs.get("attention_kernel", "flash"),
             *(own.content["peak"] * np.exp(facts[name]) for name in ("peak_16", "peak")),
             facts["node_link"],
-            made.products(row),
         )
         groups = {level: group(row) for level, group in made.LEVELS.items()}
         groups |= {"cell": cell.name, "table": ""}

@@ -316,7 +316,7 @@ def test_one_program_on_two_networks_has_one_noise(changed: dict[str, Any]) -> N
     assert (high - low) / 2 < half < 2 * (high - low)
     back = ratios(*both[::-1], ["step_time"])["step_time"]
     assert back.below > 0.98
-    layout = {**both[1], "pipeline_parallel": 8}
+    layout = {**both[1], "pipeline_parallel": 2}
     assert 0.1 < ratios(PLANNED, layout, ["step_time"])["step_time"].below < 0.9, "two programs"
 
 

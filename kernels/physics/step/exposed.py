@@ -119,7 +119,7 @@ def passing_context_ring_window(
 
     Returns: [s] time of one step
     Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3; TransformerEngine,
-        transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py
+        pytorch/attention/dot_product_attention/context_parallel.py
     """
     ranks, ratio = context_parallel / head_sharing_ranks, attention_backward_time_ratio
     forward = 1 + attention_recompute_passes
@@ -178,7 +178,7 @@ def exposed_context_parallel_time(
         all to all
     Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3 (overlap with blocks);
         TransformerEngine, by playing out
-        transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py; Fang & Zhao
+        pytorch/attention/dot_product_attention/context_parallel.py; Fang & Zhao
         2024 (USP), arXiv:2405.07719, section 3.3; Grattafiori et al. 2024, arXiv:2407.21783,
         section 3.3.2
     """
