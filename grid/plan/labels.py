@@ -83,10 +83,11 @@ def _attributes(plan: Plan, name: str) -> dict[str, Any]:
 
 def _conventions(plan: Plan) -> Mapping[str, Mapping[str, None]]:
     """Counting conventions by result: choices of such options among its formulas."""
-    graph = plan.graph
-    conventions: dict[str, dict[str, None]] = plan.structure.notes.setdefault("conventions", {})
-    if conventions:
+    graph, notes = plan.graph, plan.structure.notes
+    conventions: dict[str, dict[str, None]] | None = notes.get("conventions")
+    if conventions is not None:
         return conventions
+    conventions = {}
     counted = {
         name: quantity.formulas
         for name, quantity in graph.quantities.items()
@@ -102,6 +103,7 @@ def _conventions(plan: Plan) -> Mapping[str, Mapping[str, None]]:
             by_name[name] = chosen
         for name, chosen in by_name.items():
             conventions.setdefault(name, {}).update(chosen)
+    notes["conventions"] = conventions  # once whole: other threads read it
     return conventions
 
 
@@ -223,16 +225,16 @@ def dataset(
     if "template" not in plan.notes:
         plan.notes["template"] = _shared(plan)
     template, rows = plan.notes["template"]
-    if plan.notes.get("spec") is not spec:
-        plan.notes["attributes"] = called(origin(plan, spec))
-        plan.notes["spec"] = spec
+    named = plan.notes.get("origin")
+    if named is None or named[0] is not spec:
+        named = plan.notes["origin"] = spec, called(origin(plan, spec))
     result: xarray.Dataset = template.copy()  # a fifth of the time of creating one
     variables = result.variables
     for name in rows:
         variables[name].data = template.variables[name].values.copy()
     for name, array in arrays.items():
         variables[name].data = ordered(plan, plan.out_dims[name], array)[1]
-    result.attrs = {**plan.notes["attributes"], "fleetcube_engine": engine or plan.engine}
+    result.attrs = {**named[1], "fleetcube_engine": engine or plan.engine}
     return result
 
 

@@ -126,6 +126,37 @@ def test_a_changed_calibration_file_is_read_again(tmp_path: Path) -> None:
     assert found[2] == found[3] != found[0]
 
 
+class Whole(dict[Any, Any]):
+    """Notes whose values must not change once others can read them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stored: dict[Any, str] = {}
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        super().__setitem__(key, value)
+        self.stored[key] = repr(value)
+
+    def setdefault(self, key: Any, value: Any = None) -> Any:
+        if key not in self:
+            self[key] = value
+        return self[key]
+
+
+def test_what_plans_share_is_whole_when_it_is_stored(monkeypatch: Patch) -> None:
+    """Another thread may read it at once."""
+    forget(monkeypatch, 0)
+    sweep = Sweep(*SWEEPS[10])
+    built, notes = sweep._plan("numpy", False), Whole()
+    object.__setattr__(built.structure, "notes", notes)
+    built.notes = Whole()
+    sweep.evaluate(settings=Settings("numpy"))
+    assert {"conventions", "template"} <= notes.keys()
+    assert "origin" in built.notes
+    for written in (notes, built.notes):
+        assert {key: repr(value) for key, value in written.items()} == written.stored
+
+
 def test_threads_share_what_is_kept(monkeypatch: Patch) -> None:
     forget(monkeypatch, 3)  # fewer than are used: results are evicted all the time
     kinds: list[dict[str, Any]] = [{}, {"sequence_parallel": True}, {"gpu_mttf": [1e8, 2e8]}]
