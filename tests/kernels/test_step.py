@@ -279,8 +279,9 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
     first = tensor_time - exposed_regather - hidden_regather - ends - all_late
     in_layer = compute - 6 * c["vocab_size"] * c["hidden_size"] * tokens / rate  # not the logits
     window_of_tensors = in_layer + context_waits - hidden_regather
-    window_of_tensors *= c["tensor_parallel_overlap"]
-    exposed_tensor = max(0.0, first - window_of_tensors) + exposed_regather + ends + late
+    cut = c["tensor_parallel_overlap"]
+    exposed_tensor = (1 - cut) * first + cut * max(0.0, first - window_of_tensors)
+    exposed_tensor += exposed_regather + ends + late
     in_layers = exposed_tensor
     in_layers += context_waits
     in_layers += max(0.0, expert_time - c["expert_parallel_overlap"] * (in_layer + in_layers))

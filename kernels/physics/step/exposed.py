@@ -53,9 +53,9 @@ def exposed_tensor_parallel_time(
 ):
     """Exposed tensor-parallel traffic of one step.
 
-    max(0, traffic - R - E - overlap x (layers + waits for context-parallel traffic - W - H)) +
-    R - H + E - H_E, R repeated gathers, of which H hidden, E exchanges of embedding and logits, of
-    which H_E hidden; less W, in which the GPU waits for its host anyway, but not below 0
+    T - overlap x min(T, layers + waits for context-parallel traffic - W - H) + R - H + E - H_E, T
+    traffic without R repeated gathers, of which H hidden, and E exchanges of embedding and logits,
+    of which H_E hidden; less W, in which the GPU waits for its host anyway, but not below 0
 
     Returns: [s] exposed traffic of one step
     Range: waits as of launch_wait_time; other traffic hides in its share of the layers' time, of
@@ -64,9 +64,9 @@ def exposed_tensor_parallel_time(
     """
     layers = layer_compute_time + exposed_context_parallel_time
     busy = np.maximum(0.0, layers - launch_wait_time - hidden_regather_time)
-    window = tensor_parallel_overlap * busy
     ends = embedding_exchange_time + logits_exchange_time
-    first = np.maximum(0.0, tensor_parallel_time - (regather_time + ends) - window)
+    first = tensor_parallel_time - (regather_time + ends)
+    first = first - tensor_parallel_overlap * np.minimum(first, busy)
     repeated = regather_time - hidden_regather_time
     exposed = first + repeated + (ends - hidden_logits_exchange_time)
     return np.maximum(0.0, exposed - launch_wait_time)

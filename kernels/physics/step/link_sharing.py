@@ -86,8 +86,8 @@ def shared_contention_time(
 
     Returns: [s] time of one step
     Range: exact if all overlaps are 1, for two kinds of traffic on one link, and for any number
-        with one overlap; else a lower bound, as if a link could use every wait; an upper bound if
-        kinds hide behind different parts of compute
+        with one overlap; else, and after tensor traffic that hides in part, a lower bound, as if a
+        link could use every wait; an upper bound if kinds hide behind different parts of compute
     Source: by definition: a link carries one byte at a time; Wang et al. 2023 (ASPLOS), section 2
     """
     waits = exposed_layer_communication_time + exposed_data_parallel_time

@@ -11,5 +11,7 @@ INPUTS = declared(
             "sequence_parallel does)"
         ),
     ),
-    share("tensor_parallel_overlap", "share of compute that hides tensor traffic"),
+    share(
+        "tensor_parallel_overlap", "share of tensor traffic that runs beside a part of its products"
+    ),
 )

@@ -255,20 +255,20 @@ def queued(steps: list[list[tuple[float, float]]]) -> tuple[list[float], list[fl
 def kernels_of(job: dict[str, float], host: tuple[float, float], kinds: list[float]) -> Any:
     """Kernels of a micro-batch in the order of a stream: two exchanges in each pass of a layer.
 
-    `host` are shares of launches in both passes, `kinds` times of layers over their mean. Traffic
-    of a block runs beside a share of its kernels, and what is left after them.
+    `host` are shares of launches in both passes, `kinds` times of layers over their mean. Of
+    a share of the traffic each part runs beside a part of its kernels, the rest after them.
     """
     found = []
     number = 12  # kernels of a block
     for share, launches, layers in ((1 / 3, host[0], kinds), (2 / 3, host[1], kinds[::-1])):
         for kind in layers:
             for _ in ("attention", "feed forward"):
-                left = job["traffic"] * (share if job["overlap"] else 1 / 2) / 2
-                for _ in range(number):
-                    busy = kind * job["gpu"] * share / 2 / number
-                    found.append((busy, job["host"] * launches / 2 / number))
-                    left -= job["overlap"] * busy
-                found.append((max(0.0, left), 0.0))
+                traffic = job["traffic"] * (share if job["overlap"] else 1 / 2) / 2
+                busy = kind * job["gpu"] * share / 2
+                found += [(busy / number, job["host"] * launches / 2 / number)] * number
+                cut = job["overlap"]  # share of the products that are cut with their traffic
+                left = cut * max(0.0, traffic - busy) + (1 - cut) * traffic
+                found.append((left, 0.0))
         if share < 0.5:
             found.append((job["logits"], 0.0))
     return found
