@@ -427,11 +427,10 @@ class Posterior:
         older = cell.software in self.content["flash_attention_2"]
         attention = table["attention, " + ("FlashAttention-2" if older else "later kernels")]
         others = table["gemm, others"]["tpu" if is_tpu else "other"]
+        unknown = attention.get(self.generation(cell.gpu), table["attention, others"]["other"])
         return {
             "gemm": products.get(cell.gpu, others),
-            "attention": attention.get(
-                self.generation(cell.gpu), table["attention, others"]["other"]
-            ),
+            "attention": attention.get(cell.gpu, unknown),
         }
 
 

@@ -84,16 +84,21 @@ _PRODUCTS = {
     "mi355x": (0.644, 0.676),
 }
 _OTHER_PRODUCTS, _TPU_PRODUCTS = 0.8, 0.95  # without published values
-# Shares of peak of attention kernels. FlashAttention-2: 225 of 312 TFLOP/s on an A100 (Dao 2023,
-# arXiv:2307.08691, section 4.1); on an H100 35 %, or 1 / 2 to 2 / 3 of its successor, which reaches
-# 740 of 989 TFLOP/s (Shah et al. 2024, arXiv:2407.08608, abstract). On Blackwell 71 % by
-# FlashAttention-4, up to 1.3 times cuDNN 9.13 (its paper of 2026, abstract). On an MI355X 50 % by
-# AITER, causal, 16,384 tokens (HipKittens, analysis/attn/fwd)
-_FLASH_2 = {"ampere": 0.72, "hopper": 0.4, "blackwell": 0.4, "cdna": 0.5}  # the last two assumed
-# On a TPU v6e 36 % by splash attention with heads of 128, which fill half of a matrix unit
-_FLASH_3 = {"ampere": 0.72, "hopper": 0.75, "blackwell": 0.71, "cdna": 0.5, "tpu": 0.73}
+# Shares of peak of attention kernels in the limit of long sequences (attention_core_time).
+# FlashAttention-2: 225 of 312 TFLOP/s on an A100 (Dao 2023, arXiv:2307.08691, section 4.1); on an
+# H100 35 %, or 1 / 2 to 2 / 3 of its successor, which reaches 740 of 989 TFLOP/s (Shah et al. 2024,
+# arXiv:2407.08608, abstract). cuDNN 9.22 71 % on GB200, 82 % on GB300, whose exponentials are twice
+# as fast (cudnn-frontend, benchmark/sdpa_benchmark_training/results, causal); on B200 71 % by
+# FlashAttention-4 (its paper of 2026, abstract). On an MI355X 50 % by AITER, causal, 16,384 tokens
+# (HipKittens, analysis/attn/fwd)
+_FLASH_2 = {"ampere": 0.77, "hopper": 0.43, "blackwell": 0.43, "cdna": 0.53}  # last two assumed
+# On a TPU v6e 36 % by splash attention, of 8,192 tokens and heads of 128, which fill half of a unit
+_FLASH_3 = {
+    **{"ampere": 0.77, "hopper": 0.75, "blackwell": 0.71, "cdna": 0.53, "tpu": 0.83},
+    **dict.fromkeys(("b300", "gb300"), 0.82),
+}
 _OTHER_ATTENTION = 0.75  # assumed
-_WITH_FLASH_2 = ("fsdp", "torchtitan", "torchtitan-eager", "deepspeed", "jean-zay")
+_WITH_FLASH_2 = ("fsdp", "fms-fsdp", "torchtitan", "torchtitan-eager", "deepspeed", "jean-zay")
 CEILINGS: Mapping[str, Any] = {
     "gemm, 16 bits": {name: share for name, (share, _) in _PRODUCTS.items()},
     "gemm, 8 and 4 bits": {n: share for n, (_, share) in _PRODUCTS.items() if share == share},
@@ -236,7 +241,7 @@ def facts(of: Sequence[Row]) -> dict[str, Array]:
 
     def attention(row: Row) -> float:
         ceilings = _FLASH_2 if software(row) in _WITH_FLASH_2 else _FLASH_3
-        return ceilings.get(generation(row), _OTHER_ATTENTION)
+        return ceilings.get(gpu(row), ceilings.get(generation(row), _OTHER_ATTENTION))
 
     return {
         "gemm": np.array([products(row) for row in of]),

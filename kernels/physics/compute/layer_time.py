@@ -103,16 +103,31 @@ def standard_attention_core_time(
 
 @alternative("attention_core_time", attention_kernel="flash")
 def flash_attention_core_time(
-    attention_score_flops, kernel_attention_peak_flops, attention_efficiency
+    attention_score_flops,
+    kernel_attention_peak_flops,
+    attention_efficiency,
+    kernel_attention_span,
+    attention_layers,
+    layers,
 ):
     """Time of a layer's attention products and softmax in a fused kernel that skips masked blocks.
 
-    4 T x keys x a d / (t share P): a causal mask leaves half of the scores, windows fewer
+    4 T x (keys + 560 of layers with attention) x a d / (t share P): a causal mask leaves half of
+    the scores, windows fewer; blocks on its edge, and start and end of each row of blocks, cost as
+    much as 560 keys more
 
     Returns: [s] time of one forward pass
-    Source: Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 3.1
+    Range: 560 of cuDNN with causal masks, heads of 128 and 2,048 to 32,768 tokens: 350 to 810 keys
+        with other heads, on an H200 and backward; without masks 170 to 510; in FP8 570 to 700, and
+        backward 1,230 to 1,520; windows of 128 keys about 850; not known of other chips; each block
+        of a ring takes them, which is not counted
+    Source: Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 3.1; cudnn-frontend,
+        benchmark/sdpa_benchmark_training/results (Llama 3.1 on GB200 and GB300, cuDNN 9.22)
     """
-    return attention_score_flops / (attention_efficiency * kernel_attention_peak_flops)
+    some = kernel_attention_span > 0  # none in layers that only keep a state
+    edges = 560 * attention_layers / (layers * where(some, kernel_attention_span, 1.0))
+    scores = attention_score_flops * (1 + edges)
+    return scores / (attention_efficiency * kernel_attention_peak_flops)
 
 
 row(
@@ -505,20 +520,45 @@ def lora_layer_passes_time(layer_matrix_time, elementwise_time, adapter_time):
     return 2 * layer_matrix_time + elementwise_time + 3 * adapter_time
 
 
+row(
+    "kernel_wait_time",
+    "layer_overhead_time",
+    summary="Waits between kernels of a layer, and small ones that no formula counts.",
+    returns="[s] time for one micro-batch: forward, backward and recomputation",
+    source="Hockney & Jesshope 1988, Parallel Computers 2 (start-up time)",
+    cuda_graphs=False,
+)
+
+
+@alternative("kernel_wait_time", cuda_graphs=True)
+def graphed_kernel_wait_time(layer_overhead_time):
+    """Waits between kernels of a layer that are replayed as a graph, and small ones.
+
+    a quarter of those of kernels launched one by one
+
+    Returns: [s] time for one micro-batch: forward, backward and recomputation
+    Range: 0.25 to 0.4 in steps of Megatron-Bridge that its recipes replay whole, 0.1 in LoRA by
+        NeMo; of graphs of some modules, more
+    Source: Megatron-Bridge, scripts/performance/configs and docs/performance-summary.md (0.2 to
+        0.5, graphs of whole iterations)
+    """
+    return 0.25 * layer_overhead_time
+
+
 def layer_gpu_time(
     layer_passes_time,
     attention_core_time,
     attention_backward_time_ratio,
     layer_recompute_time,
     state_recompute_time,
-    layer_overhead_time,
+    kernel_wait_time,
     cast_time,
     routing_time,
     expert_recompute_passes,
 ):
     """Time of a layer on the GPU for one micro-batch: forward, backward and recomputation.
 
-    matrices + (1 + r) x attention + recompute + states again + overhead + casts + (2 + passes) x
+    matrices + (1 + r) x attention + recompute + states again + waits + casts + (2 + passes) x
     routing and sorting tokens, whose backward pass moves as much as a forward pass
 
     Returns: [s] time for one micro-batch
@@ -528,7 +568,7 @@ def layer_gpu_time(
     """
     attention = (1 + attention_backward_time_ratio) * attention_core_time
     computing = layer_passes_time + attention + (layer_recompute_time + state_recompute_time)
-    overheads = layer_overhead_time + cast_time + (2 + expert_recompute_passes) * routing_time
+    overheads = kernel_wait_time + cast_time + (2 + expert_recompute_passes) * routing_time
     return computing + overheads
 
 
