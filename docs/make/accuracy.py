@@ -18,7 +18,7 @@ from .training import CATALOG
 
 PAGE = DOCS / "accuracy.md"
 PICTURE = PAGE.with_suffix(".png")
-# Errors of steps under the fit before this one, to the laws before decision 80
+# Errors of steps under the fit before this one, to the laws before decision 81
 BEFORE = Path(__file__).with_name("before.csv")
 _WORSE = 0.5  # points
 A100 = {  # groups, and the calibrations fitted to them
