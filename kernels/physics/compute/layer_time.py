@@ -101,33 +101,51 @@ def standard_attention_core_time(
     return compute + 4 * bytes_per_element * scores / reached_hbm_bandwidth
 
 
+row(
+    "kernel_key_share",
+    1.0,
+    "every score costs as much",
+    summary="Share of the attention kernel's time that grows with the keys of a query.",
+    returns="[1] share of time",
+    source="Dao et al. 2022 (FlashAttention), arXiv:2205.14135, algorithm 0",
+    attention_kernel="standard",
+)
+
+
+@alternative("kernel_key_share", attention_kernel="flash")
+def flash_key_share(kernel_attention_span, attention_layers, layers):
+    """Share of a fused kernel's time that grows with the keys of a query.
+
+    keys / (keys + 560 of layers with attention): blocks on the mask's edge, and start and end of
+    each row of blocks, cost as much as 560 keys more
+
+    Returns: [1] share of time
+    Range: of cuDNN with causal masks, 2,048 to 32,768 tokens and 64 heads or more in 16 bits: 350
+        to 810 keys; without masks 70 to 540; in FP8 540 to 690 forward, 530 to 1,520 backward on
+        Blackwell; more with fewer heads; not known of other chips, nor of a window's few keys; each
+        block of a ring takes them, which is not counted
+    Source: cudnn-frontend, benchmark/sdpa_benchmark_training/results (Llama 3.1 on GB200 and GB300,
+        cuDNN 9.22)
+    """
+    some = kernel_attention_span > 0  # none in layers that only keep a state
+    keys = where(some, kernel_attention_span, 1.0)
+    return keys / (keys + 560 * attention_layers / layers)
+
+
 @alternative("attention_core_time", attention_kernel="flash")
 def flash_attention_core_time(
-    attention_score_flops,
-    kernel_attention_peak_flops,
-    attention_efficiency,
-    kernel_attention_span,
-    attention_layers,
-    layers,
+    attention_score_flops, kernel_key_share, kernel_attention_peak_flops, attention_efficiency
 ):
     """Time of a layer's attention products and softmax in a fused kernel that skips masked blocks.
 
-    4 T x (keys + 560 of layers with attention) x a d / (t share P): a causal mask leaves half of
-    the scores, windows fewer; blocks on its edge, and start and end of each row of blocks, cost as
-    much as 560 keys more
+    4 T x keys x a d / (t g share P): a causal mask leaves half of the scores, windows fewer, and g
+    of the time is spent on them
 
     Returns: [s] time of one forward pass
-    Range: 560 of cuDNN with causal masks, heads of 128 and 2,048 to 32,768 tokens: 350 to 810 keys
-        with other heads, on an H200 and backward; without masks 170 to 510; in FP8 570 to 700, and
-        backward 1,230 to 1,520; windows of 128 keys about 850; not known of other chips; each block
-        of a ring takes them, which is not counted
-    Source: Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 3.1; cudnn-frontend,
-        benchmark/sdpa_benchmark_training/results (Llama 3.1 on GB200 and GB300, cuDNN 9.22)
+    Source: Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 3.1
     """
-    some = kernel_attention_span > 0  # none in layers that only keep a state
-    edges = 560 * attention_layers / (layers * where(some, kernel_attention_span, 1.0))
-    scores = attention_score_flops * (1 + edges)
-    return scores / (attention_efficiency * kernel_attention_peak_flops)
+    rate = attention_efficiency * kernel_attention_peak_flops
+    return attention_score_flops / (kernel_key_share * rate)
 
 
 row(
@@ -143,13 +161,17 @@ row(
 def flash_attention_backward_ratio(head_size, value_head_size):
     """Attention time backward over forward.
 
-    (3 d_k + 2 d_v) / (d_k + d_v) = 3 - d_v / (2 d), 2.5 of equal heads: scores once more, gradients
-    of queries and of keys as wide as a key, those of scores and of values as wide as a value
+    1.25 x (3 d_k + 2 d_v) / (d_k + d_v) = 1.25 x (3 - d_v / (2 d)), of equal heads 1.25 x 2.5:
+    scores once more, gradients of queries and of keys as wide as a key, those of scores and of
+    values as wide as a value, at four fifths of a forward pass's rate
 
     Returns: [1] backward over forward
-    Source: Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 3.1.2 (algorithm 2) and 4.1
+    Range: in 16 bits under a causal mask 2.9 to 3.6 of equal heads, 3.2 to 4.2 with keys of 192 and
+        values of 128
+    Source: Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 3.1.2 (algorithm 2);
+        cudnn-frontend, benchmark/sdpa_benchmark_training/results (cuDNN 9.22; H200: 9.19)
     """
-    return 3 - value_head_size / (2 * head_size)
+    return 1.25 * (3 - value_head_size / (2 * head_size))
 
 
 def attention_backward_time_ratio(
@@ -537,10 +559,11 @@ def graphed_kernel_wait_time(layer_overhead_time):
     a quarter of those of kernels launched one by one
 
     Returns: [s] time for one micro-batch: forward, backward and recomputation
-    Range: 0.25 to 0.4 in steps of Megatron-Bridge that its recipes replay whole, 0.1 in LoRA by
-        NeMo; of graphs of some modules, more
-    Source: Megatron-Bridge, scripts/performance/configs and docs/performance-summary.md (0.2 to
-        0.5, graphs of whole iterations)
+    Range: fitted to steps that recipes replay whole: 0.25 to 0.4 in Megatron-Bridge, 0.1 in LoRA by
+        NeMo; Llama 3 8B on a GB200 gained 0.5 % of a step by graphs, where this says 3 %; graphs of
+        some modules gain less, or nothing
+    Source: Megatron-Bridge, scripts/performance/configs (v0.1.0 to v0.6.0) and
+        docs/performance-summary.md
     """
     return 0.25 * layer_overhead_time
 
@@ -665,6 +688,17 @@ def logits_time(
     )
     moved = microbatch_tokens * (4 * hidden_size * bytes_per_element + 12 * shard)
     return weight_passes * product + moved / reached_hbm_bandwidth
+
+
+row(
+    "attention_key_share",
+    1.0,
+    "operations alone count",
+    summary="Share of attention's time that grows with the keys of a query.",
+    returns="[1] share of time",
+    compute_model="mfu",
+)
+row("attention_key_share", "kernel_key_share", compute_model="roofline")
 
 
 @alternative("attention_time", compute_model="mfu")

@@ -82,10 +82,12 @@ def batch_independent_time_of_shifted(
 
 
 @alternative("long_context_extra_time", shifted_step_time=False)
-def long_context_extra_time(attention_time, long_context_length, sequence_length, bubble_ratio):
+def long_context_extra_time(
+    attention_time, attention_key_share, long_context_length, sequence_length, bubble_ratio
+):
     """Extra attention time of a step with longer sequences and as many tokens.
 
-    attention x (s_long / s - 1) x (1 + bubble ratio)
+    attention x share that grows with keys x (s_long / s - 1) x (1 + bubble ratio)
 
     Returns: [s] time of one step
     Range: full attention, with operations per token linear in sequence length; traffic, layout and
@@ -94,21 +96,27 @@ def long_context_extra_time(attention_time, long_context_length, sequence_length
     Source: Grattafiori et al. 2024, arXiv:2407.21783, sections 3.4.2 (six stages) and table 4
         (16M tokens a step at 8K and at 128K); Narayanan et al. 2021 (SC21), appendix
     """
-    longer = long_context_length / sequence_length - 1
+    longer = attention_key_share * (long_context_length / sequence_length - 1)
     return attention_time * longer * (1 + bubble_ratio)
 
 
 @alternative("long_context_extra_time", shifted_step_time=True)
 def long_context_extra_time_of_shifted(
-    attention_time, long_context_length, sequence_length, bubble_ratio, step_time_ratio
+    attention_time,
+    attention_key_share,
+    long_context_length,
+    sequence_length,
+    bubble_ratio,
+    step_time_ratio,
 ):
     """Extra attention time of a step with longer sequences, for a step shifted within its error.
 
-    c f^e x attention x (s_long / s - 1) x (1 + bubble ratio): all parts scale alike
+    c f^e x attention x share that grows with keys x (s_long / s - 1) x (1 + bubble ratio): all
+    parts scale alike
 
     Range: same as without a shift
     """
-    longer = long_context_length / sequence_length - 1
+    longer = attention_key_share * (long_context_length / sequence_length - 1)
     return attention_time * longer * (1 + bubble_ratio) * step_time_ratio
 
 

@@ -139,16 +139,17 @@ row(
 
 
 @alternative("later_block_ratio", context_balance="contiguous")
-def unbalanced_later_block_ratio(full_layer_span, sequence_length):
+def unbalanced_later_block_ratio(full_layer_span, sequence_length, attention_key_share):
     """Attention of the slowest rank in a block of a ring, but its diagonal one, over the mean.
 
-    1 + 2 keys / s: it attends to all keys there, and to half of them in its diagonal block
+    1 + g 2 keys / s: it attends to all keys there, and to half of them in its diagonal block; g of
+    the time grows with keys
 
     Returns: [1] ratio of times
     Source: Brandon et al. 2023 (striped attention), arXiv:2311.09431, section 2.3 (a ring under a
         causal mask waits for its last rank)
     """
-    return 1 + 2 * full_layer_span / sequence_length
+    return 1 + 2 * attention_key_share * full_layer_span / sequence_length
 
 
 def exposed_context_parallel_time(
@@ -450,15 +451,17 @@ def unbalanced_straggler_time(
     context_parallel,
     full_layer_span,
     sequence_length,
+    attention_key_share,
 ):
-    """compute time x slowdown of the slowest rank + (1 - u / c) x attention: the rank with the last
-    tokens of a sequence attends to all keys, (2 - 1 / c) times as many as the mean rank on a ring;
-    of documents, 2 keys / s as much more, and the wait for the rank with most
+    """compute time x slowdown of the slowest rank + g (1 - u / c) x attention, of which g grows with
+    keys: the rank with the last tokens of a sequence attends to all keys, (2 - 1 / c) times as many
+    as the mean rank on a ring; of documents, 2 keys / s as much more, and the wait for the rank
+    with most
 
     Range: kernels that skip causally masked blocks; an upper bound with windows
     Source: Brandon et al. 2023 (striped attention), arXiv:2311.09431, section 2.3 (a ring under a
         causal mask waits for its last rank)
     """
     balanced = straggler_time(compute_time, slowest_rank_slowdown, document_wait_time)
-    later = (1 - head_sharing_ranks / context_parallel) * attention_time
+    later = (1 - head_sharing_ranks / context_parallel) * attention_key_share * attention_time
     return balanced + later * (2 * full_layer_span / sequence_length)

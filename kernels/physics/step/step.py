@@ -159,10 +159,11 @@ def packed_wait_time(
     sequence_length,
     document_length,
     full_layer_span,
+    attention_key_share,
 ):
     """Time per step by which the context-parallel rank with most in its documents is behind.
 
-    attention x deviations of the slowest of c / u x sqrt(2 c / (b parts) x (x - 1 + e^-x) / x^2)
+    share of attention that grows with keys x attention x deviations of the slowest of c / u x sqrt(2 c / (b parts) x (x - 1 + e^-x) / x^2)
     x (1 - 2 keys / s), x = s u / (parts d): a part's keys vary with the documents that it holds,
     less where few end
 
@@ -179,7 +180,8 @@ def packed_wait_time(
     spread = 2 * (documents + np.expm1(-documents)) / (documents * documents)
     spread = spread * context_parallel / (sequence_parts * micro_batch_size)
     ending = 1 - 2 * full_layer_span / sequence_length
-    return attention_time * expected_maximum(ranks, ranks, 0.0) * np.sqrt(spread) * ending
+    keys = attention_key_share * attention_time
+    return keys * expected_maximum(ranks, ranks, 0.0) * np.sqrt(spread) * ending
 
 
 @alternative("straggler_time", context_balance=("zigzag", "documents"))
