@@ -453,10 +453,10 @@ def unbalanced_straggler_time(
     sequence_length,
     attention_key_share,
 ):
-    """compute time x slowdown of the slowest rank + g (1 - u / c) x attention, of which g grows with
-    keys: the rank with the last tokens of a sequence attends to all keys, (2 - 1 / c) times as many
-    as the mean rank on a ring; of documents, 2 keys / s as much more, and the wait for the rank
-    with most
+    """compute time x slowdown of the slowest rank + g (1 - u / c) x attention, of which g grows
+    with keys: the rank with the last tokens of a sequence attends to all keys, (2 - 1 / c) times as
+    many as the mean rank on a ring; of documents, 2 keys / s as much more, and the wait for the
+    rank with most
 
     Range: kernels that skip causally masked blocks; an upper bound with windows
     Source: Brandon et al. 2023 (striped attention), arXiv:2311.09431, section 2.3 (a ring under a

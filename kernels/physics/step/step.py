@@ -163,9 +163,9 @@ def packed_wait_time(
 ):
     """Time per step by which the context-parallel rank with most in its documents is behind.
 
-    share of attention that grows with keys x attention x deviations of the slowest of c / u x sqrt(2 c / (b parts) x (x - 1 + e^-x) / x^2)
-    x (1 - 2 keys / s), x = s u / (parts d): a part's keys vary with the documents that it holds,
-    less where few end
+    attention, as far as it grows with keys, x deviations of the slowest of c / u x
+    sqrt(2 c / (b parts) x (x - 1 + e^-x) / x^2) x (1 - 2 keys / s), x = s u / (parts d): a part's
+    keys vary with the documents that it holds, less where few end
 
     Returns: [s] wait of one step
     Range: within 15 % of the slowest rank's attention for exponential documents and 2 to 16 ranks

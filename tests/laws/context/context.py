@@ -54,13 +54,16 @@ def rings_under_a_mask() -> Pairs:
                 run |= {"compute_model": model, "context_balance": balance, "recompute": "full"}
                 run |= {"global_batch_size": BATCHES * 8 / ranks}
                 got = values(["straggler_time", "attention_time"], **run)
+                edges = 560 if model == "roofline" else 0  # keys that each query costs besides
+                growing = TOKENS / 2 / (TOKENS / 2 + edges)
                 yield (
                     got["attention_time"] + got["straggler_time"],
-                    (got["attention_time"] * slowest),
+                    got["attention_time"] * (growing * slowest + 1 - growing),
                 )
                 replicas = 16 / (2 * ranks)
                 flops = 2 * 2 * TOKENS * TOKENS / 2 * HEADS * SIZE  # forward, one layer
-                flops *= (1 + 2.5 + 1) * LAYERS * BATCHES * replicas
+                backward = 2.5 / 0.8 if model == "roofline" else 2.5  # at four fifths of the rate
+                flops *= (1 + backward + 1) / growing * LAYERS * BATCHES * replicas
                 yield got["attention_time"], flops / (0.5 if model == "roofline" else 0.45) / 16e15
 
 

@@ -103,20 +103,22 @@ def doubled_batches() -> Pairs:
     source="pairs of queries and keys of every sequence of a step, at each length of two stages",
 )
 def longer_sequences() -> Pairs:
-    """DeepSeek-V3's stages: 1,000 steps at 32K, 1,000 at 128K, 63M tokens a step"""
+    """DeepSeek-V3's stages: 1,000 steps at 32K, 1,000 at 128K, 63M tokens a step, two models"""
     tokens, short = 14.8e12, 4096
     batch = 15360 * short
     pair = 3e-13  # time of one query with one key, all layers, forward and backward
-    early = batch // short * short * short / 2 * pair
-    extra = 0.0
-    for length in (32768, 131072):
-        late = batch // length * length * length / 2 * pair
-        extra += 1000 * (late - early) * (1 + 0.25)  # every stage waits for the longer micro-batch
-    given = run(tokens, 0.0, 15360, 15360, short) | {"attention_time": early}
-    given |= {"long_context_tokens": 2000 * batch, "long_context_length": (32768 + 131072) / 2}
-    got = values(["job_time"], **given)
-    whole = tokens / batch * given["step_time"]
-    yield got["job_time"], (whole + extra) / 0.8
+    for compute_model, edges in (("mfu", 0), ("roofline", 560)):
+        early = batch // short * short * (short / 2 + edges) * pair
+        extra = 0.0
+        for length in (32768, 131072):
+            late = batch // length * length * (length / 2 + edges) * pair
+            extra += 1000 * (late - early) * (1 + 0.25)  # all wait for the longer micro-batch
+        given = run(tokens, 0.0, 15360, 15360, short) | {"attention_time": early}
+        given |= {"long_context_tokens": 2000 * batch, "long_context_length": (32768 + 131072) / 2}
+        given |= {"compute_model": compute_model, "layers": 61, "hidden_size": 7168}
+        got = values(["job_time"], **given)
+        whole = tokens / batch * given["step_time"]
+        yield got["job_time"], (whole + extra) / 0.8
 
 
 @check(
