@@ -82,9 +82,6 @@ _PRODUCTS = {
     "mi325x": (0.601, 0.601),
     "mi350x": (0.644, 0.676),
     "mi355x": (0.644, 0.676),
-    # github.com/yangwhale/gpu-tpu-pedia, tpu/v7_perf/README.md, by the device clock; a fit without
-    # it says the same, and 0.89 to 0.93 of other TPUs
-    "tpu-v6e": (0.79, math.nan),
 }
 _OTHER_PRODUCTS, _TPU_PRODUCTS = 0.8, 0.95  # without published values
 # Shares of peak of attention kernels in the limit of long sequences (attention_core_time).

@@ -165,44 +165,15 @@ def flash_attention_backward_ratio(head_size, value_head_size):
     of queries and of keys as wide as a key, those of scores and of values as wide as a value
 
     Returns: [1] backward over forward
+    Range: operations, which a backward pass does at 0.7 to 0.86 of a forward pass's rate (cuDNN with
+        heads of 128, causal, 16 bits; 0.62 to 0.83 with keys of 192 and values of 128)
     Source: Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 3.1.2 (algorithm 2) and 4.1
     """
     return 3 - value_head_size / (2 * head_size)
 
 
-row(
-    "attention_backward_slowdown",
-    1.0,
-    "operations alone count",
-    summary="Time of an operation of attention's backward pass over one of its forward pass.",
-    returns="[1] ratio of times",
-    compute_model="mfu",
-)
-row("attention_backward_slowdown", "kernel_backward_slowdown", compute_model="roofline")
-row(
-    "kernel_backward_slowdown",
-    1.0,
-    "products of the same size",
-    summary="Time of an operation of a kernel's backward pass over one of its forward pass.",
-    returns="[1] ratio of times",
-    attention_kernel="standard",
-)
-row(
-    "kernel_backward_slowdown",
-    1.25,
-    "scores are kept in shared memory, which passes less",
-    source="cudnn-frontend, benchmark/sdpa_benchmark_training/results (cuDNN 9.22; H200: 9.19)",
-    holds=(
-        "in 16 bits under a causal mask, 2,048 to 32,768 tokens: 1.16 to 1.42 with heads of 128, "
-        "1.2 to 1.6 with keys of 192 and values of 128; not known of TPUs"
-    ),
-    attention_kernel="flash",
-)
-
-
 def attention_backward_time_ratio(
     attention_backward_ratio,
-    attention_backward_slowdown,
     kernel_attention_peak_flops,
     attention_peak_flops,
     head_size,
@@ -210,9 +181,8 @@ def attention_backward_time_ratio(
 ):
     """Time of attention's backward pass over that of a forward pass, which FP8 makes faster.
 
-    g r s, operations r, each s as slow, g = P_kernel / P_attention: a backward pass takes as long
-    as in 16 bits; with keys wider than values (MLA) g / (1 + 7 / 6 (g - 1)) r s: 1.7 times as fast
-    where g = 1.6
+    g r, g = P_kernel / P_attention: a backward pass takes as long as in 16 bits; with keys wider
+    than values (MLA) g / (1 + 7 / 6 (g - 1)) r: 1.7 times as fast where g = 1.6
 
     Returns: [1] backward over forward
     Range: a backward pass is faster by 1.09 on GB200, 1.24 on GB300 and 0.79 on H200 (causal, heads
@@ -223,7 +193,7 @@ def attention_backward_time_ratio(
     """
     gain = kernel_attention_peak_flops / attention_peak_flops
     faster = where(value_head_size < head_size, 1 + 7 / 6 * (gain - 1), 1.0)
-    return gain / faster * attention_backward_ratio * attention_backward_slowdown
+    return gain / faster * attention_backward_ratio
 
 
 @alternative("rotary_width", latent_attention=False)

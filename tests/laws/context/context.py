@@ -62,8 +62,7 @@ def rings_under_a_mask() -> Pairs:
                 )
                 replicas = 16 / (2 * ranks)
                 flops = 2 * 2 * TOKENS * TOKENS / 2 * HEADS * SIZE  # forward, one layer
-                backward = 2.5 / 0.8 if model == "roofline" else 2.5  # at four fifths of the rate
-                flops *= (1 + backward + 1) / growing * LAYERS * BATCHES * replicas
+                flops *= (1 + 2.5 + 1) / growing * LAYERS * BATCHES * replicas
                 yield got["attention_time"], flops / (0.5 if model == "roofline" else 0.45) / 16e15
 
 
