@@ -165,7 +165,7 @@ def flash_attention_backward_ratio(head_size, value_head_size):
     of queries and of keys as wide as a key, those of scores and of values as wide as a value
 
     Returns: [1] backward over forward
-    Range: operations, which a backward pass does at 0.7 to 0.86 of a forward pass's rate (cuDNN with
+    Range: operations, which a backward pass does at 0.7 to 0.86 of a forward pass's rate (cuDNN,
         heads of 128, causal, 16 bits; 0.62 to 0.83 with keys of 192 and values of 128)
     Source: Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 3.1.2 (algorithm 2) and 4.1
     """
