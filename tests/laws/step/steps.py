@@ -142,8 +142,7 @@ def saved_inputs() -> Pairs:
     "tensor ranks a share of it, and none beside the vocabulary's product after the last layer",
 )
 def traffic_beside_layers() -> Pairs:
-    """1 and 2 stages, vocabularies of 32,000 and 256,000, overlaps of 0, 0.5 and 1, traffic of 0.3
-    of the compute and as much"""
+    """1 and 2 stages, 32,000 and 256,000 words, overlaps of 0 to 1, traffic 0.3 and 1 x compute"""
     hidden, layers, tokens = 2048, 8, 2048
     for stages, words, overlap in itertools.product((1, 2), (32000, 256000), (0.0, 0.5, 1.0)):
         point: dict[str, Any] = {"hidden_size": hidden, "layers": layers, "vocab_size": words}
