@@ -123,6 +123,24 @@ def test_what_cannot_be_read_is_refused(line: str, words: str) -> None:
     refused(words, megatron_lm.read, text, "launch.sh")
 
 
+@cases(
+    "flags, graphs",
+    ("--cuda-graph-impl local", True),
+    ("--cuda-graph-impl full_iteration", True),
+    ("--cuda-graph-impl local --cuda-graph-scope full_iteration", True),
+    ("--cuda-graph-impl transformer_engine --cuda-graph-scope attn mlp", True),
+    ("--cuda-graph-impl transformer_engine --cuda-graph-scope attn", False),
+    ("--cuda-graph-impl local --cuda-graph-modules mamba attn moe_router", False),
+    ("--cuda-graph-impl none --cuda-graph-scope attn", False),
+)
+def test_graphs_of_some_modules_count_as_none(flags: str, graphs: bool) -> None:
+    text = SCRIPT.replace("--bf16", f"--bf16 {flags}")
+    found = megatron_lm.read(text, "launch.sh")
+    assert found.scenario.get("cuda_graphs", False) is graphs
+    stated = megatron_lm.read(text, "launch.sh", {"cuda_graphs": True})
+    assert stated.scenario["cuda_graphs"] is True
+
+
 def test_an_odd_word_is_read_where_what_it_sets_is_stated() -> None:
     line = "--bf16 --fp8-format odd --fp8-recipe odd --cuda-graph-impl odd"
     text, given = SCRIPT.replace("--bf16", line), {"precision": "fp8", "cuda_graphs": True}

@@ -17,7 +17,7 @@ INPUTS = declared(
         "attention_efficiency",
         "1",
         0.5,
-        "share of peak of the attention kernel (roofline)",
+        "share of peak of the attention kernel over long sequences (roofline)",
         high=1.0,
     ),
     real(

@@ -122,8 +122,8 @@ def flash_key_share(kernel_attention_span, attention_layers, layers):
     Returns: [1] share of time
     Range: of cuDNN with causal masks, 2,048 to 32,768 tokens and 64 heads or more in 16 bits: 350
         to 810 keys; without masks 70 to 540; in FP8 540 to 690 forward, 530 to 1,520 backward on
-        Blackwell; more with fewer heads; not known of other chips, nor of a window's few keys; each
-        block of a ring takes them, which is not counted
+        Blackwell; more with fewer heads; not known of other chips, nor of the few keys of a window
+        or a short document; each block of a ring takes them, which is not counted
     Source: cudnn-frontend, benchmark/sdpa_benchmark_training/results (Llama 3.1 on GB200 and GB300,
         cuDNN 9.22)
     """

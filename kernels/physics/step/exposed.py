@@ -59,7 +59,8 @@ def exposed_tensor_parallel_time(
 
     Returns: [s] exposed traffic of one step
     Range: waits as of launch_wait_time; other traffic hides in its share of the layers' time, of
-        which they are a part
+        which they are a part; a lower bound where traffic takes longer than its products, which are
+        less than all that layers do
     Source: by definition of exposed communication; Wang et al. 2023 (ASPLOS), section 2
     """
     layers = layer_compute_time + exposed_context_parallel_time

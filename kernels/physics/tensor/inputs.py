@@ -12,6 +12,6 @@ INPUTS = declared(
         ),
     ),
     share(
-        "tensor_parallel_overlap", "share of tensor traffic that runs beside a part of its products"
+        "tensor_parallel_overlap", "share of tensor traffic sent while part of its products runs"
     ),
 )

@@ -55,6 +55,7 @@ _MOST_PIECES = 4096
 _WITH = "read with others"
 _MARKS = re.compile(r"[|()*]")  # of a shell
 _OVERLAPS = {0: ("data_parallel_overlap",), 1: ("data_parallel_overlap", "weight_gather_overlap")}
+_MODULES = {"attn", "mamba", "mlp", "moe", "moe_router", "moe_preprocess"}  # of graphs
 _SHARDED = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 
 
@@ -211,6 +212,7 @@ def job_from(
     _layout(job)
     _precision(job)
     _memory(job)
+    _graphs(job)
     _overlaps(job)
     _tokens(job)
     _checkpoints(job)
@@ -512,6 +514,15 @@ def _memory(job: Job) -> None:
         sizes = [_BYTES.get(str(kind), 4) for kind in (first, second)]
         main = _BYTES.get(str(master), 4)
         job.add_inputs({"moment_bytes": sum(sizes) / 2, "master_weight_bytes": main})
+
+
+def _graphs(job: Job) -> None:
+    """Graphs of some modules count as none: launches of the others, and their waits, stay."""
+    for name in ("cuda-graph-scope", "cuda-graph-modules"):
+        some = _MODULES & {*re.findall(r"\w+", str(job.fields.get(name)))}
+        whole = "attn" in some and some & {"mlp", "moe"}
+        if some and not whole and job.scenario.get("cuda_graphs"):
+            job.set(name, {"cuda_graphs": False})
 
 
 def _overlaps(job: Job) -> None:

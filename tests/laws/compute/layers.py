@@ -119,7 +119,7 @@ def passes(recompute: str, kernel: str) -> tuple[float, float]:
     "shared_ffn_time expert_model_ffn_time flash_attention_core_time "
     "standard_attention_core_time attention_score_flops elementwise_time layer_recompute_time "
     "layer_gpu_time logits_time grouped_rotary_width router_time expert_routing_time "
-    "kernel_wait_time graphed_kernel_wait_time",
+    "graphed_kernel_wait_time flash_key_share",
     "roofline_compute_time",
     by="simulator",
     source="products, attention head by head and arrays moved of every layer, on one clock",
@@ -223,7 +223,7 @@ _PASSES = (
 
 
 @check(
-    "flash_attention_core_time",
+    "flash_attention_core_time flash_key_share",
     by="table",
     source="cudnn-frontend, benchmark/sdpa_benchmark_training/results: Llama 3.1 on GB200, GB300 "
     "and H200, DeepSeek-V3 on GB300, of which the first two were fitted",

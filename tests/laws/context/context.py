@@ -85,12 +85,15 @@ def ring_time(blocks: Any, send: float, backward: bool = False) -> tuple[float, 
     return float(began.max()), covered
 
 
-def layer_time(parts: Any, send: float, attention: float, ratio: float, passes: float) -> Any:
+def layer_time(
+    parts: Any, send: float, attention: float, growing: float, ratio: float, passes: float
+) -> Any:
     """Seconds of a layer's passes round a ring of ranks with these parts of a sequence, and of
-    blocks that something passes behind; `attention` is a forward pass of the mean rank."""
+    blocks that something passes behind; `attention` is a forward pass of the mean rank, of which a
+    share is growing with pairs, the rest as long in each block."""
     ranks = len(parts)
     pairs = np.array([[pairs_of(queries, keys) for keys in parts] for queries in parts])
-    seconds = attention * ranks / pairs.sum() * pairs
+    seconds = attention * (growing * ranks / pairs.sum() * pairs + (1 - growing) / ranks)
     rank = np.arange(ranks)
     there = [seconds[rank, (rank - step) % ranks] for step in range(ranks)]
     back = [ratio * seconds[rank, (rank + 1 + step) % ranks][::-1] for step in range(ranks)]
@@ -116,8 +119,9 @@ def parts_of(ranks: int, balance: str) -> list[Any]:
 def rings_behind_attention() -> Pairs:
     """1 to 8 ranks, in a row and in zigzag, sends of 0.1 to 20 blocks, backward 2 to 4 forward"""
     repeated = (False, "full", "selective")  # scores, of a kernel that keeps them
-    cases = product((1, 2, 4, 8), ("zigzag", "contiguous"), (2.0, 2.5, 4.0), repeated)
-    for ranks, balance, ratio, recompute in cases:
+    shapes = ((2.0, 0.6), (2.5, 1.0), (4.0, 0.9))
+    cases = product((1, 2, 4, 8), ("zigzag", "contiguous"), shapes, repeated)
+    for ranks, balance, (ratio, growing), recompute in cases:
         for blocks in (0.1, 0.6, 0.95, 1.05, 1.2, 1.7, 2.1, 2.6, 4.2, 20.0):
             passes, through = (2 if recompute else 1), LAYERS / 2 * BATCHES
             send, attention = 1e-3 * blocks, 1e-3 * ranks  # of one layer and micro-batch
@@ -125,11 +129,11 @@ def rings_behind_attention() -> Pairs:
             run |= {"context_balance": balance, "recompute": recompute, "context_send_time": send}
             run |= {"attention_kernel": "standard" if recompute == "selective" else "flash"}
             run |= {"attention_time": through * attention * (passes + ratio)}
-            run |= {"attention_backward_time_ratio": ratio}
+            run |= {"attention_backward_time_ratio": ratio, "attention_key_share": growing}
             names = ["attention_time", "straggler_time", "exposed_context_parallel_time"]
             got = values([*names, "context_ring_window"], **run)
             parts = parts_of(ranks, balance)
-            total, covered = layer_time(parts, send, attention, ratio, passes)
+            total, covered = layer_time(parts, send, attention, growing, ratio, passes)
             yield sum(got[name] for name in names), through * total
             yield got["context_ring_window"], through * covered
 
@@ -198,7 +202,7 @@ def heads_and_rings() -> Pairs:
             first, ring = through * passes * (busy + waited), through * hops * hop
             yield got["context_parallel_time"], first + ring
             parts = parts_of(ranks // group, "zigzag")
-            played, _ = layer_time(parts, hop, 6e-5, 2.5, passes - 1)
+            played, _ = layer_time(parts, hop, 6e-5, 1.0, 2.5, passes - 1)
             waits = through * (played - 6e-5 * (passes + 1.5))
             yield got["exposed_context_parallel_time"], first + waits
             out = passes * wires.across.max() + (hops * block if near < ranks else 0)

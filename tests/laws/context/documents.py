@@ -1,5 +1,6 @@
 """Documents packed into sequences: drawn, cut, and their pairs of query and key counted by rank."""
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -83,9 +84,10 @@ def pairs_of_packed_documents() -> Pairs:
         yield got["model_flops_per_token"], without["model_flops_per_token"] - fewer
 
 
-def slowest_over_mean(begin: Drawn, parts: list[list[Drawn]]) -> float:
-    """Pairs of the rank with most in a sequence, over the mean: each rank has all keys."""
-    seen = np.arange(TOKENS) - begin + 0.5
+def slowest_over_mean(begin: Drawn, parts: list[list[Drawn]], edges: int) -> float:
+    """Pairs of the rank with most in a sequence, over the mean: each rank has all keys, and each
+    query costs as many more as edges of blocks do."""
+    seen = np.arange(TOKENS) - begin + 0.5 + edges
     work = np.array([[seen[:, part].sum(axis=1) for part in rank] for rank in parts])
     ranks = work.sum(axis=1)
     return float(ranks.max(axis=0).mean() / ranks.mean())
@@ -110,9 +112,11 @@ def ranks_with_documents() -> Pairs:
                 "contiguous": [[chunks[2 * r], chunks[2 * r + 1]] for r in range(ranks)],
             }
             run = {**MODEL, "document_length": mean, "context_parallel": ranks}
-            for balance, parts in cuts.items():
-                ours = values(["attention_time", "straggler_time"], **run, context_balance=balance)
-                slowest = slowest_over_mean(begin, parts)
+            models = (("mfu", 0), ("roofline", 560))
+            for (balance, parts), (model, edges) in product(cuts.items(), models):
+                times = ["attention_time", "straggler_time"]
+                ours = values(times, **run, context_balance=balance, compute_model=model)
+                slowest = slowest_over_mean(begin, parts, edges)
                 yield 1 + ours["straggler_time"] / ours["attention_time"], slowest
             even = values(
                 ["document_wait_time", "straggler_time"], **run, context_balance="documents"

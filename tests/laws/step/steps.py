@@ -138,11 +138,11 @@ def saved_inputs() -> Pairs:
     "layer_compute_time exposed_tensor_parallel_time routed_exposed_expert_parallel_time "
     "traffic_window",
     by="simulator",
-    source="a step's products played one by one: traffic of a layer runs beside its products, and "
-    "none beside the product of the vocabulary after the last layer",
+    source="a step's products played one by one: traffic of a layer runs beside its products, of "
+    "tensor ranks a share of it, and none beside the vocabulary's product after the last layer",
 )
 def traffic_beside_layers() -> Pairs:
-    """1 and 2 stages, vocabularies of 32,000 and 256,000, overlaps of 0, 0.5 and 1"""
+    """1 and 2 stages, 32,000 and 256,000 words, overlaps of 0 to 1, traffic 0.3 and 1 x compute"""
     hidden, layers, tokens = 2048, 8, 2048
     for stages, words, overlap in itertools.product((1, 2), (32000, 256000), (0.0, 0.5, 1.0)):
         point: dict[str, Any] = {"hidden_size": hidden, "layers": layers, "vocab_size": words}
@@ -151,16 +151,20 @@ def traffic_beside_layers() -> Pairs:
         point |= {"mixture_of_experts": True, "experts": 2, "experts_per_token": 1}
         compute = value("compute_time", **point)
         head = 4 * 6 * tokens * hidden * words / 0.5e12 / stages  # of the mean stage
-        for kind in ("tensor", "expert"):
+        for kind, sent in itertools.product(("tensor", "expert"), (0.3, 1.0)):
             none = {f"{other}_parallel_time": 0.0 for other in ("tensor", "context", "expert")}
-            run = {**point, **none, f"{kind}_parallel_time": compute}
+            run = {**point, **none, f"{kind}_parallel_time": sent * compute}
             run |= {f"{kind}_parallel_overlap": overlap, "regather_time": 0.0}
             run |= ENDS
             clock = 0.0
             for _ in range(4 * layers // stages):  # layers of the micro-batches on a stage
                 product = (compute - head) / (4 * layers // stages)
-                traffic = compute / (4 * layers // stages)
-                clock += product + max(0.0, traffic - overlap * product)
+                traffic = sent * compute / (4 * layers // stages)
+                if kind == "tensor":  # a share of products is cut, and sent meanwhile
+                    late = overlap * max(0.0, traffic - product) + (1 - overlap) * traffic
+                else:
+                    late = max(0.0, traffic - overlap * product)
+                clock += product + late
             waits = value(f"exposed_{kind}_parallel_time", **run)
             yield compute + waits, clock + head
             if overlap:
