@@ -180,6 +180,7 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
                 if index < c.get("windowed_layers", c["layers"]) and "attention_window" in c:
                     w = c["attention_window"]
                     keys = w - w * w / 2 / s  # a band, less the corner at its start
+                keys += 560  # what edges of blocks cost
             operations = 2 * tokens * keys * width + 2 * tokens * keys * width
             scores += operations / (sixteen * c["attention_efficiency"])
             if c["attention_kernel"] == "standard":

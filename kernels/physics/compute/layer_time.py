@@ -552,16 +552,12 @@ row(
 
 @alternative("kernel_wait_time", cuda_graphs=True)
 def graphed_kernel_wait_time(layer_overhead_time):
-    """Waits between kernels of a layer that are replayed as a graph, and small ones.
+    """a quarter of those of kernels launched one by one
 
-    a quarter of those of kernels launched one by one
-
-    Returns: [s] time for one micro-batch: forward, backward and recomputation
-    Range: fitted to steps that recipes replay whole: 0.25 to 0.4 in Megatron-Bridge, 0.1 in LoRA by
-        NeMo; Llama 3 8B on a GB200 gained 0.5 % of a step by graphs, where this says 3 %; graphs of
-        some modules gain less, or nothing
-    Source: Megatron-Bridge, scripts/performance/configs (v0.1.0 to v0.6.0) and
-        docs/performance-summary.md
+    Range: fitted to steps that recipes of Megatron-Bridge (v0.1.0 to v0.6.0) replay whole: 0.25 to
+        0.4 there, 0.1 in LoRA by NeMo; Llama 3 8B on a GB200 gained 0.5 % of a step by graphs,
+        where this says 3 %; graphs of some modules gain less, or nothing
+    Source: Megatron-LM, --cuda-graph-impl (megatron/core/transformer/cuda_graphs.py)
     """
     return 0.25 * layer_overhead_time
 

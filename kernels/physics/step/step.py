@@ -285,20 +285,16 @@ row(
 
 
 @alternative("step_error_factor", compute_model="roofline")
-def roofline_step_error_factor(
-    fabric_error_factor, layer_gpu_time, layer_launch_time, layer_overhead_time, kernel_wait_time
-):
-    """1 + sqrt((f - 1)^2 + (h - 1)^2), h = max(GPU + w, 1.6 host) / max(GPU, host): hosts of one
-    software differ by 1.6 either way, and graphs may gain nothing, w the waits that they are taken
-    to save, whatever else differs; 1 if f = 1: nothing is known
+def roofline_step_error_factor(fabric_error_factor, layer_gpu_time, layer_launch_time):
+    """1 + sqrt((f - 1)^2 + (h - 1)^2), h = max(GPU, 1.6 host) / max(GPU, host): hosts of one
+    software differ by 1.6 either way, whatever else differs; 1 if f = 1: nothing is known
 
     Range: the same both ways; an upper bound as far as a step is more than its layers
     Source: TransformerEngine, issue 2053: a Xeon launches a product of PyTorch in 13.5 us, Grace in
         33 to 37; Bang et al. 2024 (vTrain), arXiv:2312.12391
     """
     now = np.maximum(layer_gpu_time, layer_launch_time)
-    waiting = layer_gpu_time + (layer_overhead_time - kernel_wait_time)
-    late = np.maximum(waiting, 1.6 * layer_launch_time) / now - 1
+    late = np.maximum(layer_gpu_time, 1.6 * layer_launch_time) / now - 1
     both = 1 + np.sqrt((fabric_error_factor - 1) * (fabric_error_factor - 1) + late * late)
     return where(late * (fabric_error_factor - 1) > 0, both, fabric_error_factor)
 
