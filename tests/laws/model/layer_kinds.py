@@ -416,8 +416,8 @@ def block(letter: str) -> tuple[Gpu, float]:
         gpu.multiply("projections", (TOKENS, (queries + 2 * keys) * SIZE, h))
         gpu.multiply("projections", (TOKENS, h, queries * SIZE))
         gpu.move("elementwise", *[TOKENS * (queries + keys) * SIZE] * 2)  # turned by positions
-        keys = TOKENS / 2 + 560  # under the diagonal, and what edges of its blocks cost
-        gpu.take("attention", 4 * TOKENS * keys * queries * SIZE / (0.5 * gpu.peak))
+        visited = TOKENS / 2 + 560  # under the diagonal, and what edges of its blocks cost
+        gpu.take("attention", 4 * TOKENS * visited * queries * SIZE / (0.5 * gpu.peak))
         saved += 2 * TOKENS * SIZE * (2 * queries + 2 * keys)
     elif letter == "-":
         for product in feed_forward(TOKENS, h, FFN / T):
