@@ -75,6 +75,18 @@ def test_kernels_without_starts_make_no_step_impossible() -> None:
     assert not _impossible(job, step, 0.01 * step)
 
 
+def test_edges_of_attention_make_no_step_impossible() -> None:
+    """Another kernel may have cheaper ones than cuDNN, of which they are known."""
+    job = {"layers": 24, "hidden_size": 1024, "attention_heads": 16, "vocab_size": 50304}
+    job |= {"node": "dgx-h100", "n_gpus": 8, "global_batch_size": 64, "sequence_length": 512}
+    job |= {"calibration": "auto", "software": "megatron-lm", "micro_batch_size": 8}
+    kernels = {"gemm_efficiency": 0.803, "attention_efficiency": 0.75, "memory_efficiency": 1}
+    kernels |= {"gemm_half_depth": 0, "layer_overhead_time": 0, "cuda_graphs": True}
+    kernels |= {"kernel_key_share": 1, "straggler_slowdown": 0, "step_time_jitter": 0}
+    step = fleetcube.evaluate(["compute_time"], **job, **kernels)["compute_time"].item()
+    assert not _impossible(job, step, 0.01 * step)
+
+
 def test_drawn_steps_are_impossible_only_above_the_peak_or_its_kernels() -> None:
     draw = generator(58)
     for _ in range(scaled(8)):

@@ -219,6 +219,7 @@ def _impossible(scenario: Mapping[str, Any], time: float, at_peak: float) -> str
     best = {row.name: row.high if row.high == 1 else row.low for row in rows if row.unit != "B/s"}
     rates = {f"{k}_efficiency": share for k, share in pooled.posterior().ceilings(cell).items()}
     rates |= {"flops_efficiency": max(rates.values()), "intra_node_bandwidth": cell.node_link}
+    rates |= {"kernel_key_share": 1.0}  # edges are known of one library's kernels alone
     best |= {name: rate for name, rate in rates.items() if rate and name in plan.structure.used}
     fast = Evaluation({**scenario, **best}, {}, plan.outputs)._result(_ALL)
     shortest = {"its operations at the peak of its GPUs": at_peak}
