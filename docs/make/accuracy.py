@@ -104,7 +104,8 @@ def page() -> str:
     sources = dict.fromkeys((row.group, row.source) for row in read_records()[0])
     whole = between(PAGE, "measured", tables(own(), sources))
     whole = between(whole, "worse", worse(own()))
-    return between(whole, "products", products.text())
+    whole = between(whole, "products", products.text())
+    return between(whole, "products on a B200", products.on_b200())
 
 
 def tables(validation: Validation, sources: Iterable[tuple[str, str]]) -> str:

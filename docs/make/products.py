@@ -18,7 +18,8 @@ from .text import table
 # xla/service/gpu/model/matmul_interpolator_data.h of github.com/openxla/xla (2025): 143 entries,
 # TFLOP/s to four digits
 PRODUCTS = Path(__file__).with_suffix(".csv")
-_GPU = "h100-sxm"
+# The same on a B200, 375 products in 16 and in 8 bits (sm_100 of the table of 2026)
+_ON_B200 = PRODUCTS.with_stem("products_b200")
 _PROCESSORS = 132  # of an H100 SXM
 # Tiles of CUTLASS's kernels for this GPU, and shares of the rate, assumed for small ones
 _TILES = ((128, 256, 1.0), (256, 128, 1.0), (128, 128, 0.9), (64, 256, 0.9), (128, 64, 0.75))
@@ -29,21 +30,20 @@ Array = np.ndarray[Any, Any]
 
 
 class Products:
-    """The measured products: sizes, times [s], and laws with a few coefficients."""
+    """Measured products of inputs of `element` bytes: sizes, times [s], and laws with a few
+    coefficients."""
 
-    def __init__(self) -> None:
-        with PRODUCTS.open(encoding="utf-8", newline="") as file:
+    def __init__(self, path: Path = PRODUCTS, gpu: str = "h100-sxm", element: int = 2) -> None:
+        with path.open(encoding="utf-8", newline="") as file:
             rows = [[float(cell) for cell in row] for row in list(csv.reader(file))[1:]]
-        self.batch, self.rows, self.columns, self.depth, rate = np.array(rows).T
-        sheet = record("gpu", _GPU).values
-        self.peak, self.memory = float(sheet["peak_flops_bf16"]), float(sheet["hbm_bandwidth"])
+        self.batch, self.rows, self.columns, self.depth, *rates = np.array(rows).T
+        sheet = record("gpu", gpu).values
+        self.peak = float(sheet["peak_flops_bf16" if element == 2 else "peak_flops_fp8"])
+        self.memory = float(sheet["hbm_bandwidth"])
         self.flops = 2 * self.batch * self.rows * self.columns * self.depth
-        self.times = self.flops / (rate * 1e12)
-        self.bytes = (
-            2
-            * self.batch
-            * (self.rows * self.depth + self.depth * self.columns + self.rows * self.columns)
-        )
+        self.times = self.flops / (rates[2 - element] * 1e12)
+        inputs = (self.rows + self.columns) * self.depth
+        self.bytes = self.batch * (element * inputs + 2 * self.rows * self.columns)
 
     def by_law(self, largest: Any, half_depth: Any, launch: Any) -> Array:
         """The law of steps, a batch as one product of more rows, and a launch."""
@@ -114,6 +114,28 @@ def results() -> Iterator[tuple[str, Array, Array]]:
     for name, (law, start) in LAWS.items():
         found = products.fit(getattr(products, law), start)
         yield name, found, getattr(products, law)(*found) / products.times - 1
+
+
+def on_b200() -> str:
+    """The step's law, fitted to products on another GPU than that by which it was chosen."""
+    kinds = {"H100, 16 bits": Products()}
+    kinds |= {f"B200, {8 * n} bits": Products(_ON_B200, "b200-sxm", n) for n in (2, 1)}
+    rows = []
+    for name, products in kinds.items():
+        largest, half_depth, launch = found = products.fit(products.by_law, [0.9, 150.0, 3e-6])
+        errors = abs(products.by_law(*found) / products.times - 1)
+        _, area, _, depth = products.fit(products.by_area, [0.9, 5e5, 3e-6, 150.0])
+        rows.append(
+            (
+                name,
+                *(f"{value:,.0f}" for value in (len(errors), round(half_depth, -1), round(area / depth, -2))),
+                f"{largest:.2f}",
+                f"{1e6 * launch:.1f} us",
+                *(f"{100 * value:.1f} %" for value in (errors.mean(), float(np.median(errors)))),
+            )
+        )
+    head = ("products", "number", "half depth", "half area over it, if fitted, too")
+    return table((*head, "share of the peak", "start", "mean error", "median"), rows, " rrrrrrr")
 
 
 def text() -> str:

@@ -115,47 +115,107 @@ def cast_width(
     return residual + inside + ffn_matrices * separate_ffn_width / tensor_parallel
 
 
-row("cast_time", 0.0, "nothing is cast", precision=("bf16", "fp16"))
+row("cast_bytes", 0.0, "nothing is cast", precision=("bf16", "fp16"))
+row("cast_bytes", "scaled_cast_bytes", precision="fp8")
 
 
-@alternative("cast_time", precision=("fp8", "fp8_blockwise", "mxfp8", "mxfp4"))
-def few_bit_cast_time(
-    microbatch_tokens, cast_width, bytes_per_element, quantised_weight_bytes, reached_hbm_bandwidth
-):
-    """Memory-bound time of a layer's casts to few bits, forward and backward.
+@alternative("cast_bytes", precision=("fp8_blockwise", "mxfp8", "mxfp4"))
+def two_copy_cast_bytes(bytes_per_element, quantised_weight_bytes):
+    """Bytes that a cast of one element to few bits moves.
 
-    T elements x (e + w) / BW: read, and written along rows and along columns
+    e + w: read, and written along rows and along columns
 
-    Returns: [s] time for one micro-batch
+    Returns: [B] bytes of one element
     Range: a tensor's largest value is found by what wrote it, otherwise it is read once more; a
-        cast that is part of what writes the tensor moves less; casts that recomputation repeats,
-        and those of weights, once a step, are not counted
+        cast that is part of what writes the tensor moves less
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.5.2 (activations are read, cast, written);
         TransformerEngine, transformer_engine/pytorch/module/linear.py
     """
-    moved = bytes_per_element + quantised_weight_bytes
-    return microbatch_tokens * cast_width * moved / reached_hbm_bandwidth
+    return bytes_per_element + quantised_weight_bytes
 
 
-@alternative("cast_time", precision="nvfp4")
-def nvfp4_cast_time(
-    microbatch_tokens,
-    cast_width,
-    bytes_per_element,
-    quantised_weight_bytes,
-    sixteen_bit_layers_share,
-    reached_hbm_bandwidth,
-):
-    """T elements x (2 e + w - 3 k e) / BW: read once for the largest values of rows and of rotated
-    columns, which no norm or activation function finds, then again; k of the layers stay in e bytes
+@alternative("scaled_cast_bytes", fp8_scaling="tensor")
+def tensor_scaled_cast_bytes(bytes_per_element, quantised_weight_bytes):
+    """Bytes that a cast of one element to FP8 moves, by what its scales are of.
+
+    e + w: read, and written along rows and along columns
+
+    Returns: [B] bytes of one element
+    Source: TransformerEngine, transformer_engine/pytorch/module/linear.py
+    """
+    return two_copy_cast_bytes(bytes_per_element, quantised_weight_bytes)
+
+
+@alternative("scaled_cast_bytes", fp8_scaling="row")
+def row_scaled_cast_bytes(bytes_per_element, quantised_weight_bytes):
+    """2 e + w: what writes the tensor casts its rows, and writes it along columns, where it is read
+    to be cast
+
+    Source: torchao, torchao/testing/training/roofline_utils.py (get_tensor_memory_traffic_ovhd_s)
+    """
+    return 2 * bytes_per_element + quantised_weight_bytes
+
+
+@alternative("cast_bytes", precision="nvfp4")
+def nvfp4_cast_bytes(bytes_per_element, quantised_weight_bytes, sixteen_bit_layers_share):
+    """2 e + w - 3 k e: read once for the largest values of rows and of rotated columns, which no
+    norm or activation function finds, then again; k of the layers stay in e bytes
 
     Range: before its release 2.14 TransformerEngine reads for rows and for columns, 3 e in all
     Source: NVIDIA 2025 (NVFP4), arXiv:2509.25149; TransformerEngine,
         transformer_engine/pytorch/csrc/quantizer.cpp (NVFP4Quantizer::quantize_impl)
     """
     sixteen_bit_bytes = 3 * sixteen_bit_layers_share * bytes_per_element
-    moved = 2 * bytes_per_element + quantised_weight_bytes - sixteen_bit_bytes
-    return microbatch_tokens * cast_width * moved / reached_hbm_bandwidth
+    return 2 * bytes_per_element + quantised_weight_bytes - sixteen_bit_bytes
+
+
+row("weight_cast_bytes", 0.0, "cast once a step, not counted", zero_stage=(0, 1, 2))
+
+
+@alternative("weight_cast_bytes", zero_stage=3)
+def gathered_weight_cast_bytes(
+    layer_parameters,
+    cast_bytes,
+    quantised_weight_bytes,
+    operand_bytes_per_element,
+    weight_bytes_on_wire,
+    bytes_per_element,
+):
+    """Bytes that casts of a layer's gathered weights move for a micro-batch.
+
+    N x 2 (c - w + q): each pass casts anew, to the one copy of q of w bytes that it reads; 2 (w - q)
+    where weights are gathered in few bits, of which the other copy is made
+
+    Returns: [B] bytes moved
+    Range: scales of tensors need the largest value, which torchao reads once more, e; scales as of
+        activations; passes that recomputation repeats are not counted; weights are those of a layer
+        with experts where some layers have none
+    Source: torchao, torchao/testing/training/roofline_utils.py (get_tensor_memory_traffic_ovhd_s)
+    """
+    anew = cast_bytes - quantised_weight_bytes + operand_bytes_per_element
+    other = quantised_weight_bytes - operand_bytes_per_element
+    in_few_bits = weight_bytes_on_wire < bytes_per_element
+    return layer_parameters * 2 * where(in_few_bits, other, anew)
+
+
+row("cast_time", 0.0, "nothing is cast", precision=("bf16", "fp16"))
+
+
+@alternative("cast_time", precision=("fp8", "fp8_blockwise", "mxfp8", "mxfp4", "nvfp4"))
+def few_bit_cast_time(
+    microbatch_tokens, cast_width, cast_bytes, weight_cast_bytes, reached_hbm_bandwidth
+):
+    """Memory-bound time of a layer's casts to few bits, forward and backward.
+
+    (T elements x bytes + those of weights) / BW
+
+    Returns: [s] time for one micro-batch
+    Range: casts that recomputation repeats are not counted
+    Source: Williams et al. 2009, CACM 52(4); DeepSeek-AI 2024, arXiv:2412.19437, section 3.5.2
+        (activations are read, cast, written)
+    """
+    activations = microbatch_tokens * cast_width * cast_bytes
+    return (activations + weight_cast_bytes) / reached_hbm_bandwidth
 
 
 @alternative("gradient_sum_time", mixture_of_experts=False)

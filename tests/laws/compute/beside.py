@@ -48,7 +48,7 @@ def tensors(shape: dict[str, Any], number: int, t: int) -> list[float]:
 
 @check(
     "grouped_attention_cast_width latent_attention_cast_width expert_routed_cast_width cast_width "
-    "few_bit_cast_time nvfp4_cast_time",
+    "few_bit_cast_time two_copy_cast_bytes tensor_scaled_cast_bytes nvfp4_cast_bytes",
     by="simulator",
     source="each product casts its input forward and its result's gradient backward "
     "(TransformerEngine, pytorch/module/linear.py), tensor by tensor and kernel by kernel "
@@ -69,6 +69,62 @@ def tensors_cast() -> Pairs:
                         gpu.take("cast", elements * sum(kernel) / gpu.bandwidth)
                 given["sixteen_bit_layers_share"] = share
                 yield 6 * value("cast_time", **given, precision=precision), gpu.clock
+
+
+# The kernels of both passes that cast a weight, and those that cast an activation or a gradient, in
+# torchao's account: bytes read and written. A largest value that costs a kernel is left out
+IN_TORCHAO: dict[str, tuple[dict[str, Any], list[tuple[float, float]], list[tuple[float, float]]]]
+IN_TORCHAO = {
+    "tensor": ({"precision": "fp8"}, [(2, 1), (2, 1)], [(2, 1 + 1)]),
+    "tensor, gathered": ({"precision": "fp8"}, [(1, 1)], [(2, 1 + 1)]),  # W of the second product
+    "row": (
+        {"precision": "fp8", "fp8_scaling": "row"},
+        [(2, 1), (2, 2), (2, 1)],
+        [(0, 1 + 2), (2, 1)],
+    ),
+    "blocks of 32": ({"precision": "mxfp8"}, [(2, 33 / 32)] * 2, [(2, 2 * 33 / 32)]),
+}
+
+
+@check(
+    "gathered_weight_cast_bytes row_scaled_cast_bytes few_bit_cast_time",
+    by="simulator",
+    source="each gathered weight is cast for the two products that read it, tensor by tensor and "
+    "kernel by kernel (torchao, testing/training/roofline_utils.py)",
+)
+def gathered_weights_cast() -> Pairs:
+    """dense and mixed layers of two sharded ranks, scales of tensors, rows and blocks, two gathers;
+    one copy for both products"""
+    for shape, t in itertools.product((DENSE, MIXED), (1, 2)):
+        given = {**shape, "tensor_parallel": t, "n_gpus": 2 * t, "sequence_parallel": t > 1}
+        given |= {"expert_tensor_parallel": 1} if "experts" in shape else {}
+        given |= {"sequence_length": TOKENS, "hbm_bandwidth": 3.35e12, "zero_stage": 3}
+        given["memory_efficiency"] = 1.0
+        number = 6 if "experts" in shape else 0  # a layer with experts, or any
+        for name, (stated, of_weights, of_tensors) in IN_TORCHAO.items():
+            stated = {**given, **stated, "quantised_parameters": name == "tensor, gathered"}
+            weights = sum(matrices(shape, t))
+            moved = sum(weights * (read + written) for read, written in of_weights)
+            without = value("cast_time", **{**stated, "zero_stage": 1})
+            yield value("cast_time", **stated) - without, moved / 3.35e12
+            if "experts" not in shape:
+                inside = sum(tensors(shape, number, t)) * sum(map(sum, of_tensors))
+                yield without, inside / 3.35e12
+        one = {**given, "precision": "fp8", "fp8_weight_bytes": 1}
+        one_again = {**one, "quantised_parameters": False}
+        both = [value("weight_cast_bytes", **stated) for stated in (one, one_again)]
+        yield both, [0, 2 * (2 + 1) * sum(matrices(shape, t))]
+
+
+def matrices(shape: dict[str, Any], t: int) -> list[float]:
+    """Elements of each weight of a layer that one of t tensor ranks computes with; all experts are
+    whole on each rank of two."""
+    h = 2048
+    found = [h * 16 * 128 / t, 2 * h * 8 * 128 / t, 16 * 128 * h / t]  # queries, both of keys, out
+    if "experts" not in shape:
+        return [*found, h * 2 * 6144 / t, 6144 * h / t]
+    routed = shape["experts"] / shape.get("expert_parallel", 1)
+    return [*found, routed * 3 * h * 1024, shape["shared_experts"] * 3 * h * 1024 / t]
 
 
 @check(
