@@ -109,7 +109,7 @@ KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "host_memory_efficiency",
             *("flops_efficiency", "gemm_efficiency", "gemm_half_depth"),
             *("attention_efficiency", "memory_efficiency", "layer_overhead_time"),
-            *("layer_host_time", "expert_launch_time", "step_time_jitter"),
+            *("graph_wait_share", "layer_host_time", "expert_launch_time", "step_time_jitter"),
             *("straggler_slowdown", "serial_time_per_step", "error_factor"),
             *("serial_fraction", "jobs"),
         ),

@@ -44,9 +44,10 @@ def seal(content: Mapping[str, Any]) -> str:
 class Cell:
     """Key of the posterior: software and GPU are "" where unknown, peaks in FLOP/s.
 
-    `node_link` is the data sheet's bandwidth inside a node, 0 if unknown. `vendor` is the GPU's,
-    "" if unknown; `states` the kind of its layers with a state, "" without such; `new_format` that
-    of the products where no step has it, "" elsewhere.
+    `node_link` is the data sheet's bandwidth inside a node, `watts_per_flop` the GPU's power over
+    its peak at 16 bits, in W s, both 0 if unknown. `vendor` is the GPU's, "" if unknown; `states`
+    the kind of its layers with a state, "" without such; `new_format` that of the products where no
+    step has it, "" elsewhere.
     """
 
     software: str
@@ -57,6 +58,7 @@ class Cell:
     peak_16: float
     peak: float
     node_link: float = 0.0
+    watts_per_flop: float = 0.0
     hides_experts: bool = True  # their traffic, behind other passes
     vendor: str = ""
     states: str = ""
@@ -83,6 +85,13 @@ class Setting:
         value, slope = linked(x, self.is_share)
         free = self.scale * value < self.most
         return np.minimum(self.scale * value, self.most), np.where(free, self.scale * slope, 0.0)
+
+
+def watts_per_flop(gpu: str) -> float:
+    """A GPU's power over its peak at 16 bits, in W s, by its record; 0 if its power is unknown."""
+    sheet = kind("gpu")[gpu].values
+    peak = sheet.get("peak_flops_bf16") or sheet.get("peak_flops_fp16")
+    return float(sheet.get("gpu_tdp", 0.0)) / float(peak) if peak else 0.0
 
 
 @functools.cache
@@ -235,8 +244,9 @@ class Posterior:
             "cell": cell.name,
         }
         content = self.content
-        peaks = {
-            "peak_16": elementary.log(cell.peak_16 / content["peak"]),
+        watts = cell.watts_per_flop or content["watts_per_flop"]
+        facts = {
+            "power": elementary.log(watts / content["watts_per_flop"]),
             "peak": elementary.log(cell.peak / content["peak"]),
         }
         means = np.empty(len(self.coefficients))
@@ -249,7 +259,7 @@ class Posterior:
             trends = content["trends"][name]
             effects[k, self._place[name, "all", ""]] = 1.0
             for trend in trends:
-                effects[k, self._place[name, trend, ""]] = peaks[trend]
+                effects[k, self._place[name, trend, ""]] = facts[trend]
             # For software without published steps, the effect of its experts is counted once
             is_new = cell.layers == "experts" and "experts" in levels[name]
             is_new &= (name, "experts", experts) not in self._place
@@ -396,6 +406,8 @@ class Posterior:
         """What of a cell no step tells, and where its software does not run; empty if neither."""
         parts = {"vendor": f"a chip of {cell.vendor or 'its vendor'}", "states": cell.states}
         text = "".join(f"; no step of {parts[kind]} is fitted" for kind, _ in self.unmeasured(cell))
+        if cell.gpu and not cell.watts_per_flop and cell.gpu not in self.content["gpus"]:
+            text += "; its power is not known, and taken as an H100's for each FLOP"
         if cell.new_format:
             text += f"; no step in {cell.new_format} is fitted, others of {cell.precision} are"
         label = label_of(cell.software)

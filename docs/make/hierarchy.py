@@ -27,10 +27,10 @@ from fleetcube.kernels.physics.graph import PHYSICS
 from fleetcube.kernels.physics.inputs import INPUTS
 from fleetcube.kernels.physics.roles import PAIRED_SCHEDULES
 
-ROUNDS = 30
+ROUNDS = 100
 _INNER = 2  # steps per set of derivatives
 _FAR = 1.5  # largest change of an effect in one round
-_MOVED = 5e-3  # largest change of a row's logarithm that ends the search
+_MOVED = 1e-3  # largest change of a row's logarithm that ends the search
 _NOISE, _NOISE_WEIGHT = 0.04, 8.0  # expected noise, and its weight in rows
 _EVERY = "all"  # the level of effects of all rows
 
@@ -96,15 +96,19 @@ def _flash(inputs: Mapping[str, Any]) -> bool:
     return not _standard(inputs) and not _splash(inputs)
 
 
+def _graphs(inputs: Mapping[str, Any]) -> bool:
+    return bool(inputs.get("cuda_graphs"))
+
+
 def _pairs(inputs: Mapping[str, Any]) -> bool:
     """Whether the traffic of experts is hidden: behind another pass, or by XLA on TPUs."""
     on_tpu = str(inputs.get("gpu", "")).startswith("tpu")
     return on_tpu or inputs.get("pipeline_schedule") in PAIRED_SCHEDULES
 
 
-_ON_PEAK = {"peak_16": 0.5}  # deviation of the trend's factor
 COEFFICIENTS = (
-    Coefficient("gemm_efficiency", "gemm_efficiency", 0.8, 0.7, of="gemm", trends=_ON_PEAK),
+    # A long product runs at the clock that the power allows (decision 82)
+    Coefficient("gemm_efficiency", "gemm_efficiency", 0.8, 0.7, of="gemm", trends={"power": 1.5}),
     Coefficient(
         "gemm_half_depth",
         "gemm_half_depth",
@@ -153,6 +157,8 @@ COEFFICIENTS = (
         1.0,
         levels=("layers", "precision", "generation", "software", "experts"),
     ),
+    # 0.1 to 0.4 in the first steps that were replayed whole; one pair of rows gained nothing
+    Coefficient("graph_wait_share", "graph_wait_share", 0.25, 0.7, _graphs, levels=("software",)),
     # 3.4 to 3.5 ms in vTrain's table of one node, 3.25 ms of GPT-2 XL on an H100; few fitted steps
     # wait for their host, and these for another reason (decision 80)
     Coefficient("layer_host_time", "layer_host_time", 3.4e-3, 0.1, levels=()),

@@ -21,7 +21,7 @@ from scipy.special import stdtrit
 from fleetcube.calibration.predict import evaluate
 from fleetcube.calibration.row import Row
 from fleetcube.catalog import kind, record
-from fleetcube.catalog.pooled import NORMAL, STEP, STUDENT, seal
+from fleetcube.catalog.pooled import NORMAL, STEP, STUDENT, seal, watts_per_flop
 from fleetcube.catalog.vendors import vendor as vendor_of
 from fleetcube.grid.spec import values
 from fleetcube.kernels.physics.graph import PHYSICS
@@ -108,6 +108,7 @@ CEILINGS: Mapping[str, Any] = {
     "attention, others": {"other": _OTHER_ATTENTION},
 }
 _PEAK = 989e12  # FLOP/s, at which trends are 0: 16 bits on an H100
+_WATTS_PER_FLOP = 700 / _PEAK  # W s, likewise
 _SIZES = ("n_gpus", "sequence_length", "micro_batch_size", "global_batch_size")
 _MODEL_SIZES = ("layers", "hidden_size")
 _SHAPE = ("model", "layers", "hidden_size", "attention_heads", "ffn_hidden_size", "experts")
@@ -134,8 +135,7 @@ _FABRIC_EXPONENT = 1.3
 
 def gpu(row: Row) -> str:
     """The GPU without its form and memory: a100, gb200, tpu-v5p."""
-    node = record("node", row.inputs["node"]).values if "node" in row.inputs else {}
-    words = str(row.inputs.get("gpu", node.get("gpu"))).split("-")
+    words = _label(row).split("-")
     return "-".join(words[: 2 if words[0] in ("tpu", "gaudi") else 1])
 
 
@@ -145,8 +145,7 @@ def generation(row: Row) -> str:
 
 def vendor(row: Row) -> str:
     """The GPU's vendor: NVIDIA, Google."""
-    node = record("node", row.inputs["node"]).values if "node" in row.inputs else {}
-    return vendor_of(record("gpu", str(row.inputs.get("gpu", node.get("gpu")))))
+    return vendor_of(record("gpu", _label(row)))
 
 
 def software(row: Row) -> str:
@@ -219,9 +218,15 @@ def cell(row: Row) -> str:
 def _sheet(row: Row, name: str) -> float | None:
     """A value of the row's GPU or node, as stated or by the data sheet."""
     node = record("node", row.inputs["node"]).values if "node" in row.inputs else {}
-    sheet = record("gpu", str(row.inputs.get("gpu", node.get("gpu")))).values
+    sheet = record("gpu", _label(row)).values
     value = row.inputs.get(name, node.get(name, sheet.get(name)))
     return None if value is None else values.number(PHYSICS, name, value)
+
+
+def _label(row: Row) -> str:
+    """The GPU's label, stated or the node's."""
+    node = record("node", row.inputs["node"]).values if "node" in row.inputs else {}
+    return str(row.inputs.get("gpu", node.get("gpu")))
 
 
 def _peak(row: Row, bits: str) -> float:
@@ -247,7 +252,8 @@ def facts(of: Sequence[Row]) -> dict[str, Array]:
         "gemm": np.array([products(row) for row in of]),
         "attention": np.array([attention(row) for row in of]),
         "node_link": np.array([_sheet(row, "intra_node_bandwidth") or 0.0 for row in of]),
-        "peak_16": np.log([_peak(row, "16 bits") / _PEAK for row in of]),
+        "power": np.log([watts_per_flop(_label(row)) or _WATTS_PER_FLOP for row in of])
+        - math.log(_WATTS_PER_FLOP),
         "peak": np.log([_peak(row, precision(row)) / _PEAK for row in of]),
     }
 
@@ -524,7 +530,7 @@ def like_rows(
     row = of[k]
     groups = {level: group(row) for level, group in LEVELS.items() if level != "table"}
     groups = {n: g if g is None or g in seen[n] else "" for n, g in groups.items()}
-    trends = {name: float(pooled.steps.facts[name][k]) for name in ("peak_16", "peak")}
+    trends = {name: float(pooled.steps.facts[name][k]) for name in ("power", "peak")}
     covariance = at(posterior, groups, trends)[1]
     slopes = moments.get(f"{layers(row)}, {kernel(row)}", moments["dense, flash"])
     variance = np.sum(covariance * slopes)
@@ -672,6 +678,7 @@ def about(of: Sequence[Row]) -> dict[str, Any]:
         },
         "peaks": {bits: [min(found), max(found)] for bits, found in sorted(peaks.items())},
         "peak": _PEAK,
+        "watts_per_flop": _WATTS_PER_FLOP,
         "generations": _GENERATIONS,
         "bits": _BITS,
         "flash_attention_2": list(_WITH_FLASH_2),

@@ -122,18 +122,13 @@ def on_b200() -> str:
     kinds |= {f"B200, {8 * n} bits": Products(_ON_B200, "b200-sxm", n) for n in (2, 1)}
     rows = []
     for name, products in kinds.items():
-        largest, half_depth, launch = found = products.fit(products.by_law, [0.9, 150.0, 3e-6])
+        found = products.fit(products.by_law, [0.9, 150.0, 3e-6])
         errors = abs(products.by_law(*found) / products.times - 1)
         _, area, _, depth = products.fit(products.by_area, [0.9, 5e5, 3e-6, 150.0])
-        rows.append(
-            (
-                name,
-                *(f"{value:,.0f}" for value in (len(errors), round(half_depth, -1), round(area / depth, -2))),
-                f"{largest:.2f}",
-                f"{1e6 * launch:.1f} us",
-                *(f"{100 * value:.1f} %" for value in (errors.mean(), float(np.median(errors)))),
-            )
-        )
+        sizes = (len(errors), round(found[1], -1), round(area / depth, -2))
+        shares = (f"{found[0]:.2f}", f"{1e6 * found[2]:.1f} us")
+        of_errors = (f"{100 * each:.1f} %" for each in (errors.mean(), float(np.median(errors))))
+        rows.append((name, *(f"{size:,.0f}" for size in sizes), *shares, *of_errors))
     head = ("products", "number", "half depth", "half area over it, if fitted, too")
     return table((*head, "share of the peak", "start", "mean error", "median"), rows, " rrrrrrr")
 

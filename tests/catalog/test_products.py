@@ -29,3 +29,19 @@ def test_the_law_of_steps_fits_products_measured_alone() -> None:
     plan = Sweep({**scenario, **step}, {}, ["step_time"])._plan("numpy")
     posterior = plan.problem.constants["gemm_half_depth"]
     assert 0.5 < posterior / half_depth < 2.0  # fitted to whole steps, without single kernels
+
+
+def test_the_law_holds_on_a_gpu_that_did_not_choose_it() -> None:
+    rows = [line.split("|")[1:-1] for line in products.on_b200().splitlines()[2:]]
+    found = {
+        cells[0].strip(): [cell.strip(" %us").replace(",", "") for cell in cells] for cells in rows
+    }
+    for name, most in {"H100, 16 bits": 3.5, "B200, 16 bits": 4.5, "B200, 8 bits": 5.5}.items():
+        ratio, share, start, mean = map(float, found[name][3:7])
+        assert mean < most
+        assert 1600 < ratio < 2700  # 2,500 by the H100
+        assert 0.7 < share < 1.0
+        assert 4 < start < 6
+    depths = [float(found[name][2]) for name in found]
+    assert depths == sorted(depths)
+    assert depths[0] < depths[-1]

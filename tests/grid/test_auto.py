@@ -65,8 +65,9 @@ def test_every_measured_cell_has_the_coefficients_of_the_fit() -> None:
         cell = pooled.Cell(
             *(made.software(row), made.layers(row), made.gpu(row), made.precision(row)),
             row.inputs.get("attention_kernel", "flash"),
-            *(own.content["peak"] * np.exp(facts[name]) for name in ("peak_16", "peak")),
+            *(own.content["peak"] * np.exp(facts["peak"]),) * 2,  # no trend follows the first
             facts["node_link"],
+            watts_per_flop=own.content["watts_per_flop"] * np.exp(facts["power"]),
         )
         groups = {level: group(row) for level, group in made.LEVELS.items()}
         groups |= {"cell": cell.name, "table": ""}

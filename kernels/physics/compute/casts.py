@@ -183,8 +183,8 @@ def gathered_weight_cast_bytes(
 ):
     """Bytes that casts of a layer's gathered weights move for a micro-batch.
 
-    N x 2 (c - w + q): each pass casts anew, to the one copy of q of w bytes that it reads; 2 (w - q)
-    where weights are gathered in few bits, of which the other copy is made
+    2 N (c - w + q): each pass casts anew, to the one copy of q of w bytes that it reads; with
+    weights gathered in few bits 2 N (w - q), to make the other copy
 
     Returns: [B] bytes moved
     Range: scales of tensors need the largest value, which torchao reads once more, e; scales as of

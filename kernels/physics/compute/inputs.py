@@ -37,6 +37,15 @@ INPUTS = declared(
         positive=False,
     ),
     switch("cuda_graphs", "layers are replayed as graphs, which the host launches at once"),
+    real(
+        "graph_wait_share",
+        "1",
+        0.25,
+        "share of layer_overhead_time that is left where layers are replayed as graphs (roofline; "
+        "NeMo: 0.1, Megatron-Bridge: 0.25 to 0.4)",
+        positive=False,
+        high=1.0,
+    ),
     "model",
     real(
         "attention_window",

@@ -551,15 +551,14 @@ row(
 
 
 @alternative("kernel_wait_time", cuda_graphs=True)
-def graphed_kernel_wait_time(layer_overhead_time):
-    """a quarter of those of kernels launched one by one
+def graphed_kernel_wait_time(layer_overhead_time, graph_wait_share):
+    """a share of those of kernels launched one by one
 
-    Range: fitted to steps that recipes of Megatron-Bridge (v0.1.0 to v0.6.0) replay whole: 0.25 to
-        0.4 there, 0.1 in LoRA by NeMo; Llama 3 8B on a GB200 gained 0.5 % of a step by graphs,
-        where this says 3 %; graphs of some modules gain less, or nothing
+    Range: steps that are replayed whole; graphs of some modules gain less, or nothing. Llama 3 8B
+        on a GB200 gained 0.5 % of a step by graphs, where a share of 1 / 4 says 3 %
     Source: Megatron-LM, --cuda-graph-impl (megatron/core/transformer/cuda_graphs.py)
     """
-    return 0.25 * layer_overhead_time
+    return graph_wait_share * layer_overhead_time
 
 
 def layer_gpu_time(

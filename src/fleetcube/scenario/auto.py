@@ -316,6 +316,7 @@ def posterior_cell(stated: Mapping[str, Any]) -> pooled.Cell:
         peak_16=float(peak_16),
         peak=float(value(_PEAKS[precision]) or peak_16),
         node_link=float(value("intra_node_bandwidth") or 0.0),
+        watts_per_flop=pooled.watts_per_flop(str(label)) if label else 0.0,
         hides_experts=not experts
         or str(label).startswith("tpu")
         or stated.get(_SCHEDULE) in PAIRED_SCHEDULES,
