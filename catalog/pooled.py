@@ -87,13 +87,6 @@ class Setting:
         return np.minimum(self.scale * value, self.most), np.where(free, self.scale * slope, 0.0)
 
 
-def watts_per_flop(gpu: str) -> float:
-    """A GPU's power over its peak at 16 bits, in W s, by its record; 0 if its power is unknown."""
-    sheet = kind("gpu")[gpu].values
-    peak = sheet.get("peak_flops_bf16") or sheet.get("peak_flops_fp16")
-    return float(sheet.get("gpu_tdp", 0.0)) / float(peak) if peak else 0.0
-
-
 @functools.cache
 def label_of(software: str) -> str:
     """The catalog's label of a group of published steps; the group's name without one."""
@@ -348,13 +341,14 @@ class Posterior:
         return decades_outside(self.content["ranges"][name], values)
 
     def beyond_peaks(self, cell: Cell) -> float:
-        """Decades by which a GPU's peak lies outside the fitted range at those bits, or at 16."""
-        peaks = {"16 bits": cell.peak_16, cell.precision: cell.peak}
-        fitted = self.content["peaks"]
+        """Decades by which a GPU's peak lies outside the fitted range at those bits or at 16, or
+        its watts for each FLOP outside theirs."""
+        peaks = {"16 bits": cell.peak_16, cell.precision: cell.peak, "watts": cell.watts_per_flop}
+        fitted = {**self.content["peaks"], "watts": self.content["watts"]}
         return max(
             float(decades_outside(fitted[bits], np.array(peak)))
             for bits, peak in peaks.items()
-            if bits in fitted
+            if bits in fitted and peak
         )
 
     @functools.cached_property
@@ -406,7 +400,7 @@ class Posterior:
         """What of a cell no step tells, and where its software does not run; empty if neither."""
         parts = {"vendor": f"a chip of {cell.vendor or 'its vendor'}", "states": cell.states}
         text = "".join(f"; no step of {parts[kind]} is fitted" for kind, _ in self.unmeasured(cell))
-        if cell.gpu and not cell.watts_per_flop and cell.gpu not in self.content["gpus"]:
+        if not cell.watts_per_flop and cell.gpu not in self.content["gpus"]:
             text += "; its power is not known, and taken as an H100's for each FLOP"
         if cell.new_format:
             text += f"; no step in {cell.new_format} is fitted, others of {cell.precision} are"

@@ -21,7 +21,7 @@ from scipy.special import stdtrit
 from fleetcube.calibration.predict import evaluate
 from fleetcube.calibration.row import Row
 from fleetcube.catalog import kind, record
-from fleetcube.catalog.pooled import NORMAL, STEP, STUDENT, seal, watts_per_flop
+from fleetcube.catalog.pooled import NORMAL, STEP, STUDENT, seal
 from fleetcube.catalog.vendors import vendor as vendor_of
 from fleetcube.grid.spec import values
 from fleetcube.kernels.physics.graph import PHYSICS
@@ -135,7 +135,8 @@ _FABRIC_EXPONENT = 1.3
 
 def gpu(row: Row) -> str:
     """The GPU without its form and memory: a100, gb200, tpu-v5p."""
-    words = _label(row).split("-")
+    node = record("node", row.inputs["node"]).values if "node" in row.inputs else {}
+    words = str(row.inputs.get("gpu", node.get("gpu"))).split("-")
     return "-".join(words[: 2 if words[0] in ("tpu", "gaudi") else 1])
 
 
@@ -145,7 +146,8 @@ def generation(row: Row) -> str:
 
 def vendor(row: Row) -> str:
     """The GPU's vendor: NVIDIA, Google."""
-    return vendor_of(record("gpu", _label(row)))
+    node = record("node", row.inputs["node"]).values if "node" in row.inputs else {}
+    return vendor_of(record("gpu", str(row.inputs.get("gpu", node.get("gpu")))))
 
 
 def software(row: Row) -> str:
@@ -218,15 +220,9 @@ def cell(row: Row) -> str:
 def _sheet(row: Row, name: str) -> float | None:
     """A value of the row's GPU or node, as stated or by the data sheet."""
     node = record("node", row.inputs["node"]).values if "node" in row.inputs else {}
-    sheet = record("gpu", _label(row)).values
+    sheet = record("gpu", str(row.inputs.get("gpu", node.get("gpu")))).values
     value = row.inputs.get(name, node.get(name, sheet.get(name)))
     return None if value is None else values.number(PHYSICS, name, value)
-
-
-def _label(row: Row) -> str:
-    """The GPU's label, stated or the node's."""
-    node = record("node", row.inputs["node"]).values if "node" in row.inputs else {}
-    return str(row.inputs.get("gpu", node.get("gpu")))
 
 
 def _peak(row: Row, bits: str) -> float:
@@ -235,6 +231,12 @@ def _peak(row: Row, bits: str) -> float:
     if found is None:
         raise ValueError(f"{row.id}: no peak at {bits}")
     return found
+
+
+def _watts_per_flop(row: Row) -> float:
+    """W s, the GPU's power over its peak at 16 bits; an H100's where its power is unknown."""
+    power = _sheet(row, "gpu_tdp")
+    return power / _peak(row, "16 bits") if power else _WATTS_PER_FLOP
 
 
 def facts(of: Sequence[Row]) -> dict[str, Array]:
@@ -252,8 +254,7 @@ def facts(of: Sequence[Row]) -> dict[str, Array]:
         "gemm": np.array([products(row) for row in of]),
         "attention": np.array([attention(row) for row in of]),
         "node_link": np.array([_sheet(row, "intra_node_bandwidth") or 0.0 for row in of]),
-        "power": np.log([watts_per_flop(_label(row)) or _WATTS_PER_FLOP for row in of])
-        - math.log(_WATTS_PER_FLOP),
+        "power": np.log([_watts_per_flop(row) / _WATTS_PER_FLOP for row in of]),
         "peak": np.log([_peak(row, precision(row)) / _PEAK for row in of]),
     }
 
@@ -653,7 +654,8 @@ def about(of: Sequence[Row]) -> dict[str, Any]:
     """Data for a scenario's groups and trends, and its distance from the rows.
 
     `cells`: rows of each, and the attention kernel of most of them. `peaks`: FLOP/s of the GPUs, by
-    bits of the products.
+    bits of the products. `watts`: their power over their peak at 16 bits, W s; `watts_per_flop`
+    where its trend is 0.
     """
     cells: dict[str, Counter[str]] = {}
     for row in of:
@@ -671,6 +673,7 @@ def about(of: Sequence[Row]) -> dict[str, Any]:
     for row in of:
         for bits in {"16 bits", precision(row)}:
             peaks.setdefault(bits, []).append(_peak(row, bits))
+    watts = [_watts_per_flop(row) for row in of]
     return {
         "ranges": {
             **{name: span(name) for name in (*_SIZES, *_MODEL_SIZES)},
@@ -679,6 +682,7 @@ def about(of: Sequence[Row]) -> dict[str, Any]:
         "peaks": {bits: [min(found), max(found)] for bits, found in sorted(peaks.items())},
         "peak": _PEAK,
         "watts_per_flop": _WATTS_PER_FLOP,
+        "watts": [min(watts), max(watts)],
         "generations": _GENERATIONS,
         "bits": _BITS,
         "flash_attention_2": list(_WITH_FLASH_2),

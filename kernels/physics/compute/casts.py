@@ -151,6 +151,7 @@ def row_scaled_cast_bytes(bytes_per_element, quantised_weight_bytes):
     """2 e + w: what writes the tensor casts its rows, and writes it along columns, where it is read
     to be cast
 
+    Range: both copies are written, also where other products need one (fp8_weight_bytes = 1)
     Source: torchao, torchao/testing/training/roofline_utils.py (get_tensor_memory_traffic_ovhd_s)
     """
     return 2 * bytes_per_element + quantised_weight_bytes
@@ -174,11 +175,11 @@ row("weight_cast_bytes", 0.0, "cast once a step, not counted", zero_stage=(0, 1,
 
 @alternative("weight_cast_bytes", zero_stage=3)
 def gathered_weight_cast_bytes(
-    layer_parameters,
+    layer_matrix_parameters,
     cast_bytes,
     quantised_weight_bytes,
     operand_bytes_per_element,
-    weight_bytes_on_wire,
+    weight_wire_bytes,
     bytes_per_element,
 ):
     """Bytes that casts of a layer's gathered weights move for a micro-batch.
@@ -187,15 +188,50 @@ def gathered_weight_cast_bytes(
     weights gathered in few bits 2 N (w - q), to make the other copy
 
     Returns: [B] bytes moved
-    Range: scales of tensors need the largest value, which torchao reads once more, e; scales as of
-        activations; passes that recomputation repeats are not counted; weights are those of a layer
-        with experts where some layers have none
+    Range: torchao reads weights once more for the largest value of a tensor, e, and makes the other
+        copy also where products need one only; TransformerEngine casts for both passes at once
+        where it keeps the copies; passes that recomputation repeats are not counted
     Source: torchao, torchao/testing/training/roofline_utils.py (get_tensor_memory_traffic_ovhd_s)
     """
     anew = cast_bytes - quantised_weight_bytes + operand_bytes_per_element
     other = quantised_weight_bytes - operand_bytes_per_element
-    in_few_bits = weight_bytes_on_wire < bytes_per_element
-    return layer_parameters * 2 * where(in_few_bits, other, anew)
+    in_few_bits = weight_wire_bytes < bytes_per_element
+    return layer_matrix_parameters * 2 * where(in_few_bits, other, anew)
+
+
+@alternative("layer_matrix_parameters", mixture_of_experts=False)
+def dense_layer_matrix_parameters(active_matrix_parameters, layers, tensor_parallel):
+    """Weights of a layer's matrices that one GPU computes with, mean over layers, routers among
+    them.
+
+    N_matrices / (l t)
+
+    Returns: [1] parameters
+    Source: Narayanan et al. 2021 (SC21), eq. 2 (12 h^2)
+    """
+    return active_matrix_parameters / (layers * tensor_parallel)
+
+
+@alternative("layer_matrix_parameters", mixture_of_experts=True)
+def expert_layer_matrix_parameters(
+    active_matrix_parameters,
+    layers,
+    tensor_parallel,
+    expert_layers,
+    experts_per_token,
+    experts,
+    expert_parallel,
+    expert_tensor_parallel,
+    expert_parameters,
+):
+    """((N_matrices - l_e k x expert) / t + l_e E / (e t_e) x expert) / l: all experts of a rank in
+    place of those that a token visits
+
+    Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1
+    """
+    others = active_matrix_parameters - expert_layers * experts_per_token * expert_parameters
+    held = experts / expert_parallel / expert_tensor_parallel * expert_parameters
+    return (np.maximum(others, 0.0) / tensor_parallel + expert_layers * held) / layers
 
 
 row("cast_time", 0.0, "nothing is cast", precision=("bf16", "fp16"))
@@ -220,9 +256,7 @@ def few_bit_cast_time(
 
 @alternative("gradient_sum_time", mixture_of_experts=False)
 def dense_gradient_sum_time(
-    active_matrix_parameters,
-    layers,
-    tensor_parallel,
+    layer_matrix_parameters,
     gradient_storage_bytes,
     reached_hbm_bandwidth,
     layer_matrix_time,
@@ -230,15 +264,14 @@ def dense_gradient_sum_time(
 ):
     """Time by which sums of a layer's gradients take longer than the products that yield them.
 
-    max(0, N_matrices / (l t) x 2 g / BW - products): sums of g bytes are read and written
+    max(0, N x 2 g / BW - products): sums of g bytes are read and written
 
     Returns: [s] time for one micro-batch
     Range: a layer's matrices together, a lower bound where only some of them wait
     Source: Williams et al. 2009, CACM 52(4); Megatron-LM, gradient_accumulation_fusion
         (megatron/core/tensor_parallel/layers.py: the product adds to main_grad)
     """
-    weights = active_matrix_parameters / (layers * tensor_parallel)
-    summing = weights * 2 * gradient_storage_bytes / reached_hbm_bandwidth
+    summing = layer_matrix_parameters * 2 * gradient_storage_bytes / reached_hbm_bandwidth
     return np.maximum(summing - (layer_matrix_time - elementwise_time), 0.0)
 
 
@@ -260,10 +293,9 @@ def expert_gradient_sum_time(
     """max(0, (N_matrices - l_e k x expert) / (l t) x 2 g / BW - products of these) + that of routed
     experts"""
     routed = expert_layers * experts_per_token * expert_parameters
+    unrouted = np.maximum(active_matrix_parameters - routed, 0.0)
     others = dense_gradient_sum_time(
-        np.maximum(active_matrix_parameters - routed, 0.0),
-        layers,
-        tensor_parallel,
+        dense_layer_matrix_parameters(unrouted, layers, tensor_parallel),
         gradient_storage_bytes,
         reached_hbm_bandwidth,
         layer_matrix_time - expert_layers / layers * routed_ffn_time,

@@ -10,7 +10,13 @@ _PARTS_OF_FABRIC = (
 
 INPUTS = declared(
     "hardware",
-    real("gpu_tdp", "W", None, "power of one GPU, where node_power is not given"),
+    real(
+        "gpu_tdp",
+        "W",
+        None,
+        "most power of one GPU: of its node, where node_power is not given, and by it the share of "
+        "the peak that products reach (calibration = auto)",
+    ),
     real("node_overhead_power", "W", 0.0, "power of a node besides its GPUs", positive=False),
     real("node_price", "USD", None, "price of one node with its GPUs, without the network"),
     real("storage_price", "USD", 0.0, "price of the cluster's storage", positive=False),

@@ -29,12 +29,13 @@ from fleetcube.scenario import patterns
 from fleetcube.scenario.along_axes import values_along, values_at
 
 _PEAKS = {"16 bits": "peak_flops_bf16", "8 bits": "peak_flops_fp8", "4 bits": "peak_flops_fp4"}
+_POWER = "gpu_tdp"
 _LAYERS = ("experts", "mixture_of_experts", "linear_layers", "linear_attention")
 _GROUPED, _SCHEDULE = "grouped_products", "pipeline_schedule"
 CELL_INPUTS = (
     *("gpu", "node", "model", "software", "precision", "attention_kernel", "peak_flops_fp16"),
     *(_GROUPED, _SCHEDULE),
-    *(*_PEAKS.values(), *_LAYERS),
+    *(*_PEAKS.values(), _POWER, *_LAYERS),
 )
 JOB_INPUTS = ("model", *CLUSTER, *SHAPE)
 STEP_FACTOR = OF_JOB["step_time"]
@@ -316,7 +317,7 @@ def posterior_cell(stated: Mapping[str, Any]) -> pooled.Cell:
         peak_16=float(peak_16),
         peak=float(value(_PEAKS[precision]) or peak_16),
         node_link=float(value("intra_node_bandwidth") or 0.0),
-        watts_per_flop=pooled.watts_per_flop(str(label)) if label else 0.0,
+        watts_per_flop=float(value(_POWER) or 0.0) / float(peak_16),
         hides_experts=not experts
         or str(label).startswith("tpu")
         or stated.get(_SCHEDULE) in PAIRED_SCHEDULES,
@@ -546,7 +547,7 @@ def _with_gpu(kind: str, label: str) -> Mapping[str, Any]:
 
 
 def _label(cell: pooled.Cell) -> str:
-    sheet = f"{cell.peak:g}, {cell.node_link:g}, {cell.hides_experts}"
+    sheet = f"{cell.peak:g}, {cell.watts_per_flop:g}, {cell.node_link:g}, {cell.hides_experts}"
     kinds = "".join(f", {name}" for name in (cell.states, cell.new_format) if name)
     return f"{AUTO} ({cell.name}, {cell.kernel}, {sheet}{kinds})"
 

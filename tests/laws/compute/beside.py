@@ -87,44 +87,47 @@ IN_TORCHAO = {
 
 
 @check(
-    "gathered_weight_cast_bytes row_scaled_cast_bytes few_bit_cast_time",
+    "gathered_weight_cast_bytes dense_layer_matrix_parameters expert_layer_matrix_parameters "
+    "row_scaled_cast_bytes few_bit_cast_time",
     by="simulator",
     source="each gathered weight is cast for the two products that read it, tensor by tensor and "
     "kernel by kernel (torchao, testing/training/roofline_utils.py)",
 )
 def gathered_weights_cast() -> Pairs:
-    """dense and mixed layers of two sharded ranks, scales of tensors, rows and blocks, two gathers;
-    one copy for both products"""
-    for shape, t in itertools.product((DENSE, MIXED), (1, 2)):
-        given = {**shape, "tensor_parallel": t, "n_gpus": 2 * t, "sequence_parallel": t > 1}
-        given |= {"expert_tensor_parallel": 1} if "experts" in shape else {}
+    """dense and mixed layers of sharded ranks, scales of tensors, rows and blocks, two gathers,
+    experts on two ranks; one copy for both products; frozen weights gathered in few bits"""
+    for shape, t, e in itertools.product((DENSE, MIXED, NONE_SHARED), (1, 2), (1, 2)):
+        given = {**shape, "tensor_parallel": t, "n_gpus": 2 * t * e, "sequence_parallel": t > 1}
+        if "experts" in shape:
+            given |= {"expert_tensor_parallel": 1, "expert_parallel": e}
         given |= {"sequence_length": TOKENS, "hbm_bandwidth": 3.35e12, "zero_stage": 3}
         given["memory_efficiency"] = 1.0
-        number = 6 if "experts" in shape else 0  # a layer with experts, or any
+        weights = sum(sum(matrices(shape, number, t, e)) for number in range(6)) / 6
         for name, (stated, of_weights, of_tensors) in IN_TORCHAO.items():
             stated = {**given, **stated, "quantised_parameters": name == "tensor, gathered"}
-            weights = sum(matrices(shape, t))
             moved = sum(weights * (read + written) for read, written in of_weights)
             without = value("cast_time", **{**stated, "zero_stage": 1})
             yield value("cast_time", **stated) - without, moved / 3.35e12
             if "experts" not in shape:
-                inside = sum(tensors(shape, number, t)) * sum(map(sum, of_tensors))
+                inside = sum(tensors(shape, 0, t)) * sum(map(sum, of_tensors))
                 yield without, inside / 3.35e12
         one = {**given, "precision": "fp8", "fp8_weight_bytes": 1}
         one_again = {**one, "quantised_parameters": False}
         both = [value("weight_cast_bytes", **stated) for stated in (one, one_again)]
-        yield both, [0, 2 * (2 + 1) * sum(matrices(shape, t))]
+        yield both, [0, 2 * (2 + 1) * weights]
+        frozen = {**one_again, "lora_rank": 16, "lora": True, "frozen_weights": "fp8"}
+        yield value("weight_cast_bytes", **frozen), 0
 
 
-def matrices(shape: dict[str, Any], t: int) -> list[float]:
-    """Elements of each weight of a layer that one of t tensor ranks computes with; all experts are
-    whole on each rank of two."""
+def matrices(shape: dict[str, Any], number: int, t: int, e: int) -> list[float]:
+    """Elements of each weight of a layer that one of t tensor ranks computes with, its router among
+    them; experts are whole, on e ranks."""
     h = 2048
     found = [h * 16 * 128 / t, 2 * h * 8 * 128 / t, 16 * 128 * h / t]  # queries, both of keys, out
-    if "experts" not in shape:
+    if "experts" not in shape or number < 2:
         return [*found, h * 2 * 6144 / t, 6144 * h / t]
-    routed = shape["experts"] / shape.get("expert_parallel", 1)
-    return [*found, routed * 3 * h * 1024, shape["shared_experts"] * 3 * h * 1024 / t]
+    experts = [3 * h * 1024] * (shape["experts"] // e)
+    return [*found, h * 16 / t, *experts, shape["shared_experts"] * 3 * h * 1024 / t]
 
 
 @check(
