@@ -57,7 +57,7 @@ class Coefficient:
 
     `input` is the input that it sets in rows where `where` holds; `start` and `deviation` are the
     prior, the latter in logarithms or log odds. A share `of` a value of the row, such as a
-    bandwidth or the rate of kernels, sets the product. `trends` are the deviations of trends'
+    bandwidth or the rate of kernels, sets the product. `trends` are means and deviations of trends'
     factors; `levels` its kinds of groups. Without an input, it is a factor of the step itself.
     """
 
@@ -67,7 +67,7 @@ class Coefficient:
     deviation: float
     where: Callable[[Mapping[str, Any]], bool] = lambda inputs: True
     of: str = ""
-    trends: Mapping[str, float] = field(default_factory=dict)
+    trends: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     levels: tuple[str, ...] = tuple(SPREADS)
 
     @property
@@ -106,15 +106,18 @@ def _pairs(inputs: Mapping[str, Any]) -> bool:
     return on_tpu or inputs.get("pipeline_schedule") in PAIRED_SCHEDULES
 
 
+# A long product runs at the clock that the power allows. Products alone, on the same chip at two
+# limits, say 1.9 to 3.3: H100 SXM, NVL and PCIe, A100 SXM and PCIe (github.com/mag-/gpu_benchmark),
+# GB300 at 500 and 1,400 W (facebookexperimental/triton#2023)
+_ON_POWER = {"power": (2.2, 0.4)}
 COEFFICIENTS = (
-    # A long product runs at the clock that the power allows (decision 82)
-    Coefficient("gemm_efficiency", "gemm_efficiency", 0.8, 0.7, of="gemm", trends={"power": 1.5}),
+    Coefficient("gemm_efficiency", "gemm_efficiency", 0.8, 0.7, of="gemm", trends=_ON_POWER),
     Coefficient(
         "gemm_half_depth",
         "gemm_half_depth",
         200.0,
         1.0,
-        trends={"peak": 0.5},
+        trends={"peak": (0.0, 0.5)},
         levels=("layers", "precision", "generation", "software", "experts"),
     ),
     Coefficient(
@@ -371,13 +374,15 @@ class Pooled:
         self.members = np.array(members, dtype=float)
         self._start = np.array([c.unlink(c.start) for c in steps.coefficients])
         own = {(c.name, _EVERY): c.deviation for c in steps.coefficients}
-        own |= {(c.name, name): sd for c in steps.coefficients for name, sd in c.trends.items()}
+        trends = {(c.name, name): of for c in steps.coefficients for name, of in c.trends.items()}
+        own |= {key: deviation for key, (_, deviation) in trends.items()}
         keys = [(effect.coefficient, effect.level) for effect in effects]
         for c in steps.coefficients:
             expected = spreads if c.is_share else {**spreads, **CHOSEN, JOB: _JOB}
             own |= {(c.name, level): expected[level] for level in c.levels}
         self.spreads = {key: own[key] for key in keys}
         self._variances = np.array([self.spreads[key] for key in keys]) ** 2
+        self.expected = np.array([trends.get(key, (0.0, 0.0))[0] for key in keys])
         self._of_jobs = np.array([effect.level == JOB for effect in effects])
 
     def values(self, effects: Array) -> Array:
@@ -396,7 +401,7 @@ class Pooled:
         steps = self.steps.times(count)
         names = list(dict.fromkeys(self.sources))
         source = np.array([names.index(name) for name in self.sources])
-        z = np.zeros((count, len(self.effects)))
+        z = np.tile(self.expected, (count, 1))
         noise = np.full((count, len(names)), 1.5 * _NOISE)
         variances = np.repeat(self._variances[None], count, axis=0)
         errors = self._errors(steps, z)
@@ -471,7 +476,9 @@ class Pooled:
 
     def _step(self, z: Array, errors: Array, own: Array, noise: Array, variances: Array) -> Array:
         precision, weights = self._precision(own, errors, noise, variances)
-        return -np.linalg.solve(precision, own @ (weights * errors) + z / variances)
+        return -np.linalg.solve(
+            precision, own @ (weights * errors) + (z - self.expected) / variances
+        )
 
     def _covariance(self, slopes: Array, errors: Array, noise: Array, variances: Array) -> Array:
         return np.linalg.inv(self._precision(slopes, errors, noise, variances)[0])
@@ -496,7 +503,8 @@ class Pooled:
 
         def loss(errors: Array, z: Array) -> Array:
             squares = np.log1p((errors / noise) ** 2 / FREEDOM) * trains
-            own = (FREEDOM + 1) / 2 * squares.sum(axis=1) + (z**2 / variances).sum(axis=1) / 2
+            of_effects = ((z - self.expected) ** 2 / variances).sum(axis=1)
+            own = ((FREEDOM + 1) * squares.sum(axis=1) + of_effects) / 2
             return np.where(np.isfinite(own), own, np.inf)
 
         before = loss(errors, z)

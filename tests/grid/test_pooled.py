@@ -55,7 +55,7 @@ FITTED = (
 def planted() -> tuple[Pooled, np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """A model of rows generated from known coefficients with 1 % of noise, and those."""
     empty = pooled_of(rows())
-    truth = np.zeros(len(empty.effects))
+    truth = empty.expected.copy()
     for k, effect in enumerate(empty.effects):
         if effect.level == "software" and effect.coefficient != "intra_node_efficiency":
             truth[k] = 0.4 if effect.group == "one" else -0.4
@@ -161,7 +161,7 @@ def test_what_all_steps_of_a_job_share_is_told_from_noise() -> None:
 
     empty = model(rows())
     own = planted_in[[int(job) for job in jobs]]
-    times = np.exp(empty.steps.errors(empty.values(np.zeros(len(empty.effects)))) + own + noise)
+    times = np.exp(empty.steps.errors(empty.values(empty.expected)) + own + noise)
     made = [replace(r, measured=float(t)) for r, t in zip(rows(), times, strict=True)]
     full = model(made)
     found = full.fit(np.ones(len(jobs), dtype=bool))
