@@ -232,6 +232,7 @@ class Posterior:
             "precision": cell.precision,
             "generation": self.generation(cell.gpu),
             "gpu": cell.gpu,
+            "unknown power": None if cell.watts_per_flop else cell.gpu,
             "software": cell.software,
             "experts": experts,
             "cell": cell.name,

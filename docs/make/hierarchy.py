@@ -40,6 +40,8 @@ SPREADS = {
     "precision": 0.3,
     "generation": 0.2,
     "gpu": 0.1,
+    # The slope of watts for each FLOP times their usual spread, 0.3 in the logarithm
+    "unknown power": 0.8,
     "software": 0.3,
     "experts": 0.3,
     "table": 0.15,

@@ -233,6 +233,11 @@ def _peak(row: Row, bits: str) -> float:
     return found
 
 
+def unpowered(row: Row) -> str | None:
+    """The GPU if its power is unknown."""
+    return None if _sheet(row, "gpu_tdp") else gpu(row)
+
+
 def _watts_per_flop(row: Row) -> float:
     """W s, the GPU's power over its peak at 16 bits; an H100's where its power is unknown."""
     power = _sheet(row, "gpu_tdp")
@@ -264,6 +269,7 @@ LEVELS: Mapping[str, Callable[[Row], str | None]] = {
     "precision": precision,
     "generation": generation,
     "gpu": gpu,
+    "unknown power": unpowered,
     "software": software,
     "experts": experts,
     "table": table,

@@ -67,7 +67,9 @@ def test_every_measured_cell_has_the_coefficients_of_the_fit() -> None:
             row.inputs.get("attention_kernel", "flash"),
             *(own.content["peak"] * np.exp(facts["peak"]),) * 2,  # no trend follows the first
             facts["node_link"],
-            watts_per_flop=own.content["watts_per_flop"] * np.exp(facts["power"]),
+            watts_per_flop=0.0
+            if made.unpowered(row)
+            else own.content["watts_per_flop"] * np.exp(facts["power"]),
         )
         groups = {level: group(row) for level, group in made.LEVELS.items()}
         groups |= {"cell": cell.name, "table": ""}
@@ -235,6 +237,7 @@ def test_a_ratio_to_a_job_on_a_new_fabric_is_wider_unless_both_are_on_it() -> No
     ({"precision": "fp8"}, f"from {ROWS} published megatron-lm steps on h100"),
     ({"gpu": "mi300x"}, "no published megatron-lm steps on mi300x"),
     ({"gpu": "mi300x"}, "no step of a chip of AMD is fitted"),
+    ({"gpu": "rubin"}, "its power is not known, and taken as an H100's for each FLOP"),
     ({"node": "dgx-a100"}, "ran attention_kernel = standard, here it is flash: give standard for"),
     ({"n_gpus": 65536}, "n_gpus = 65,536 is outside the published steps"),
     ({"calibration": "megatron-a100-fp16"}, "was fitted to other steps (GPU a100 instead of h100)"),
@@ -243,6 +246,25 @@ def test_a_ratio_to_a_job_on_a_new_fabric_is_wider_unless_both_are_on_it() -> No
 )
 def test_a_result_says_what_it_stands_on(changed: dict[str, Any], said: str) -> None:
     assert said in answer(**changed).attrs["fleetcube_remarks"]
+
+
+def test_a_limit_of_power_takes_from_the_share_of_products() -> None:
+    free, same, limited = (answer(**w) for w in ({}, {"gpu_tdp": "700 W"}, {"gpu_tdp": "500 W"}))
+    assert float(free.step_time) == float(same.step_time) < float(limited.step_time)
+    odds = [float(x.gemm_efficiency) / 0.803 for x in (free, limited)]  # of the best rate
+    moved = [math.log(share / (1 - share)) for share in odds]
+    slope = (moved[0] - moved[1]) / math.log(700 / 500)
+    assert 1.9 < slope < 3.3  # of kernels alone on one chip at two limits (decision 82)
+    swept = Sweep(
+        {n: v for n, v in JOB.items() if n != "gpu_tdp"}, {"gpu_tdp": [500.0, 700.0]}, TIMES
+    ).evaluate(settings=Settings("numpy"))
+    assert swept.step_time.values.tolist() == [float(x.step_time) for x in (limited, free)]
+
+
+def test_a_gpu_of_unknown_power_is_wider_than_the_same_with_its_watts() -> None:
+    watts = answer(gpu="rubin", gpu_tdp="1800 W")
+    assert width(gpu="rubin") > width(gpu="rubin", gpu_tdp="1800 W")
+    assert "its power is not known" not in watts.attrs["fleetcube_remarks"]
 
 
 def test_a_calibration_of_such_steps_needs_no_remark() -> None:
