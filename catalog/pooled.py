@@ -227,18 +227,19 @@ class Posterior:
     def _parts(self, cell: Cell) -> tuple[Array, Array, dict[tuple[int, str, str], float]]:
         """Means of the coefficients, the effects in each, and spreads of groups without steps."""
         experts = None if cell.layers == "dense" else f"{cell.software}, {cell.layers}"
+        content, known = self.content, self._watts(cell)
         groups = {
             "layers": cell.layers,
             "precision": cell.precision,
             "generation": self.generation(cell.gpu),
             "gpu": cell.gpu,
-            "unknown power": None if cell.watts_per_flop else cell.gpu,
+            "unknown power": None if known else cell.gpu,
             "software": cell.software,
             "experts": experts,
             "cell": cell.name,
         }
-        content = self.content
-        watts = cell.watts_per_flop or content["watts_per_flop"]
+        least, most = content["watts"]
+        watts = min(max(known or content["watts_per_flop"], least), most)
         facts = {
             "power": elementary.log(watts / content["watts_per_flop"]),
             "peak": elementary.log(cell.peak / content["peak"]),
@@ -269,6 +270,12 @@ class Posterior:
             start = about["start"]
             means[k] = elementary.log(start / (1 - start) if about["share"] else start)
         return means + np.einsum("ke,e->k", effects, self._means), effects, unseen
+
+    def _watts(self, cell: Cell) -> float:
+        """A cell's watts for each FLOP, W s; 0 where they are unknown, also those that are stated
+        of a fitted GPU whose record has none: its steps speak for it."""
+        by_steps = ("gemm_efficiency", "unknown power", cell.gpu) in self._place
+        return 0.0 if by_steps else cell.watts_per_flop
 
     def values(self, cell: Cell) -> dict[str, Any]:
         """Inputs and options as a calibration sets them, including the error factor."""
@@ -435,8 +442,10 @@ class Posterior:
         attention = table["attention, " + ("FlashAttention-2" if older else "later kernels")]
         others = table["gemm, others"]["tpu" if is_tpu else "other"]
         unknown = attention.get(self.generation(cell.gpu), table["attention, others"]["other"])
+        least = self.content["watts"][0]  # with fewer watts, each FLOP takes the same energy
+        held_back = min((self._watts(cell) or least) / least, 1.0)
         return {
-            "gemm": products.get(cell.gpu, others),
+            "gemm": products.get(cell.gpu, others) * held_back,
             "attention": attention.get(cell.gpu, unknown),
         }
 

@@ -20,6 +20,7 @@ from ...kernels.engines.numpy import Point
 from ...kernels.graph.formulas import Graph, parameters
 from ...kernels.graph.roles import REASON
 from ..errors import InputError, nearest
+from ..spec.application import application
 from ..spec.axis import Array, phase_keys
 from ..spec.memo import Memo
 from ..spec.problem import Problem
@@ -103,6 +104,8 @@ class Plan(Grid):
             for entry in self.problem.records
             if by_label.intersection(entry.values.get("own", ()))
         }
+        if self.problem.inferred and (module := application(self.graph)):
+            read |= {*module.INFERRED_FROM}
         return sorted(
             stated - read - {*self.graph.roles.before}
         )  # those that a phase takes from earlier phases

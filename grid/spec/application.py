@@ -15,6 +15,7 @@
     remarks(plan), defaults(plan, ...)    what a result stands on; inputs left to a default
     citation_keys(plan)                   keys of the works that its formulas name
     AFFECTING                             inputs that affect others where they are given
+    INFERRED_FROM                         inputs read where values are inferred, if by no formula
     INTERVAL                              the input for an interval's width, which sizes decide
     CODE                                  names of its modules that determine values
     TEXT_AXES, TEXT_LISTS                 texts of a scenario that may be axes; that may be several

@@ -20,6 +20,7 @@ from fleetcube.scenario.user_records import NAME, add_user_records, label_of, re
 
 TEXT_AXES = (PATTERN,)
 TEXT_LISTS = (NAME,)
+INFERRED_FROM = (auto.POWER,)
 # They void totals, or imply no calibration
 AFFECTING = auto.COMPUTE.union(*WHOLES.values())
 _ROLES = ("failures", "learning", "model", "run")

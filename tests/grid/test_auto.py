@@ -248,17 +248,42 @@ def test_a_result_says_what_it_stands_on(changed: dict[str, Any], said: str) -> 
     assert said in answer(**changed).attrs["fleetcube_remarks"]
 
 
+def share(**changed: Any) -> float:
+    """Of the peak, that large products reach."""
+    return float(auto.point_values({**JOB, **changed})[0]["gemm_efficiency"])
+
+
 def test_a_limit_of_power_takes_from_the_share_of_products() -> None:
     free, same, limited = (answer(**w) for w in ({}, {"gpu_tdp": "700 W"}, {"gpu_tdp": "500 W"}))
     assert float(free.step_time) == float(same.step_time) < float(limited.step_time)
-    odds = [float(x.gemm_efficiency) / 0.803 for x in (free, limited)]  # of the best rate
-    moved = [math.log(share / (1 - share)) for share in odds]
+    odds = [each / 0.803 for each in (share(), share(gpu_tdp=500.0))]  # of the best rate
+    moved = [math.log(each / (1 - each)) for each in odds]
     slope = (moved[0] - moved[1]) / math.log(700 / 500)
     assert 1.9 < slope < 3.3  # of kernels alone on one chip at two limits (decision 82)
-    swept = Sweep(
-        {n: v for n, v in JOB.items() if n != "gpu_tdp"}, {"gpu_tdp": [500.0, 700.0]}, TIMES
-    ).evaluate(settings=Settings("numpy"))
+    assert "gpu_tdp" not in limited.attrs.get("fleetcube_unused", "")
+    swept = Sweep(JOB, {"gpu_tdp": [500.0, 700.0]}, TIMES).evaluate(settings=Settings("numpy"))
     assert swept.step_time.values.tolist() == [float(x.step_time) for x in (limited, free)]
+
+
+def test_no_gpu_is_slower_for_a_higher_peak_nor_saves_energy_at_a_lower_limit() -> None:
+    """Below the watts for each FLOP of all fitted GPUs, each FLOP takes the same energy."""
+    b200 = {"node": "dgx-b200"}
+    rates = [p * share(**b200, peak_flops_bf16=p) for p in (2.25e15, 3e15, 5e15)]
+    assert rates == pytest.approx([rates[0]] * 3, rel=1e-9)
+    shares = [share(**b200, gpu_tdp=watts) for watts in (1000.0, 500.0, 250.0)]
+    assert shares == pytest.approx([shares[0], shares[0] / 2, shares[0] / 4], rel=1e-9)
+    most = pooled.posterior().content["watts"][1] * 989e12
+    assert share(gpu_tdp=2 * most) == share(gpu_tdp=4 * most)
+    # GB300: products at 500 W take 0.28 to 0.39 of the rate at 1,400 W
+    # (facebookexperimental/triton#2023)
+    limited, full = (share(node="gb300-nvl72", gpu_tdp=watts) for watts in (500.0, 1400.0))
+    assert 0.28 < limited / full < 0.45
+
+
+def test_steps_of_a_gpu_say_more_than_a_power_that_its_record_lacks() -> None:
+    tpu = {"node": None, "gpu": "tpu-v6e", "software": "maxtext", "precision": "bf16"}
+    times = [answer(**tpu, **w).step_time.item() for w in ({}, {"gpu_tdp": 300}, {"gpu_tdp": 650})]
+    assert len({*times}) == 1
 
 
 def test_a_gpu_of_unknown_power_is_wider_than_the_same_with_its_watts() -> None:
@@ -928,7 +953,7 @@ def test_what_auto_stands_on_counts_steps_of_the_models_own_layers() -> None:
     factor = found.values(cell)["error_factor"]
     assert said == (
         "no published megatron-lm steps on h100 (dense layers, 16 bits); estimated from similar "
-        f"ones, +-{factor - 1:.0%}"
+        f"ones, {pooled._width(factor)}"
     )
     for layers, words in (("dense", "dense layers"), ("experts", "mixtures of experts")):
         said = found.provenance(replace(cell, software="", layers=layers))

@@ -173,13 +173,28 @@ def nvfp4_cast_bytes(bytes_per_element, quantised_weight_bytes, sixteen_bit_laye
 row("weight_cast_bytes", 0.0, "cast once a step, not counted", zero_stage=(0, 1, 2))
 
 
-@alternative("weight_cast_bytes", zero_stage=3)
-def gathered_weight_cast_bytes(
+row(
+    "weight_cast_bytes",
+    "gathered_weight_cast_bytes",
+    summary="Bytes that casts of a layer's weights move for a micro-batch.",
+    returns="[B] bytes moved",
+    zero_stage=3,
+)
+row(
+    "gathered_weight_cast_bytes",
+    0.0,
+    "frozen in few bits, and gathered so",
+    frozen_weights=("fp8", "nf4"),
+)
+
+
+@alternative("gathered_weight_cast_bytes", frozen_weights=False)
+def whole_gathered_weight_cast_bytes(
     layer_matrix_parameters,
     cast_bytes,
     quantised_weight_bytes,
     operand_bytes_per_element,
-    weight_wire_bytes,
+    weight_bytes_on_wire,
     bytes_per_element,
 ):
     """Bytes that casts of a layer's gathered weights move for a micro-batch.
@@ -195,7 +210,7 @@ def gathered_weight_cast_bytes(
     """
     anew = cast_bytes - quantised_weight_bytes + operand_bytes_per_element
     other = quantised_weight_bytes - operand_bytes_per_element
-    in_few_bits = weight_wire_bytes < bytes_per_element
+    in_few_bits = weight_bytes_on_wire < bytes_per_element
     return layer_matrix_parameters * 2 * where(in_few_bits, other, anew)
 
 

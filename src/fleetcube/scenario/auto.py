@@ -29,13 +29,13 @@ from fleetcube.scenario import patterns
 from fleetcube.scenario.along_axes import values_along, values_at
 
 _PEAKS = {"16 bits": "peak_flops_bf16", "8 bits": "peak_flops_fp8", "4 bits": "peak_flops_fp4"}
-_POWER = "gpu_tdp"
+POWER = "gpu_tdp"
 _LAYERS = ("experts", "mixture_of_experts", "linear_layers", "linear_attention")
 _GROUPED, _SCHEDULE = "grouped_products", "pipeline_schedule"
 CELL_INPUTS = (
     *("gpu", "node", "model", "software", "precision", "attention_kernel", "peak_flops_fp16"),
     *(_GROUPED, _SCHEDULE),
-    *(*_PEAKS.values(), _POWER, *_LAYERS),
+    *(*_PEAKS.values(), POWER, *_LAYERS),
 )
 JOB_INPUTS = ("model", *CLUSTER, *SHAPE)
 STEP_FACTOR = OF_JOB["step_time"]
@@ -302,6 +302,7 @@ def posterior_cell(stated: Mapping[str, Any]) -> pooled.Cell:
         raise InputError(
             f'calibration = "auto" needs a GPU and has none; give gpu, node or {_PEAKS["16 bits"]}'
         )
+    power = stated.get(POWER, record("gpu", label).values.get(POWER) if label else None)
     experts = value("mixture_of_experts") or (value("experts") or 0) > 1
     linear = value("linear_attention")
     states = bool(value("linear_layers")) and linear is not False
@@ -317,7 +318,7 @@ def posterior_cell(stated: Mapping[str, Any]) -> pooled.Cell:
         peak_16=float(peak_16),
         peak=float(value(_PEAKS[precision]) or peak_16),
         node_link=float(value("intra_node_bandwidth") or 0.0),
-        watts_per_flop=float(value(_POWER) or 0.0) / float(peak_16),
+        watts_per_flop=float(power or 0.0) / float(peak_16),
         hides_experts=not experts
         or str(label).startswith("tpu")
         or stated.get(_SCHEDULE) in PAIRED_SCHEDULES,

@@ -87,7 +87,7 @@ IN_TORCHAO = {
 
 
 @check(
-    "gathered_weight_cast_bytes dense_layer_matrix_parameters expert_layer_matrix_parameters "
+    "whole_gathered_weight_cast_bytes dense_layer_matrix_parameters expert_layer_matrix_parameters "
     "row_scaled_cast_bytes few_bit_cast_time",
     by="simulator",
     source="each gathered weight is cast for the two products that read it, tensor by tensor and "
@@ -115,8 +115,9 @@ def gathered_weights_cast() -> Pairs:
         one_again = {**one, "quantised_parameters": False}
         both = [value("weight_cast_bytes", **stated) for stated in (one, one_again)]
         yield both, [0, 2 * (2 + 1) * weights]
-        frozen = {**one_again, "lora_rank": 16, "lora": True, "frozen_weights": "fp8"}
-        yield value("weight_cast_bytes", **frozen), 0
+        for frozen in ("fp8", "nf4"):
+            lora = {**given, "precision": "fp8", "lora_rank": 16, "lora": True}
+            yield value("weight_cast_bytes", **lora, frozen_weights=frozen), 0
 
 
 def matrices(shape: dict[str, Any], number: int, t: int, e: int) -> list[float]:
