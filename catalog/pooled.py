@@ -227,19 +227,19 @@ class Posterior:
     def _parts(self, cell: Cell) -> tuple[Array, Array, dict[tuple[int, str, str], float]]:
         """Means of the coefficients, the effects in each, and spreads of groups without steps."""
         experts = None if cell.layers == "dense" else f"{cell.software}, {cell.layers}"
-        content, known = self.content, self._watts(cell)
+        content, cell_watts = self.content, self._watts(cell)
         groups = {
             "layers": cell.layers,
             "precision": cell.precision,
             "generation": self.generation(cell.gpu),
             "gpu": cell.gpu,
-            "unknown power": None if known else cell.gpu,
+            "unknown power": None if cell_watts else cell.gpu,
             "software": cell.software,
             "experts": experts,
             "cell": cell.name,
         }
         least, most = content["watts"]
-        watts = min(max(known or content["watts_per_flop"], least), most)
+        watts = min(max(cell_watts or content["watts_per_flop"], least), most)
         facts = {
             "power": elementary.log(watts / content["watts_per_flop"]),
             "peak": elementary.log(cell.peak / content["peak"]),

@@ -760,6 +760,7 @@ def test_a_cube_that_an_interval_widens_in_is_not_appended_to(tmp_path: Path) ->
 def test_experts_of_unknown_software_count_its_spread_once_and_ask_for_it() -> None:
     found = pooled.posterior()
     new = pooled.Cell("", "experts", "b200", "8 bits", "flash", 2.25e15, 4.5e15)
+    new = replace(new, watts_per_flop=1000 / 2.25e15)
     spreads = {(name, level): value for name, level, value in found.content["spreads"]}
     k = list(found.coefficients).index("gemm_half_depth")
     _, root = found.coefficients_of(new)

@@ -152,7 +152,8 @@ def row_scaled_cast_bytes(bytes_per_element, quantised_weight_bytes):
     to be cast
 
     Range: both copies are written, also where other products need one (fp8_weight_bytes = 1)
-    Source: torchao, torchao/testing/training/roofline_utils.py (get_tensor_memory_traffic_ovhd_s)
+    Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511, section 2.2; torchao,
+        torchao/testing/training/roofline_utils.py (get_tensor_memory_traffic_ovhd_s)
     """
     return 2 * bytes_per_element + quantised_weight_bytes
 
@@ -206,7 +207,8 @@ def whole_gathered_weight_cast_bytes(
     Range: torchao reads weights once more for the largest value of a tensor, e, and makes the other
         copy also where products need one only; TransformerEngine casts for both passes at once
         where it keeps the copies; passes that recomputation repeats are not counted
-    Source: torchao, torchao/testing/training/roofline_utils.py (get_tensor_memory_traffic_ovhd_s)
+    Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511, section 2.2; torchao,
+        torchao/testing/training/roofline_utils.py (get_tensor_memory_traffic_ovhd_s)
     """
     anew = cast_bytes - quantised_weight_bytes + operand_bytes_per_element
     other = quantised_weight_bytes - operand_bytes_per_element
@@ -216,10 +218,9 @@ def whole_gathered_weight_cast_bytes(
 
 @alternative("layer_matrix_parameters", mixture_of_experts=False)
 def dense_layer_matrix_parameters(active_matrix_parameters, layers, tensor_parallel):
-    """Weights of a layer's matrices that one GPU computes with, mean over layers, routers among
-    them.
+    """Weights of a layer's matrices that one GPU computes with, mean over layers.
 
-    N_matrices / (l t)
+    N_matrices / (l t), routers among them
 
     Returns: [1] parameters
     Source: Narayanan et al. 2021 (SC21), eq. 2 (12 h^2)
@@ -245,8 +246,8 @@ def expert_layer_matrix_parameters(
     Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1
     """
     others = active_matrix_parameters - expert_layers * experts_per_token * expert_parameters
-    held = experts / expert_parallel / expert_tensor_parallel * expert_parameters
-    return (np.maximum(others, 0.0) / tensor_parallel + expert_layers * held) / layers
+    routed = experts / expert_parallel / expert_tensor_parallel * expert_parameters
+    return (others / tensor_parallel + expert_layers * routed) / layers
 
 
 row("cast_time", 0.0, "nothing is cast", precision=("bf16", "fp16"))
