@@ -351,7 +351,7 @@ class Posterior:
     def beyond_peaks(self, cell: Cell) -> float:
         """Decades by which a GPU's peak lies outside the fitted range at those bits or at 16, or
         its watts for each FLOP outside theirs."""
-        peaks = {"16 bits": cell.peak_16, cell.precision: cell.peak, "watts": cell.watts_per_flop}
+        peaks = {"16 bits": cell.peak_16, cell.precision: cell.peak, "watts": self._watts(cell)}
         fitted = {**self.content["peaks"], "watts": self.content["watts"]}
         return max(
             float(decades_outside(fitted[bits], np.array(peak)))

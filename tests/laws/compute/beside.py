@@ -94,8 +94,7 @@ IN_TORCHAO = {
     "kernel by kernel (torchao, testing/training/roofline_utils.py)",
 )
 def gathered_weights_cast() -> Pairs:
-    """dense and mixed layers of sharded ranks, scales of tensors, rows and blocks, two gathers,
-    experts on two ranks; one copy for both products; frozen weights gathered in few bits"""
+    """dense and mixed layers, scales of tensors, rows and blocks, one and two copies, gathers"""
     for shape, t, e in itertools.product((DENSE, MIXED, NONE_SHARED), (1, 2), (1, 2)):
         given = {**shape, "tensor_parallel": t, "n_gpus": 2 * t * e, "sequence_parallel": t > 1}
         if "experts" in shape:
