@@ -287,7 +287,7 @@ class Posterior:
         for setting in self.settings(cell):
             inputs[setting.input] = float(setting.value(means[setting.place])[0])
         width = self.width(cell, root, self.step_spread(cell), self.noise(cell.software))
-        further = 1 + self.widening * self.beyond_peaks(cell)
+        further = 1 + self.widening * max(self.beyond_gpus(cell).values(), default=0.0)
         inputs["error_factor"] = elementary.exp(width * self.factor(cell) * further)
         return inputs
 
@@ -296,13 +296,15 @@ class Posterior:
         kernel = self.kernel(cell)
         if kernel == "flash" and self.generation(cell.gpu) == "tpu":
             kernel = "splash"
-        scales = {"": 1.0, "node_link": cell.node_link, **self.ceilings(cell)}
+        shared = {"": 1.0, "node_link": cell.node_link, **self.ceilings(cell)}
+        scales = {name: shared[about["of"]] for name, about in self.coefficients.items()}
+        scales["gemm_half_depth"] *= self._held_back(cell)  # the rate of small products stays
         # XLA compiles whole steps, which no host launches kernel by kernel
         whole = self.generation(cell.gpu) == "tpu" or cell.software == "maxtext"
         return [
-            Setting(place, about["input"], scales[about["of"]], about["share"])
+            Setting(place, about["input"], scales[name], about["share"])
             for place, (name, about) in enumerate(self.coefficients.items())
-            if _KERNELS.get(name, kernel) == kernel and scales[about["of"]]
+            if _KERNELS.get(name, kernel) == kernel and scales[name]
             if not (whole and name == _HOST)
             and (cell.hides_experts or about["input"] != "expert_parallel_overlap")
             and (cell.layers != "dense" or about["input"] != "expert_launch_time")
@@ -348,16 +350,21 @@ class Posterior:
         """Decades by which values of an input lie outside the fitted range; 0 inside."""
         return decades_outside(self.content["ranges"][name], values)
 
-    def beyond_peaks(self, cell: Cell) -> float:
-        """Decades by which a GPU's peak lies outside the fitted range at those bits or at 16, or
-        its watts for each FLOP outside theirs."""
-        peaks = {"16 bits": cell.peak_16, cell.precision: cell.peak, "watts": self._watts(cell)}
+    def beyond_gpus(self, cell: Cell) -> dict[str, float]:
+        """Decades by which a GPU's peaks, at those bits and at 16, and its power for each FLOP lie
+        outside those of fitted GPUs; none inside."""
+        about = {
+            "peak at 16 bits": (cell.peak_16, "16 bits"),
+            f"peak at {cell.precision}": (cell.peak, cell.precision),
+            "power for each FLOP": (self._watts(cell), "watts"),
+        }
         fitted = {**self.content["peaks"], "watts": self.content["watts"]}
-        return max(
-            float(decades_outside(fitted[bits], np.array(peak)))
-            for bits, peak in peaks.items()
-            if bits in fitted and peak
-        )
+        decades = {
+            name: float(decades_outside(fitted[key], np.array(value)))
+            for name, (value, key) in about.items()
+            if key in fitted and value
+        }
+        return {name: far for name, far in decades.items() if far}
 
     @functools.cached_property
     def widening(self) -> float:
@@ -410,6 +417,8 @@ class Posterior:
         text = "".join(f"; no step of {parts[kind]} is fitted" for kind, _ in self.unmeasured(cell))
         if not cell.watts_per_flop and cell.gpu not in self.content["gpus"]:
             text += "; its power is not known, and taken as an H100's for each FLOP"
+        for name, decades in self.beyond_gpus(cell).items():
+            text += f"; its {name} is a factor of {10**decades:.2g} outside that of fitted GPUs"
         if cell.new_format:
             text += f"; no step in {cell.new_format} is fitted, others of {cell.precision} are"
         label = label_of(cell.software)
@@ -433,6 +442,12 @@ class Posterior:
         width = math.log(self.values(cell)["error_factor"])
         return best if best and widths[best] <= NARROWER * width else ""
 
+    def _held_back(self, cell: Cell) -> float:
+        """Share of its rate that a long product keeps: with fewer watts for each FLOP than fitted
+        GPUs have, each FLOP takes the same energy."""
+        least = float(self.content["watts"][0])
+        return min((self._watts(cell) or least) / least, 1.0)
+
     def ceilings(self, cell: Cell) -> dict[str, float]:
         """Peak shares that kernels alone reach on a cell's GPU."""
         table = self.content["ceilings"]
@@ -442,10 +457,8 @@ class Posterior:
         attention = table["attention, " + ("FlashAttention-2" if older else "later kernels")]
         others = table["gemm, others"]["tpu" if is_tpu else "other"]
         unknown = attention.get(self.generation(cell.gpu), table["attention, others"]["other"])
-        least = self.content["watts"][0]  # with fewer watts, each FLOP takes the same energy
-        held_back = min((self._watts(cell) or least) / least, 1.0)
         return {
-            "gemm": products.get(cell.gpu, others) * held_back,
+            "gemm": products.get(cell.gpu, others) * self._held_back(cell),
             "attention": attention.get(cell.gpu, unknown),
         }
 

@@ -968,11 +968,18 @@ def test_what_auto_stands_on_counts_steps_of_the_models_own_layers() -> None:
 def test_the_interval_widens_with_a_peak_beyond_those_fitted() -> None:
     found = pooled.posterior()
     cell = pooled.Cell("nemo", "dense", "b200", "8 bits", "flash", 2.25e15, 4.5e15)
-    assert found.beyond_peaks(cell) == 0
+    assert found.beyond_gpus(cell) == {}
     most = found.content["peaks"]["8 bits"][1]
-    assert found.beyond_peaks(replace(cell, peak=10 * most)) == pytest.approx(1)
+    higher = replace(cell, peak=10 * most)
+    assert found.beyond_gpus(higher) == {"peak at 8 bits": pytest.approx(1)}
+    assert "; its peak at 8 bits is a factor of 10 outside" in found.provenance(higher)
     least = found.content["peaks"]["16 bits"][0]
-    assert found.beyond_peaks(replace(cell, peak_16=least / 100)) == pytest.approx(2)
+    lower = replace(cell, peak_16=least / 100)
+    assert found.beyond_gpus(lower) == {"peak at 16 bits": pytest.approx(2)}
+    known = replace(cell, watts_per_flop=found.content["watts"][0])
+    limited = replace(known, watts_per_flop=known.watts_per_flop / 10)
+    assert found.beyond_gpus(limited) == {"power for each FLOP": pytest.approx(1)}
+    assert found.values(known)["error_factor"] < found.values(limited)["error_factor"]
 
 
 def test_compiled_code_is_never_slower_than_the_same_code_run_eagerly() -> None:

@@ -115,13 +115,8 @@ def cast_width(
     return residual + inside + ffn_matrices * separate_ffn_width / tensor_parallel
 
 
-row("cast_bytes", 0.0, "nothing is cast", precision=("bf16", "fp16"))
-row("cast_bytes", "scaled_cast_bytes", precision="fp8")
-
-
-@alternative("cast_bytes", precision=("fp8_blockwise", "mxfp8", "mxfp4"))
 def two_copy_cast_bytes(bytes_per_element, quantised_weight_bytes):
-    """Bytes that a cast of one element to few bits moves.
+    """Bytes that a cast of one element to few bits moves, where it is read once.
 
     e + w: read, and written along rows and along columns
 
@@ -134,16 +129,24 @@ def two_copy_cast_bytes(bytes_per_element, quantised_weight_bytes):
     return bytes_per_element + quantised_weight_bytes
 
 
-@alternative("scaled_cast_bytes", fp8_scaling="tensor")
-def tensor_scaled_cast_bytes(bytes_per_element, quantised_weight_bytes):
-    """Bytes that a cast of one element to FP8 moves, by what its scales are of.
-
-    e + w: read, and written along rows and along columns
-
-    Returns: [B] bytes of one element
-    Source: TransformerEngine, transformer_engine/pytorch/module/linear.py
-    """
-    return two_copy_cast_bytes(bytes_per_element, quantised_weight_bytes)
+row("cast_bytes", 0.0, "nothing is cast", precision=("bf16", "fp16"))
+row("cast_bytes", "scaled_cast_bytes", precision="fp8")
+row(
+    "cast_bytes",
+    "two_copy_cast_bytes",
+    summary="Bytes that a cast of one element to few bits moves.",
+    returns="[B] bytes of one element",
+    source="TransformerEngine, transformer_engine/pytorch/module/linear.py",
+    precision=("fp8_blockwise", "mxfp8", "mxfp4"),
+)
+row(
+    "scaled_cast_bytes",
+    "two_copy_cast_bytes",
+    summary="Bytes that a cast of one element to FP8 moves, by what its scales are of.",
+    returns="[B] bytes of one element",
+    source="TransformerEngine, transformer_engine/pytorch/module/linear.py",
+    fp8_scaling="tensor",
+)
 
 
 @alternative("scaled_cast_bytes", fp8_scaling="row")

@@ -19,6 +19,7 @@ from fleetcube.analysis.gradient import uncounted
 from fleetcube.analysis.interval import ends_of_chance
 from fleetcube.analysis.layouts import DEGREES
 from fleetcube.analysis.targets import Target, judges, other_reasons, whole_unit
+from fleetcube.application import INFERRED_FROM
 from fleetcube.catalog import KINDS
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan import memory, tiles
@@ -193,6 +194,11 @@ class Solver:
         scan = Plan(replace(problem, axes=(*problem.axes, axis)), target.outputs, engine)
         needed = {dim for name in target.outputs for dim in scan.dims[name]}
         if unknown not in needed:
+            if problem.inferred and unknown in INFERRED_FROM:
+                raise InputError(
+                    f"{target} depends on {unknown} by calibration auto alone, whose efficiencies "
+                    f"a search keeps; sweep several: {unknown}=a,b"
+                )
             raise InputError(f"{target} does not depend on {unknown}; solve for another input")
         also = other_reasons(problem, scan)
         needs_layout = runs and unknown in {*STEPS, *RUN_STEPS} and REASON not in scan.outputs

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from fleetcube.tables.tables import scale
 from fleetcube.tables.theme import GREY, LINES
 
 from .picture import check_picture, labelled, new_figure, plain, saved, styled, words
+from .plot import MOST_NAMED
 
 if TYPE_CHECKING:
     from fleetcube.calibration.validate import Validation
@@ -47,7 +49,9 @@ def _panel(axes: Any, rows: list[Compared], output: str) -> None:
     ends = np.array([both.min() / 1.4, both.max() * 1.4]) / factor
     axes.fill_between(ends, (1 - _BAND) * ends, (1 + _BAND) * ends, color=GREY, lw=0)
     axes.plot(ends, ends, color="black", linewidth=1)
-    for k, group in enumerate(dict.fromkeys(row.group for row in rows)):
+    sizes = Counter(row.group for row in rows)
+    named = {group for group, _ in sizes.most_common(MOST_NAMED)}
+    for k, group in enumerate(sizes):
         points = np.array([(row.predicted, row.measured) for row in rows if row.group == group])
         axes.scatter(
             *(points / factor).T,
@@ -56,7 +60,7 @@ def _panel(axes: Any, rows: list[Compared], output: str) -> None:
             alpha=0.7,
             color=LINES[k % len(LINES)],
             marker=_MARKERS[k % len(_MARKERS)],
-            label=f"{group} ({len(points)})",
+            label=f"{group} ({len(points)})" if group in named else "_",
             zorder=2 + 1 / len(points),  # small groups over large ones
         )
     axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends, aspect="equal")
@@ -65,4 +69,7 @@ def _panel(axes: Any, rows: list[Compared], output: str) -> None:
     for line in (axes.xaxis, axes.yaxis):
         plain(line)
     axes.grid(alpha=0.3)
+    if others := sizes.keys() - named:
+        label = f"{len(others)} smaller groups ({sum(sizes[group] for group in others)})"
+        axes.plot([], [], " ", label=label)
     axes.legend(fontsize=7.5, loc="upper left", framealpha=0.9)
