@@ -253,6 +253,10 @@ def share(**changed: Any) -> float:
     return float(auto.point_values({**JOB, **changed})[0]["gemm_efficiency"])
 
 
+def half_depth(**changed: Any) -> float:
+    return float(auto.point_values({**JOB, **changed})[0]["gemm_half_depth"])
+
+
 def test_a_limit_of_power_takes_from_the_share_of_products() -> None:
     free, same, limited = (answer(**w) for w in ({}, {"gpu_tdp": "700 W"}, {"gpu_tdp": "500 W"}))
     assert float(free.step_time) == float(same.step_time) < float(limited.step_time)
@@ -272,6 +276,9 @@ def test_no_gpu_is_slower_for_a_higher_peak_nor_saves_energy_at_a_lower_limit() 
     assert rates == pytest.approx([rates[0]] * 3, rel=1e-9)
     shares = [share(**b200, gpu_tdp=watts) for watts in (1000.0, 500.0, 250.0)]
     assert shares == pytest.approx([shares[0], shares[0] / 2, shares[0] / 4], rel=1e-9)
+    # of small products, the rate: the share over the half depth
+    halves = [half_depth(**b200, gpu_tdp=watts) for watts in (1000.0, 500.0, 250.0)]
+    assert halves == pytest.approx([halves[0], halves[0] / 2, halves[0] / 4], rel=1e-9)
     most = pooled.posterior().content["watts"][1] * 989e12
     assert share(gpu_tdp=2 * most) == share(gpu_tdp=4 * most)
     # GB300: products at 500 W take 0.28 to 0.39 of the rate at 1,400 W

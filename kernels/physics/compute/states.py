@@ -95,11 +95,25 @@ def linear_projection_time(
     )
 
 
+def state_kernel_flops(attention_peak_flops):
+    """Rate of the kernels around a layer's state.
+
+    min(0.08 P, 80 TFLOP/s)
+
+    Returns: [FLOP/s] rate
+    Range: of Mamba-2 in Triton on an H100, of 4,096 to 16,384 tokens, 77 to 82 TFLOP/s; 45 of 2,048,
+        68 to 75 of more; assumed of other kinds, and that chips with a higher peak bring no more, as
+        steps on Blackwell say; fused kernels are 1.4 times as fast there, 1.8 times on an H100
+    Source: vLLM, github.com/vllm-project/vllm/pull/27299 (128 heads of 64, states of 128, chunks of
+        256); Megatron-LM, github.com/NVIDIA/Megatron-LM/pull/5829 (fused)
+    """
+    return np.minimum(0.08 * attention_peak_flops, 80e12)
+
+
 def linear_state_time(
     microbatch_tokens,
     linear_state_flops_per_token,
-    attention_peak_flops,
-    attention_efficiency,
+    state_kernel_flops,
     linear_inner_width,
     linear_key_width,
     linear_convolution_width,
@@ -111,19 +125,20 @@ def linear_state_time(
 ):
     """Roofline time around a layer's state: convolution, chunks and gated norm.
 
-    T / t x max(operations / (share P), (e (7 H P + 2 G N + 2 channels) + 16 N H P / Q) / BW):
-    inputs and keys are read and outputs written, gate, outputs and norm pass once more, states of
-    each chunk are written, passed on and read in FP32
+    T / t x (max(operations / rate, (e (2 H P + 2 G N) + 16 N H P / Q) / BW) + e (5 H P +
+    2 channels) / BW): kernels of chunks read inputs and keys, write outputs, and write, pass on and
+    read states in FP32; convolution, gate and norm pass once more
 
     Returns: [s] time of one forward pass
     Source: Williams et al. 2009, CACM 52(4); Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, section 6
         (steps of the algorithm)
     """
-    flops = linear_state_flops_per_token / (attention_efficiency * attention_peak_flops)
-    width = 7 * linear_inner_width + 2 * linear_key_width + 2 * linear_convolution_width
+    width = 2 * (linear_inner_width + linear_key_width)
     states = 16 * linear_state_size * linear_inner_width / linear_chunk_size
     moved = (bytes_per_element * width + states) / reached_hbm_bandwidth
-    return microbatch_tokens / tensor_parallel * np.maximum(flops, moved)
+    chunks = np.maximum(linear_state_flops_per_token / state_kernel_flops, moved)
+    around = bytes_per_element * (5 * linear_inner_width + 2 * linear_convolution_width)
+    return microbatch_tokens / tensor_parallel * (chunks + around / reached_hbm_bandwidth)
 
 
 @alternative("layer_matrix_time", linear_attention=KINDS)
@@ -212,8 +227,7 @@ def delta_state_recompute_flops_per_token(
 def mixed_state_recompute_time(
     microbatch_tokens,
     state_recompute_flops_per_token,
-    attention_peak_flops,
-    attention_efficiency,
+    state_kernel_flops,
     linear_inner_width,
     linear_key_width,
     linear_convolution_width,
@@ -227,7 +241,7 @@ def mixed_state_recompute_time(
 ):
     """Time that a layer's backward pass spends on repeating work around states, mean over layers.
 
-    l_s / l T / t x max(operations / (share P), (e (H P + 2 G N + 2 channels) + 12 N H P / Q) / BW):
+    l_s / l T / t x max(operations / rate, (e (H P + 2 G N + 2 channels) + 12 N H P / Q) / BW):
     the convolution again, its outputs read, states of each chunk written, passed on
 
     Returns: [s] time for one micro-batch
@@ -236,7 +250,7 @@ def mixed_state_recompute_time(
     Source: Williams et al. 2009, CACM 52(4); Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, and its
         kernel in mamba_ssm/ops/triton/ssd_combined.py
     """
-    flops = state_recompute_flops_per_token / (attention_efficiency * attention_peak_flops)
+    flops = state_recompute_flops_per_token / state_kernel_flops
     width = linear_inner_width + 2 * linear_key_width + 2 * linear_convolution_width
     states = 12 * linear_state_size * linear_inner_width / linear_chunk_size
     moved = (bytes_per_element * width + states) / reached_hbm_bandwidth

@@ -48,7 +48,7 @@ def tensors(shape: dict[str, Any], number: int, t: int) -> list[float]:
 
 @check(
     "grouped_attention_cast_width latent_attention_cast_width expert_routed_cast_width cast_width "
-    "few_bit_cast_time two_copy_cast_bytes tensor_scaled_cast_bytes nvfp4_cast_bytes",
+    "few_bit_cast_time two_copy_cast_bytes nvfp4_cast_bytes",
     by="simulator",
     source="each product casts its input forward and its result's gradient backward "
     "(TransformerEngine, pytorch/module/linear.py), tensor by tensor and kernel by kernel "
