@@ -296,15 +296,13 @@ class Posterior:
         kernel = self.kernel(cell)
         if kernel == "flash" and self.generation(cell.gpu) == "tpu":
             kernel = "splash"
-        shared = {"": 1.0, "node_link": cell.node_link, **self.ceilings(cell)}
-        scales = {name: shared[about["of"]] for name, about in self.coefficients.items()}
-        scales["gemm_half_depth"] *= self._held_back(cell)  # the rate of small products stays
+        scales = {"": 1.0, "node_link": cell.node_link, **self.ceilings(cell)}
         # XLA compiles whole steps, which no host launches kernel by kernel
         whole = self.generation(cell.gpu) == "tpu" or cell.software == "maxtext"
         return [
-            Setting(place, about["input"], scales[name], about["share"])
+            Setting(place, about["input"], scales[about["of"]], about["share"])
             for place, (name, about) in enumerate(self.coefficients.items())
-            if _KERNELS.get(name, kernel) == kernel and scales[name]
+            if _KERNELS.get(name, kernel) == kernel and scales[about["of"]]
             if not (whole and name == _HOST)
             and (cell.hides_experts or about["input"] != "expert_parallel_overlap")
             and (cell.layers != "dense" or about["input"] != "expert_launch_time")
@@ -442,12 +440,6 @@ class Posterior:
         width = math.log(self.values(cell)["error_factor"])
         return best if best and widths[best] <= NARROWER * width else ""
 
-    def _held_back(self, cell: Cell) -> float:
-        """Share of its rate that a long product keeps: with fewer watts for each FLOP than fitted
-        GPUs have, each FLOP takes the same energy."""
-        least = float(self.content["watts"][0])
-        return min((self._watts(cell) or least) / least, 1.0)
-
     def ceilings(self, cell: Cell) -> dict[str, float]:
         """Peak shares that kernels alone reach on a cell's GPU."""
         table = self.content["ceilings"]
@@ -457,8 +449,10 @@ class Posterior:
         attention = table["attention, " + ("FlashAttention-2" if older else "later kernels")]
         others = table["gemm, others"]["tpu" if is_tpu else "other"]
         unknown = attention.get(self.generation(cell.gpu), table["attention, others"]["other"])
+        least = self.content["watts"][0]  # with fewer watts, each FLOP takes the same energy
+        held_back = min((self._watts(cell) or least) / least, 1.0)
         return {
-            "gemm": products.get(cell.gpu, others) * self._held_back(cell),
+            "gemm": products.get(cell.gpu, others) * held_back,
             "attention": attention.get(cell.gpu, unknown),
         }
 

@@ -112,9 +112,6 @@ def _pairs(inputs: Mapping[str, Any]) -> bool:
 # limits, say 1.9 to 3.3: H100 SXM, NVL and PCIe, A100 SXM and PCIe (github.com/mag-/gpu_benchmark),
 # GB300 at 500 and 1,400 W (facebookexperimental/triton#2023)
 _ON_POWER = {"power": (2.2, 0.4)}
-# A small one is not held back: its rate is the share of a long one over the half depth, which
-# therefore moves as that share does, 2.6 in log odds at six tenths of the ceiling
-_OFF_POWER = {"power": (1.0, 0.5)}
 COEFFICIENTS = (
     Coefficient("gemm_efficiency", "gemm_efficiency", 0.8, 0.7, of="gemm", trends=_ON_POWER),
     Coefficient(
@@ -122,7 +119,7 @@ COEFFICIENTS = (
         "gemm_half_depth",
         200.0,
         1.0,
-        trends={**_OFF_POWER, "peak": (0.0, 0.5)},
+        trends={"peak": (0.0, 0.5)},
         levels=("layers", "precision", "generation", "software", "experts"),
     ),
     Coefficient(
@@ -183,8 +180,8 @@ COEFFICIENTS = (
     Coefficient(
         "network_efficiency", "network_efficiency", 0.8, 0.7, levels=("precision", "software")
     ),
-    # Traces of FSDP show all passes but the first and the last hide traffic (Team PyTorch at IBM and
-    # Meta 2024, Maximizing training throughput using PyTorch FSDP, appendix), the law's extreme
+    # All passes but the first and the last, which the law counts apart, were seen to hide traffic
+    # whole (Team PyTorch at IBM and Meta 2024, Maximizing training throughput using PyTorch FSDP)
     Coefficient("data_parallel_overlap", "data_parallel_overlap", 0.9, 1.0, levels=("software",)),
     Coefficient(
         "expert_parallel_overlap",

@@ -253,10 +253,6 @@ def share(**changed: Any) -> float:
     return float(auto.point_values({**JOB, **changed})[0]["gemm_efficiency"])
 
 
-def half_depth(**changed: Any) -> float:
-    return float(auto.point_values({**JOB, **changed})[0]["gemm_half_depth"])
-
-
 def test_a_limit_of_power_takes_from_the_share_of_products() -> None:
     free, same, limited = (answer(**w) for w in ({}, {"gpu_tdp": "700 W"}, {"gpu_tdp": "500 W"}))
     assert float(free.step_time) == float(same.step_time) < float(limited.step_time)
@@ -276,15 +272,22 @@ def test_no_gpu_is_slower_for_a_higher_peak_nor_saves_energy_at_a_lower_limit() 
     assert rates == pytest.approx([rates[0]] * 3, rel=1e-9)
     shares = [share(**b200, gpu_tdp=watts) for watts in (1000.0, 500.0, 250.0)]
     assert shares == pytest.approx([shares[0], shares[0] / 2, shares[0] / 4], rel=1e-9)
-    # of small products, the rate: the share over the half depth
-    halves = [half_depth(**b200, gpu_tdp=watts) for watts in (1000.0, 500.0, 250.0)]
-    assert halves == pytest.approx([halves[0], halves[0] / 2, halves[0] / 4], rel=1e-9)
     most = pooled.posterior().content["watts"][1] * 989e12
     assert share(gpu_tdp=2 * most) == share(gpu_tdp=4 * most)
     # GB300: products at 500 W take 0.28 to 0.39 of the rate at 1,400 W
     # (facebookexperimental/triton#2023)
     limited, full = (share(node="gb300-nvl72", gpu_tdp=watts) for watts in (500.0, 1400.0))
     assert 0.28 < limited / full < 0.45
+
+
+@pytest.mark.parametrize("node", ["dgx-h100", "dgx-b200", "mi300x-8gpu"])
+def test_no_step_is_slower_for_more_watts(node: str) -> None:
+    """Neither of long products nor of small ones."""
+    experts = {"model": "qwen-3-30b-a3b", "expert_parallel": 8, "sequence_length": 512}
+    watts = {"gpu_tdp": [50.0, 200.0, 600.0, 700.0, 850.0, 1270.0, 2885.0, 5000.0]}
+    for job in (JOB, on_h100(**experts, n_gpus=64, calibration="auto")):
+        cube = Sweep({**job, "node": node}, watts, TIMES).evaluate(settings=Settings("numpy"))
+        assert (np.diff(cube.step_time.values) <= 0).all()
 
 
 def test_steps_of_a_gpu_say_more_than_a_power_that_its_record_lacks() -> None:

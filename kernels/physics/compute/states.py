@@ -95,19 +95,31 @@ def linear_projection_time(
     )
 
 
-def state_kernel_flops(attention_peak_flops):
+@alternative("state_kernel_flops", linear_attention=(False, "mamba2", "gated_deltanet", "kimi_delta"))
+def triton_state_kernel_flops(attention_peak_flops):
     """Rate of the kernels around a layer's state.
 
     min(0.08 P, 80 TFLOP/s)
 
     Returns: [FLOP/s] rate
-    Range: of Mamba-2 in Triton on an H100, of 4,096 to 16,384 tokens, 77 to 82 TFLOP/s; 45 of 2,048,
-        68 to 75 of more; assumed of other kinds, and that chips with a higher peak bring no more, as
-        steps on Blackwell say; fused kernels are 1.4 times as fast there, 1.8 times on an H100
+    Range: forward passes of Mamba-2 in Triton on an H100, 4,096 to 16,384 tokens: 77 to 82 TFLOP/s;
+        22 and 45 of 1,024 and 2,048, 68 to 75 of more; of Kimi Delta Attention 55 on an H200, 70 on
+        GB200 and GB300; backward passes are slower, down to half; that a chip with a higher peak
+        brings no more is assumed; fused kernels are up to 1.8 times as fast
     Source: vLLM, github.com/vllm-project/vllm/pull/27299 (128 heads of 64, states of 128, chunks of
-        256); Megatron-LM, github.com/NVIDIA/Megatron-LM/pull/5829 (fused)
+        256); cuLA, github.com/inclusionAI/cuLA, BENCHMARK_GB200.md (flash-linear-attention)
     """
     return np.minimum(0.08 * attention_peak_flops, 80e12)
+
+
+@alternative("state_kernel_flops", linear_attention="lightning")
+def lightning_state_kernel_flops(attention_peak_flops):
+    """0.14 P: kernels with blocks of 64 tokens, in operations of those of 256 that are counted
+
+    Range: forward passes in Triton on GB200 and GB300, 64 heads of 128; assumed of other chips
+    Source: cuLA, github.com/inclusionAI/cuLA, BENCHMARK_GB200.md and BENCHMARK_GB300.md
+    """
+    return 0.14 * attention_peak_flops
 
 
 def linear_state_time(
@@ -241,8 +253,9 @@ def mixed_state_recompute_time(
 ):
     """Time that a layer's backward pass spends on repeating work around states, mean over layers.
 
-    l_s / l T / t x max(operations / rate, (e (H P + 2 G N + 2 channels) + 12 N H P / Q) / BW):
-    the convolution again, its outputs read, states of each chunk written, passed on
+    l_s / l T / t x (max(operations / rate, (e (H P + 2 G N) + 12 N H P / Q) / BW) + 2 e channels /
+    BW): outputs of the convolution read, states of each chunk written, passed on; the convolution
+    again
 
     Returns: [s] time for one micro-batch
     Range: kernels that keep what `linear_activations_per_token` counts; those without a fused
@@ -250,9 +263,10 @@ def mixed_state_recompute_time(
     Source: Williams et al. 2009, CACM 52(4); Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, and its
         kernel in mamba_ssm/ops/triton/ssd_combined.py
     """
-    flops = state_recompute_flops_per_token / state_kernel_flops
-    width = linear_inner_width + 2 * linear_key_width + 2 * linear_convolution_width
+    width = linear_inner_width + 2 * linear_key_width
     states = 12 * linear_state_size * linear_inner_width / linear_chunk_size
     moved = (bytes_per_element * width + states) / reached_hbm_bandwidth
-    again = microbatch_tokens / tensor_parallel * np.maximum(flops, moved)
+    chunks = np.maximum(state_recompute_flops_per_token / state_kernel_flops, moved)
+    convolution = 2 * bytes_per_element * linear_convolution_width / reached_hbm_bandwidth
+    again = microbatch_tokens / tensor_parallel * (chunks + convolution)
     return linear_layers / layers * again

@@ -406,10 +406,9 @@ def block(letter: str) -> tuple[Gpu, float]:
         # Backward: C by B, states and the gradient of outputs by inputs once more; the convolution
         # again, its outputs read, states written, read and written
         compute -= TOKENS * 2 * of["N"] * inner / rate
-        read = 3 * (inner + 2 * keys)
-        gpu.seconds["states again"] = max(
-            compute, (2 * TOKENS * read + passed * 3 / 4) / gpu.bandwidth
-        )
+        channels = inner + 2 * keys
+        again = max(compute, (2 * TOKENS * channels + passed * 3 / 4) / gpu.bandwidth)
+        gpu.seconds["states again"] = again + 2 * TOKENS * 2 * channels / gpu.bandwidth
         saved += 2 * TOKENS * (projected + inner + inner)
     elif letter == "*":
         queries, keys = HEADS // T, KV // T
@@ -446,19 +445,35 @@ def block(letter: str) -> tuple[Gpu, float]:
 
 
 @check(
-    "state_kernel_flops",
+    "triton_state_kernel_flops",
     by="table",
     source="vLLM, pull request 27299: tokens a second of Mamba-2's five kernels in Triton on one "
-    "H100, of 4,096, 8,192 and 16,384 tokens",
-    tolerance=0.05,
+    "H100; cuLA, BENCHMARK_GB200.md and BENCHMARK_GB300.md: of Kimi Delta Attention's",
+    tolerance=0.16,
 )
 def states_in_triton() -> Pairs:
-    """128 heads of 64 elements, states of 128, one group, chunks of 256"""
-    inner, states, chunk = 128 * 64, 128, 256
+    """Mamba-2, 4,096 to 16,384 tokens, and Kimi's on GB200 and GB300, whose peak is 2.5 times"""
+    inner, states, chunk = 128 * 64, 128, 256  # 128 heads of 64, one group
     operations = chunk * (2 * states + inner) + 4 * states * inner  # half of the mask's blocks
     for tokens_per_second in (12.06409e6, 12.62327e6, 12.92440e6):
-        known = {"attention_peak_flops": 989e12}
-        yield value("state_kernel_flops", **known), tokens_per_second * operations
+        yield formulas.triton_state_kernel_flops(989e12), tokens_per_second * operations
+    for reached in (71e12, 69e12):
+        yield formulas.triton_state_kernel_flops(2.5e15), reached
+
+
+@check(
+    "lightning_state_kernel_flops",
+    by="table",
+    source="cuLA, BENCHMARK_GB200.md and BENCHMARK_GB300.md: Lightning Attention in Triton, 64 heads "
+    "of 128 elements, two sequences of 16,384 tokens, in 1.129 and 1.175 ms",
+    tolerance=0.05,
+)
+def lightning_states_in_triton() -> Pairs:
+    """operations of blocks of 256 tokens, as counted here"""
+    heads, width, chunk = 64, 128, 256
+    operations = heads * (4 * chunk * width + 4 * width * width) * 2 * 16384
+    for seconds in (1.129e-3, 1.175e-3):
+        yield formulas.lightning_state_kernel_flops(2.5e15), operations / seconds
 
 
 @check(
