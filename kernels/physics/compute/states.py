@@ -95,7 +95,9 @@ def linear_projection_time(
     )
 
 
-@alternative("state_kernel_flops", linear_attention=(False, "mamba2", "gated_deltanet", "kimi_delta"))
+@alternative(
+    "state_kernel_flops", linear_attention=(False, "mamba2", "gated_deltanet", "kimi_delta")
+)
 def triton_state_kernel_flops(attention_peak_flops):
     """Rate of the kernels around a layer's state.
 

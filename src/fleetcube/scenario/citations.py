@@ -21,6 +21,7 @@ SELF_EVIDENT = ("by definition", "stated by the scenario")  # prefixes of lines 
 # Documents cited by name, without author and year
 _DOCUMENTS = {
     "cudnn-frontend": "cudnnfrontend",
+    "cuLA": "cula",
     "Fleet Foundations": "fleetfoundations",
     "MLPerf Training": "mlperftraining",
     "MaxText": "maxtext",

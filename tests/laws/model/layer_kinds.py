@@ -464,8 +464,8 @@ def states_in_triton() -> Pairs:
 @check(
     "lightning_state_kernel_flops",
     by="table",
-    source="cuLA, BENCHMARK_GB200.md and BENCHMARK_GB300.md: Lightning Attention in Triton, 64 heads "
-    "of 128 elements, two sequences of 16,384 tokens, in 1.129 and 1.175 ms",
+    source="cuLA, BENCHMARK_GB200.md and BENCHMARK_GB300.md: Lightning Attention in Triton, 64 "
+    "heads of 128 elements, two sequences of 16,384 tokens, in 1.129 and 1.175 ms",
     tolerance=0.05,
 )
 def lightning_states_in_triton() -> Pairs:

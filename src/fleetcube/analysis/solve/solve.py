@@ -19,7 +19,6 @@ from fleetcube.analysis.gradient import uncounted
 from fleetcube.analysis.interval import ends_of_chance
 from fleetcube.analysis.layouts import DEGREES
 from fleetcube.analysis.targets import Target, judges, other_reasons, whole_unit
-from fleetcube.application import INFERRED_FROM
 from fleetcube.catalog import KINDS
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan import memory, tiles
@@ -40,6 +39,7 @@ from fleetcube.kernels.engines.job import pool
 from fleetcube.kernels.graph.formulas import Graph
 from fleetcube.kernels.graph.roles import REASON
 from fleetcube.kernels.physics.roles import ALSO_REASONS, NEAR, RUN_STEPS, STEPS
+from fleetcube.scenario import auto
 
 from .bracket import Bracket, Near, Solution, box, replaced, within
 from .running import Counts, bisected, nothing
@@ -173,6 +173,14 @@ def check_free(graph: Graph, name: Any) -> None:
         raise InputError(f"{name} takes names, not numbers; compare several: {name}=a,b")
 
 
+def _why_alike(unknown: str, problem: Problem) -> str:
+    """Why a target is the same at all values of an input, and what to do."""
+    if problem.inferred and unknown == auto.POWER:
+        by_auto = "by calibration auto alone, whose efficiencies a search keeps"
+        return f"depends on {unknown} {by_auto}; sweep several: {unknown}=a,b"
+    return f"does not depend on {unknown}; solve for another input"
+
+
 class Solver:
     """Solves the points of a sweep for one input."""
 
@@ -194,12 +202,7 @@ class Solver:
         scan = Plan(replace(problem, axes=(*problem.axes, axis)), target.outputs, engine)
         needed = {dim for name in target.outputs for dim in scan.dims[name]}
         if unknown not in needed:
-            if problem.inferred and unknown in INFERRED_FROM:
-                raise InputError(
-                    f"{target} depends on {unknown} by calibration auto alone, whose efficiencies "
-                    f"a search keeps; sweep several: {unknown}=a,b"
-                )
-            raise InputError(f"{target} does not depend on {unknown}; solve for another input")
+            raise InputError(f"{target} {_why_alike(unknown, problem)}")
         also = other_reasons(problem, scan)
         needs_layout = runs and unknown in {*STEPS, *RUN_STEPS} and REASON not in scan.outputs
         needs_layout = needs_layout and judges(problem, REASON, unknown)
