@@ -388,7 +388,8 @@ class Posterior:
             published = sum(
                 count for parts, count in cells if parts[1:3] == [cell.layers, cell.gpu]
             )
-            source = f"from {published} published steps" if published else "with no published step"
+            some = f"from {published} published step{'s' * (published > 1)}"
+            source = some if published else "with no published step"
             mean = f"the mean of all software, {source} on {gpu} ({layers}), {_width(factor)}"
             return mean + self._never_measured(cell)
         steps = f"published {label_of(cell.software)} steps"

@@ -280,6 +280,19 @@ def test_no_gpu_is_slower_for_a_higher_peak_nor_saves_energy_at_a_lower_limit() 
     assert 0.28 < limited / full < 0.45
 
 
+def test_a_gpu_in_the_node_of_another_has_nothing_of_that_one() -> None:
+    """A V100 has no peak in BF16, which its calibration took from the node's H100."""
+    v100 = {"gpu": "v100-sxm2-32gb", "precision": "fp16"}
+    cells = [auto.posterior_cell({**JOB, **v100, "node": n}) for n in ("dgx-h100", "dgx-1-v100")]
+    assert {(cell.peak_16, cell.peak) for cell in cells} == {(125e12, 125e12)}
+
+
+def test_the_gpu_furthest_from_those_fitted_is_named_first() -> None:
+    watts = {"gpu_tdp": [700.0, 650.0, 600.0, 1.0]}
+    cube = Sweep(JOB, watts, TIMES).evaluate(settings=Settings("numpy"))
+    assert "its power for each FLOP is a factor of" in cube.attrs["fleetcube_remarks"]
+
+
 @pytest.mark.parametrize("node", ["dgx-h100", "dgx-b200", "mi300x-8gpu"])
 def test_no_step_is_slower_for_more_watts(node: str) -> None:
     """Neither of long products nor of small ones."""

@@ -322,7 +322,7 @@ def test_a_bundle_that_is_cut_to_one_point_states_the_rest() -> None:
     ("fabric", "job_time = 30 d", "takes names"),
     ("all_reduce", "job_time = 30 d", "takes names"),
     ("pue", "job_time = 30 d", "does not depend on pue"),
-    ("gpu_tdp", "step_time = 3 s", "by calibration auto alone"),
+    ("gpu_tdp", "step_time = 3 s", "efficiencies of calibration auto alone"),
     ("n_gps", "job_time = 30 d", "did you mean 'n_gpus'"),
 )
 def test_bad_questions(for_: str, target: object, told: str) -> None:

@@ -164,7 +164,6 @@ row("operand_bytes_per_element", "bytes_per_element", precision=("bf16", "fp16")
 row(
     "operand_bytes_per_element",
     1.0,
-    holds=("the pass that casts to few bits is not counted, here and in every recipe"),
     precision="fp8",
     source="Micikevicius et al. 2022, arXiv:2209.05433, section 3",
 )

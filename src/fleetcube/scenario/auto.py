@@ -107,7 +107,9 @@ def infer(
     arrays = {n: np.array([one.get(n, math.nan) for one in points]).reshape(shape) for n in inputs}
     factors = np.array([one[FACTOR] for one in points]).reshape(shape)
     wide, far = _widen_factors(posterior, axes, telling_axes, stated, factors, free)
-    remarks = [f"calibration auto: {_coefficients(cell).title}" for cell in [*by_cell][:3]]
+    # First those that no fitted GPU is like
+    cells = sorted(by_cell, key=lambda cell: -max(posterior.beyond_gpus(cell).values(), default=0))
+    remarks = [f"calibration auto: {_coefficients(cell).title}" for cell in cells[:3]]
     if len(by_cell) > len(remarks):
         remarks.append(f"calibration auto: and {len(by_cell) - len(remarks)} more such cells")
     remarks += [_OPEN_PRODUCTS] * leaves_open
@@ -288,8 +290,8 @@ def posterior_cell(stated: Mapping[str, Any]) -> pooled.Cell:
     if "gpu" in stated:
         sheets.append(_values("gpu", stated))
     sheets.append(node)
-    if isinstance(node.get("gpu"), str):
-        sheets.append(record("gpu", node["gpu"]).values)
+    if "gpu" not in stated and label:  # a GPU in another's node has nothing of that one
+        sheets.append(record("gpu", label).values)
     sheets.append(_values("model", stated))
 
     def value(name: str) -> Any:

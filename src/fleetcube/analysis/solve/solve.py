@@ -173,12 +173,9 @@ def check_free(graph: Graph, name: Any) -> None:
         raise InputError(f"{name} takes names, not numbers; compare several: {name}=a,b")
 
 
-def _why_alike(unknown: str, problem: Problem) -> str:
-    """Why a target is the same at all values of an input, and what to do."""
-    if problem.inferred and unknown == auto.POWER:
-        by_auto = "by calibration auto alone, whose efficiencies a search keeps"
-        return f"depends on {unknown} {by_auto}; sweep several: {unknown}=a,b"
-    return f"does not depend on {unknown}; solve for another input"
+_KEPT = {
+    auto.POWER: ", or by efficiencies of calibration auto alone, which a search keeps (sweep it)"
+}
 
 
 class Solver:
@@ -202,7 +199,8 @@ class Solver:
         scan = Plan(replace(problem, axes=(*problem.axes, axis)), target.outputs, engine)
         needed = {dim for name in target.outputs for dim in scan.dims[name]}
         if unknown not in needed:
-            raise InputError(f"{target} {_why_alike(unknown, problem)}")
+            but = _KEPT.get(unknown, "")
+            raise InputError(f"{target} does not depend on {unknown}{but}; solve for another input")
         also = other_reasons(problem, scan)
         needs_layout = runs and unknown in {*STEPS, *RUN_STEPS} and REASON not in scan.outputs
         needs_layout = needs_layout and judges(problem, REASON, unknown)
