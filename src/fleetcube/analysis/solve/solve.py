@@ -173,7 +173,7 @@ def check_free(graph: Graph, name: Any) -> None:
         raise InputError(f"{name} takes names, not numbers; compare several: {name}=a,b")
 
 
-_KEPT = {
+_DEPENDENCES = {
     auto.POWER: ", or by efficiencies of calibration auto alone, which a search keeps (sweep it)"
 }
 
@@ -199,7 +199,7 @@ class Solver:
         scan = Plan(replace(problem, axes=(*problem.axes, axis)), target.outputs, engine)
         needed = {dim for name in target.outputs for dim in scan.dims[name]}
         if unknown not in needed:
-            but = _KEPT.get(unknown, "")
+            but = _DEPENDENCES.get(unknown, "")
             raise InputError(f"{target} does not depend on {unknown}{but}; solve for another input")
         also = other_reasons(problem, scan)
         needs_layout = runs and unknown in {*STEPS, *RUN_STEPS} and REASON not in scan.outputs
