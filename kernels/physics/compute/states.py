@@ -106,10 +106,10 @@ def triton_state_kernel_flops(attention_peak_flops):
     Returns: [FLOP/s] rate
     Range: forward passes of Mamba-2 in Triton on an H100, 4,096 to 16,384 tokens: 77 to 82 TFLOP/s;
         22 and 45 of 1,024 and 2,048, 68 to 75 of more; of Kimi Delta Attention 55 on an H200, 70 on
-        GB200 and GB300; backward passes are slower, down to half; that a chip with a higher peak
-        brings no more is assumed; fused kernels are up to 1.8 times as fast
+        GB200 and GB300; fused kernels are up to 1.8 times as fast; assumed of backward passes, of
+        other chips, TPUs among them, and that a higher peak brings no more
     Source: vLLM, github.com/vllm-project/vllm/pull/27299 (128 heads of 64, states of 128, chunks of
-        256); cuLA, github.com/inclusionAI/cuLA, BENCHMARK_GB200.md (flash-linear-attention)
+        256); cuLA, github.com/inclusionAI/cuLA, BENCHMARK_H200.md and its likes
     """
     return np.minimum(0.08 * attention_peak_flops, 80e12)
 
