@@ -180,8 +180,8 @@ COEFFICIENTS = (
     Coefficient(
         "network_efficiency", "network_efficiency", 0.8, 0.7, levels=("precision", "software")
     ),
-    # All passes but the first and the last, which the law counts apart, were seen to hide traffic
-    # whole (Team PyTorch at IBM and Meta 2024, Maximizing training throughput using PyTorch FSDP)
+    # Every pass hid all of its traffic but the first and the last, for which the law has terms
+    # (Team PyTorch at IBM and Meta 2024, Maximizing training throughput using PyTorch FSDP)
     Coefficient("data_parallel_overlap", "data_parallel_overlap", 0.9, 1.0, levels=("software",)),
     Coefficient(
         "expert_parallel_overlap",

@@ -999,10 +999,10 @@ def test_the_interval_widens_with_a_peak_beyond_those_fitted() -> None:
     least = found.content["peaks"]["16 bits"][0]
     lower = replace(cell, peak_16=least / 100)
     assert found.beyond_gpus(lower) == {"peak at 16 bits": pytest.approx(2)}
-    known = replace(cell, watts_per_flop=found.content["watts"][0])
-    limited = replace(known, watts_per_flop=known.watts_per_flop / 10)
+    least_power = replace(cell, watts_per_flop=found.content["watts"][0])
+    limited = replace(least_power, watts_per_flop=least_power.watts_per_flop / 10)
     assert found.beyond_gpus(limited) == {"power for each FLOP": pytest.approx(1)}
-    assert found.values(known)["error_factor"] < found.values(limited)["error_factor"]
+    assert found.values(least_power)["error_factor"] < found.values(limited)["error_factor"]
 
 
 def test_compiled_code_is_never_slower_than_the_same_code_run_eagerly() -> None:

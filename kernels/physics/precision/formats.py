@@ -27,7 +27,7 @@ def row_scaled_peak_flops(peak_flops_fp8):
     0.93 P_8: kernels that scale each row and column
 
     Returns: [FLOP/s] peak
-    Range: from three pairs of steps of Llama 3 8B, whose casts are counted apart (cast_bytes):
+    Range: from three pairs of steps of Llama 3 8B, without the time of their casts (cast_time):
         0.82 on B200, 0.92 on H100, 1.19 on MI300X
     Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511, section 2.2; torchao,
         docs/source/workflows/training.md (2210df8: rowwise and tensorwise scaling in torchtitan)
