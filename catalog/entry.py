@@ -75,6 +75,7 @@ KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             *("embedding_tables", "looked_up_parameters"),
             *("sliding_window", "attention_window", "windowed_layers"),
             *("mixture_of_experts", "experts", "experts_per_token", "shared_experts"),
+            "expert_biases",
             *("dense_layers", "expert_ffn_hidden_size", "expert_input_width"),
             *("layer_pattern", "attention_layers", "ffn_layers"),
             *("linear_attention", "linear_layers", "linear_heads", "linear_head_size"),

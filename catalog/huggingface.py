@@ -182,7 +182,7 @@ def read(text: str) -> dict[str, Any]:
     counts["gated_ffn"] = fields.flag("gated_ffn", model_type not in _WITHOUT_GATE)
     counts["embedding_tables"] = 1 if fields.flag("tie_word_embeddings", True) else 2
     counts |= _states(fields, counts, model_type, kinds) | _windows(fields, counts["layers"], kinds)
-    counts |= _attention(fields, counts, model_type) | _experts(fields, counts, kinds)
+    counts |= _attention(fields, counts, model_type) | _experts(fields, counts, model_type, kinds)
     remarks += _context(fields, counts)
     if fields.config.get("word_embed_proj_dim") == counts["hidden_size"]:
         fields.get("word_embed_proj_dim")  # no projection
@@ -332,7 +332,9 @@ def _attention(fields: "_Fields", counts: dict[str, Any], model_type: str) -> di
     return sets
 
 
-def _experts(fields: "_Fields", counts: dict[str, Any], kinds: list[str]) -> dict[str, Any]:
+def _experts(
+    fields: "_Fields", counts: dict[str, Any], model_type: str, kinds: list[str]
+) -> dict[str, Any]:
     """Experts, and which layers have them; the width of dense layers where there are none."""
     shared = fields.count(
         "n_shared_experts num_shared_experts moe_num_shared_experts num_shared_expert"
@@ -374,6 +376,8 @@ def _experts(fields: "_Fields", counts: dict[str, Any], kinds: list[str]) -> dic
         sets["dense_layers"] = dense
     if not dense:
         sets["ffn_hidden_size"] = expert
+    if fields.flag("expert_biases", model_type == "gpt_oss"):
+        sets["expert_biases"] = True
     return sets
 
 

@@ -231,8 +231,6 @@ NOT_FITTED = (
     "korthikanti_table4",
     "mlperf_gpt3_gaudi",
     "mlperf_gpt3/034",  # the same run as 024
-    "bloom_prequel/045",
-    "bloom_prequel/046",
     *(f"maxtext_v6e/{name}" for name in ("8b-8", "8b-256", "70b-32", "70b-128", "70b-256")),
     *(f"maxtext_v6e/{name}" for name in ("405b-512", "llama2-70b-256", "mixtral8x7b-256")),
     *APART,

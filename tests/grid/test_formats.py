@@ -141,6 +141,33 @@ def test_graphs_of_some_modules_count_as_none(flags: str, graphs: bool) -> None:
     assert stated.scenario["cuda_graphs"] is True
 
 
+@cases(
+    "flags, biases",  # megatron/training/arguments.py: --disable-bias-linear stores false
+    ("--num-experts 8", True),
+    ("--num-experts 8 --disable-bias-linear", False),
+    ("--num-experts 8 --disable-bias-linear --use-transformer-engine-op-fuser", False),
+    ("", None),
+    ("--disable-bias-linear", None),
+)
+def test_experts_have_biases_unless_disabled(flags: str, biases: bool | None) -> None:
+    job = megatron_lm.read(SCRIPT.replace("--bf16", f"--bf16 {flags}"), "launch.sh")
+    assert job.config.get("expert_biases") is biases
+    assert ("disable-bias-linear" in job.ignored) == (flags == "--disable-bias-linear")
+
+
+@pytest.mark.parametrize("model", ["gpt-oss-20b", "mixtral-8x7b"])
+def test_biases_of_experts_are_written(model: str) -> None:
+    text = export({"model": model, "n_gpus": 64}, "megatron-lm")
+    assert megatron_lm.read(text, "flags.txt").config["expert_biases"] is (model[:3] == "gpt")
+
+
+def test_a_host_that_waits_for_kernels_is_named() -> None:
+    for value in (0, 1):
+        text = SCRIPT.replace("GPUS=8", f"GPUS=8\nexport CUDA_LAUNCH_BLOCKING={value}")
+        remarks = " ".join(megatron_lm.read(text, "launch.sh").remarks)
+        assert ("CUDA_LAUNCH_BLOCKING" in remarks) == value
+
+
 def test_an_odd_word_is_read_where_what_it_sets_is_stated() -> None:
     line = "--bf16 --fp8-format odd --fp8-recipe odd --cuda-graph-impl odd"
     text, given = SCRIPT.replace("--bf16", line), {"precision": "fp8", "cuda_graphs": True}

@@ -362,16 +362,76 @@ def router_time(
     return tokens * moved / reached_hbm_bandwidth
 
 
-@alternative("routing_time", mixture_of_experts=True, off=0.0)
-def expert_routing_time(router_time, token_permutation_time):
-    """Time of one layer to choose experts and sort tokens by them, and back, mean over layers.
+row(
+    "result_bias_bytes",
+    0.0,
+    "XLA adds them where it reads results",
+    summary="Bytes moved to add its bias to an element of an expert's result, mean of both passes.",
+    returns="[B] bytes of an element",
+    source="XLA, operation semantics (fusion of elementwise operations)",
+    whole_program=True,
+)
 
-    router + permutation
+
+@alternative("result_bias_bytes", whole_program=False)
+def eager_result_bias_bytes(bytes_per_element):
+    """28 + 3 e: forward, bias x weight of the expert in FP32, added, joined and cast (24 + 2 e);
+    backward, gradients of the result, the bias and the weight (32 + 4 e)
+
+    Range: of eager PyTorch; a compiler joins some of it
+    Source: Megatron-LM, megatron/core/transformer/moe/experts.py (TEGroupedMLP._apply_bias)
+    """
+    return 28 + 3 * bytes_per_element
+
+
+row(
+    "separate_bias_bytes",
+    0.0,
+    "the product adds them",
+    summary="Bytes moved to add biases to experts' results outside of products, of an element.",
+    returns="[B] bytes of an element, mean of both passes",
+    source="Megatron-LM, megatron/core/transformer/moe/experts.py (TEGroupedMLP, scale_bias)",
+    grouped_products="fused",
+)
+row("separate_bias_bytes", "result_bias_bytes", grouped_products="separate")
+
+
+@alternative("expert_bias_time", expert_biases=True, off=0.0)
+def separate_expert_bias_time(
+    microbatch_tokens,
+    expert_input_width,
+    residual_ranks,
+    routed_visits_per_token,
+    expert_token_ranks,
+    separate_bias_bytes,
+    reached_hbm_bandwidth,
+    expert_layers,
+    layers,
+):
+    """Memory-bound time to add biases to experts' results, mean over layers.
+
+    T w / t_s x visits x bytes / BW x l_e / l, w the width of results
+
+    Returns: [s] mean time of a pass
+    Range: of results only; the entering products add their biases themselves
+    Source: Williams et al. 2009, CACM 52(4); Megatron-LM,
+        megatron/core/transformer/moe/experts.py (TEGroupedMLP)
+    """
+    tokens = microbatch_tokens / residual_ranks * expert_layers / layers
+    results = tokens * routed_visits_per_token * expert_token_ranks * expert_input_width
+    return results * separate_bias_bytes / reached_hbm_bandwidth
+
+
+@alternative("routing_time", mixture_of_experts=True, off=0.0)
+def expert_routing_time(router_time, token_permutation_time, expert_bias_time):
+    """Time of one layer to choose experts, sort tokens by them, and back, with biases of results.
+
+    router + permutation + biases; mean over layers
 
     Returns: [s] time of one pass
     Source: Megatron-LM, megatron/core/transformer/moe/moe_layer.py
     """
-    return router_time + token_permutation_time
+    return router_time + token_permutation_time + expert_bias_time
 
 
 row(

@@ -126,6 +126,8 @@ def arguments(text: str, path: str) -> tuple[dict[str, Any], list[str]]:
     if script.not_understood:
         remarks.append(f"not understood: lines {listed(map(str, script.not_understood))}")
     remarks += [f"line {line} {why}" for line, why in script.stray.items()]
+    if script.variables.get("CUDA_LAUNCH_BLOCKING") == "1":
+        remarks.append("CUDA_LAUNCH_BLOCKING=1 makes the host wait for each kernel: not counted")
     if not launched:
         every = [shell.options(shell.split(value)) for value in script.variables.values()]
         row = {name: value for each in every for name, value in each.items()}
@@ -280,6 +282,7 @@ def _experts(job: Job) -> None:
     if config.get("num_experts"):
         if job.take("use-transformer-engine-op-fuser", "grouped_products"):
             job.add_inputs({"grouped_products": "fused"})
+        config["expert_biases"] = _has_biases(job)
         config.setdefault("num_experts_per_tok", 2)
         config.setdefault("moe_intermediate_size", config.get("intermediate_size"))
         return
@@ -287,6 +290,16 @@ def _experts(job: Job) -> None:
         del config[name]
     if not {"experts", "model"} & {*job.given, *job.open_inputs}:
         job.scenario.pop("expert_dispatch", None)
+
+
+def _has_biases(job: Job) -> bool:
+    """Whether products have biases: unless disabled, as Megatron-LM has them."""
+    disabled, added = (
+        job.take(f"{word}-bias-linear", "expert_biases") for word in ("disable", "add")
+    )
+    if added is None:
+        return job.table.framework == "Megatron-LM" and not disabled
+    return str(added).lower() not in _OFF
 
 
 def _vocabulary(job: Job) -> None:
@@ -624,6 +637,8 @@ def _expert_fields(shape: Mapping[str, Any]) -> dict[str, Any]:
     if not shape.get("experts"):
         return {}
     fields: dict[str, Any] = {"moe-grouped-gemm": True}  # without it some modules do not run again
+    if not shape.get("expert_biases"):
+        fields["disable-bias-linear"] = True
     layers, dense = int(shape.get("layers", 0)), int(shape.get("dense_layers", 0))
     if dense:
         every = layers // (layers - dense)
