@@ -16,7 +16,7 @@ OUTPUTS = (
 TOPICS = {"tensor_parallel": "tensor", "context_parallel": "context"}
 TOPICS |= {"expert_parallel": "experts", "pipeline_parallel": "pipeline"}
 # Of experts on one rank, too: the copies of tokens are put in order, and padded to a capacity
-FELT = {"expert_dispatch", "routing_nodes", "expert_capacity"}
+FELT = {"expert_dispatch", "routing_nodes", "expert_capacity", "expert_biases"}
 JOB = {"node": "dgx-h100", "fabric": "infiniband-ndr", "calibration": "none"}
 JOB |= {"gpu_mttf": "50_000 h", "checkpoint_write_bandwidth": "10 GB/s", "flops_efficiency": 0.5}
 RANKS = {"tensor_parallel": [1, 2, 8], "context_parallel": [1, 2], "pipeline_parallel": [1, 4]}

@@ -368,7 +368,7 @@ row(
     "XLA adds them where it reads results",
     summary="Bytes moved to add its bias to an element of an expert's result, mean of both passes.",
     returns="[B] bytes of an element",
-    source="XLA, operation semantics (fusion of elementwise operations)",
+    source="Snider & Liang 2023, arXiv:2301.13062, section III (XLA's fusion of operations)",
     whole_program=True,
 )
 
@@ -379,7 +379,7 @@ def eager_result_bias_bytes(bytes_per_element):
     backward, gradients of the result, the bias and the weight (32 + 4 e)
 
     Range: of eager PyTorch; a compiler joins some of it
-    Source: Megatron-LM, megatron/core/transformer/moe/experts.py (TEGroupedMLP._apply_bias)
+    Source: Megatron-LM, megatron/core/transformer/moe/experts.py (TEGroupedMLP)
     """
     return 28 + 3 * bytes_per_element
 

@@ -301,8 +301,8 @@ def tokens_sorted() -> Pairs:
 @check(
     "eager_result_bias_bytes separate_expert_bias_time expert_routing_time",
     by="simulator",
-    source="arrays of each kernel of Megatron-LM's TEGroupedMLP._apply_bias and its gradients, on the "
-    "clock of a GPU",
+    source="arrays of each kernel that adds biases in Megatron-LM's TEGroupedMLP, and of its gradients, on "
+    "the clock of a GPU",
 )
 def biases_of_results() -> Pairs:
     """a mixed model on 1 GPU and 2 of an expert; products that add them, XLA, and no biases"""
