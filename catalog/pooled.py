@@ -30,8 +30,18 @@ NORMAL, STUDENT, STUDENTS = 1.645, 2.132, 3.107
 LEAST_WIDENING = 0.1  # of the interval's logarithm, for each decade outside the fitted sizes
 NARROWER = 0.6  # share of an interval's width at which another software is named
 EAGER = "-eager"  # ends the name of software whose operations are launched one by one
+BY_POWER = (0.8, 2.2)  # share of its ceiling, and log odds for each unit of watts' logarithm
 _HOST = "layer_host_time"
 _KERNELS = {f"{name}_attention_efficiency": name for name in ("standard", "flash", "splash")}
+
+
+def sustained(watts: Any) -> Any:
+    """Share of the peak at which long products begin in the fit, by the logarithm of watts for each
+    FLOP over an H100's, and over the share there: half depths follow this rate and not the peak,
+    which a GPU without the power for it does not reach."""
+    start, slope = BY_POWER
+    odds = start / (1 - start) * elementary.exp(slope * watts)
+    return odds / (1 + odds) / start
 
 
 def seal(content: Mapping[str, Any]) -> str:
@@ -240,10 +250,9 @@ class Posterior:
         }
         least, most = content["watts"]
         watts = min(max(cell_watts or content["watts_per_flop"], least), most)
-        facts = {
-            "power": elementary.log(watts / content["watts_per_flop"]),
-            "peak": elementary.log(cell.peak / content["peak"]),
-        }
+        power = elementary.log(watts / content["watts_per_flop"])
+        rate = cell.peak * sustained(power) * self._held_back(cell)
+        facts = {"power": power, "rate": elementary.log(rate / content["peak"])}
         means = np.empty(len(self.coefficients))
         effects = np.zeros((len(means), len(self._means)))
         unseen: dict[tuple[int, str, str], float] = {}
@@ -450,12 +459,15 @@ class Posterior:
         attention = table["attention, " + ("FlashAttention-2" if older else "later kernels")]
         others = table["gemm, others"]["tpu" if is_tpu else "other"]
         unknown = attention.get(self.generation(cell.gpu), table["attention, others"]["other"])
-        least = self.content["watts"][0]  # with fewer watts, each FLOP takes the same energy
-        held_back = min((self._watts(cell) or least) / least, 1.0)
         return {
-            "gemm": products.get(cell.gpu, others) * held_back,
+            "gemm": products.get(cell.gpu, others) * self._held_back(cell),
             "attention": attention.get(cell.gpu, unknown),
         }
+
+    def _held_back(self, cell: Cell) -> float:
+        """With fewer watts than the fitted ones, each FLOP takes the same energy."""
+        least = self.content["watts"][0]
+        return min((self._watts(cell) or least) / least, 1.0)
 
 
 @functools.cache

@@ -19,7 +19,7 @@ import numpy as np
 from fleetcube.calibration.row import Row
 from fleetcube.calibration.steps import STEP, Table, _Model
 from fleetcube.calibration.update import FREEDOM
-from fleetcube.catalog.pooled import NORMAL, STUDENT, linked
+from fleetcube.catalog.pooled import BY_POWER, NORMAL, STUDENT, linked
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.spec import values
 from fleetcube.grid.spec.axis import Array
@@ -111,15 +111,16 @@ def _pairs(inputs: Mapping[str, Any]) -> bool:
 # A long product runs at the clock that the power allows. Products alone, on the same chip at two
 # limits, say 1.9 to 3.3: H100 SXM, NVL and PCIe, A100 SXM and PCIe (github.com/mag-/gpu_benchmark),
 # GB300 at 500 and 1,400 W (facebookexperimental/triton#2023)
-_ON_POWER = {"power": (2.2, 0.4)}
+_SHARE, _SLOPE = BY_POWER
+_ON_POWER = {"power": (_SLOPE, 0.4)}
 COEFFICIENTS = (
-    Coefficient("gemm_efficiency", "gemm_efficiency", 0.8, 0.7, of="gemm", trends=_ON_POWER),
+    Coefficient("gemm_efficiency", "gemm_efficiency", _SHARE, 0.7, of="gemm", trends=_ON_POWER),
     Coefficient(
         "gemm_half_depth",
         "gemm_half_depth",
         200.0,
         1.0,
-        trends={"peak": (0.0, 0.5)},
+        trends={"rate": (0.0, 0.5)},
         levels=("layers", "precision", "generation", "software", "experts"),
     ),
     Coefficient(

@@ -21,7 +21,7 @@ from scipy.special import stdtrit
 from fleetcube.calibration.predict import evaluate
 from fleetcube.calibration.row import Row
 from fleetcube.catalog import kind, record
-from fleetcube.catalog.pooled import NORMAL, STEP, STUDENT, seal
+from fleetcube.catalog.pooled import NORMAL, STEP, STUDENT, seal, sustained
 from fleetcube.catalog.vendors import vendor as vendor_of
 from fleetcube.grid.spec import values
 from fleetcube.kernels.physics.graph import PHYSICS
@@ -255,12 +255,14 @@ def facts(of: Sequence[Row]) -> dict[str, Array]:
         ceilings = _FLASH_2 if software(row) in _WITH_FLASH_2 else _FLASH_3
         return ceilings.get(gpu(row), ceilings.get(generation(row), _OTHER_ATTENTION))
 
+    power = np.log([_watts_per_flop(row) / _WATTS_PER_FLOP for row in of])
+    peaks = np.array([_peak(row, precision(row)) for row in of])
     return {
         "gemm": np.array([products(row) for row in of]),
         "attention": np.array([attention(row) for row in of]),
         "node_link": np.array([_sheet(row, "intra_node_bandwidth") or 0.0 for row in of]),
-        "power": np.log([_watts_per_flop(row) / _WATTS_PER_FLOP for row in of]),
-        "peak": np.log([_peak(row, precision(row)) / _PEAK for row in of]),
+        "power": power,
+        "rate": np.log(peaks * sustained(power) / _PEAK),
     }
 
 
@@ -537,7 +539,7 @@ def like_rows(
     row = of[k]
     groups = {level: group(row) for level, group in LEVELS.items() if level != "table"}
     groups = {n: g if g is None or g in seen[n] else "" for n, g in groups.items()}
-    trends = {name: float(pooled.steps.facts[name][k]) for name in ("power", "peak")}
+    trends = {name: float(pooled.steps.facts[name][k]) for name in ("power", "rate")}
     covariance = at(posterior, groups, trends)[1]
     slopes = moments.get(f"{layers(row)}, {kernel(row)}", moments["dense, flash"])
     variance = np.sum(covariance * slopes)

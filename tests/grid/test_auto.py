@@ -65,7 +65,7 @@ def test_every_measured_cell_has_the_coefficients_of_the_fit() -> None:
         cell = pooled.Cell(
             *(made.software(row), made.layers(row), made.gpu(row), made.precision(row)),
             row.inputs.get("attention_kernel", "flash"),
-            *(own.content["peak"] * np.exp(facts["peak"]),) * 2,  # no trend follows the first
+            *(own.content["peak"] * np.exp(facts["rate"]) / pooled.sustained(facts["power"]),) * 2,
             facts["node_link"],
             watts_per_flop=0.0
             if made.unpowered(row)
@@ -301,6 +301,20 @@ def test_no_step_is_slower_for_more_watts(node: str) -> None:
     for job in (JOB, on_h100(**experts, n_gpus=64, calibration="auto")):
         cube = Sweep({**job, "node": node}, watts, TIMES).evaluate(settings=Settings("numpy"))
         assert (np.diff(cube.step_time.values) <= 0).all()
+
+
+@pytest.mark.parametrize("node", ["dgx-h100", "dgx-b200", "gb200-nvl72"])
+@pytest.mark.parametrize("software", ["torchtitan", "megatron-lm", "megatron-bridge"])
+def test_a_peak_without_power_for_it_takes_nothing(node: str, software: str) -> None:
+    """Small products lost 40 % where their half depth followed a peak that no power reaches; 1 % is
+    left where a share falls faster than watts for each FLOP."""
+    experts = {"model": "gpt-oss-120b", "expert_parallel": 8, "n_gpus": 64, "global_batch_size": 256}
+    job = on_h100(**experts, node=node, software=software, calibration="auto", micro_batch_size=1)
+    sheet = fleetcube.catalog.record("gpu", fleetcube.catalog.record("node", node).values["gpu"])
+    peak = sheet.values["peak_flops_bf16"]
+    peaks = {"peak_flops_bf16": [factor * peak for factor in (1.0, 1.05, 1.5, 2.0, 3.0)]}
+    times = Sweep(job, peaks, TIMES).evaluate(settings=Settings("numpy")).step_time.values
+    assert (times <= 1.02 * np.minimum.accumulate(times)).all()
 
 
 def test_steps_of_a_gpu_say_more_than_a_power_that_its_record_lacks() -> None:

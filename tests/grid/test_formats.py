@@ -1,6 +1,7 @@
 """Files of frameworks as specs, and back: read as their programs read them."""
 
 import contextlib
+import json
 import random
 import re
 import warnings
@@ -12,6 +13,7 @@ import pytest
 import fleetcube
 from fleetcube import InputError, Sweep
 from fleetcube.calibration.measurements import read_records
+from fleetcube.catalog import huggingface
 from fleetcube.formats import megatron_lm, shell
 from fleetcube.formats.read import read_job, read_spec, spec_of
 from fleetcube.formats.write import changed, export
@@ -153,19 +155,82 @@ def test_experts_have_biases_unless_disabled(flags: str, biases: bool | None) ->
     job = megatron_lm.read(SCRIPT.replace("--bf16", f"--bf16 {flags}"), "launch.sh")
     assert job.config.get("expert_biases") is biases
     assert ("disable-bias-linear" in job.ignored) == (flags == "--disable-bias-linear")
+    assert ("biases are not disabled: expert_biases = true" in job.remarks) == bool(biases)
 
 
-@pytest.mark.parametrize("model", ["gpt-oss-20b", "mixtral-8x7b"])
-def test_biases_of_experts_are_written(model: str) -> None:
-    text = export({"model": model, "n_gpus": 64}, "megatron-lm")
-    assert megatron_lm.read(text, "flags.txt").config["expert_biases"] is (model[:3] == "gpt")
+_SHAPE = """model:
+  num_layers: 24
+  hidden_size: 2880
+  num_attention_heads: 64
+  num_moe_experts: 32
+  ffn_hidden_size: 2880
+  micro_batch_size: 1
+"""
+BRIDGE = f"train:\n  global_batch_size: 64\n{_SHAPE}"
+NEMO = f"trainer:\n  num_nodes: 1\n  devices: 8\n  precision: bf16\n{_SHAPE}"
 
 
-def test_a_host_that_waits_for_kernels_is_named() -> None:
-    for value in (0, 1):
-        text = SCRIPT.replace("GPUS=8", f"GPUS=8\nexport CUDA_LAUNCH_BLOCKING={value}")
-        remarks = " ".join(megatron_lm.read(text, "launch.sh").remarks)
-        assert ("CUDA_LAUNCH_BLOCKING" in remarks) == value
+@cases(
+    "text, field, biases",  # TransformerConfig.add_bias_linear and NeMo's model.bias are true
+    *((BRIDGE, field, biases) for field, biases in (("", True), ("add_bias_linear: true", True))),
+    *((BRIDGE, f"add_bias_linear: {word}", word == "null") for word in ("false", "null")),
+    *((NEMO, field, biases) for field, biases in (("", True), ("bias: true", True))),
+    *((NEMO, f"{field}: false", False) for field in ("bias", "add_bias_linear")),
+)
+def test_biases_of_configs_are_those_of_their_frameworks(
+    tmp_path: Path, text: str, field: str, biases: bool
+) -> None:
+    (tmp_path / "run.yaml").write_text(text + (field and f"  {field}\n"))
+    assert read_job(str(tmp_path / "run.yaml")).config["expert_biases"] is biases
+
+
+@pytest.mark.parametrize("framework", ["megatron-lm", "megatron-bridge"])
+@cases(
+    "model, window, every, biases",
+    ("gpt-oss-20b", 128, 2, True),
+    ("mixtral-8x7b", None, None, False),
+    ("mistral-7b", 4096, None, None),
+    ("llama-3-8b", None, None, None),
+)
+def test_biases_and_windows_are_written(
+    tmp_path: Path, model: str, window: int, every: int, biases: bool, framework: str
+) -> None:
+    job = {"model": model, "n_gpus": 64, "global_batch_size": 64, "sequence_length": 8192}
+    path = tmp_path / ("run.sh" if framework == "megatron-lm" else "run.yaml")
+    text = export(job, framework)
+    if framework == "megatron-lm":
+        text = f"torchrun --nproc_per_node 8 --nnodes 8 pretrain_gpt.py \\\n{text}"
+    path.write_text(text)
+    config = read_job(str(path), {"n_gpus": 64}).config
+    names = ("sliding_window", "sliding_window_pattern", "expert_biases")
+    assert tuple(config.get(name) for name in names) == (window, every, biases)
+
+
+@cases(
+    "size, freq, window, windowed",
+    ("(127,0)", "2", 128, 24),
+    ("127,0", "[1,1,1,0]*12", 128, 36),
+    ("(1023,0)", "([0]*8+[1]*40)", 1024, 40),
+    ("(-1,0)", "2", None, None),
+)
+def test_windows_are_read(size: str, freq: str, window: int, windowed: int) -> None:
+    """A window's size is that of keys before the query, which it sees, too."""
+    flags = f"--bf16 --window-size {size} --window-attn-skip-freq {freq}"
+    job = megatron_lm.read(SCRIPT.replace("--bf16", flags), "launch.sh")
+    found = huggingface.read(json.dumps({"model_type": "megatron-lm", **job.config}))
+    assert (found.get("attention_window"), found.get("windowed_layers")) == (window, windowed)
+
+
+@cases(
+    "line, is_named",
+    *((f"export CUDA_LAUNCH_BLOCKING={value}", value != "0") for value in ("1", '"1"', "0")),
+    *((f"{word} CUDA_LAUNCH_BLOCKING=1 true", True) for word in ("", "env")),
+    *((f"# CUDA_LAUNCH_BLOCKING={value}", False) for value in ("0", "1")),
+)
+def test_a_host_that_waits_for_kernels_is_named(tmp_path: Path, line: str, is_named: bool) -> None:
+    (tmp_path / "launch.sh").write_text(SCRIPT.replace("GPUS=8", f"GPUS=8\n{line}"))
+    remarks = " ".join(read_job(str(tmp_path / "launch.sh")).remarks)
+    assert ("CUDA_LAUNCH_BLOCKING" in remarks) == is_named
 
 
 def test_an_odd_word_is_read_where_what_it_sets_is_stated() -> None:

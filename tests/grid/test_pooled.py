@@ -40,7 +40,7 @@ def pooled_of(measured: list[Row]) -> Pooled:
     one = np.ones(len(measured))
     sheets = np.array([300e9 if "a100" in row.inputs["gpu"] else 450e9 for row in measured])
     facts = {"gemm": 0.9 * one, "attention": 0.7 * one, "node_link": sheets}
-    facts |= {"peak": peaks, "power": -peaks}
+    facts |= {"rate": peaks, "power": -peaks}
     groups = {"software": [row.group for row in measured]}
     return Pooled(Steps(measured, facts, coefficients), groups, [row.group for row in measured])
 
@@ -102,7 +102,7 @@ def test_no_coefficient_is_above_its_data_sheet() -> None:
 def test_a_row_by_its_groups_is_the_row_of_the_fit() -> None:
     full = planted()[0]
     found = posterior(np.array([row.group == "one" for row in rows()]))
-    trends = {name: full.steps.facts[name][0] for name in ("peak", "power")}
+    trends = {name: full.steps.facts[name][0] for name in ("rate", "power")}
     chosen = full.steps.coefficients
     means, covariance = at(found, {"software": "one"}, trends, chosen)
     assert np.allclose(means, full.values(found.means)[:, 0], atol=1e-12)
@@ -152,7 +152,7 @@ def test_what_all_steps_of_a_job_share_is_told_from_noise() -> None:
     chosen = [replace(c, levels=c.levels if c.name == STEP else ("software",)) for c in fitted]
     peaks = np.log([GPUS[row.inputs["gpu"]] / 989e12 for row in rows()])
     one = np.ones(len(rows()))
-    facts = {"gemm": 0.9 * one, "attention": 0.7 * one, "peak": peaks, "power": -peaks}
+    facts = {"gemm": 0.9 * one, "attention": 0.7 * one, "rate": peaks, "power": -peaks}
     facts["node_link"] = np.where(peaks < -0.5, 300e9, 450e9)
 
     def model(measured: list[Row]) -> Pooled:

@@ -373,13 +373,31 @@ row(
 )
 
 
-@alternative("result_bias_bytes", whole_program=False)
-def eager_result_bias_bytes(bytes_per_element):
-    """28 + 3 e: forward, bias x weight of the expert in FP32, added, joined and cast (24 + 2 e);
-    backward, gradients of the result, the bias and the weight (32 + 4 e)
+row("result_bias_bytes", "eager_bias_bytes", whole_program=False)
 
-    Range: of eager PyTorch; a compiler joins some of it
+
+@alternative("eager_bias_bytes", expert_dispatch=("per_expert", "all_gather"))
+def eager_bias_bytes(bytes_per_element):
+    """Bytes moved to add its bias to an element of an expert's result, mean of both passes.
+
+    7 e: forward, bias x weight of the expert, added, joined (6 e); backward, gradients of the
+    bias, of the weight, and of the result, joined (8 e)
+
+    Returns: [B] bytes of an element
+    Range: of eager PyTorch, expert by expert, with weights in the format of activations; in FP32
+        (moe_router_dtype) they cost as much as with per_node; up to half of it may stay in caches
     Source: Megatron-LM, megatron/core/transformer/moe/experts.py (TEGroupedMLP)
+    """
+    return 7 * bytes_per_element
+
+
+@alternative("eager_bias_bytes", expert_dispatch="per_node")
+def float_eager_bias_bytes(bytes_per_element):
+    """28 + 3 e, with weights in FP32: forward, bias x weight, added, joined and cast (24 + 2 e);
+    backward, the same gradients, and the result's cast twice (32 + 4 e)
+
+    Source: Megatron-LM, megatron/core/transformer/moe/token_dispatcher.py (the flex dispatcher's
+        weights are FP32)
     """
     return 28 + 3 * bytes_per_element
 
@@ -388,6 +406,7 @@ row(
     "separate_bias_bytes",
     0.0,
     "the product adds them",
+    holds="their gradient reads results once more: 1 B, mean of both passes, in 16 bits",
     summary="Bytes moved to add biases to experts' results outside of products, of an element.",
     returns="[B] bytes of an element, mean of both passes",
     source="Megatron-LM, megatron/core/transformer/moe/experts.py (TEGroupedMLP, scale_bias)",
@@ -413,7 +432,10 @@ def separate_expert_bias_time(
     T w / t_s x visits x bytes / BW x l_e / l, w the width of results
 
     Returns: [s] mean time of a pass
-    Range: of results only; the entering products add their biases themselves
+    Range: of results only; the entering products add their biases themselves (but in NVFP4 and
+        with scales of blocks, whose gradients read them once more); a pass that runs again is a
+        forward pass, which moves up to a sixth less; Megatron-LM runs no biases with several
+        tensor ranks of an expert
     Source: Williams et al. 2009, CACM 52(4); Megatron-LM,
         megatron/core/transformer/moe/experts.py (TEGroupedMLP)
     """

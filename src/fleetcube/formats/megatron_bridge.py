@@ -61,8 +61,11 @@ def to_fields(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str
         fields |= {"accumulate-allreduce-grads-in-fp32": True, "grad-reduce-in-bf16": False}
     for name in ("group-query-attention", "max-position-embeddings"):
         fields.pop(name, None)  # by the number of groups, and by the sequence
-    modules = fields.get("recompute-modules")
-    return fields | ({"recompute-modules": str(modules).split()} if modules else {})
+    if modules := fields.get("recompute-modules"):
+        fields["recompute-modules"] = str(modules).split()
+    if window := fields.get("window-size"):
+        fields["window-size"] = yaml.safe_load(str(window).replace("(", "[").replace(")", "]"))
+    return fields
 
 
 def as_text(fields: Mapping[str, Any]) -> str:

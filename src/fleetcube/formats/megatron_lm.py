@@ -126,8 +126,6 @@ def arguments(text: str, path: str) -> tuple[dict[str, Any], list[str]]:
     if script.not_understood:
         remarks.append(f"not understood: lines {listed(map(str, script.not_understood))}")
     remarks += [f"line {line} {why}" for line, why in script.stray.items()]
-    if script.variables.get("CUDA_LAUNCH_BLOCKING") == "1":
-        remarks.append("CUDA_LAUNCH_BLOCKING=1 makes the host wait for each kernel: not counted")
     if not launched:
         every = [shell.options(shell.split(value)) for value in script.variables.values()]
         row = {name: value for each in every for name, value in each.items()}
@@ -278,7 +276,7 @@ def _experts(job: Job) -> None:
     config = job.config
     frequency = job.take("moe-layer-freq", "model")
     if frequency is not None:
-        config["moe_layer_freq"] = _pattern(str(frequency), job.path)
+        config["moe_layer_freq"] = _pattern("moe-layer-freq", str(frequency), job.path)
     if config.get("num_experts"):
         if job.take("use-transformer-engine-op-fuser", "grouped_products"):
             job.add_inputs({"grouped_products": "fused"})
@@ -294,12 +292,15 @@ def _experts(job: Job) -> None:
 
 def _has_biases(job: Job) -> bool:
     """Whether products have biases: unless disabled, as Megatron-LM has them."""
-    disabled, added = (
-        job.take(f"{word}-bias-linear", "expert_biases") for word in ("disable", "add")
-    )
-    if added is None:
-        return job.table.framework == "Megatron-LM" and not disabled
-    return str(added).lower() not in _OFF
+    framework = job.table.framework
+    if framework == "DeepSpeed":
+        return False  # deepspeed/moe/experts.py leaves them out
+    disabled = job.take("disable-bias-linear", "expert_biases")
+    added = job.take("add-bias-linear", "expert_biases")
+    default = framework == "Megatron-LM" if added is None else str(added).lower() not in _OFF
+    if default and not disabled:
+        job.remarks.append("biases are not disabled: expert_biases = true")
+    return bool(default and not disabled)
 
 
 def _vocabulary(job: Job) -> None:
@@ -330,16 +331,23 @@ def _pieces_of_pattern(job: Job) -> None:
 
 
 def _windows(job: Job) -> None:
-    """Layers whose queries see a window: all but each n-th."""
-    window = re.match(r"\D*(\d+)", str(job.take("window-size", "model") or ""))
-    every = str(job.take("window-attn-skip-freq", "model") or "")
-    if window is not None:
-        job.config |= {"sliding_window": int(window[1]), "use_sliding_window": True}
-        job.config |= {"sliding_window_pattern": int(every)} if every.isdigit() else {}
+    """Layers whose queries see a window, and itself: all, but each n-th, or by a list."""
+    window = re.match(r"[^-\d]*(-?\d+)", str(job.take("window-size", "model") or ""))
+    name = "window-attn-skip-freq"
+    freq = job.take(name, "model")
+    if window is None or int(window[1]) < 0:
+        return
+    job.config |= {"sliding_window": int(window[1]) + 1, "use_sliding_window": True}
+    layers = _pattern(name, str(freq), job.path) if freq else None
+    if isinstance(layers, int):
+        job.config["sliding_window_pattern"] = layers
+    elif layers:
+        kinds = ("full_attention", "sliding_attention")
+        job.config["layer_types"] = [kinds[each] for each in layers]
 
 
-def _pattern(text: str, path: str) -> Any:
-    """The layers of --moe-layer-freq: a number, or a list as ([0]*3+[1]*58)."""
+def _pattern(name: str, text: str, path: str) -> Any:
+    """Layers of one kind of two: a number, or a list as ([0]*3+[1]*58)."""
     if text.strip().isdigit():
         return int(text)
     row: list[int] = []
@@ -347,7 +355,7 @@ def _pattern(text: str, path: str) -> Any:
         match = re.fullmatch(r"\[([01](?:,[01])*)\](?:\*(\d{1,4}))?", part)
         if not match or len(row) > 10_000:
             raise InputError(
-                f"{path!r}: moe-layer-freq = {text[:60]!r} is no list of layers; write it as "
+                f"{path!r}: {name} = {text[:60]!r} is no list of layers; write it as "
                 "([0]*3+[1]*58)"
             )
         row += [int(each) for each in match[1].split(",")] * int(match[2] or 1)
@@ -606,7 +614,7 @@ def to_fields(
     flags = zip(names.overlaps, _OVERLAPS.get(scenario.get("zero_stage", 1), ()), strict=False)
     hides = itertools.takewhile(lambda row: scenario.get(row[1]) != 0, flags)
     fields |= {flag: True for flag, _ in hides}
-    fields |= _expert_fields(shape)
+    fields |= _expert_fields(shape) | _window_fields(shape)
     if "num-experts" not in fields:
         fields.pop("moe-token-dispatcher-type", None)
     if shape.get("kv_elements_per_layer") and shape.get("value_head_size"):
@@ -646,6 +654,20 @@ def _expert_fields(shape: Mapping[str, Any]) -> dict[str, Any]:
     if shared := shape.get("shared_experts"):
         width = shape.get("expert_ffn_hidden_size", shape["ffn_hidden_size"])
         fields["moe-shared-expert-intermediate-size"] = int(shared * width)
+    return fields
+
+
+def _window_fields(shape: Mapping[str, Any]) -> dict[str, Any]:
+    """Layers whose queries see a window: all, or all but each n-th."""
+    if not shape.get("sliding_window"):
+        return {}
+    fields: dict[str, Any] = {"window-size": f"({int(shape['attention_window']) - 1},0)"}
+    layers = int(shape["layers"])
+    windowed = int(shape.get("windowed_layers", layers))
+    if whole := layers - windowed:
+        fields["window-attn-skip-freq"] = (
+            f"[1]*{windowed}+[0]*{whole}" if layers % whole else layers // whole
+        )
     return fields
 
 

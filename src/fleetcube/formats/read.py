@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import json
 import math
+import re
 import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -32,6 +33,7 @@ _GIVE = "a spec, a config.json, or a framework's file"
 _MOST_READ = 256  # times that a file is read, for values of axes
 _ANY = (1, 2, 64)  # stand for all values of an input without a known one
 _EXAMPLE = "example:"
+_BLOCKS = re.compile(r"""^[^#\n]*\bCUDA_LAUNCH_BLOCKING\s*[=:]\s*["']?(?!0\b|["'\s;&])\S""", re.M)
 _ENDINGS = (".toml", ".sh", ".yaml", ".yml", ".json")
 
 
@@ -110,7 +112,10 @@ def _job_of(text: str, path: str, given: Mapping[str, Any]) -> Job:
         raise InputError(f"{path!r} has more than {_LARGEST:,} letters; give one job's file")
     for reader in _readers():
         if reader.recognizes(text):
-            return _joined(partial(reader.read, text, path), given, path)
+            job = _joined(partial(reader.read, text, path), given, path)
+            if _BLOCKS.search(text):
+                job.remarks.append("CUDA_LAUNCH_BLOCKING: the host waits for each kernel, not counted")
+            return job
     frameworks = ", ".join(reader.format_table().framework for reader in _readers())
     raise InputError(
         f"{path!r} is no file that fleetcube reads; give a spec, or a file of {frameworks}"
