@@ -113,7 +113,7 @@ def test_a_batch_that_does_not_help_is_not_taken(tmp_path: Path) -> None:
     counts |= {"global_batch_size": 2048}
     text += "".join(f"{name} = {count}\n" for name, count in counts.items())
     path.write_text(f"[scenario]\n{text}training_tokens = '10T'\nsequence_parallel = true\n")
-    ask = ["solve", str(path), "--for", "n_gpus", "--target", "job_time <= 61 d with 90 %"]
+    ask = ["solve", str(path), "--for", "n_gpus", "--target", "job_time <= 59 d with 90 %"]
     plain, adjusted = (CliRunner().invoke(cli, [*ask, *more]) for more in ((), ("--adjust-batch",)))
     assert adjusted.stdout.splitlines()[1] == plain.stdout.splitlines()[1]
     assert "does not come nearer" in " ".join(adjusted.stdout.split())

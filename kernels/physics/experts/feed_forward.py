@@ -384,8 +384,8 @@ def eager_bias_bytes(bytes_per_element):
     bias, of the weight, and of the result, joined (8 e)
 
     Returns: [B] bytes of an element
-    Range: of eager PyTorch, expert by expert, with weights in the format of activations; in FP32
-        (moe_router_dtype) they cost as much as with per_node; up to half of it may stay in caches
+    Range: of eager PyTorch, expert by expert, with weights in the format of activations; a router
+        in FP32 makes them those of the flex dispatcher; up to half of it may stay in caches
     Source: Megatron-LM, megatron/core/transformer/moe/experts.py (TEGroupedMLP)
     """
     return 7 * bytes_per_element
