@@ -404,15 +404,29 @@ def float_eager_bias_bytes(bytes_per_element):
 
 row(
     "separate_bias_bytes",
+    "result_bias_bytes",
+    "only kernels that write MXFP8 add them",
+    summary="Bytes moved to add biases to experts' results outside of products, of an element.",
+    returns="[B] bytes of an element, mean of both passes",
+    source="Megatron-LM, megatron/core/transformer/moe/experts.py (TEGroupedMLP)",
+    precision=("bf16", "fp16", "fp8", "fp8_blockwise", "mxfp4", "nvfp4"),
+)
+row("separate_bias_bytes", "mxfp8_separate_bias_bytes", precision="mxfp8")
+row(
+    "mxfp8_separate_bias_bytes",
+    "result_bias_bytes",
+    summary="Bytes moved to add biases to experts' results in MXFP8 outside of products.",
+    returns="[B] bytes of an element, mean of both passes",
+    grouped_products="separate",
+)
+row(
+    "mxfp8_separate_bias_bytes",
     0.0,
     "the product adds them",
     holds="their gradient reads results once more: 1 B, mean of both passes, in 16 bits",
-    summary="Bytes moved to add biases to experts' results outside of products, of an element.",
-    returns="[B] bytes of an element, mean of both passes",
     source="Megatron-LM, megatron/core/transformer/moe/experts.py (TEGroupedMLP, scale_bias)",
     grouped_products="fused",
 )
-row("separate_bias_bytes", "result_bias_bytes", grouped_products="separate")
 
 
 @alternative("expert_bias_time", expert_biases=True, off=0.0)

@@ -331,6 +331,8 @@ def biases_of_results() -> Pairs:
                 {"expert_biases": False},
             ):
                 yield value("expert_bias_time", **(biased | without)), 0.0
+            fused = biased | {"grouped_products": "fused"}  # which only kernels of MXFP8 are
+            yield value("expert_bias_time", **fused), 4 / 6 * gpu.clock
 
 
 @check(
