@@ -10,6 +10,7 @@ import pytest
 
 from docs.make import pooled as made
 from docs.make.hierarchy import COEFFICIENTS, JOB, Pooled, Posterior, Steps, at
+from docs.make.text import DOCS
 from fleetcube.calibration.row import Row
 from fleetcube.catalog.pooled import STEP
 
@@ -141,6 +142,8 @@ def test_the_catalog_has_the_posterior_of_the_carried_rows() -> None:
     # without the factors of their jobs, of a spread of 0.074
     assert np.median(errors[fitted]) < 0.055
     assert errors[fitted].mean() < 0.085
+    page = (DOCS / "accuracy.md").read_text(encoding="utf-8")
+    assert f"| nothing, in sample | {fitted.sum()} |" in page, "run python -m docs.make.pooled"
 
 
 def test_what_all_steps_of_a_job_share_is_told_from_noise() -> None:
