@@ -151,4 +151,4 @@ def test_the_first_token_takes_a_prefill_of_one_with_its_interval(more: dict[str
     for place in (-1, 0, 1):  # bound by weights, a length at which its interval had no width
         first = value("time_to_first_token", **at, serving_time_error=place)
         assert first == value("prefill_time", **alone, serving_time_error=place)
-        assert first == pytest.approx(2.2**place * value("time_to_first_token", **at), rel=1e-12)
+        assert first == pytest.approx(2.3**place * value("time_to_first_token", **at), rel=1e-12)

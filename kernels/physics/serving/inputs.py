@@ -31,7 +31,7 @@ INPUTS = declared(
     real(
         "serving_error_factor",
         "1",
-        2.2,
+        2.3,
         "factor by which predicted and measured rates of serving differ at most, in 90 of 100 "
         "published rows (docs/accuracy.md)",
         low=1.0,
