@@ -308,7 +308,8 @@ def test_no_step_is_slower_for_more_watts(node: str) -> None:
 def test_a_peak_without_power_for_it_takes_nothing(node: str, software: str) -> None:
     """Small products lost 40 % where their half depth followed a peak that no power reaches; 1 % is
     left where a share falls faster than watts for each FLOP."""
-    experts = {"model": "gpt-oss-120b", "expert_parallel": 8, "n_gpus": 64, "global_batch_size": 256}
+    experts = {"model": "gpt-oss-120b", "expert_parallel": 8, "n_gpus": 64}
+    experts |= {"global_batch_size": 256}
     job = on_h100(**experts, node=node, software=software, calibration="auto", micro_batch_size=1)
     sheet = fleetcube.catalog.record("gpu", fleetcube.catalog.record("node", node).values["gpu"])
     peak = sheet.values["peak_flops_bf16"]

@@ -36,7 +36,7 @@ INPUTS = declared(
         positive=False,
     ),
     "model",
-    switch("expert_biases", "results of routed experts have biases (Megatron-LM's add_bias_linear)"),
+    switch("expert_biases", "results of routed experts have biases (Megatron-LM: add_bias_linear)"),
     real(
         "routing_nodes",
         "1",

@@ -355,8 +355,7 @@ def _pattern(name: str, text: str, path: str) -> Any:
         match = re.fullmatch(r"\[([01](?:,[01])*)\](?:\*(\d{1,4}))?", part)
         if not match or len(row) > 10_000:
             raise InputError(
-                f"{path!r}: {name} = {text[:60]!r} is no list of layers; write it as "
-                "([0]*3+[1]*58)"
+                f"{path!r}: {name} = {text[:60]!r} is no list of layers; write it as ([0]*3+[1]*58)"
             )
         row += [int(each) for each in match[1].split(",")] * int(match[2] or 1)
     return row

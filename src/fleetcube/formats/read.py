@@ -114,7 +114,8 @@ def _job_of(text: str, path: str, given: Mapping[str, Any]) -> Job:
         if reader.recognizes(text):
             job = _joined(partial(reader.read, text, path), given, path)
             if _BLOCKS.search(text):
-                job.remarks.append("CUDA_LAUNCH_BLOCKING: the host waits for each kernel, not counted")
+                why = "CUDA_LAUNCH_BLOCKING: the host waits for each kernel, which is not counted"
+                job.remarks.append(why)
             return job
     frameworks = ", ".join(reader.format_table().framework for reader in _readers())
     raise InputError(

@@ -298,8 +298,8 @@ def tokens_sorted() -> Pairs:
             yield value("token_permutation_time", **point), 4 / 6 * gpu.clock
 
 
-# Bytes of all operands of PyTorch 2.13's operators for an element of 3 experts' results, 1,000 tokens
-# of 800 columns in BF16, forward and backward, by a TorchDispatchMode around TEGroupedMLP's sum
+# Bytes of all operands of PyTorch 2.13's operators for an element of 3 experts' results, 1,000
+# tokens of 800 columns in BF16, forward and backward, by a TorchDispatchMode around the sum
 _BIAS_BYTES = {"per_expert": (12, 16), "per_node": (28.01, 40.06)}  # weights in BF16; in FP32
 
 
