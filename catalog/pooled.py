@@ -467,7 +467,7 @@ class Posterior:
     def _held_back(self, cell: Cell) -> float:
         """With fewer watts than the fitted ones, each FLOP takes the same energy."""
         least = self.content["watts"][0]
-        return min((self._watts(cell) or least) / least, 1.0)
+        return float(min((self._watts(cell) or least) / least, 1.0))
 
 
 @functools.cache
