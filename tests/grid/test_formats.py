@@ -217,8 +217,8 @@ def test_windows_are_read(size: str, freq: str, window: int, windowed: int) -> N
     """A window's size is that of keys before the query, which it sees, too."""
     flags = f"--bf16 --window-size {size} --window-attn-skip-freq {freq}"
     job = megatron_lm.read(SCRIPT.replace("--bf16", flags), "launch.sh")
-    found = huggingface.read(json.dumps({"model_type": "megatron-lm", **job.config}))
-    assert (found.get("attention_window"), found.get("windowed_layers")) == (window, windowed)
+    shape = huggingface.read(json.dumps({"model_type": "megatron-lm", **job.config}))
+    assert (shape.get("attention_window"), shape.get("windowed_layers")) == (window, windowed)
 
 
 @cases(

@@ -239,7 +239,7 @@ def test_the_file_predicts_what_was_fitted_with_an_interval(tmp_path: Path) -> N
 
 
 def test_a_file_is_replaced_and_what_is_sought_or_stated_has_no_factor(tmp_path: Path) -> None:
-    measured = 1.15 * times()[:2]
+    measured = 1.2 * times()[:2]
     path = tmp_path / "my.toml"
 
     def written(scenario: dict[str, Any]) -> Update:
@@ -266,7 +266,7 @@ def test_a_file_is_replaced_and_what_is_sought_or_stated_has_no_factor(tmp_path:
     at = {**mine, "layers": float(found.layers)}
     alone = float(fleetcube.evaluate("step_time", **at))
     assert float(found.step_time) == pytest.approx(alone, rel=0.03)  # stages of whole layers
-    assert first.jobs[0].factor > 1.05
+    assert first.jobs[0].factor > 1.08
     one, two = (
         fleetcube.evaluate(["step_time", "step_time_high"], **mine, step_time_factor=factor)
         for factor in (1.0, 2.0)

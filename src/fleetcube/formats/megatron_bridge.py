@@ -64,7 +64,7 @@ def to_fields(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str
     if modules := fields.get("recompute-modules"):
         fields["recompute-modules"] = str(modules).split()
     if window := fields.get("window-size"):
-        fields["window-size"] = yaml.safe_load(str(window).replace("(", "[").replace(")", "]"))
+        fields["window-size"] = [int(tokens) for tokens in str(window).split(",")]
     return fields
 
 

@@ -660,7 +660,7 @@ def _window_fields(shape: Mapping[str, Any]) -> dict[str, Any]:
     """Layers whose queries see a window: all, or all but each n-th."""
     if not shape.get("sliding_window"):
         return {}
-    fields: dict[str, Any] = {"window-size": f"({int(shape['attention_window']) - 1},0)"}
+    fields: dict[str, Any] = {"window-size": f"{int(shape['attention_window']) - 1},0"}
     layers = int(shape["layers"])
     windowed = int(shape.get("windowed_layers", layers))
     if whole := layers - windowed:
